@@ -1,0 +1,53 @@
+# Everything a clone needs is Python 3.11+ and make. The first target that needs packages
+# makes .venv; a stamp file remembers it, so the next call starts at once.
+PYTHON ?= python3
+PORT ?= 8000
+HOLDFAST_HOME ?= .holdfast
+WORKERS ?= 2
+ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format bench bench-quick clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: .venv/.stamp-run ## start the server (PORT=8000, HOLDFAST_HOME=.holdfast)
+	HOLDFAST_HOME="$(HOLDFAST_HOME)" exec $(BIN)/holdfast serve --port "$(PORT)"
+
+test: .venv/.stamp-dev ## run every test on every engine (ARGS="-k name" narrows)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+check: .venv/.stamp-dev ## lint, format, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.stamp-dev ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.stamp-dev ## measure against raw driver loops, into bench/out/
+	$(BIN)/python -m bench
+
+bench-quick: .venv/.stamp-dev ## the same with small numbers
+	$(BIN)/python -m bench --quick
+
+clean: ## remove what the targets made (keeps HOLDFAST_HOME)
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.stamp-run: pyproject.toml | .venv/bin/python
+	$(PIP) --editable '.[postgres,firestore]'
+	@touch $@
+
+.venv/.stamp-dev: pyproject.toml | .venv/bin/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ .venv/.stamp-run
