@@ -1,0 +1,150 @@
+"""Settings: `holdfast.toml`, then the environment, then arguments; the last one that speaks wins."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast.errors import ConfigError
+
+FILE_NAME = "holdfast.toml"
+VARIABLES: dict[str, tuple[str, ...]] = {
+    "home": ("HOLDFAST_HOME",),
+    "store": ("HOLDFAST_STORE",),
+    "environment": ("HOLDFAST_ENV",),
+    "host": ("HOLDFAST_HOST",),
+    "port": ("HOLDFAST_PORT", "PORT"),
+}
+_PREFIXES = {"production": "prod", "staging": "staging", "ci": "ci"}
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
+_PASSWORD = re.compile(r"(?<=://)([^/@:?#]*):([^/?#]*)@")
+_SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&#]*(?:password|secret|token|key)[^=&#]*=)[^&#]*")
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process needs to know before it opens anything.
+
+    Printing it never shows a secret; `store` itself holds the whole URL.
+
+    Example: `load_config({"port": 9000}).port` gives `9000`
+    """
+
+    home: Path
+    store: str
+    environment: str = "development"
+    host: str = "127.0.0.1"
+    port: int = 8000
+
+    @property
+    def prefix(self) -> str:
+        """What collection names of this environment begin with."""
+        return _PREFIXES.get(self.environment, "dev")
+
+    def redacted(self) -> dict[str, str | int]:
+        """Every setting, fit to print: passwords and keys inside URLs are masked."""
+        return {
+            "home": str(self.home),
+            "store": redact(self.store),
+            "environment": self.environment,
+            "host": self.host,
+            "port": self.port,
+        }
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in self.redacted().items())})"
+
+    def __rich_repr__(self) -> Any:
+        yield from self.redacted().items()
+
+
+def load_config(
+    arguments: Mapping[str, object] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Config:
+    """Read the settings, or raise `ConfigError` naming the source and what to do.
+
+    `arguments` whose value is None are taken as not given. Without `file`, `holdfast.toml` in the
+    working directory is read where there is one.
+    """
+    found = _from_file(file)
+    found |= _from_environment(os.environ if environ is None else environ)
+    found |= _from_arguments(arguments or {})
+    values = {name: _checked(name, value, source) for name, (value, source) in found.items()}
+    home = Path(values.pop("home", ".holdfast")).expanduser().absolute()
+    values.setdefault("store", f"sqlite:///{quote(str(home / 'holdfast.db'))}")
+    return Config(home=home, **values)
+
+
+def redact(url: str) -> str:
+    """The URL with its password and secret parameters replaced by `***`."""
+    return _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
+
+
+def _from_file(file: Path | None) -> dict[str, tuple[object, str]]:
+    path = file or Path(FILE_NAME)
+    if file is None and not path.exists():
+        return {}
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} can't be read: {_reason(error)}; check its path and rights") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}; fix that line") from None
+    for name in table:
+        if name not in VARIABLES:
+            raise ConfigError(
+                f"{path}: unknown setting {name!r}; known are {', '.join(sorted(VARIABLES))}", name
+            )
+    return {name: (value, str(path)) for name, value in table.items()}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
+    found: dict[str, tuple[object, str]] = {}
+    for name, variables in VARIABLES.items():
+        for variable in variables:
+            # An empty variable is what shells and compose files leave behind for "not set".
+            if environ.get(variable):
+                found[name] = (environ[variable], variable)
+                break
+    return found
+
+
+def _from_arguments(arguments: Mapping[str, object]) -> dict[str, tuple[object, str]]:
+    for name in arguments:
+        if name not in VARIABLES:
+            raise ConfigError(f"unknown setting {name!r}; known are {', '.join(sorted(VARIABLES))}", name)
+    return {name: (value, f"argument {name}") for name, value in arguments.items() if value is not None}
+
+
+def _checked(name: str, value: object, source: str) -> Any:
+    if name == "port":
+        return _checked_port(value, source)
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{source}: {name} must be text, not empty", name)
+    if name == "store" and not _SCHEME.match(value):
+        # The value is not shown: what is pasted here by mistake may be a password.
+        raise ConfigError(f"{source}: store must be a URL such as sqlite:///data/holdfast.db", name)
+    return value
+
+
+def _checked_port(value: object, source: str) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65535:
+        raise ConfigError(f"{source}: port must be a whole number from 0 to 65535, not {value!r}", "port")
+    return value
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"
