@@ -1,0 +1,97 @@
+"""Google's own Firestore emulator for tests: one that runs already, or one of our own."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.testing.process import ServerProcess, free_port
+
+VARIABLE = "HOLDFAST_TEST_FIRESTORE"
+_JAR = Path("platform/cloud-firestore-emulator/cloud-firestore-emulator.jar")
+_MAIN = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
+
+
+class EmulatorMissingError(Exception):
+    """There is no Firestore emulator to test on; the message says how to get one."""
+
+
+@contextlib.contextmanager
+def firestore_emulator(rules: Path | None = None) -> Iterator[str]:
+    """The `host:port` of an emulator: the one in `HOLDFAST_TEST_FIRESTORE`, or a new one.
+
+    With `rules` a new one is always started, since an emulator reads its rules at the start.
+    It ends with the block, or with this process however that ends.
+
+    Example: `with firestore_emulator(Path("firestore.rules")) as address: ...`
+    """
+    given = os.environ.get(VARIABLE)
+    if given and rules is None:
+        yield given
+        return
+    java, jar = _find()
+    port = free_port()
+    command = [
+        java,
+        "-Duser.language=en",
+        "-cp",
+        str(jar),
+        _MAIN,
+        "start",
+        "--host=127.0.0.1",
+        f"--port={port}",
+    ]
+    if rules is not None:
+        command.append(f"--rules={rules.absolute()}")
+    with tempfile.TemporaryDirectory(prefix="holdfast-firestore-") as folder:
+        # The JVM needs no goodbye, and SIGTERM takes it seconds.
+        process = ServerProcess(command, log=Path(folder) / "log", death_signal=signal.SIGKILL)
+        try:
+            process.wait_until(lambda: _answers(port), timeout_s=60)
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.end(signal.SIGKILL)
+
+
+def _find() -> tuple[str, Path]:
+    java = shutil.which("java")
+    if java is None:
+        raise EmulatorMissingError("no Firestore emulator: it needs java on the PATH")
+    for root in _sdk_roots():
+        if (root / _JAR).is_file():
+            return java, root / _JAR
+    raise EmulatorMissingError(
+        "no Firestore emulator: install the Google Cloud CLI with its component cloud-firestore-emulator, "
+        f"or set {VARIABLE}=host:port to one that runs"
+    )
+
+
+def _sdk_roots() -> Iterator[Path]:
+    """Where the CLI is by its own path (quick), then where it says it is (a second)."""
+    gcloud = shutil.which("gcloud")
+    if gcloud is None:
+        return
+    yield Path(gcloud).resolve().parent.parent
+    asked = subprocess.run(
+        [gcloud, "info", "--format=value(installation.sdk_root)"], capture_output=True, text=True, timeout=60
+    )
+    if asked.returncode == 0 and asked.stdout.strip():
+        yield Path(asked.stdout.strip())
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

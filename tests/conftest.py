@@ -1,0 +1,164 @@
+"""Real servers for the whole run, a fresh place on them for each test, and a line per engine at the end.
+
+Under xdist the controller starts the servers before its workers, which find them in the
+environment; without it a server starts when the first test asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from holdfast.testing import (
+    EmulatorMissingError,
+    ManualClock,
+    OwnPostgresServer,
+    PostgresMissingError,
+    PostgresServer,
+    firestore_emulator,
+    fresh_database,
+    postgres_server,
+    postgres_version,
+)
+
+_RAN = pytest.StashKey[Counter[str]]()
+_MISSING = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"uvloop": uvloop.new_event_loop}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_RAN] = Counter()
+    config.stash[_MISSING] = {}
+    config.pluginmanager.register(_EngineCount(config), "engine-count")
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        _start_for_workers(config)
+
+
+def _start_for_workers(config: pytest.Config) -> None:
+    servers = contextlib.ExitStack()
+    config.add_cleanup(servers.close)
+    # A server that is missing is told by the tests that need it.
+    with contextlib.suppress(PostgresMissingError):
+        os.environ["HOLDFAST_TEST_POSTGRES"] = servers.enter_context(postgres_server()).url
+    with contextlib.suppress(EmulatorMissingError):
+        os.environ["HOLDFAST_TEST_FIRESTORE"] = servers.enter_context(firestore_emulator())
+
+
+class _EngineCount:
+    """Counts, where all reports arrive, the tests that asked for each engine."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._ran = config.stash[_RAN]
+        self._missing = config.stash[_MISSING]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        properties = [(name, str(value)) for name, value in report.user_properties]
+        if report.when == "call" and not report.skipped:
+            self._ran.update({value for name, value in properties if name == "engine"})
+        if report.when == "setup":
+            self._missing.update(_values_of("engine-missing", properties))
+
+
+def _values_of(name: str, properties: list[tuple[str, str]]) -> dict[str, str]:
+    found = [value.split(": ", 1) for key, value in properties if key == name]
+    return {engine: reason for engine, reason in found}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for engine, count in sorted(config.stash[_RAN].items()):
+        terminalreporter.write_line(f"engine {engine}: ran {count} tests")
+    for engine, reason in sorted(config.stash[_MISSING].items()):
+        terminalreporter.write_line(f"ENGINE {engine.upper()} DID NOT RUN: {reason}", red=True, bold=True)
+
+
+def _absent(request: pytest.FixtureRequest, engine: str, reason: str) -> None:
+    """Skip loudly on a person's machine; fail where green must mean that every engine ran."""
+    request.node.user_properties.append(("engine-missing", f"{engine}: {reason}"))
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def _uses(request: pytest.FixtureRequest, engine: str) -> None:
+    request.node.user_properties.append(("engine", engine))
+
+
+@pytest.fixture(scope="session")
+def _postgres() -> Iterator[tuple[PostgresServer, str] | PostgresMissingError]:
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(postgres_server())
+        except PostgresMissingError as missing:
+            yield missing
+        else:
+            yield server, f"postgres ({postgres_version(server)})"
+
+
+@pytest.fixture(scope="session")
+def _firestore() -> Iterator[str | EmulatorMissingError]:
+    with contextlib.ExitStack() as stack:
+        try:
+            address = stack.enter_context(firestore_emulator())
+        except EmulatorMissingError as missing:
+            yield missing
+        else:
+            yield address
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def sqlite_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a SQLite file that is not there yet."""
+    _uses(request, "sqlite")
+    return f"sqlite:///{tmp_path / 'holdfast.db'}"
+
+
+@pytest.fixture
+def postgres_url(
+    request: pytest.FixtureRequest, _postgres: tuple[PostgresServer, str] | PostgresMissingError
+) -> Iterator[str]:
+    """The URL of an empty database on the run's shared server."""
+    if isinstance(_postgres, PostgresMissingError):
+        _absent(request, "postgres", str(_postgres))
+        return
+    server, label = _postgres
+    _uses(request, label)
+    with fresh_database(server) as url:
+        yield url
+
+
+@pytest.fixture
+def own_postgres(request: pytest.FixtureRequest) -> Iterator[OwnPostgresServer]:
+    """A server of the test's own, to stop, restart and kill."""
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(postgres_server(own=True))
+        except PostgresMissingError as missing:
+            _absent(request, "postgres", str(missing))
+        assert isinstance(server, OwnPostgresServer)
+        _uses(request, f"postgres ({postgres_version(server)})")
+        yield server
+
+
+@pytest.fixture
+def firestore_url(request: pytest.FixtureRequest, _firestore: str | EmulatorMissingError) -> str:
+    """The URL of an empty project in the run's shared emulator."""
+    if isinstance(_firestore, EmulatorMissingError):
+        _absent(request, "firestore", str(_firestore))
+    _uses(request, "firestore (emulator)")
+    return f"firestore://proj-{secrets.token_hex(6)}?emulator={_firestore}"
