@@ -1,0 +1,57 @@
+"""The command line. Each module here that has a `commands` app becomes `holdfast <module> ...`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from typing import Annotated
+
+import typer
+
+from holdfast import __version__
+from holdfast.cli.serve import serve
+from holdfast.errors import HoldfastError
+
+app = typer.Typer(
+    help="Holdfast keeps what an integration must not forget.",
+    no_args_is_help=True,
+    # A traceback with local values would print secrets.
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def _add_sub_apps() -> None:
+    for module in pkgutil.iter_modules(__path__):
+        commands = getattr(importlib.import_module(f"{__name__}.{module.name}"), "commands", None)
+        if isinstance(commands, typer.Typer):
+            app.add_typer(commands, name=module.name)
+
+
+app.command()(serve)
+_add_sub_apps()
+
+
+def main() -> None:
+    """Run the command line: exit 2 for wrong usage, 1 with one line for an error we know."""
+    try:
+        app()
+    except HoldfastError as error:
+        sys.stderr.write(f"holdfast: {error.message}\n")
+        sys.exit(1)

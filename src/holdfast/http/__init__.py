@@ -1,0 +1,1 @@
+"""The HTTP surface: thin, over the parts that do the work."""
