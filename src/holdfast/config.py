@@ -99,11 +99,7 @@ def _from_file(file: Path | None) -> dict[str, tuple[object, str]]:
         raise ConfigError(f"{path} can't be read: {_reason(error)}; check its path and rights") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}; fix that line") from None
-    for name in table:
-        if name not in VARIABLES:
-            raise ConfigError(
-                f"{path}: unknown setting {name!r}; known are {', '.join(sorted(VARIABLES))}", name
-            )
+    _refuse_unknown(table, f"{path}: ")
     return {name: (value, str(path)) for name, value in table.items()}
 
 
@@ -119,10 +115,15 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str
 
 
 def _from_arguments(arguments: Mapping[str, object]) -> dict[str, tuple[object, str]]:
-    for name in arguments:
-        if name not in VARIABLES:
-            raise ConfigError(f"unknown setting {name!r}; known are {', '.join(sorted(VARIABLES))}", name)
+    _refuse_unknown(arguments, "")
     return {name: (value, f"argument {name}") for name, value in arguments.items() if value is not None}
+
+
+def _refuse_unknown(settings: Mapping[str, object], source: str) -> None:
+    for name in settings:
+        if name not in VARIABLES:
+            known = ", ".join(sorted(VARIABLES))
+            raise ConfigError(f"{source}unknown setting {name!r}; known are {known}", name)
 
 
 def _checked(name: str, value: object, source: str) -> Any:

@@ -1,0 +1,142 @@
+"""Every error Holdfast raises, named by what the caller must do next.
+
+HoldfastError
+├── ConfigError               fix the setting named in the message
+├── DeclarationError          fix the document class
+├── InvalidError              fix the input; nothing was written
+│   ├── WrongTypeError            a field has the wrong type or breaks its own rule
+│   ├── UnknownFieldError         the document declares no such field
+│   ├── BadIdError                an id the engines can't hold
+│   ├── TooLargeError             over a stated limit
+│   ├── IllegalMoveError          the lifecycle has no such move
+│   ├── ImmutableFieldError       the field was set when the document was made
+│   ├── AppendOnlyError           the collection takes new documents only
+│   ├── BadQueryError             the query contradicts itself
+│   ├── UnindexedQueryError       declare the index in the message
+│   └── BadCursorError            the cursor belongs to another query
+├── ForbiddenError            the caller may not do this
+│   └── WrongTenantError          the document belongs to another tenant
+├── ConflictError             read again, decide again, commit again
+│   ├── AlreadyExistsError        create found the id taken
+│   ├── NotFoundError             the document is not there
+│   └── VersionConflictError      somebody wrote in between
+├── LeaseLostError            stop: another worker holds the claim now
+└── RetryLaterError           nothing was written; try again after `after_s`
+    ├── StoreUnavailableError     the engine can't be reached
+    └── OutcomeUnknownError       the link broke while committing; read before you repeat
+
+Each class has a stable `code`, used alike in HTTP answers, logs and the command line.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """The root of the tree: `code` is stable, `path` names the field where there is one."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, path: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+
+class ConfigError(HoldfastError):
+    code = "bad_config"
+
+
+class DeclarationError(HoldfastError):
+    code = "bad_declaration"
+
+
+class InvalidError(HoldfastError):
+    code = "invalid"
+
+
+class WrongTypeError(InvalidError):
+    code = "wrong_type"
+
+
+class UnknownFieldError(InvalidError):
+    code = "unknown_field"
+
+
+class BadIdError(InvalidError):
+    code = "bad_id"
+
+
+class TooLargeError(InvalidError):
+    code = "too_large"
+
+
+class IllegalMoveError(InvalidError):
+    code = "illegal_move"
+
+
+class ImmutableFieldError(InvalidError):
+    code = "immutable_field"
+
+
+class AppendOnlyError(InvalidError):
+    code = "append_only"
+
+
+class BadQueryError(InvalidError):
+    code = "bad_query"
+
+
+class UnindexedQueryError(InvalidError):
+    code = "unindexed_query"
+
+
+class BadCursorError(InvalidError):
+    code = "bad_cursor"
+
+
+class ForbiddenError(HoldfastError):
+    code = "forbidden"
+
+
+class WrongTenantError(ForbiddenError):
+    code = "wrong_tenant"
+
+
+class ConflictError(HoldfastError):
+    code = "conflict"
+
+
+class AlreadyExistsError(ConflictError):
+    code = "already_exists"
+
+
+class NotFoundError(ConflictError):
+    code = "not_found"
+
+
+class VersionConflictError(ConflictError):
+    code = "version_conflict"
+
+
+class LeaseLostError(HoldfastError):
+    code = "lease_lost"
+
+
+class RetryLaterError(HoldfastError):
+    """Nothing was written. `after_s` is how long to wait before the next try."""
+
+    code = "retry_later"
+
+    def __init__(self, message: str, path: str | None = None, *, after_s: float = 1.0) -> None:
+        super().__init__(message, path)
+        self.after_s = after_s
+
+
+class StoreUnavailableError(RetryLaterError):
+    code = "store_unavailable"
+
+
+class OutcomeUnknownError(RetryLaterError):
+    code = "outcome_unknown"

@@ -1,0 +1,191 @@
+"""The fields an engine must see by themselves: indexed, claimed, or naming the tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, Literal
+
+import msgspec
+from msgspec import NODEFAULT, UNSET
+from msgspec import inspect as mi
+
+from holdfast.errors import DeclarationError, UnknownFieldError, WrongTypeError
+from holdfast.model.order import ordered
+
+Kind = Literal["integer", "number", "boolean", "text", "time", "bytes", "open", "list"]
+
+_SIMPLE: dict[type[mi.Type], Kind] = {
+    mi.IntType: "integer", mi.FloatType: "number", mi.BoolType: "boolean", mi.StrType: "text",
+    mi.DateTimeType: "time", mi.BytesType: "bytes", mi.DateType: "text", mi.UUIDType: "text",
+}  # fmt: skip
+
+
+class Column(msgspec.Struct, frozen=True, eq=False):
+    """A field by its Python path, its stored path and the kind of value it holds.
+
+    `kind` "open" is a field of several types or one that may be missing: kept as an ordered byte
+    string, absent when missing. `read` takes a document and gives the plain value, UNSET when missing.
+    """
+
+    path: str
+    stored: str
+    kind: Kind
+    nullable: bool
+    read: Callable[[Any], Any]
+
+    def value(self, document: Any) -> Any:
+        """What an SQL engine keeps in the column: None for null, or for missing where `kind` is open."""
+        value = self.read(document)
+        if self.kind == "open":
+            return None if value is UNSET else ordered(value, self.path)
+        return value
+
+    def operand(self, value: object) -> Any:
+        """A value to compare the field with, refused when the field could never hold it."""
+        plain = _plain(value)
+        if plain is None:
+            if not self.nullable and self.kind not in ("open", "list"):
+                raise WrongTypeError(f"{self.path} is never null", self.path)
+            return None
+        if self.kind == "number" and isinstance(plain, int) and not isinstance(plain, bool):
+            plain = float(plain)
+        if self.kind not in ("open", "list") and not _fits(plain, self.kind):
+            raise WrongTypeError(
+                f"{self.path} holds {self.kind}, {value!r} is {type(value).__name__}", self.path
+            )
+        if self.kind in ("open", "list"):
+            ordered(plain, self.path)
+        return plain
+
+
+_PYTHON: dict[Kind, tuple[type, ...]] = {
+    "integer": (int,), "number": (float,), "boolean": (bool,), "text": (str,), "time": (datetime,),
+    "bytes": (bytes,),
+}  # fmt: skip
+
+
+def _fits(value: object, kind: Kind) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return False
+    return isinstance(value, _PYTHON[kind])
+
+
+def _plain(value: Any) -> Any:
+    if value is None or value is UNSET or type(value) in (int, str, float, bool, datetime, bytes):
+        return value
+    return msgspec.to_builtins(value, builtin_types=(datetime, bytes))
+
+
+def make_column(path: str, fields: Mapping[str, mi.Field], where: str) -> Column:
+    """Find a dotted path in a document's fields and say how it is kept."""
+    names = path.split(".")
+    stored: list[str] = []
+    optional = False
+    kind: mi.Type = mi.AnyType()
+    for position, name in enumerate(names):
+        field = fields.get(name)
+        if field is None:
+            known = ", ".join(sorted(fields)) or "none"
+            raise UnknownFieldError(f"{where}: no field {name!r}; there are: {known}", path)
+        stored.append(field.encode_name)
+        kind = _strip(field.type)
+        optional = optional or may_miss(field)
+        if position + 1 < len(names):
+            fields, optional = _inside(kind, optional, where=where, path=path)
+    simple, nullable = _simple(kind)
+    if optional and simple != "list":
+        simple = "open"
+    return Column(path, ".".join(stored), simple, nullable, _reader(names, kind, optional))
+
+
+def _strip(kind: mi.Type) -> mi.Type:
+    while isinstance(kind, mi.Metadata):
+        kind = kind.type
+    return kind
+
+
+def may_miss(field: mi.Field) -> bool:
+    """Whether the field is declared `T | UnsetType`, which msgspec shows as optional without a default."""
+    return not field.required and field.default is NODEFAULT and field.default_factory is NODEFAULT
+
+
+def _inside(kind: mi.Type, optional: bool, *, where: str, path: str) -> tuple[Mapping[str, mi.Field], bool]:
+    if isinstance(kind, mi.UnionType):
+        rest = [t for t in kind.types if not isinstance(t, mi.NoneType)]
+        optional = True
+        kind = rest[0] if len(rest) == 1 else kind
+    if not isinstance(kind, mi.StructType):
+        raise DeclarationError(f"{where}: {path!r} looks inside something that is no struct", path)
+    return {f.name: f for f in kind.fields}, optional
+
+
+def _simple(kind: mi.Type) -> tuple[Kind, bool]:
+    if isinstance(kind, mi.UnionType):
+        rest = [t for t in kind.types if not isinstance(t, mi.NoneType)]
+        if len(rest) < len(kind.types) and len(rest) == 1:
+            return _simple(rest[0])[0], True
+        return "open", True
+    if isinstance(kind, mi.Metadata):
+        return _simple(kind.type)
+    if isinstance(kind, mi.DecimalType):
+        raise DeclarationError("a decimal is kept as text, which does not sort as a number: don't index it")
+    if isinstance(kind, mi.LiteralType):
+        return _literal(kind.values)
+    if isinstance(kind, mi.EnumType):
+        return _literal(tuple(member.value for member in kind.cls))
+    if isinstance(kind, (mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType)):
+        return "list", False
+    return _SIMPLE.get(type(kind), "open"), type(kind) not in _SIMPLE
+
+
+def _literal(values: tuple[Any, ...]) -> tuple[Kind, bool]:
+    if all(isinstance(v, str) for v in values):
+        return "text", False
+    if all(isinstance(v, int) for v in values):
+        return "integer", False
+    return "open", True
+
+
+def _reader(names: list[str], kind: mi.Type, optional: bool) -> Callable[[Any], Any]:
+    if len(names) == 1 or not optional:
+        get: Callable[[Any], Any] = attrgetter(".".join(names))
+    else:
+        get = _walker(names)
+    return _convert(get) if _needs_plain(kind) else get
+
+
+def _walker(names: list[str]) -> Callable[[Any], Any]:
+    def walk(value: Any) -> Any:
+        for name in names:
+            if value is None or value is UNSET:
+                return UNSET
+            value = getattr(value, name)
+        return value
+
+    return walk
+
+
+def _needs_plain(kind: mi.Type) -> bool:
+    if isinstance(kind, mi.UnionType):
+        return any(_needs_plain(t) for t in kind.types)
+    return isinstance(
+        kind,
+        (mi.DateType, mi.UUIDType, mi.EnumType, mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType),
+    )
+
+
+def _convert(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda document: _plain(get(document))
+
+
+def enum_values(kind: mi.Type) -> list[Any] | None:
+    """The values of a closed type, for exports."""
+    if isinstance(kind, mi.LiteralType):
+        return list(kind.values)
+    if isinstance(kind, mi.EnumType):
+        return [m.value for m in kind.cls]
+    return None

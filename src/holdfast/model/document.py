@@ -1,0 +1,85 @@
+"""Declaring a document: one class says everything about one kind of fact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, dataclass_transform
+
+import msgspec
+
+from holdfast.errors import DeclarationError
+from holdfast.model.access import SERVICE_ONLY, Access
+from holdfast.model.claim import Claim
+from holdfast.model.identity import Given, Identity
+from holdfast.model.index import Index
+from holdfast.model.lifecycle import Lifecycle
+from holdfast.model.retention import Retention
+from holdfast.model.schema import Declared, Schema, Upgrade
+
+D = TypeVar("D", bound="Document")
+
+
+@dataclass_transform(field_specifiers=(msgspec.field,), kw_only_default=True)
+class DocumentMeta(msgspec.StructMeta):
+    """Makes fields keyword-only, so that required ones may follow optional ones."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **words: Any) -> Any:
+        words.setdefault("kw_only", True)
+        return super().__new__(mcls, name, bases, namespace, **words)
+
+
+class Document(msgspec.Struct, metaclass=DocumentMeta):
+    """A typed fact to keep. Subclass it, annotate the fields, decorate it with `@document`."""
+
+
+def document(
+    path: str,
+    *,
+    id: Identity = Given(),
+    tenant: str | None = None,
+    indexes: Iterable[Index] = (),
+    lifecycle: Lifecycle | None = None,
+    immutable: Iterable[str] = (),
+    append_only: bool = False,
+    retention: Retention | None = None,
+    access: Access = SERVICE_ONLY,
+    claim: Claim | None = None,
+    path_only: Iterable[str] = (),
+    upgrades: Mapping[int, Upgrade] | None = None,
+) -> Callable[[type[D]], type[D]]:
+    """Declare where and how a document is kept; faults in the declaration raise here, at import.
+
+    `path` names collections and the fields that hold the ids: `"runs/{run_id}/steps/{id}"`; `{env}-` in
+    front of a name is the environment's prefix. `tenant` is the field that says whose it is. `path_only`
+    fields are known from the path and not stored again. `upgrades[n]` turns the stored fields of
+    version n into version n + 1 when a document is read.
+
+    Example:
+        @document("watchChannels/{channel_id}", indexes=[Index("status", "expiration")])
+        class WatchChannel(Document, rename="camel"):
+            channel_id: str
+            status: Literal["active", "expired", "stopped"] = "active"
+            expiration: int
+    """
+
+    def declare(cls: type[D]) -> type[D]:
+        declared = Declared(
+            path=path, id=id, tenant=tenant, indexes=tuple(indexes), lifecycle=lifecycle,
+            immutable=tuple(immutable), append_only=append_only, retention=retention, access=access,
+            claim=claim, path_only=tuple(path_only), upgrades=dict(upgrades or {}),
+        )  # fmt: skip
+        _SCHEMAS[cls] = Schema(cls, declared)
+        return cls
+
+    return declare
+
+
+_SCHEMAS: dict[type, Schema[Any]] = {}
+
+
+def schema_of(cls: type[D]) -> Schema[D]:
+    """The compiled declaration of a document class."""
+    schema = _SCHEMAS.get(cls)
+    if schema is None:
+        raise DeclarationError(f"{cls.__name__} is not declared; decorate it with @document(...)")
+    return schema

@@ -1,0 +1,44 @@
+"""What a collection can be asked: each question needs its index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.errors import DeclarationError
+
+Across = Literal["nothing", "parents", "tenants"]
+
+
+@dataclass(frozen=True, init=False)
+class Index:
+    """Fields in order; a leading `-` is descending, a trailing `[]` asks what a list contains.
+
+    A query is served by the index whose fields are its equality fields (in any order) followed by
+    its order. `across` widens it: `"parents"` over all sub-collections of that name inside one tenant,
+    `"tenants"` over everything, for privileged handles.
+
+    Example: `Index("status", "-created_at")`, `Index("labels[]", "-score")`, `Index("status", across="tenants")`
+    """
+
+    fields: tuple[str, ...]
+    across: Across = "nothing"
+
+    def __init__(self, *fields: str, across: Across = "nothing") -> None:
+        for name in fields:
+            if not name.strip("-[]") or name.count("[]") > 1:
+                raise DeclarationError(
+                    f"Index({name!r}): write a field name, with '-' before or '[]' after it"
+                )
+        if sum(name.endswith("[]") for name in fields) > 1:
+            raise DeclarationError(f"Index{fields}: only one list field can be in an index")
+        object.__setattr__(self, "fields", fields)
+        object.__setattr__(self, "across", across)
+
+    def __str__(self) -> str:
+        words = [f'"{name}"' for name in self.fields]
+        if self.across != "nothing":
+            words.append(f'across="{self.across}"')
+        return f"Index({', '.join(words)})"
+
+    __repr__ = __str__

@@ -1,0 +1,75 @@
+"""Where documents live: `gwi_tenants/{tenant_id}/signals/{id}`."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from holdfast.errors import BadIdError, DeclarationError
+from holdfast.model.identity import check_id
+from holdfast.model.limits import ID_BYTES_MAX, KEY_BYTES_MAX
+
+# Ids can't hold control characters, so with this between them text order is order by segment.
+JOINT = "\x01"
+_LITERAL = re.compile(r"(\{env\}-)?[A-Za-z][A-Za-z0-9_-]{0,60}")
+_PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+
+
+class CollectionPath(msgspec.Struct, frozen=True):
+    """Collection names and the fields that hold the ids between them."""
+
+    names: tuple[str, ...]
+    parameters: tuple[str, ...]
+
+    @property
+    def nested(self) -> bool:
+        return len(self.names) > 1
+
+    def group(self, env: str) -> str:
+        """The last collection name: what Firestore calls the collection group."""
+        return self.names[-1].replace("{env}", env)
+
+    def table(self, env: str) -> str:
+        return "__".join(self.names).replace("{env}", env)
+
+    def document(self, ids: tuple[str, ...], env: str) -> str:
+        """The full path of a document, as Firestore spells it."""
+        pairs = zip(self.names, ids, strict=True)
+        return "/".join(part for pair in pairs for part in pair).replace("{env}", env)
+
+
+def parse_path(text: str) -> CollectionPath:
+    parts = text.split("/")
+    names, parameters = parts[::2], parts[1::2]
+    if len(names) != len(parameters):
+        raise DeclarationError(f"{text!r}: a collection path ends with its id, as in 'things/{{id}}'")
+    for name in names:
+        if not _LITERAL.fullmatch(name):
+            raise DeclarationError(f"{text!r}: {name!r} is not a collection name")
+    fields = [_PARAMETER.fullmatch(p) for p in parameters]
+    if not all(fields):
+        raise DeclarationError(f"{text!r}: ids stand in braces, as in 'things/{{id}}'")
+    return CollectionPath(tuple(names), tuple(m[1] for m in fields if m))
+
+
+def join_key(ids: tuple[str, ...], names: tuple[str, ...]) -> str:
+    """One text for a document's ids; refuses ids that an engine could not hold."""
+    if len(ids) != len(names):
+        raise BadIdError(f"give {len(names)} ids ({', '.join(names)}), not {len(ids)}")
+    for value, name in zip(ids, names, strict=True):
+        check_id(value, name, bytes_max=ID_BYTES_MAX)
+    if len(ids) == 1:
+        return ids[0]
+    key = JOINT.join(ids)
+    if len(key.encode()) > KEY_BYTES_MAX:
+        raise BadIdError(f"the ids of a path take at most {KEY_BYTES_MAX} bytes together")
+    return key
+
+
+def split_key(key: str) -> tuple[str, ...]:
+    return tuple(key.split(JOINT))
+
+
+def parent_of(key: str) -> str:
+    return key.rpartition(JOINT)[0]

@@ -1,0 +1,354 @@
+"""A document class, read once: everything an engine needs to keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import UNSET
+from msgspec import inspect as mi
+
+from holdfast.errors import (
+    BadIdError,
+    DeclarationError,
+    HoldfastError,
+    InvalidError,
+    TooLargeError,
+    WrongTypeError,
+)
+from holdfast.model.access import Access
+from holdfast.model.claim import Claim
+from holdfast.model.columns import Column, make_column
+from holdfast.model.identity import Given, Identity, Stamped, Ulid
+from holdfast.model.index import Across, Index
+from holdfast.model.lifecycle import Lifecycle
+from holdfast.model.limits import INDEX_ENTRY_BYTES_MAX
+from holdfast.model.path import CollectionPath, join_key, parse_path
+from holdfast.model.retention import Retention
+from holdfast.model.values import check_for, check_size
+
+D = TypeVar("D", bound=msgspec.Struct)
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+
+_ENCODER: Final = msgspec.json.Encoder()
+_ANY_DECODER: Final = msgspec.json.Decoder()
+_FREE: Final = (Ulid, Stamped)
+
+
+class IndexField(msgspec.Struct, frozen=True, eq=False):
+    column: Column
+    descending: bool = False
+    member: bool = False
+
+
+class ResolvedIndex(msgspec.Struct, frozen=True, eq=False):
+    """A declared index with its columns looked up."""
+
+    name: str
+    fields: tuple[IndexField, ...]
+    across: Across
+    declared: Index
+
+    @property
+    def member(self) -> IndexField | None:
+        return next((f for f in self.fields if f.member), None)
+
+    @property
+    def key_descending(self) -> bool:
+        """The id breaks ties in the direction of the last field."""
+        return bool(self.fields) and self.fields[-1].descending
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """The words of the `@document` decorator, as they were said."""
+
+    path: str
+    id: Identity
+    tenant: str | None
+    indexes: tuple[Index, ...]
+    lifecycle: Lifecycle | None
+    immutable: tuple[str, ...]
+    append_only: bool
+    retention: Retention | None
+    access: Access
+    claim: Claim | None
+    path_only: tuple[str, ...]
+    upgrades: Mapping[int, Upgrade]
+
+
+class Prepared(msgspec.Struct, frozen=True, gc=False):
+    """A checked document, ready for an engine: where it goes, its JSON, its columns."""
+
+    key: str
+    tenant: str | None
+    document: Any
+    body: bytes
+    values: tuple[Any, ...]
+
+
+class Schema(Generic[D]):
+    """The compiled declaration of one document class. `schema_of(cls)` gives it."""
+
+    def __init__(self, cls: type[D], declared: Declared) -> None:
+        self.cls = cls
+        self.declared = declared
+        self.name = cls.__name__
+        info = mi.type_info(cls)
+        assert isinstance(info, mi.StructType)
+        self.fields: dict[str, mi.Field] = {f.name: f for f in info.fields}
+        self.path: CollectionPath = parse_path(declared.path)
+        self._columns: dict[str, Column] = {}
+        self.tenant = self._column(declared.tenant) if declared.tenant else None
+        self.tenant_is_parent = declared.tenant is not None and self.path.parameters[:-1] == (
+            declared.tenant,
+        )
+        self.lifecycle, self.claim, self.retention = declared.lifecycle, declared.claim, declared.retention
+        self.access, self.append_only = declared.access, declared.append_only
+        self.indexes = self._resolve_indexes()
+        self._check_names()
+        self.immutable = tuple(dict.fromkeys(self._known(n) for n in self._fixed_fields()))
+        self.state = self._column(self.lifecycle.field) if self.lifecycle else None
+        self.hot: tuple[Column, ...] = self._hot_columns()
+        self.columns: tuple[Column, ...] = tuple(self._columns.values())
+        self.hot_positions = tuple(self.columns.index(c) for c in self.hot)
+        self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
+        self._decoder = msgspec.json.Decoder(cls)
+        self._checks = [
+            (f.name, f.encode_name, c) for f in info.fields if (c := check_for(f.type)) is not None
+        ]
+        self._version = self._version_decoder()
+
+    # -- naming -----------------------------------------------------------------------------------
+
+    def key_of(self, document: D) -> tuple[tuple[str, ...], str]:
+        ids = tuple(getattr(document, name) for name in self.path.parameters)
+        return ids, join_key(ids, self.path.parameters)
+
+    def give_id(self, document: D) -> None:
+        """Fill in an id that is still empty, where the declaration says how."""
+        name = self.path.parameters[-1]
+        identity = self.declared.id
+        if isinstance(identity, Given):
+            identity.check(getattr(document, name), name)
+            return
+        current = getattr(document, name)
+        if not current or not isinstance(identity, _FREE):
+            made = identity.make(lambda field: getattr(document, field))
+            if current and made != current:
+                raise BadIdError(f"the id must be {made!r}, made from the fields it names", name)
+            msgspec.structs.force_setattr(document, name, made)
+        identity.check(getattr(document, name), name)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def prepare(self, document: D) -> Prepared:
+        """Check a document whole and encode it; the first fault raises with the field's path."""
+        if type(document) is not self.cls:
+            raise WrongTypeError(f"expected a {self.name}, got a {type(document).__name__}")
+        try:
+            self._check_values(document)
+            body = _ENCODER.encode(document)
+            whole = self._decoder.decode(body)
+        except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError) as fault:
+            raise self._wrong_type(document, fault) from None
+        _, key = self.key_of(document)
+        check_size(body, lambda: _ANY_DECODER.decode(body))
+        values = tuple([column.value(whole) for column in self.columns])
+        if len(body) > 1_000 or len(key) > 200:
+            self._check_index_entries(values, key)
+        self._check_no_nul(values)
+        tenant = None if self.tenant is None else self._tenant_value(whole)
+        if self.declared.path_only:
+            body = self._without_path_fields(body)
+        return Prepared(key, tenant, whole, body, values)
+
+    def _check_values(self, document: D) -> None:
+        for name, stored, check in self._checks:
+            old = getattr(document, name)
+            if old is UNSET:
+                continue
+            new = check(old, stored)
+            if new is not old:
+                msgspec.structs.force_setattr(document, name, new)
+
+    def _wrong_type(self, document: D, fault: Exception) -> HoldfastError:
+        if not isinstance(fault, msgspec.ValidationError):
+            try:
+                self._decoder.decode(_ENCODER.encode(document))
+            except msgspec.ValidationError as better:
+                fault = better
+            except (TypeError, AttributeError, UnicodeEncodeError) as same:
+                fault = same
+        if isinstance(fault, UnicodeEncodeError):
+            return WrongTypeError("text holds half a surrogate pair, which UTF-8 can't carry")
+        message, _, path = str(fault).partition(" - at `$")
+        return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
+
+    def _tenant_value(self, document: D) -> str:
+        assert self.tenant is not None
+        value = self.tenant.read(document)
+        if not isinstance(value, str) or not value:
+            raise WrongTypeError("a tenant is text and not empty", self.tenant.stored)
+        return value
+
+    def _check_index_entries(self, values: tuple[Any, ...], key: str) -> None:
+        sizes = {
+            c.path: len(v.encode() if isinstance(v, str) else v)
+            for c, v in zip(self.columns, values, strict=True)
+            if isinstance(v, (str, bytes))
+        }
+        fixed = len(key.encode()) * 2
+        for index in self.indexes:
+            total = fixed + sum(sizes.get(f.column.path, 8) for f in index.fields)
+            if total > INDEX_ENTRY_BYTES_MAX:
+                widest = max(index.fields, key=lambda f: sizes.get(f.column.path, 0)).column
+                raise TooLargeError(
+                    f"{index.declared} would take {total:,} bytes; at most {INDEX_ENTRY_BYTES_MAX:,}",
+                    widest.stored,
+                )
+
+    def _check_no_nul(self, values: tuple[Any, ...]) -> None:
+        for column, value in zip(self.columns, values, strict=True):
+            if type(value) is str and "\0" in value:
+                raise WrongTypeError("indexed text can't hold the NUL character", column.stored)
+
+    def _without_path_fields(self, body: bytes) -> bytes:
+        kept = _ANY_DECODER.decode(body)
+        for name in self.declared.path_only:
+            kept.pop(self.fields[name].encode_name, None)
+        return _ENCODER.encode(kept)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def load(self, body: bytes | str, ids: tuple[str, ...]) -> D:
+        """A document from its stored JSON, upgraded where it is of an older version."""
+        if not self.declared.path_only and (self._version is None or self._is_current(body)):
+            return self._decoder.decode(body)
+        return self.from_fields(_ANY_DECODER.decode(body), ids)
+
+    def from_fields(self, fields: dict[str, Any], ids: tuple[str, ...]) -> D:
+        """A document from its stored fields, as an engine without JSON hands them over."""
+        for name in self.declared.path_only:
+            fields[self.fields[name].encode_name] = ids[self.path.parameters.index(name)]
+        if self._version is not None:
+            fields = self._upgrade(fields)
+        return msgspec.convert(fields, self.cls)
+
+    def to_fields(self, document: D) -> dict[str, Any]:
+        """Stored names to values, times and bytes as themselves: what Firestore keeps."""
+        fields: dict[str, Any] = msgspec.to_builtins(document, builtin_types=(datetime, bytes))
+        for name in self.declared.path_only:
+            fields.pop(self.fields[name].encode_name, None)
+        return fields
+
+    def _upgrade(self, fields: dict[str, Any]) -> dict[str, Any]:
+        assert self._version is not None
+        stored, current, _ = self._version
+        version = fields.get(stored, 1)
+        while version < current:
+            step = self.declared.upgrades.get(version)
+            fields = step(fields) if step else fields
+            version += 1
+            fields[stored] = version
+        return fields
+
+    def _is_current(self, body: bytes | str) -> bool:
+        assert self._version is not None
+        _, current, peek = self._version
+        return bool(peek.decode(body).schema_version >= current)
+
+    def _version_decoder(self) -> tuple[str, int, msgspec.json.Decoder[Any]] | None:
+        if not self.declared.upgrades:
+            return None
+        field = self.fields.get("schema_version")
+        if field is None or not isinstance(field.default, int):
+            raise DeclarationError(f"{self.name}: upgrades need a field `schema_version: int = N`")
+        # A stored document without the field is of the first version, whatever the default is now.
+        peek = msgspec.defstruct("Peek", [("schema_version", int, 1)], rename=lambda _: field.encode_name)
+        return field.encode_name, field.default, msgspec.json.Decoder(peek)
+
+    # -- changing ---------------------------------------------------------------------------------
+
+    def copy(self, document: D) -> D:
+        return self._decoder.decode(_ENCODER.encode(document))
+
+    def column(self, path: str) -> Column | None:
+        return self._columns.get(path)
+
+    def check_field(self, path: str) -> None:
+        make_column(path, self.fields, self.name)
+
+    # -- declaring --------------------------------------------------------------------------------
+
+    def _column(self, path: str) -> Column:
+        column = self._columns.get(path)
+        if column is None:
+            try:
+                column = make_column(path, self.fields, self.name)
+            except InvalidError as fault:
+                raise DeclarationError(fault.message, path) from None
+            self._columns[path] = column
+        return column
+
+    def _known(self, name: str) -> str:
+        if name not in self.fields:
+            raise DeclarationError(f"{self.name}: no field {name!r}", name)
+        return name
+
+    def _fixed_fields(self) -> Iterable[str]:
+        yield from self.declared.immutable
+        if self.declared.tenant:
+            yield self.declared.tenant
+
+    def _check_names(self) -> None:
+        for name in (*self.path.parameters, *self.declared.path_only):
+            self._known(name)
+        for field in self.fields.values():
+            if field.encode_name.startswith("_"):
+                raise DeclarationError(f"{self.name}: stored names can't begin with '_'", field.name)
+
+    def _resolve_indexes(self) -> tuple[ResolvedIndex, ...]:
+        wanted = list(self.declared.indexes)
+        if self.retention:
+            across: Across = "tenants" if self.tenant or self.path.nested else "nothing"
+            wanted.append(Index(*sorted(self.retention.when), self.retention.field, across=across))
+        unique = dict.fromkeys(self._normal(index) for index in wanted)
+        return tuple(self._resolve(index) for index in unique)
+
+    def _normal(self, index: Index) -> Index:
+        """`across` that widens nothing is dropped, so that equal indexes are one."""
+        if index.across == "tenants" and self.tenant is None:
+            return self._normal(Index(*index.fields, across="parents"))
+        if index.across == "parents" and (not self.path.nested or self.tenant_is_parent):
+            return Index(*index.fields)
+        return index
+
+    def _resolve(self, index: Index) -> ResolvedIndex:
+        fields = []
+        for word in index.fields:
+            column = self._column(word.lstrip("-").removesuffix("[]"))
+            member = word.endswith("[]")
+            if member != (column.kind == "list"):
+                raise DeclarationError(f"{self.name}: {index}: '[]' marks a list field, and only that")
+            if self.tenant and column is self.tenant:
+                raise DeclarationError(f"{self.name}: {index}: the tenant is in every index already")
+            fields.append(IndexField(column, word.startswith("-"), member))
+        parts = [f"{f.column.stored}{'_desc' if f.descending else ''}" for f in fields] or ["all"]
+        suffix = "" if index.across == "nothing" else f"_across_{index.across}"
+        return ResolvedIndex("_".join(parts).replace(".", "_") + suffix, tuple(fields), index.across, index)
+
+    def _hot_columns(self) -> tuple[Column, ...]:
+        """Fields that claiming changes: engines may change them without touching the JSON."""
+        if self.claim is None:
+            return ()
+        names = [self.claim.due, self.claim.fence]
+        names += [self.claim.owner] if self.claim.owner else []
+        names += [self.claim.state[0]] if self.claim.state else []
+        if self.claim.lane:
+            self._column(self.claim.lane)
+        columns = tuple(self._column(name) for name in names)
+        if columns[0].kind != "time" or not columns[0].nullable or columns[1].kind != "integer":
+            raise DeclarationError(f"{self.name}: a claim needs `due: datetime | None` and `fence: int`")
+        return columns

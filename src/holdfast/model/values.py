@@ -1,0 +1,167 @@
+"""What a field may hold so that it comes back the same from every engine.
+
+Whole numbers fit 64 bits, fractional ones are finite, times carry a zone and are kept in UTC to the
+microsecond, untyped places hold JSON values. Checks are made per declared type, once per class, so
+that writing a document only runs those its fields need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec import inspect as mi
+
+from holdfast.errors import TooLargeError, WrongTypeError
+from holdfast.model.limits import DOCUMENT_BYTES_MAX, INTEGER_MAX, INTEGER_MIN, NESTING_MAX
+
+# Takes a value and its path, gives the value to keep, or raises.
+Check = Callable[[Any, str], Any]
+
+_AS_JSON_TEXT = (
+    mi.StrType, mi.BoolType, mi.BytesType, mi.DateType, mi.TimeType, mi.TimeDeltaType, mi.UUIDType,
+    mi.DecimalType, mi.EnumType, mi.LiteralType, mi.NoneType,
+)  # fmt: skip
+
+
+def check_for(kind: mi.Type) -> Check | None:
+    """The check a declared type needs, or None where msgspec's own is enough."""
+    if isinstance(kind, mi.Metadata):
+        return check_for(kind.type)
+    if isinstance(kind, _AS_JSON_TEXT):
+        return None
+    if isinstance(kind, mi.IntType):
+        return check_integer
+    if isinstance(kind, mi.FloatType):
+        return check_number
+    if isinstance(kind, mi.DateTimeType):
+        return check_time
+    if isinstance(kind, mi.UnionType):
+        return _union(kind)
+    if isinstance(kind, (mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType)):
+        return _each(check_for(kind.item_type))
+    if isinstance(kind, mi.DictType):
+        return _mapping(check_for(kind.value_type))
+    if isinstance(kind, mi.StructType):
+        return _struct(kind)
+    return check_json
+
+
+def check_integer(value: Any, path: str) -> Any:
+    if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
+        raise WrongTypeError("a whole number must fit 64 bits; keep larger ones as text", path)
+    return value
+
+
+def check_number(value: Any, path: str) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise WrongTypeError("NaN and infinity can't be kept", path)
+    return value
+
+
+def check_time(value: Any, path: str) -> Any:
+    if not isinstance(value, datetime) or value.tzinfo is UTC:
+        return value
+    if value.tzinfo is None:
+        raise WrongTypeError("a time needs a zone, as in datetime.now(UTC)", path)
+    return value.astimezone(UTC)
+
+
+def check_json(value: Any, path: str, depth: int = 1) -> Any:
+    """An untyped place holds JSON values only: then no engine can change their type."""
+    if value is None or value is UNSET or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, int):
+        return check_integer(value, path)
+    if isinstance(value, float):
+        return check_number(value, path)
+    if depth > NESTING_MAX:
+        raise TooLargeError(f"values nest at most {NESTING_MAX} deep", path)
+    if isinstance(value, (list, tuple)):
+        for position, item in enumerate(value):
+            check_json(item, f"{path}[{position}]", depth + 1)
+        return value
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if not isinstance(name, str):
+                raise WrongTypeError(f"a mapping's names are text, not {type(name).__name__}", path)
+            check_json(item, f"{path}.{name}", depth + 1)
+        return value
+    raise WrongTypeError(f"a {type(value).__name__} in an untyped place; declare the field's type", path)
+
+
+def _union(kind: mi.UnionType) -> Check | None:
+    checks = [c for c in (check_for(t) for t in kind.types) if c is not None]
+    if not checks:
+        return None
+    if len(checks) == 1:
+        return _optional(checks[0])
+    if all(c in (check_integer, check_number, check_time) for c in checks):
+        return lambda value, path: _all(value, path, checks)
+    return check_json
+
+
+def _all(value: Any, path: str, checks: list[Check]) -> Any:
+    for check in checks:
+        value = check(value, path)
+    return value
+
+
+def _optional(check: Check) -> Check:
+    return lambda value, path: value if value is None or value is UNSET else check(value, path)
+
+
+def _each(check: Check | None) -> Check | None:
+    if check is None:
+        return None
+    return lambda value, path: type(value)(check(v, f"{path}[{n}]") for n, v in enumerate(value))
+
+
+def _mapping(check: Check | None) -> Check | None:
+    if check is None:
+        return None
+    return lambda value, path: {k: check(v, f"{path}.{k}") for k, v in value.items()}
+
+
+def _struct(kind: mi.StructType) -> Check | None:
+    checks = [(f.name, f.encode_name, c) for f in kind.fields if (c := check_for(f.type)) is not None]
+    if not checks:
+        return None
+
+    def check(value: Any, path: str) -> Any:
+        changed = {}
+        for name, stored, inner in checks:
+            old = getattr(value, name)
+            new = inner(old, f"{path}.{stored}")
+            if new is not old:
+                changed[name] = new
+        return msgspec.structs.replace(value, **changed) if changed else value
+
+    return check
+
+
+def check_size(body: bytes, load: Callable[[], Any]) -> None:
+    """Refuse what the smallest engine could not hold, counting as it counts."""
+    # No value takes more than four times its JSON there, so small documents need no exact count.
+    if len(body) * 4 <= DOCUMENT_BYTES_MAX:
+        return
+    size = size_of(load()) if len(body) <= DOCUMENT_BYTES_MAX else len(body)
+    if size > DOCUMENT_BYTES_MAX:
+        raise TooLargeError(f"a document takes at most {DOCUMENT_BYTES_MAX:,} bytes; this one {size:,}")
+
+
+def size_of(value: Any) -> int:
+    """Bytes by Firestore's way of counting."""
+    if isinstance(value, str):
+        return len(value.encode()) + 1
+    if value is None or isinstance(value, bool):
+        return 1
+    if isinstance(value, list):
+        return sum(map(size_of, value))
+    if isinstance(value, dict):
+        return 32 + sum(len(name.encode()) + 1 + size_of(item) for name, item in value.items())
+    return 8

@@ -1,0 +1,54 @@
+"""Keep and find documents: one port, three engines."""
+
+from holdfast.store.catalog import Catalog
+from holdfast.store.commit import (
+    ABSENT,
+    PRESENT,
+    Add,
+    Committed,
+    Discard,
+    Fence,
+    Increment,
+    Maximum,
+    Minimum,
+    Snapshot,
+    Version,
+    Write,
+    check,
+    create,
+    delete,
+    patch,
+    put,
+)
+from holdfast.store.port import Capabilities, Engine, Wake
+from holdfast.store.query import Page, Query
+from holdfast.store.store import Store
+from holdfast.store.transaction import Transaction
+
+__all__ = [
+    "ABSENT",
+    "PRESENT",
+    "Add",
+    "Capabilities",
+    "Catalog",
+    "Committed",
+    "Discard",
+    "Engine",
+    "Fence",
+    "Increment",
+    "Maximum",
+    "Minimum",
+    "Page",
+    "Query",
+    "Snapshot",
+    "Store",
+    "Transaction",
+    "Version",
+    "Wake",
+    "Write",
+    "check",
+    "create",
+    "delete",
+    "patch",
+    "put",
+]

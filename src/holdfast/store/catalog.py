@@ -1,0 +1,39 @@
+"""The document classes one store keeps, under one environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.errors import DeclarationError
+from holdfast.model.document import Document, schema_of
+from holdfast.model.schema import Schema
+
+
+class Catalog:
+    """Which collections there are and what they are called here. Refuses names that would clash."""
+
+    def __init__(self, classes: Iterable[type[Document]], env: str = "dev") -> None:
+        self.env = env
+        self.schemas: tuple[Schema[Any], ...] = tuple(schema_of(cls) for cls in dict.fromkeys(classes))
+        self._tables: dict[str, Schema[Any]] = {}
+        groups: dict[str, Schema[Any]] = {}
+        for schema in self.schemas:
+            other = self._tables.setdefault(self.table(schema).lower(), schema)
+            if other is not schema:
+                raise DeclarationError(
+                    f"{schema.name} and {other.name} share the collection {self.table(schema)!r}"
+                )
+            group = schema.path.group(env)
+            other = groups.setdefault(group, schema)
+            if other is not schema and (schema.path.nested or other.path.nested):
+                raise DeclarationError(
+                    f"{schema.name} and {other.name} are both called {group!r}; a query across parents "
+                    "would mix them: rename one"
+                )
+
+    def table(self, schema: Schema[Any]) -> str:
+        return schema.path.table(self.env)
+
+    def __contains__(self, schema: Schema[Any]) -> bool:
+        return schema in self.schemas

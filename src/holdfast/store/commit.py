@@ -1,0 +1,376 @@
+"""The one way to write: an atomic list of writes, each with what it expects to find.
+
+`decide` is the whole rule book (tenancy, expectations, lifecycle, immutable and append-only
+declarations) as one pure function over what is stored now. Every engine reads, calls it, and applies
+the change it gives; that is why all of them answer alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from holdfast.errors import (
+    AlreadyExistsError,
+    AppendOnlyError,
+    BadQueryError,
+    HoldfastError,
+    ImmutableFieldError,
+    LeaseLostError,
+    NotFoundError,
+    UnknownFieldError,
+    VersionConflictError,
+    WrongTenantError,
+    WrongTypeError,
+)
+from holdfast.model.document import Document, schema_of
+from holdfast.model.path import join_key
+from holdfast.model.schema import Prepared, Schema
+
+D = TypeVar("D", bound=Document)
+Kind = Literal["create", "put", "patch", "delete", "check"]
+
+
+class Present(msgspec.Struct, frozen=True):
+    """The document must be there, in any version."""
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """No such document may be there."""
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """The document must still carry this fencing number: nobody claimed it since."""
+
+    number: int
+
+
+class Version(msgspec.Struct, frozen=True):
+    """The document must not have been written since it was read."""
+
+    number: int
+
+
+Expect = Present | Absent | Fence | Version | None
+PRESENT: Final = Present()
+ABSENT: Final = Absent()
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One write of a commit. Make it with `create`, `put`, `patch`, `delete` or `check`."""
+
+    kind: Kind
+    schema: Schema[Any]
+    key: str
+    expect: Expect = None
+    prepared: Prepared | None = None
+    changes: Mapping[str, Any] | None = None
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """Writes that land together or not at all; `tenant` is None only for privileged handles."""
+
+    writes: tuple[Write, ...]
+    tenant: str | None = None
+    expiring: bool = False  # retention may remove what nobody else may
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What a commit gave: a version per write, in order (0 for deletes and checks)."""
+
+    versions: tuple[int, ...]
+
+
+Outcome = Committed | HoldfastError
+
+
+def create(document: Document) -> Write:
+    """Add a document; refuses an id that is taken. Fills in the id where the declaration says how."""
+    schema = schema_of(type(document))
+    schema.give_id(document)
+    prepared = schema.prepare(document)
+    return Write("create", schema, prepared.key, ABSENT, prepared)
+
+
+def put(document: Document, expect: Expect = None) -> Write:
+    """Write a document whole, there or not; `expect` says what must be found."""
+    schema = schema_of(type(document))
+    schema.give_id(document)
+    prepared = schema.prepare(document)
+    return Write("put", schema, prepared.key, expect, prepared)
+
+
+def patch(cls: type[D], *ids: str, changes: Mapping[str, Any], expect: Expect = None) -> Write:
+    """Change some fields of a document that must be there; values may be transforms.
+
+    Example: `patch(Tenant, "acme", changes={"runs": Increment(1), "settings.theme": "dark"})`
+    """
+    schema = schema_of(cls)
+    for name in changes:
+        schema.check_field(name)
+    return Write("patch", schema, join_key(ids, schema.path.parameters), expect, None, dict(changes))
+
+
+def delete(cls: type[D], *ids: str, expect: Expect = None) -> Write:
+    """Remove a document; removing one that is not there is fine unless `expect` says otherwise."""
+    schema = schema_of(cls)
+    return Write("delete", schema, join_key(ids, schema.path.parameters), expect)
+
+
+def check(cls: type[D], *ids: str, expect: Expect = PRESENT) -> Write:
+    """Write nothing, but let the whole commit fail unless the document is as expected."""
+    schema = schema_of(cls)
+    return Write("check", schema, join_key(ids, schema.path.parameters), expect)
+
+
+# -- transforms -----------------------------------------------------------------------------------
+
+
+class Increment(msgspec.Struct, frozen=True):
+    """Add to a number; a missing or null one counts as zero."""
+
+    by: int | float = 1
+
+    def apply(self, old: Any) -> Any:
+        return (old or 0) + self.by
+
+
+class Maximum(msgspec.Struct, frozen=True):
+    """Keep the larger of the stored and the given number."""
+
+    of: int | float
+
+    def apply(self, old: Any) -> Any:
+        return self.of if old is None or old is msgspec.UNSET else max(old, self.of)
+
+
+class Minimum(msgspec.Struct, frozen=True):
+    """Keep the smaller of the stored and the given number."""
+
+    of: int | float
+
+    def apply(self, old: Any) -> Any:
+        return self.of if old is None or old is msgspec.UNSET else min(old, self.of)
+
+
+@dataclass(frozen=True, init=False)
+class Add:
+    """Append to a list those values it does not hold yet."""
+
+    values: tuple[Any, ...]
+
+    def __init__(self, *values: Any) -> None:
+        object.__setattr__(self, "values", values)
+
+    def apply(self, old: Any) -> Any:
+        kept = list(old or [])
+        for value in self.values:
+            if value not in kept:
+                kept.append(value)
+        return kept
+
+
+@dataclass(frozen=True, init=False)
+class Discard:
+    """Take all copies of these values out of a list."""
+
+    values: tuple[Any, ...]
+
+    def __init__(self, *values: Any) -> None:
+        object.__setattr__(self, "values", values)
+
+    def apply(self, old: Any) -> Any:
+        return [value for value in old or [] if value not in self.values]
+
+
+_TRANSFORMS: Final = (Increment, Maximum, Minimum, Add, Discard)
+
+
+# -- deciding -------------------------------------------------------------------------------------
+
+
+class Current(Protocol):
+    """What is stored now, as an engine shows it to `decide`."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def tenant(self) -> str | None: ...
+    def document(self) -> Any: ...
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What an engine must do: insert, replace or delete one document."""
+
+    kind: Literal["insert", "update", "delete"]
+    schema: Schema[Any]
+    key: str
+    prepared: Prepared | None = None
+
+
+def needs_current(write: Write) -> bool:
+    """Whether `decide` must see what is stored, or the engine's own uniqueness is enough."""
+    if write.kind == "create":
+        return False
+    return not (write.kind == "put" and write.expect is None and write.schema.tenant is None
+                and not write.schema.moves_checked)  # fmt: skip
+
+
+def decide(write: Write, current: Current | None, *, commit: Commit) -> Change | None:
+    """The change one write makes, or the error that refuses its commit. Pure."""
+    schema, tenant = write.schema, commit.tenant
+    if write.prepared is not None and tenant is not None and write.prepared.tenant not in (None, tenant):
+        raise WrongTenantError(f"{schema.name}: this handle writes for another tenant")
+    mine = current
+    if current is not None and tenant is not None and current.tenant not in (None, tenant):
+        mine = None
+    _check_expectation(write, current, mine)
+    if commit.expiring and write.kind == "delete" and mine is not None:
+        return Change("delete", schema, write.key)
+    return _DECISIONS[write.kind](write, mine)
+
+
+def _check_expectation(write: Write, current: Current | None, mine: Current | None) -> None:
+    expect, label = write.expect, _label(write)
+    if isinstance(expect, Absent) or (write.kind == "put" and current is not mine):
+        if current is not None:
+            raise AlreadyExistsError(f"{label} is there already")
+    elif isinstance(expect, Fence):
+        claim = write.schema.claim
+        if claim is None:
+            raise BadQueryError(f"{write.schema.name} declares no claim, so it has no fencing number")
+        if mine is None or getattr(mine.document(), claim.fence) != expect.number:
+            raise LeaseLostError(f"{label} was claimed by another worker since")
+    elif (expect is not None or write.kind == "patch") and mine is None:
+        raise NotFoundError(f"{label} is not there")
+    elif isinstance(expect, Version) and mine is not None and mine.version != expect.number:
+        raise VersionConflictError(f"{label} was written since it was read")
+
+
+def _label(write: Write) -> str:
+    return f"{write.schema.name} {write.key!r}".replace("\x01", "/").replace("\\x01", "/")
+
+
+def _insert(write: Write, mine: Current | None) -> Change:
+    assert write.prepared is not None
+    schema = write.schema
+    if schema.lifecycle and schema.state:
+        schema.lifecycle.check_start(schema.state.read(write.prepared.document), schema.state.stored)
+    return Change("insert", schema, write.key, write.prepared)
+
+
+def _put(write: Write, mine: Current | None) -> Change:
+    if mine is None:
+        return _insert(write, None)
+    assert write.prepared is not None
+    if write.schema.moves_checked:
+        check_move(write.schema, mine.document(), write.prepared.document)
+    return Change("update", write.schema, write.key, write.prepared)
+
+
+def _patch(write: Write, mine: Current | None) -> Change:
+    assert mine is not None
+    assert write.changes is not None
+    schema = write.schema
+    if schema.append_only:
+        raise AppendOnlyError(f"{schema.name} takes new documents only")
+    old = mine.document()
+    new = apply(schema, old, write.changes)
+    prepared = schema.prepare(new)
+    if prepared.key != write.key:
+        raise ImmutableFieldError("the fields that make up the path can't change", schema.path.parameters[-1])
+    if schema.moves_checked:
+        check_move(schema, old, new)
+    return Change("update", schema, write.key, prepared)
+
+
+def _delete(write: Write, mine: Current | None) -> Change | None:
+    if mine is None:
+        return None
+    if write.schema.append_only:
+        raise AppendOnlyError(f"{write.schema.name} takes new documents only")
+    return Change("delete", write.schema, write.key)
+
+
+def _check(write: Write, mine: Current | None) -> None:
+    return None
+
+
+_DECISIONS: Final[dict[Kind, Callable[[Write, Current | None], Change | None]]] = {
+    "create": _insert, "put": _put, "patch": _patch, "delete": _delete, "check": _check,
+}  # fmt: skip
+
+
+def check_move(schema: Schema[Any], old: Any, new: Any) -> None:
+    """Refuse what the declaration forbids a stored document to become."""
+    if schema.append_only:
+        raise AppendOnlyError(f"{schema.name} takes new documents only")
+    if schema.lifecycle and schema.state:
+        schema.lifecycle.check_move(schema.state.read(old), schema.state.read(new), path=schema.state.stored)
+    if schema.claim and getattr(new, schema.claim.fence) < getattr(old, schema.claim.fence):
+        raise LeaseLostError(
+            f"{schema.name}: a fencing number never goes back; the document was claimed since"
+        )
+    for name in schema.immutable:
+        if getattr(old, name) != getattr(new, name):
+            stored = schema.fields[name].encode_name
+            raise ImmutableFieldError(f"{stored} was set when the document was made", stored)
+
+
+def apply(schema: Schema[Any], document: Any, changes: Mapping[str, Any]) -> Any:
+    """A copy of the document with the changes made; checking it is the caller's next step."""
+    new = schema.copy(document)
+    for path, value in changes.items():
+        target, name = new, path
+        while "." in name:
+            head, _, name = name.partition(".")
+            target = getattr(target, head)
+            if target is None or target is msgspec.UNSET:
+                raise WrongTypeError(f"{head} is not set, so {path} can't be", path)
+        if not hasattr(target, name):
+            raise UnknownFieldError(f"{schema.name} has no field {path!r}", path)
+        old = getattr(target, name)
+        try:
+            setattr(target, name, value.apply(old) if isinstance(value, _TRANSFORMS) else value)
+        except TypeError:
+            raise WrongTypeError(f"{type(value).__name__} doesn't fit what {path} holds", path) from None
+    return new
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+class Snapshot(msgspec.Struct, Generic[D], frozen=True):
+    """A document as it was stored when read, with its version."""
+
+    doc: D
+    version: int
+    key: str
+
+    @property
+    def unchanged(self) -> Version:
+        """Expect that nobody wrote it since: `put(doc, snapshot.unchanged)`."""
+        return Version(self.version)
+
+    @property
+    def fenced(self) -> Fence:
+        """Expect that nobody claimed it since."""
+        claim = schema_of(type(self.doc)).claim
+        if claim is None:
+            raise BadQueryError(f"{type(self.doc).__name__} declares no claim, so it has no fencing number")
+        return Fence(getattr(self.doc, claim.fence))
+
+
+def check_commit(writes: Iterable[Write], writes_max: int) -> tuple[Write, ...]:
+    """One write per document and a bounded number of them: what every engine can promise."""
+    made = tuple(writes)
+    if len(made) > writes_max:
+        raise BadQueryError(f"a commit takes at most {writes_max} writes, not {len(made)}")
+    if len(made) > 1:
+        seen = {(id(w.schema), w.key) for w in made}
+        if len(seen) < len(made):
+            raise BadQueryError("a commit writes each document once; join the changes into one write")
+    return made

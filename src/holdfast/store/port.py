@@ -1,0 +1,91 @@
+"""The port: what an engine promises. A method here costs three engines, so there are few.
+
+An engine gets everything resolved: schemas compiled, documents checked and encoded, queries with
+their index found, tenants named. It keeps, finds, takes turns and wakes; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.model.schema import Schema
+from holdfast.store.catalog import Catalog
+from holdfast.store.commit import Commit, Outcome, Snapshot
+from holdfast.store.query import Plan
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine is and what it adds. The contract suite asserts each of these."""
+
+    name: str
+    durable: bool = True  # an acknowledged commit survives a killed process
+    embedded: bool = False  # no server to reach
+    wakes_processes: bool = True  # a commit in one process wakes watchers in another
+    row_level_security: bool = False  # the database itself keeps tenants apart
+    online_backup: bool = False
+    counter_shards: int = 1  # over how many documents a hot counter is spread
+    writes_max: int = 500
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Take up to `limit` due documents; see `Store.claim_due`."""
+
+    schema: Schema[Any]
+    now_us: int
+    lease_us: int
+    limit: int
+    owner: str
+    tenant: str | None
+    per_lane: int | None = None
+    after_lane: str | None = None
+    skip_lanes: frozenset[str] = frozenset()
+    only_lanes: frozenset[str] | None = None
+
+
+class Wake(Protocol):
+    """A bell that rings after commits to the watched collections. A hint, never a promise."""
+
+    async def wait(self, timeout_s: float) -> bool:
+        """True when rung since the last wait, False when the time ran out."""
+
+    def close(self) -> None: ...
+
+
+class Engine(Protocol):
+    """Keeps documents. All methods are safe to call from many tasks at once."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
+        """The documents with these keys, None where there is none, in the order asked."""
+
+    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+        """Up to `plan.limit` documents, in order, by walking the plan's index."""
+
+    async def aggregate(self, plan: Plan) -> int | float | None:
+        """The count, sum (0 of nothing) or average (None of nothing) of what the plan finds."""
+
+    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        """Each commit lands whole or not at all, each by itself; durable when this returns."""
+
+    async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
+        """Lease and fence due documents, each to one caller at a time, earliest first."""
+
+    def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
+        """A bell for commits to these collections, in this process and, where able, in others."""
+
+    async def migrate(self) -> list[str]:
+        """Bring the store to what the catalog declares; says what was done. Safe to repeat and to resume."""
+
+    async def diff(self) -> list[str]:
+        """What `migrate` would do."""
+
+    async def close(self) -> None:
+        """Finish what is under way, then let go of everything."""

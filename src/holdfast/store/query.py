@@ -1,0 +1,426 @@
+"""Asking: filters, order, limit, cursor, and the declared index that serves them.
+
+`resolve` turns a query into a `Plan` or refuses it, the same way for every engine: equality fields
+must open an index, the order must follow in it, and nothing else may be in it. An engine only has to
+walk the index it is given.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import itertools
+from collections.abc import Iterable
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
+
+import msgspec
+
+from holdfast.errors import (
+    BadCursorError,
+    BadQueryError,
+    UnindexedQueryError,
+    WrongTenantError,
+    WrongTypeError,
+)
+from holdfast.model.columns import Column, make_column
+from holdfast.model.document import Document, schema_of
+from holdfast.model.index import Across, Index
+from holdfast.model.limits import ALTERNATIVES_MAX, PAGE_MAX
+from holdfast.model.order import ordered
+from holdfast.model.path import JOINT, join_key
+from holdfast.model.schema import ResolvedIndex, Schema
+from holdfast.store.commit import Snapshot
+
+D = TypeVar("D", bound=Document)
+Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not-in", "array-contains"]
+_EQUALITIES: Final = ("==", "in", "array-contains")
+
+
+class Filter(msgspec.Struct, frozen=True):
+    field: str
+    operator: Operator
+    value: Any
+
+
+class Query(msgspec.Struct, Generic[D], frozen=True):
+    """A question about one collection. Each method gives a new query.
+
+    Example: `Query(Run).where("status", "==", "running").order_by("-created_at").limit(20)`
+    """
+
+    cls: type[D]
+    filters: tuple[Filter, ...] = ()
+    order: tuple[str, ...] = ()
+    size: int = 100
+    cursor: str | None = None
+    parent: tuple[str, ...] | None = None
+    everywhere: bool = False
+
+    def where(self, field: str, operator: Operator, value: Any) -> Query[D]:
+        if operator not in get_args(Operator):
+            raise BadQueryError(f"{operator!r} is none of {', '.join(get_args(Operator))}", field)
+        return msgspec.structs.replace(self, filters=(*self.filters, Filter(field, operator, value)))
+
+    def order_by(self, *fields: str) -> Query[D]:
+        """Fields in order; a leading `-` is descending. The id breaks ties in the last direction."""
+        return msgspec.structs.replace(self, order=(*self.order, *fields))
+
+    def limit(self, size: int) -> Query[D]:
+        if not 1 <= size <= PAGE_MAX:
+            raise BadQueryError(f"a page has 1 to {PAGE_MAX} documents, not {size}")
+        return msgspec.structs.replace(self, size=size)
+
+    def after(self, cursor: str | None) -> Query[D]:
+        """Go on where the page that gave this cursor ended."""
+        return msgspec.structs.replace(self, cursor=cursor)
+
+    def under(self, *ids: str) -> Query[D]:
+        """Only the sub-collection of this parent document."""
+        return msgspec.structs.replace(self, parent=ids)
+
+    def across_parents(self) -> Query[D]:
+        """All sub-collections of this name, inside the tenant where there is one."""
+        return msgspec.structs.replace(self, everywhere=True)
+
+
+class Page(msgspec.Struct, Generic[D], frozen=True):
+    """Some documents, and the cursor that goes on after them (None at the end)."""
+
+    items: list[Snapshot[D]]
+    cursor: str | None
+
+    @property
+    def docs(self) -> list[D]:
+        return [item.doc for item in self.items]
+
+
+class Aggregate(msgspec.Struct, frozen=True):
+    function: Literal["count", "sum", "avg"]
+    field: str | None = None
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A stretch of one column's values; None is open. `null` means null alone."""
+
+    low: Any = None
+    low_open: bool = False
+    high: Any = None
+    high_open: bool = False
+    null: bool = False
+
+
+class OrderTerm(msgspec.Struct, frozen=True):
+    column: Column
+    descending: bool
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A query with its index found: what an engine walks."""
+
+    schema: Schema[Any]
+    index: ResolvedIndex | None  # None: by id alone
+    tenant: str | None  # None: not filtered (untenanted, or a privileged handle)
+    parent: str | None  # None: not filtered (top level, or across parents)
+    parent_ids: tuple[str, ...]
+    equals: tuple[tuple[Column, tuple[Any, ...]], ...]  # alternatives; more than one is `in`
+    member: tuple[Column, Any] | None
+    order: tuple[OrderTerm, ...]
+    intervals: tuple[Interval, ...]  # on the first order term; one open interval where unbounded
+    residual: tuple[Filter, ...]  # bounds on later order terms, with columns' own names
+    filters: tuple[Filter, ...]
+    key_descending: bool
+    limit: int
+    after: tuple[tuple[Any, ...], str] | None
+    fingerprint: bytes
+    aggregate: Aggregate | None = None
+
+    def cursor_at(self, document: Any, key: str) -> str:
+        values = [term.column.read(document) for term in self.order]
+        return base64.urlsafe_b64encode(_PACK.encode((self.fingerprint, values, key))).decode().rstrip("=")
+
+
+_PACK: Final = msgspec.msgpack.Encoder()
+_UNPACK: Final = msgspec.msgpack.Decoder(tuple[bytes, list[Any], str])
+
+
+def resolve(
+    query: Query[D], *, tenant: str | None, privileged: bool, aggregate: Aggregate | None = None
+) -> Plan:
+    """Find the declared index that serves the query, or refuse with the one to declare."""
+    schema = schema_of(query.cls)
+    if schema.tenant is not None and tenant is None and not privileged:
+        raise WrongTenantError(
+            f"{schema.name} belongs to tenants: use store.tenant(...) or store.privileged()"
+        )
+    parent_ids, across = _scope(schema, query, tenant=tenant if schema.tenant else None)
+    equals, member, bounds = _split(schema, query)
+    order = _order(schema, query, bounds, equals)
+    if aggregate is not None and aggregate.field is not None:
+        order = _with_summed(schema, order, aggregate.field, equals)
+    wanted = _Wanted(frozenset(c.path for c, _ in equals), member, order, across)
+    index = _choose(schema, wanted)
+    first = order[0].column if order else None
+    return Plan(
+        schema=schema, index=index, tenant=tenant if schema.tenant else None,
+        parent=JOINT.join(parent_ids) if parent_ids else None, parent_ids=parent_ids, equals=equals,
+        member=None if member is None else (member[0], member[1]), order=order,
+        intervals=_intervals(first, [f for c, f in bounds if c is first]),
+        residual=tuple(f for c, f in bounds if c is not first), filters=query.filters,
+        key_descending=bool(order) and order[-1].descending, limit=query.size,
+        after=_after(query, order, tenant), fingerprint=_fingerprint(query, tenant), aggregate=aggregate,
+    )  # fmt: skip
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    equals: frozenset[str]
+    member: tuple[Column, Any] | None
+    order: tuple[OrderTerm, ...]
+    across: Across
+
+    def declaration(self) -> Index:
+        head = sorted(self.equals)
+        head += [f"{self.member[0].path}[]"] if self.member else []
+        return Index(
+            *head, *(("-" if t.descending else "") + t.column.path for t in self.order), across=self.across
+        )
+
+
+def _scope(schema: Schema[Any], query: Query[Any], *, tenant: str | None) -> tuple[tuple[str, ...], Across]:
+    """Which part of the collection is asked: one parent's, one tenant's, or all of it."""
+    crossing = schema.tenant is not None and tenant is None
+    if not schema.path.nested:
+        return (), "tenants" if crossing else "nothing"
+    if query.parent is not None:
+        join_key(query.parent, schema.path.parameters[:-1])
+        if schema.tenant_is_parent and tenant is not None and query.parent != (tenant,):
+            raise WrongTenantError(f"{schema.name}: this handle reads another tenant's documents only")
+        return query.parent, "nothing"
+    if schema.tenant_is_parent and tenant is not None:
+        return (tenant,), "nothing"
+    if not query.everywhere:
+        raise BadQueryError(f"{schema.name} is a sub-collection: say .under(parent id) or .across_parents()")
+    return (), "tenants" if crossing else "parents"
+
+
+def _split(
+    schema: Schema[Any], query: Query[Any]
+) -> tuple[
+    tuple[tuple[Column, tuple[Any, ...]], ...], tuple[Column, Any] | None, list[tuple[Column, Filter]]
+]:
+    equals: dict[str, tuple[Column, tuple[Any, ...]]] = {}
+    member: tuple[Column, Any] | None = None
+    bounds: list[tuple[Column, Filter]] = []
+    for condition in query.filters:
+        column = _column(schema, condition.field)
+        if condition.operator in _EQUALITIES and (
+            condition.field in equals or (member and condition.operator == "array-contains")
+        ):
+            raise BadQueryError("say each field's equality once", condition.field)
+        if condition.operator == "array-contains":
+            if column.kind != "list":
+                raise BadQueryError(f"{condition.field} is no list", condition.field)
+            member = (column, _comparable(column, condition.value))
+        elif column.kind == "list":
+            raise BadQueryError("ask a list only what it contains: array-contains", condition.field)
+        elif condition.operator == "==":
+            equals[condition.field] = (column, (column.operand(condition.value),))
+        elif condition.operator == "in":
+            equals[condition.field] = (column, _alternatives(column, condition))
+        elif condition.operator == "not-in":
+            bounds.append((column, Filter(condition.field, "not-in", _alternatives(column, condition))))
+        else:
+            bounds.append(
+                (column, Filter(condition.field, condition.operator, _comparable(column, condition.value)))
+            )
+    clash = next((f.field for c, f in bounds if f.field in equals), None)
+    if clash:
+        raise BadQueryError("a field is compared with == and with a range; one of them says enough", clash)
+    combinations = 1
+    for _, values in equals.values():
+        combinations *= len(values)
+    if combinations > ALTERNATIVES_MAX:
+        raise BadQueryError(f"at most {ALTERNATIVES_MAX} combinations of `in` values, not {combinations}")
+    return tuple(equals.values()), member, bounds
+
+
+def _column(schema: Schema[Any], path: str) -> Column:
+    return schema.column(path) or make_column(path, schema.fields, schema.name)
+
+
+def _comparable(column: Column, value: Any) -> Any:
+    operand = column.operand(value)
+    if operand is None:
+        raise BadQueryError("null has no order: compare with == null only", column.path)
+    return operand
+
+
+def _alternatives(column: Column, condition: Filter) -> tuple[Any, ...]:
+    if not isinstance(condition.value, Iterable) or isinstance(condition.value, (str, bytes)):
+        raise BadQueryError(f"`{condition.operator}` takes a list", condition.field)
+    values = tuple(dict.fromkeys(_comparable(column, value) for value in condition.value))
+    if not 1 <= len(values) <= ALTERNATIVES_MAX:
+        raise BadQueryError(f"`{condition.operator}` takes 1 to {ALTERNATIVES_MAX} values", condition.field)
+    return values
+
+
+def _order(
+    schema: Schema[Any],
+    query: Query[Any],
+    bounds: list[tuple[Column, Filter]],
+    equals: tuple[tuple[Column, tuple[Any, ...]], ...],
+) -> tuple[OrderTerm, ...]:
+    terms: dict[str, OrderTerm] = {}
+    fixed = {c.path for c, values in equals}
+    for word in query.order:
+        path = word.lstrip("-")
+        column = _column(schema, path)
+        if path in fixed:
+            raise BadQueryError("the order names a field that == has fixed already", path)
+        if column.kind == "list" or path in terms:
+            raise BadQueryError(
+                "a list has no order" if column.kind == "list" else "the order names a field twice", path
+            )
+        terms[path] = OrderTerm(column, word.startswith("-"))
+    last = bool(terms) and next(reversed(terms.values())).descending
+    for path in sorted({f.field for _, f in bounds}):
+        terms.setdefault(path, OrderTerm(_column(schema, path), last))
+    return tuple(terms.values())
+
+
+def _with_summed(
+    schema: Schema[Any],
+    order: tuple[OrderTerm, ...],
+    field: str,
+    equals: tuple[tuple[Column, tuple[Any, ...]], ...],
+) -> tuple[OrderTerm, ...]:
+    column = _column(schema, field)
+    if column.kind not in ("integer", "number"):
+        raise BadQueryError(f"{field} holds no numbers to add up", field)
+    if any(t.column.path == field for t in order) or any(c.path == field for c, _ in equals):
+        return order
+    return (*order, OrderTerm(column, False))
+
+
+def _choose(schema: Schema[Any], wanted: _Wanted) -> ResolvedIndex | None:
+    if not wanted.equals and not wanted.member and not wanted.order and _by_id_alone(schema, wanted.across):
+        return None
+    for index in schema.indexes:
+        if _serves(index, wanted, schema):
+            return index
+    add = wanted.declaration()
+    raise UnindexedQueryError(
+        f"no index of {schema.name} serves this query; add to its @document(indexes=[...]): {add}"
+    )
+
+
+def _by_id_alone(schema: Schema[Any], across: Across) -> bool:
+    """Walking ids needs no index unless a tenant's must be picked out among others'."""
+    return schema.tenant is None or across == "tenants" or schema.tenant_is_parent or (
+        schema.path.nested and across == "nothing")  # fmt: skip
+
+
+def _serves(index: ResolvedIndex, wanted: _Wanted, schema: Schema[Any]) -> bool:
+    if index.across != wanted.across and not _same_reach(schema, index.across, wanted.across):
+        return False
+    head = len(wanted.equals) + (1 if wanted.member else 0)
+    front, rest = index.fields[:head], index.fields[head:]
+    if {f.column.path for f in front if not f.member} != wanted.equals or len(front) != head:
+        return False
+    members = [f.column.path for f in front if f.member]
+    if members != ([wanted.member[0].path] if wanted.member else []):
+        return False
+    if [f.column.path for f in rest] != [t.column.path for t in wanted.order] or any(f.member for f in rest):
+        return False
+    turned = {f.descending != t.descending for f, t in zip(rest, wanted.order, strict=True)}
+    return len(turned) <= 1
+
+
+def _same_reach(schema: Schema[Any], declared: Across, asked: Across) -> bool:
+    if schema.tenant is None:
+        declared = "parents" if declared == "tenants" else declared
+        asked = "parents" if asked == "tenants" else asked
+    if not schema.path.nested:
+        declared = "nothing" if declared == "parents" else declared
+        asked = "nothing" if asked == "parents" else asked
+    return declared == asked
+
+
+def _intervals(column: Column | None, bounds: list[Filter]) -> tuple[Interval, ...]:
+    """The stretches that the bounds on the first order column leave, in ascending order."""
+    low: tuple[Any, bool] | None = None
+    high: tuple[Any, bool] | None = None
+    holes: set[Any] = set()
+    for bound in bounds:
+        if bound.operator in (">", ">="):
+            edge = (bound.value, bound.operator == ">")
+            low = edge if low is None or _tighter(edge, low, 1) else low
+        elif bound.operator in ("<", "<="):
+            edge = (bound.value, bound.operator == "<")
+            high = edge if high is None or _tighter(edge, high, -1) else high
+        elif bound.operator == "!=":
+            holes.add(bound.value)
+        else:
+            holes.update(bound.value)
+    if not bounds:
+        return (Interval(),)
+    if not holes:
+        return (_interval(low, high),)
+    return _around(holes, low, high)
+
+
+def _tighter(edge: tuple[Any, bool], than: tuple[Any, bool], direction: int) -> bool:
+    try:
+        if edge[0] == than[0]:
+            return edge[1] and not than[1]
+        return bool(edge[0] > than[0]) == (direction > 0)
+    except TypeError:
+        raise BadQueryError("the bounds on a field are of different types") from None
+
+
+def _interval(low: tuple[Any, bool] | None, high: tuple[Any, bool] | None) -> Interval:
+    return Interval(
+        low=low[0] if low else None, low_open=bool(low and low[1]),
+        high=high[0] if high else None, high_open=bool(high and high[1]),
+    )  # fmt: skip
+
+
+def _around(
+    holes: set[Any], low: tuple[Any, bool] | None, high: tuple[Any, bool] | None
+) -> tuple[Interval, ...]:
+    if low or high:
+        raise BadQueryError("a field takes either != / not-in or a range")
+    edges: list[tuple[Any, bool] | None] = [None]
+    edges += [(value, True) for value in sorted(holes, key=ordered)]
+    edges.append(None)
+    return tuple(_interval(a, b) for a, b in itertools.pairwise(edges))
+
+
+def _fingerprint(query: Query[Any], tenant: str | None) -> bytes:
+    """Ties a cursor to its question, so that it can't page into another."""
+    asked = (query.cls.__name__, [(f.field, f.operator, _packable(f.value)) for f in query.filters],
+             query.order, query.parent, query.everywhere, tenant)  # fmt: skip
+    return hashlib.blake2b(_PACK.encode(asked), digest_size=8).digest()
+
+
+def _packable(value: Any) -> Any:
+    return list(value) if isinstance(value, (set, frozenset, tuple)) else value
+
+
+def _after(
+    query: Query[Any], order: tuple[OrderTerm, ...], tenant: str | None
+) -> tuple[tuple[Any, ...], str] | None:
+    if query.cursor is None:
+        return None
+    try:
+        raw = base64.urlsafe_b64decode(query.cursor + "=" * (-len(query.cursor) % 4))
+        mark, values, key = _UNPACK.decode(raw)
+    except (ValueError, binascii.Error, msgspec.DecodeError, UnicodeError):
+        raise BadCursorError("not a cursor; use the one the last page gave") from None
+    if mark != _fingerprint(query, tenant) or len(values) != len(order):
+        raise BadCursorError("this cursor belongs to another query")
+    try:
+        operands = [term.column.operand(value) for term, value in zip(order, values, strict=True)]
+    except WrongTypeError:
+        raise BadCursorError("this cursor was tampered with") from None
+    return tuple(operands), key

@@ -1,0 +1,59 @@
+"""Read, decide, commit: what was read must not have changed when the writes land."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.errors import AlreadyExistsError, HoldfastError, OutcomeUnknownError
+from holdfast.model.document import Document, schema_of
+from holdfast.model.path import join_key, split_key
+from holdfast.store.commit import ABSENT, Snapshot, Version, Write, check
+
+if TYPE_CHECKING:
+    from holdfast.store.store import Store
+
+D = TypeVar("D", bound=Document)
+
+
+class Transaction:
+    """Remembers what it read; its commit fails when any of that was written meanwhile."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read: dict[tuple[type, str], tuple[type[Document], Snapshot[Any] | None]] = {}
+        self._writes: list[Write] = []
+
+    async def get(self, cls: type[D], *ids: str) -> Snapshot[D] | None:
+        found = await self._store.get(cls, *ids)
+        key = join_key(ids, schema_of(cls).path.parameters)
+        self._read[cls, key] = (cls, found)
+        return found
+
+    def write(self, *writes: Write) -> None:
+        """Add writes to the commit at the end."""
+        self._writes.extend(writes)
+
+    async def commit(self) -> None:
+        if self._writes:
+            await self._store.commit(*(self._guarded(w) for w in self._writes), *self._unwritten())
+
+    def may_repeat(self, fault: HoldfastError) -> bool:
+        """A new try helps unless the outcome is unknown, or a blind create can never succeed."""
+        if isinstance(fault, OutcomeUnknownError):
+            return False
+        return bool(self._read) or not isinstance(fault, AlreadyExistsError)
+
+    def _guarded(self, write: Write) -> Write:
+        read = self._read.get((write.schema.cls, write.key))
+        if read is None or write.expect is not None:
+            return write
+        expect = ABSENT if read[1] is None else Version(read[1].version)
+        return Write(write.kind, write.schema, write.key, expect, write.prepared, write.changes)
+
+    def _unwritten(self) -> list[Write]:
+        written = {(w.schema.cls, w.key) for w in self._writes}
+        return [
+            check(cls, *split_key(key), expect=ABSENT if found is None else found.unchanged)
+            for (owner, key), (cls, found) in self._read.items()
+            if (owner, key) not in written
+        ]
