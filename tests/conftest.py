@@ -71,8 +71,8 @@ class _EngineCount:
 
 
 def _values_of(name: str, properties: list[tuple[str, str]]) -> dict[str, str]:
-    found = [value.split(": ", 1) for key, value in properties if key == name]
-    return {engine: reason for engine, reason in found}
+    found = [value.partition(": ") for key, value in properties if key == name]
+    return {engine: reason for engine, _, reason in found}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -24,7 +24,8 @@ VARIABLES: dict[str, tuple[str, ...]] = {
 }
 _PREFIXES = {"production": "prod", "staging": "staging", "ci": "ci"}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
-_PASSWORD = re.compile(r"(?<=://)([^/@:?#]*):([^/?#]*)@")
+# Up to the last @ there is: a password that should have been escaped must not be shown either.
+_PASSWORD = re.compile(r"(?<=://)([^/@:?#]*):.*@", re.DOTALL)
 _SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&#]*(?:password|secret|token|key)[^=&#]*=)[^&#]*")
 
 

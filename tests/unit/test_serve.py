@@ -17,12 +17,16 @@ import pytest
 
 from holdfast import __version__
 
-_SERVE = [sys.executable, "-m", "holdfast", "serve"]
+_HOLDFAST = [sys.executable, "-m", "holdfast"]
+
+
+def _run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*_HOLDFAST, *arguments], cwd=home, capture_output=True, text=True, timeout=30)
 
 
 @contextlib.contextmanager
 def _serving(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [*_SERVE, "--port", "0", *arguments]
+    command = [*_HOLDFAST, "serve", "--port", "0", *arguments]
     with subprocess.Popen(command, cwd=home, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -68,9 +72,7 @@ def test_a_stopped_server_leaves_its_port_free_at_once(tmp_path: Path) -> None:
 def test_a_taken_port_is_told_in_one_line_with_exit_1(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [*_SERVE, "--port", str(port)], cwd=tmp_path, capture_output=True, text=True, timeout=30
-        )
+        done = _run(tmp_path, "serve", "--port", str(port))
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         f"holdfast: port {port} on 127.0.0.1 is taken; stop what uses it, "
@@ -92,24 +94,12 @@ def test_a_taken_port_is_told_in_one_line_with_exit_1(tmp_path: Path) -> None:
 def test_wrong_usage_is_told_without_a_traceback(
     tmp_path: Path, arguments: list[str], code: int, words: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "holdfast", *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    done = _run(tmp_path, *arguments)
     assert done.returncode == code
     assert words in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_version_is_printed(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "--version"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    done = _run(tmp_path, "--version")
     assert (done.returncode, done.stdout) == (0, f"holdfast {__version__}\n")

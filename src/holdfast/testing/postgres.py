@@ -90,6 +90,13 @@ class OwnPostgresServer(PostgresServer):
         self.start()
 
     @property
+    def pid(self) -> int:
+        """The server's own process; raises while it is stopped."""
+        if self._process is None:
+            raise RuntimeError("the server is stopped")
+        return self._process.pid
+
+    @property
     def _data(self) -> Path:
         return self._folder / "data"
 
