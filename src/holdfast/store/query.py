@@ -101,13 +101,13 @@ class Aggregate(msgspec.Struct, frozen=True):
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A stretch of one column's values; None is open. `null` means null alone."""
+    """A stretch of one column's values; None is open. A range keeps to its operand's type, `any_type` not."""
 
     low: Any = None
     low_open: bool = False
     high: Any = None
     high_open: bool = False
-    null: bool = False
+    any_type: bool = False
 
 
 class OrderTerm(msgspec.Struct, frozen=True):
@@ -126,9 +126,7 @@ class Plan(msgspec.Struct, frozen=True):
     equals: tuple[tuple[Column, tuple[Any, ...]], ...]  # alternatives; more than one is `in`
     member: tuple[Column, Any] | None
     order: tuple[OrderTerm, ...]
-    intervals: tuple[Interval, ...]  # on the first order term; one open interval where unbounded
-    residual: tuple[Filter, ...]  # bounds on later order terms, with columns' own names
-    filters: tuple[Filter, ...]
+    bounds: tuple[Filter, ...]  # ranges, != and not-in, all on order terms; see intervals_of
     key_descending: bool
     limit: int
     after: tuple[tuple[Any, ...], str] | None
@@ -160,13 +158,11 @@ def resolve(
         order = _with_summed(schema, order, aggregate.field, equals)
     wanted = _Wanted(frozenset(c.path for c, _ in equals), member, order, across)
     index = _choose(schema, wanted)
-    first = order[0].column if order else None
     return Plan(
         schema=schema, index=index, tenant=tenant if schema.tenant else None,
         parent=JOINT.join(parent_ids) if parent_ids else None, parent_ids=parent_ids, equals=equals,
         member=None if member is None else (member[0], member[1]), order=order,
-        intervals=_intervals(first, [f for c, f in bounds if c is first]),
-        residual=tuple(f for c, f in bounds if c is not first), filters=query.filters,
+        bounds=tuple(f for _, f in bounds),
         key_descending=bool(order) and order[-1].descending, limit=query.size,
         after=_after(query, order, tenant), fingerprint=_fingerprint(query, tenant), aggregate=aggregate,
     )  # fmt: skip
@@ -346,8 +342,8 @@ def _same_reach(schema: Schema[Any], declared: Across, asked: Across) -> bool:
     return declared == asked
 
 
-def _intervals(column: Column | None, bounds: list[Filter]) -> tuple[Interval, ...]:
-    """The stretches that the bounds on the first order column leave, in ascending order."""
+def intervals_of(bounds: list[Filter]) -> tuple[Interval, ...]:
+    """The stretches that the bounds on one column leave, in ascending order."""
     low: tuple[Any, bool] | None = None
     high: tuple[Any, bool] | None = None
     holes: set[Any] = set()
@@ -378,11 +374,12 @@ def _tighter(edge: tuple[Any, bool], than: tuple[Any, bool], direction: int) -> 
         raise BadQueryError("the bounds on a field are of different types") from None
 
 
-def _interval(low: tuple[Any, bool] | None, high: tuple[Any, bool] | None) -> Interval:
-    return Interval(
-        low=low[0] if low else None, low_open=bool(low and low[1]),
-        high=high[0] if high else None, high_open=bool(high and high[1]),
-    )  # fmt: skip
+def _interval(
+    low: tuple[Any, bool] | None, high: tuple[Any, bool] | None, *, any_type: bool = False
+) -> Interval:
+    low_value, low_open = low or (None, False)
+    high_value, high_open = high or (None, False)
+    return Interval(low_value, low_open, high_value, high_open, any_type)
 
 
 def _around(
@@ -393,7 +390,7 @@ def _around(
     edges: list[tuple[Any, bool] | None] = [None]
     edges += [(value, True) for value in sorted(holes, key=ordered)]
     edges.append(None)
-    return tuple(_interval(a, b) for a, b in itertools.pairwise(edges))
+    return tuple(_interval(a, b, any_type=True) for a, b in itertools.pairwise(edges))
 
 
 def _fingerprint(query: Query[Any], tenant: str | None) -> bytes:

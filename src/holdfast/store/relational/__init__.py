@@ -1,0 +1,7 @@
+"""What the two SQL engines share: tables, and the SQL that walks an index.
+
+One table per collection: `_key` (the ids of the path), `_version`, `_body` (the document's JSON, the
+truth), and a column for each field that an index, a claim or the tenant needs. Claims change their
+columns only, so for those fields the column wins over the body. An index on a list has a table of its
+own, one row per item.
+"""
