@@ -1,6 +1,6 @@
 """Declare once: document classes and everything said about them."""
 
-from holdfast.model.access import ANONYMOUS, SERVICE, Access, Caller
+from holdfast.model.access import ANONYMOUS, SERVICE, Access, Caller, Membership
 from holdfast.model.claim import Claim
 from holdfast.model.document import Document, document, schema_of
 from holdfast.model.identity import Given, Joined, Padded, Stamped, Ulid
@@ -20,6 +20,7 @@ __all__ = [
     "Index",
     "Joined",
     "Lifecycle",
+    "Membership",
     "Padded",
     "Retention",
     "Schema",

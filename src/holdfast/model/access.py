@@ -3,6 +3,9 @@
 A rule is a word: `public` anybody; `signed_in` anybody known; `service` the platform itself;
 `viewer`, `developer`, `admin`, `owner` people with at least that role in the document's tenant;
 `self:FIELD` the person named by that field. A caller is let in when any word lets them in.
+
+Where roles come from is declared too: `Membership` marks the collection that gives a person their
+role in a tenant, so that the exported rules look where the service looks.
 """
 
 from __future__ import annotations
@@ -30,6 +33,20 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 ANONYMOUS: Final = Caller()
 SERVICE: Final = Caller(service=True)
+
+
+class Membership(msgspec.Struct, frozen=True, kw_only=True):
+    """Says that a collection holds who has which role in which tenant; it counts while `when` holds.
+
+    The collection is at the top level and its id is `Joined(user, tenant)`, so that one look-up answers.
+
+    Example: `Membership(user="user_id", tenant="tenant_id", role="role", when={"status": "active"})`
+    """
+
+    user: str
+    tenant: str
+    role: str
+    when: Mapping[str, str | int | bool] = {}
 
 
 @dataclass(frozen=True, init=False)
@@ -64,6 +81,10 @@ class Access:
                     )
             object.__setattr__(self, action, rules)
 
+    @property
+    def words(self) -> frozenset[str]:
+        return frozenset((*self.read, *self.create, *self.update, *self.delete))
+
     def rules(self, action: Action) -> tuple[str, ...]:
         rules: tuple[str, ...] = getattr(self, action)
         return rules
@@ -71,7 +92,7 @@ class Access:
     def allows(
         self, caller: Caller, action: Action, *, tenant: str | None, fields: Mapping[str, Any]
     ) -> bool:
-        """Whether the caller may do this to a document with that tenant and those stored fields."""
+        """Whether the caller may do this to a document of that tenant; `fields` by their declared names."""
         return any(_lets_in(word, caller, tenant=tenant, fields=fields) for word in self.rules(action))
 
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar, dataclass_transform
 import msgspec
 
 from holdfast.errors import DeclarationError
-from holdfast.model.access import SERVICE_ONLY, Access
+from holdfast.model.access import SERVICE_ONLY, Access, Membership
 from holdfast.model.claim import Claim
-from holdfast.model.identity import Given, Identity
+from holdfast.model.identity import GIVEN, Identity
 from holdfast.model.index import Index
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.retention import Retention
@@ -35,7 +35,7 @@ class Document(msgspec.Struct, metaclass=DocumentMeta):
 def document(
     path: str,
     *,
-    id: Identity = Given(),
+    id: Identity = GIVEN,
     tenant: str | None = None,
     indexes: Iterable[Index] = (),
     lifecycle: Lifecycle | None = None,
@@ -43,6 +43,7 @@ def document(
     append_only: bool = False,
     retention: Retention | None = None,
     access: Access = SERVICE_ONLY,
+    membership: Membership | None = None,
     claim: Claim | None = None,
     path_only: Iterable[str] = (),
     upgrades: Mapping[int, Upgrade] | None = None,
@@ -50,8 +51,9 @@ def document(
     """Declare where and how a document is kept; faults in the declaration raise here, at import.
 
     `path` names collections and the fields that hold the ids: `"runs/{run_id}/steps/{id}"`; `{env}-` in
-    front of a name is the environment's prefix. `tenant` is the field that says whose it is. `path_only`
-    fields are known from the path and not stored again. `upgrades[n]` turns the stored fields of
+    front of a name is the environment's prefix. `tenant` is the field that says whose it is; a
+    tenant's own document names its id there. `path_only` fields are known from the path and not stored
+    again. `membership` marks the collection that gives people their roles. `upgrades[n]` turns the stored fields of
     version n into version n + 1 when a document is read.
 
     Example:
@@ -66,7 +68,7 @@ def document(
         declared = Declared(
             path=path, id=id, tenant=tenant, indexes=tuple(indexes), lifecycle=lifecycle,
             immutable=tuple(immutable), append_only=append_only, retention=retention, access=access,
-            claim=claim, path_only=tuple(path_only), upgrades=dict(upgrades or {}),
+            membership=membership, claim=claim, path_only=tuple(path_only), upgrades=dict(upgrades or {}),
         )  # fmt: skip
         _SCHEMAS[cls] = Schema(cls, declared)
         return cls
@@ -75,6 +77,12 @@ def document(
 
 
 _SCHEMAS: dict[type, Schema[Any]] = {}
+
+
+def declared_in(names: Mapping[str, object]) -> list[type[Document]]:
+    """The declared document classes among a module's names (`vars(module)`), in their order."""
+    found = [value for value in names.values() if isinstance(value, type) and value in _SCHEMAS]
+    return list(dict.fromkeys(found))
 
 
 def schema_of(cls: type[D]) -> Schema[D]:

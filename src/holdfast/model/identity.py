@@ -51,6 +51,9 @@ class Given(msgspec.Struct, frozen=True):
             raise BadIdError(f"{value!r} doesn't match {self.pattern}", path)
 
 
+GIVEN = Given()
+
+
 class Ulid(msgspec.Struct, frozen=True):
     """26 Crockford characters, ordered by time: the fast choice on every SQL engine."""
 

@@ -18,7 +18,7 @@ class Index:
     its order. `across` widens it: `"parents"` over all sub-collections of that name inside one tenant,
     `"tenants"` over everything, for privileged handles.
 
-    Example: `Index("status", "-created_at")`, `Index("labels[]", "-score")`, `Index("status", across="tenants")`
+    Example: `Index("status", "-created_at")`, `Index("labels[]", "-score", across="tenants")`
     """
 
     fields: tuple[str, ...]

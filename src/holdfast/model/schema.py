@@ -18,10 +18,10 @@ from holdfast.errors import (
     TooLargeError,
     WrongTypeError,
 )
-from holdfast.model.access import Access
+from holdfast.model.access import Access, Membership
 from holdfast.model.claim import Claim
 from holdfast.model.columns import Column, make_column
-from holdfast.model.identity import Given, Identity, Stamped, Ulid
+from holdfast.model.identity import Given, Identity, Joined, Stamped, Ulid
 from holdfast.model.index import Across, Index
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.limits import INDEX_ENTRY_BYTES_MAX
@@ -73,6 +73,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     append_only: bool
     retention: Retention | None
     access: Access
+    membership: Membership | None
     claim: Claim | None
     path_only: tuple[str, ...]
     upgrades: Mapping[int, Upgrade]
@@ -106,6 +107,7 @@ class Schema(Generic[D]):
         )
         self.lifecycle, self.claim, self.retention = declared.lifecycle, declared.claim, declared.retention
         self.access, self.append_only = declared.access, declared.append_only
+        self.membership = declared.membership
         self.indexes = self._resolve_indexes()
         self._check_names()
         self.immutable = tuple(dict.fromkeys(self._known(n) for n in self._fixed_fields()))
@@ -303,11 +305,25 @@ class Schema(Generic[D]):
             yield self.declared.tenant
 
     def _check_names(self) -> None:
-        for name in (*self.path.parameters, *self.declared.path_only):
+        named = [word[5:] for word in sorted(self.access.words) if word.startswith("self:")]
+        for name in (*self.path.parameters, *self.declared.path_only, *named):
             self._known(name)
+        if self.membership:
+            self._check_membership(self.membership)
         for field in self.fields.values():
             if field.encode_name.startswith("_"):
                 raise DeclarationError(f"{self.name}: stored names can't begin with '_'", field.name)
+
+    def _check_membership(self, membership: Membership) -> None:
+        for name in (membership.role, *membership.when):
+            self._known(name)
+        identity = self.declared.id
+        looked_up = isinstance(identity, Joined) and identity.fields == (membership.user, membership.tenant)
+        if not looked_up or self.path.nested:
+            raise DeclarationError(
+                f"{self.name}: a membership is at the top level, with "
+                f'id=Joined("{membership.user}", "{membership.tenant}")'
+            )
 
     def _resolve_indexes(self) -> tuple[ResolvedIndex, ...]:
         wanted = list(self.declared.indexes)

@@ -185,7 +185,8 @@ class Store:
         if limit < 1 or lease_s <= 0 or (per_lane is not None and schema.claim.lane is None):
             raise BadQueryError("claim_due needs limit >= 1, lease_s > 0, and a lane for per_lane")
         return await self.engine.claim(ClaimRequest(
-            schema=schema, now_us=self.clock.now_us(), lease_us=round(lease_s * 1e6), limit=limit, owner=owner,
+            schema=schema, now_us=self.clock.now_us(), lease_us=round(lease_s * 1e6),
+            limit=limit, owner=owner,
             tenant=self.tenant_id if schema.tenant else None, per_lane=per_lane, after_lane=after_lane,
             skip_lanes=frozenset(skip_lanes),
             only_lanes=None if only_lanes is None else frozenset(only_lanes),

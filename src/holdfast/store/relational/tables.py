@@ -144,5 +144,6 @@ def create_table(table: Table) -> str:
 
 
 def create_index(index: TableIndex, how: str = "") -> str:
-    text = f"CREATE INDEX {how}IF NOT EXISTS {quote(index.name)} ON {quote(index.table)} ({', '.join(index.terms)})"
+    terms = ", ".join(index.terms)
+    text = f"CREATE INDEX {how}IF NOT EXISTS {quote(index.name)} ON {quote(index.table)} ({terms})"
     return f"{text} WHERE {index.where}" if index.where else text

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.model.columns import Column
 from holdfast.model.order import NULL, bracket, everything, ordered
+from holdfast.model.path import JOINT
 from holdfast.store.query import Interval, OrderTerm, Plan, intervals_of
 from holdfast.store.relational.dialect import Bound, Dialect, quote
 from holdfast.store.relational.tables import ITEM, KEY, PARENT, index_name, items_table
@@ -113,9 +114,7 @@ def _source(plan: Plan, table: str, dialect: Dialect) -> tuple[str, str]:
 def _where(plan: Plan, branch: Branch, alias: str, bound: Bound) -> str:
     conditions = []
     if plan.parent is not None:
-        conditions.append(
-            f"{'t' if plan.index is None else alias}.{quote(PARENT)} = {bound.add(plan.parent)}"
-        )
+        conditions += _under(plan, plan.parent, alias, bound)
     if plan.tenant is not None and plan.schema.tenant is not None and not plan.schema.tenant_is_parent:
         inside = alias if plan.parent is None else "t"
         conditions.append(f"{inside}.{quote(plan.schema.tenant.stored)} = {bound.add(plan.tenant)}")
@@ -132,6 +131,14 @@ def _where(plan: Plan, branch: Branch, alias: str, bound: Bound) -> str:
             f"{alias}.{quote(KEY)} {'<' if plan.key_descending else '>'} {bound.add(branch.key)}"
         )
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _under(plan: Plan, parent: str, alias: str, bound: Bound) -> list[str]:
+    if plan.index is not None:
+        return [f"{alias}.{quote(PARENT)} = {bound.add(parent)}"]
+    # Walking by id alone has only the primary key to go by: a parent's children are one stretch of it.
+    key = f"{alias}.{quote(KEY)}"
+    return [f"{key} > {bound.add(parent + JOINT)}", f"{key} < {bound.add(parent + chr(ord(JOINT) + 1))}"]
 
 
 def _equal(name: str, column: Column, value: Any, bound: Bound) -> str:
