@@ -220,7 +220,11 @@ def _copied(package: Path, target: Path) -> Path:
     for source in (package, package.with_name(f"{package.name}.libs")):
         if source.exists():
             shutil.copytree(source, target / source.name, symlinks=True, ignore=unneeded)
-    subprocess.run(["chmod", "-R", "a+rX", str(target)], check=True)
+    for path in (target, *target.rglob("*")):
+        if not path.is_symlink():
+            # Whoever may read or run it here as owner, everybody may.
+            mode = path.stat().st_mode
+            path.chmod(mode | (mode & 0o500) >> 3 | (mode & 0o500) >> 6)
     return target / package.name
 
 
