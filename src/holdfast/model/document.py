@@ -53,8 +53,8 @@ def document(
     `path` names collections and the fields that hold the ids: `"runs/{run_id}/steps/{id}"`; `{env}-` in
     front of a name is the environment's prefix. `tenant` is the field that says whose it is; a
     tenant's own document names its id there. `path_only` fields are known from the path and not stored
-    again. `membership` marks the collection that gives people their roles. `upgrades[n]` turns the stored fields of
-    version n into version n + 1 when a document is read.
+    again. `membership` marks the collection that gives people their roles. `upgrades[n]` turns the stored
+    fields of version n into version n + 1 when a document is read.
 
     Example:
         @document("watchChannels/{channel_id}", indexes=[Index("status", "expiration")])

@@ -1,0 +1,117 @@
+"""`firestore.indexes.json`, as the Firebase command line and gcloud take it.
+
+Firestore keeps a single-field index of every field by itself, but only inside one collection; so what
+is listed are composites, and overrides for single fields that are asked across parents. A handle's
+tenant is an equality like any other, which makes most declared single fields composites. Firestore
+walks an index one way only, and a declared index serves both ways, so each is listed with its mirror.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.model.schema import ResolvedIndex, Schema
+
+Scope = Literal["COLLECTION", "COLLECTION_GROUP"]
+Json = dict[str, Any]
+
+_SIMPLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# An override replaces what Firestore does by itself, so it must say that again.
+_AUTOMATIC: Final[tuple[Json, ...]] = (
+    {"order": "ASCENDING", "queryScope": "COLLECTION"},
+    {"order": "DESCENDING", "queryScope": "COLLECTION"},
+    {"arrayConfig": "CONTAINS", "queryScope": "COLLECTION"},
+)
+
+
+class _Term(msgspec.Struct, frozen=True):
+    path: str
+    mode: Literal["ASCENDING", "DESCENDING", "CONTAINS"] = "ASCENDING"
+
+    def mirrored(self) -> _Term:
+        if self.mode == "CONTAINS":
+            return self
+        return _Term(self.path, "DESCENDING" if self.mode == "ASCENDING" else "ASCENDING")
+
+    def config(self) -> Json:
+        return {"arrayConfig": "CONTAINS"} if self.mode == "CONTAINS" else {"order": self.mode}
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    group: str
+    scope: Scope
+    terms: tuple[_Term, ...]
+
+    def composite(self) -> Json:
+        fields = [{"fieldPath": term.path, **term.config()} for term in self.terms]
+        return {"collectionGroup": self.group, "queryScope": self.scope, "fields": fields}
+
+
+def firestore_indexes(schemas: Iterable[Schema[Any]], env: str) -> str:
+    """The whole file as text."""
+    wanted: dict[_Wanted, None] = {}
+    overrides: dict[tuple[str, str], Json] = {}
+    for schema in schemas:
+        wanted |= dict.fromkeys(_of(schema, env))
+        ttl = _ttl_field(schema)
+        if ttl:
+            _override(overrides, schema.path.group(env), ttl)["ttl"] = True
+    for one in wanted:
+        if len(one.terms) == 1 and one.scope == "COLLECTION_GROUP":
+            entry = {**one.terms[0].config(), "queryScope": one.scope}
+            _override(overrides, one.group, one.terms[0].path)["indexes"].append(entry)
+    content = {
+        "indexes": [one.composite() for one in wanted if len(one.terms) > 1],
+        "fieldOverrides": list(overrides.values()),
+    }
+    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n"
+
+
+def _of(schema: Schema[Any], env: str) -> Iterator[_Wanted]:
+    group = schema.path.group(env)
+    for index in schema.indexes:
+        scope: Scope = "COLLECTION"
+        if schema.path.nested and index.across != "nothing":
+            scope = "COLLECTION_GROUP"
+        head = _tenant_terms(schema, index)
+        terms = tuple(_terms(index))
+        yield _Wanted(group, scope, (*head, *terms))
+        yield _Wanted(group, scope, (*head, *(term.mirrored() for term in terms)))
+
+
+def _tenant_terms(schema: Schema[Any], index: ResolvedIndex) -> tuple[_Term, ...]:
+    if schema.tenant is None or schema.tenant_is_parent or index.across == "tenants":
+        return ()
+    return (_Term(_field_path(schema.tenant.stored)),)
+
+
+def _terms(index: ResolvedIndex) -> Iterator[_Term]:
+    for field in index.fields:
+        path = _field_path(field.column.stored)
+        if field.member:
+            yield _Term(path, "CONTAINS")
+        else:
+            yield _Term(path, "DESCENDING" if field.descending else "ASCENDING")
+
+
+def _field_path(stored: str) -> str:
+    parts = stored.split(".")
+    return ".".join(part if _SIMPLE.fullmatch(part) else f"`{part}`" for part in parts)
+
+
+def _ttl_field(schema: Schema[Any]) -> str | None:
+    """The field Firestore can expire by alone: a time that is itself the end, without conditions."""
+    retention = schema.retention
+    if retention is None or retention.after_s != 0 or retention.when:
+        return None
+    column = schema.column(retention.field)
+    return _field_path(column.stored) if column is not None and column.kind == "time" else None
+
+
+def _override(overrides: dict[tuple[str, str], Json], group: str, path: str) -> Json:
+    entry = {"collectionGroup": group, "fieldPath": path, "indexes": list(_AUTOMATIC)}
+    return overrides.setdefault((group, path), entry)
