@@ -236,11 +236,13 @@ class Schema(Generic[D]):
             fields[self.fields[name].encode_name] = ids[self.path.parameters.index(name)]
         if self._version is not None:
             fields = self._upgrade(fields)
-        return msgspec.convert(fields, self.cls)
+        return msgspec.convert(fields, self.cls, str_keys=True)
 
     def to_fields(self, document: D) -> dict[str, Any]:
         """Stored names to values, times and bytes as themselves: what Firestore keeps."""
-        fields: dict[str, Any] = msgspec.to_builtins(document, builtin_types=(datetime, bytes))
+        fields: dict[str, Any] = msgspec.to_builtins(
+            document, builtin_types=(datetime, bytes), str_keys=True
+        )
         for name in self.declared.path_only:
             fields.pop(self.fields[name].encode_name, None)
         return fields
