@@ -240,9 +240,7 @@ class Schema(Generic[D]):
 
     def to_fields(self, document: D) -> dict[str, Any]:
         """Stored names to values, times and bytes as themselves: what Firestore keeps."""
-        fields: dict[str, Any] = msgspec.to_builtins(
-            document, builtin_types=(datetime, bytes), str_keys=True
-        )
+        fields: dict[str, Any] = msgspec.to_builtins(document, builtin_types=(datetime, bytes), str_keys=True)
         for name in self.declared.path_only:
             fields.pop(self.fields[name].encode_name, None)
         return fields
