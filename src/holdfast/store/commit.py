@@ -203,12 +203,16 @@ class Current(Protocol):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What an engine must do: insert, replace or delete one document."""
+    """What an engine must do: insert, replace or delete one document.
+
+    `upsert` marks an insert decided without looking: it replaces what may be there.
+    """
 
     kind: Literal["insert", "update", "delete"]
     schema: Schema[Any]
     key: str
     prepared: Prepared | None = None
+    upsert: bool = False
 
 
 def needs_current(write: Write) -> bool:
@@ -259,7 +263,9 @@ def _insert(write: Write, mine: Current | None) -> Change:
     schema = write.schema
     if schema.lifecycle and schema.state:
         schema.lifecycle.check_start(schema.state.read(write.prepared.document), schema.state.stored)
-    return Change("insert", schema, write.key, write.prepared)
+    return Change(
+        "insert", schema, write.key, write.prepared, write.kind == "put" and not needs_current(write)
+    )
 
 
 def _put(write: Write, mine: Current | None) -> Change:

@@ -1,0 +1,33 @@
+"""Copying the whole file while others write to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from holdfast.errors import ConfigError
+
+PAGES_A_STEP = 1_000
+
+
+def back_up(link: apsw.Connection, target: Path) -> int:
+    """A consistent copy in a new file, in steps so that writers go on; gives its size in bytes."""
+    if target.exists():
+        raise ConfigError(f"{target} exists already; a backup never overwrites: choose another name")
+    partial = target.with_name(target.name + ".partial")
+    partial.unlink(missing_ok=True)
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    copy = apsw.Connection(str(partial))
+    try:
+        # A reading transaction pins one moment, so the copy need not start over when others write.
+        link.execute("BEGIN")
+        link.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with copy.backup("main", link, "main") as steps:
+            while not steps.done:
+                steps.step(PAGES_A_STEP)
+    finally:
+        link.execute("ROLLBACK")
+        copy.close()
+    partial.rename(target)
+    return target.stat().st_size

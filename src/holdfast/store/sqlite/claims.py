@@ -1,0 +1,141 @@
+"""Taking due documents: inside the write transaction nobody can take them twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.store.commit import Snapshot
+from holdfast.store.port import ClaimRequest
+from holdfast.store.relational.dialect import quote
+from holdfast.store.relational.tables import KEY, VERSION, claim_index
+from holdfast.store.sqlite.dialect import DIALECT
+from holdfast.store.sqlite.shelf import Row, Shelf
+from holdfast.store.sqlite.writer import Desk
+
+LANES_VISITED_MAX = 10_000
+
+
+def claim(desk: Desk, request: ClaimRequest) -> list[Snapshot[Any]]:
+    """Lease and fence what is due, earliest first."""
+    shelf = desk.shelves[request.schema]
+    rows = list(_by_lane(desk, shelf, request)) if _by_lanes(request) else _earliest(desk, shelf, request)
+    if not rows:
+        return []
+    version = desk.next_version()
+    desk.link.execute(_update_sql(shelf), _update_values(shelf, request, version=version, rows=rows))
+    desk.touched.add(request.schema)
+    rows.sort(key=lambda row: (row[3], row[0]))
+    return [_taken(shelf, row, request, version) for row in rows]
+
+
+def _by_lanes(request: ClaimRequest) -> bool:
+    return request.per_lane is not None or request.only_lanes is not None or bool(request.skip_lanes)
+
+
+def _earliest(desk: Desk, shelf: Shelf, request: ClaimRequest) -> list[Row]:
+    due = quote(shelf.hot[0].stored)
+    where, values = _mine(shelf, request)
+    index = claim_index(shelf.table, DIALECT, lanes=False)
+    sql = (
+        f"{_select(shelf)} INDEXED BY {quote(index)} WHERE {due} <= ?{where}"
+        f" ORDER BY {due}, {quote(KEY)} LIMIT ?"
+    )
+    return desk.link.execute(sql, (request.now_us, *values, request.limit)).fetchall()
+
+
+def _by_lane(desk: Desk, shelf: Shelf, request: ClaimRequest) -> Iterator[Row]:
+    """Lanes in turn from `after_lane` on, once round, at most `per_lane` from each."""
+    due, lane = quote(shelf.hot[0].stored), quote(_lane(shelf))
+    where, values = _mine(shelf, request)
+    index = quote(claim_index(shelf.table, DIALECT, lanes=True))
+    sql = (
+        f"{_select(shelf)} INDEXED BY {index} WHERE {lane} = ? AND {due} <= ?{where}"
+        f" ORDER BY {due}, {quote(KEY)} LIMIT ?"
+    )
+    left = request.limit
+    for name in _lanes(desk, shelf, request):
+        take = left if request.per_lane is None else min(left, request.per_lane)
+        rows = desk.link.execute(sql, (name, request.now_us, *values, take)).fetchall()
+        yield from rows
+        left -= len(rows)
+        if left == 0:
+            return
+
+
+def _lanes(desk: Desk, shelf: Shelf, request: ClaimRequest) -> Iterator[str]:
+    start = request.after_lane or ""
+    if request.only_lanes is not None:
+        names = sorted(request.only_lanes - request.skip_lanes)
+        yield from [n for n in names if n > start] + [n for n in names if n <= start]
+        return
+    lane, due = quote(_lane(shelf)), quote(shelf.hot[0].stored)
+    index = quote(claim_index(shelf.table, DIALECT, lanes=True))
+    sql = (
+        f"SELECT {lane} FROM {quote(shelf.table)} INDEXED BY {index}"
+        f" WHERE {lane} > ? AND {due} IS NOT NULL ORDER BY {lane} LIMIT 1"
+    )
+    seen, name, wrapped = 0, start, False
+    while seen < LANES_VISITED_MAX:
+        row = desk.link.execute(sql, (name,)).fetchone()
+        if row is None or (wrapped and row[0] > start):
+            if wrapped or not start:
+                return
+            name, wrapped = "", True
+            continue
+        name, seen = row[0], seen + 1
+        if name not in request.skip_lanes:
+            yield name
+
+
+def _lane(shelf: Shelf) -> str:
+    claim = shelf.schema.claim
+    assert claim is not None
+    assert claim.lane is not None
+    column = shelf.schema.column(claim.lane)
+    assert column is not None
+    return column.stored
+
+
+def _mine(shelf: Shelf, request: ClaimRequest) -> tuple[str, tuple[str, ...]]:
+    if request.tenant is None or shelf.schema.tenant is None:
+        return "", ()
+    return f" AND {quote(shelf.schema.tenant.stored)} = ?", (request.tenant,)
+
+
+def _select(shelf: Shelf) -> str:
+    shown = ", ".join(map(quote, shelf.selected))
+    return f"SELECT {shown} FROM {quote(shelf.table)}"
+
+
+def _update_sql(shelf: Shelf) -> str:
+    claim = shelf.schema.claim
+    assert claim is not None
+    due, fence, *others = (quote(c.stored) for c in shelf.hot)
+    sets = [
+        f"{due} = ?",
+        f"{fence} = {fence} + 1",
+        f"{quote(VERSION)} = ?",
+        *(f"{name} = ?" for name in others),
+    ]
+    keys = "SELECT value FROM json_each(?)"
+    return f"UPDATE {quote(shelf.table)} SET {', '.join(sets)} WHERE {quote(KEY)} IN ({keys})"
+
+
+def _update_values(shelf: Shelf, request: ClaimRequest, *, version: int, rows: list[Row]) -> tuple[Any, ...]:
+    keys = msgspec.json.encode([row[0] for row in rows]).decode()
+    return (request.now_us + request.lease_us, version, *_marks(shelf, request), keys)
+
+
+def _marks(shelf: Shelf, request: ClaimRequest) -> list[str]:
+    claim = shelf.schema.claim
+    assert claim is not None
+    return ([request.owner] if claim.owner else []) + ([claim.state[1]] if claim.state else [])
+
+
+def _taken(shelf: Shelf, row: Row, request: ClaimRequest, version: int) -> Snapshot[Any]:
+    """The document as it is now that it is claimed, without reading it again."""
+    hot = [request.now_us + request.lease_us, row[4] + 1, *_marks(shelf, request)]
+    return shelf.snapshot((row[0], version, row[2], *hot, *row[3 + len(hot) :]))

@@ -1,0 +1,40 @@
+"""SQLite's way of writing SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from holdfast.clock import to_us
+from holdfast.model.columns import Kind
+from holdfast.store.relational.dialect import quote
+
+
+class SqliteDialect:
+    """Times are whole microseconds; text compares by its UTF-8 bytes, as everywhere."""
+
+    types: Mapping[Kind, str] = {
+        "integer": "INTEGER", "number": "REAL", "boolean": "INTEGER", "text": "TEXT", "time": "INTEGER",
+        "bytes": "BLOB", "open": "BLOB",
+    }  # fmt: skip
+    key_type = "TEXT"
+    version_type = "INTEGER"
+    body_type = "TEXT"
+    names_bytes_max = 200
+
+    def placeholder(self, position: int) -> str:
+        return "?"
+
+    def bind(self, value: Any) -> Any:
+        return to_us(value) if isinstance(value, datetime) else value
+
+    def ordered(self, name: str, descending: bool) -> str:
+        return f"{name} DESC" if descending else name
+
+    def use_index(self, name: str) -> str:
+        # Without statistics the planner may prefer an index that needs a sort; here it has no choice.
+        return f" INDEXED BY {quote(name)}"
+
+
+DIALECT = SqliteDialect()

@@ -1,0 +1,155 @@
+"""SQLite behind the port: reads in place, writes through one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from holdfast.errors import StoreUnavailableError
+from holdfast.model.schema import Schema
+from holdfast.store.catalog import Catalog
+from holdfast.store.commit import Commit, Outcome, Snapshot
+from holdfast.store.port import Capabilities, ClaimRequest, Wake
+from holdfast.store.query import Plan
+from holdfast.store.relational import walk
+from holdfast.store.sqlite.backup import back_up
+from holdfast.store.sqlite.claims import claim
+from holdfast.store.sqlite.dialect import DIALECT
+from holdfast.store.sqlite.links import Options, one, open_link, parse_url
+from holdfast.store.sqlite.migrate import Migration
+from holdfast.store.sqlite.shelf import Shelf
+from holdfast.store.sqlite.wake import Bells
+from holdfast.store.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+# A page this small is read faster than another thread could be asked to do it.
+IN_PLACE_MAX = 200
+READERS = 2
+
+CAPABILITIES = Capabilities(name="sqlite", embedded=True, online_backup=True)
+
+
+async def connect(url: str, catalog: Catalog) -> SqliteEngine:
+    """Open the file a URL names: `sqlite:///holdfast.db[?synchronous=full|normal][&busy_s=30]`."""
+    return SqliteEngine(parse_url(url), catalog, asyncio.get_running_loop())
+
+
+class SqliteEngine:
+    """See `Engine` for what each method promises."""
+
+    def __init__(self, options: Options, catalog: Catalog, loop: asyncio.AbstractEventLoop) -> None:
+        self._options, self._catalog = options, catalog
+        self._shelves = {schema: Shelf(schema, catalog.table(schema)) for schema in catalog.schemas}
+        self._bells = Bells(self._data_version)
+        self._writer = Writer(options, self._shelves, loop=loop, ring=self._bells.ring)
+        self._link = open_link(options, writing=False)
+        self._readers = ThreadPoolExecutor(READERS, "holdfast-sqlite-reader")
+        self._own = threading.local()
+        self._opened: list[apsw.Connection] = [self._link]
+        self._closed = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
+        shelf = self._shelves[schema]
+        if len(keys) <= IN_PLACE_MAX:
+            return self._fetch(self._reader(), shelf, keys)
+        return await self._elsewhere(lambda link: self._fetch(link, shelf, keys))
+
+    def _fetch(self, link: apsw.Connection, shelf: Shelf, keys: Sequence[str]) -> list[Snapshot[Any] | None]:
+        found: list[Snapshot[Any] | None] = []
+        for key in keys:
+            row = _run(link, shelf.select_sql, (key,)).fetchone()
+            found.append(None if row is None else shelf.snapshot(row))
+        return found
+
+    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+        shelf = self._shelves[plan.schema]
+        sql, values = walk.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
+        if plan.limit <= IN_PLACE_MAX:
+            return [shelf.snapshot(row) for row in _run(self._reader(), sql, values)]
+        return await self._elsewhere(lambda link: [shelf.snapshot(row) for row in _run(link, sql, values)])
+
+    async def aggregate(self, plan: Plan) -> int | float | None:
+        assert plan.aggregate is not None
+        sql, values = walk.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
+        rows, counted, total = await self._elsewhere(lambda link: next(_run(link, sql, values)))
+        if plan.aggregate.function == "count":
+            return int(rows)
+        if plan.aggregate.function == "sum":
+            return total or 0
+        return total / counted if counted else None
+
+    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        return await self._writer.commit(commits)
+
+    async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
+        taken: list[Snapshot[Any]] = await self._writer.do(lambda desk: claim(desk, request))
+        return taken
+
+    def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
+        return self._bells.hang(schemas)
+
+    async def migrate(self) -> list[str]:
+        return await Migration(self._writer, self._shelves).apply()
+
+    async def diff(self) -> list[str]:
+        return await Migration(self._writer, self._shelves).diff()
+
+    async def back_up(self, target: Path) -> int:
+        """Copy the whole database to a new file while others write; gives its size in bytes."""
+        return await self._elsewhere(lambda link: back_up(link, target))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._bells.close()
+        await self._writer.close()
+        self._closed = True
+        await asyncio.to_thread(self._readers.shutdown)
+        for link in self._opened:
+            link.close()
+
+    def _reader(self) -> apsw.Connection:
+        if self._closed:
+            raise StoreUnavailableError("the store is closed")
+        return self._link
+
+    def _data_version(self) -> int:
+        """Changes when another process has committed."""
+        return int(one(self._link, "PRAGMA data_version")[0])
+
+    async def _elsewhere(self, work: Callable[[apsw.Connection], T]) -> T:
+        if self._closed:
+            raise StoreUnavailableError("the store is closed")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, lambda: work(self._thread_link()))
+
+    def _thread_link(self) -> apsw.Connection:
+        link = getattr(self._own, "link", None)
+        if link is None:
+            link = self._own.link = open_link(self._options, writing=False)
+            self._opened.append(link)
+        return link
+
+
+def _run(link: apsw.Connection, sql: str, values: Sequence[Any]) -> apsw.Cursor:
+    try:
+        return link.execute(sql, values)
+    except apsw.SQLError as fault:
+        raise StoreUnavailableError(f"SQLite refused: {fault}; run `holdfast schema migrate`") from None
+    except apsw.BusyError:
+        raise StoreUnavailableError("another process holds the database locked") from None

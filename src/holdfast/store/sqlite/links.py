@@ -1,0 +1,89 @@
+"""Opening connections: one place for every pragma."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import apsw
+import msgspec
+
+from holdfast.errors import ConfigError, StoreUnavailableError
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the URL says: `sqlite:///file.db?synchronous=normal&busy_s=30`."""
+
+    path: str
+    synchronous: str = "FULL"
+    busy_s: float = 30.0
+
+
+def parse_url(url: str) -> Options:
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.scheme != "sqlite" or parts.netloc or len(path) < 2:
+        raise ConfigError(f"{url!r}: write sqlite:///relative.db or sqlite:////absolute/file.db")
+    words = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    unknown = set(words) - {"synchronous", "busy_s"}
+    synchronous = words.get("synchronous", "full").upper()
+    if unknown or synchronous not in ("FULL", "NORMAL", "EXTRA"):
+        raise ConfigError(f"{url!r}: the options are synchronous=full|normal|extra and busy_s=SECONDS")
+    try:
+        busy_s = float(words.get("busy_s", 30))
+    except ValueError:
+        raise ConfigError(f"{url!r}: busy_s is a number of seconds") from None
+    return Options(path.removeprefix("/"), synchronous, busy_s)
+
+
+def open_link(options: Options, *, writing: bool) -> apsw.Connection:
+    """A connection with the durability and the patience the options ask for."""
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
+    path = Path(options.path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        link = apsw.Connection(str(path), flags=flags, statementcachesize=500)
+        link.set_busy_handler(_patience(options.busy_s))
+        if writing:
+            # Only an empty file takes this; it lets pruned space go back to the disk bit by bit.
+            link.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        link.execute("PRAGMA journal_mode = WAL")
+        link.execute(f"PRAGMA synchronous = {options.synchronous}")
+        link.execute("PRAGMA temp_store = MEMORY")
+        link.execute("PRAGMA cache_size = -65536")
+        link.execute("PRAGMA mmap_size = 268435456")
+        link.execute("PRAGMA wal_autocheckpoint = 4000")
+        link.execute("PRAGMA journal_size_limit = 67108864")
+    except (apsw.Error, OSError) as fault:
+        raise StoreUnavailableError(
+            f"can't open {options.path}: {fault}; check that the folder is writable"
+        ) from None
+    return link
+
+
+def _patience(busy_s: float) -> Callable[[int], bool]:
+    """Short uneven waits: a process that asks politely is not starved by one that never rests."""
+    started = 0.0
+
+    def wait(tries: int) -> bool:
+        nonlocal started
+        now = time.monotonic()
+        if tries == 0:
+            started = now
+        if now - started > busy_s:
+            return False
+        time.sleep(random.uniform(0.0002, 0.002))
+        return True
+
+    return wait
+
+
+def one(link: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """The one row of a statement that always has one."""
+    row: tuple[Any, ...] | None = link.execute(sql, values).fetchone()
+    assert row is not None
+    return row

@@ -1,0 +1,195 @@
+"""Bringing a file to what the classes declare: online, in small steps, resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.model.path import split_key
+from holdfast.model.schema import Schema
+from holdfast.store.catalog import Catalog
+from holdfast.store.relational.dialect import quote
+from holdfast.store.relational.tables import (
+    BODY,
+    KEY,
+    Table,
+    TableColumn,
+    TableIndex,
+    create_index,
+    create_table,
+    tables_for,
+)
+from holdfast.store.sqlite.dialect import DIALECT
+from holdfast.store.sqlite.shelf import Shelf
+from holdfast.store.sqlite.writer import Desk, Work, Writer
+
+ROWS_A_STEP = 500
+
+
+def ddl(catalog: Catalog) -> list[str]:
+    """Every statement that makes the catalog's tables in an empty file."""
+    tables = [t for s in catalog.schemas for t in tables_for(s, catalog.table(s), DIALECT)]
+    return [text for t in tables for text in (create_table(t), *(create_index(i) for i in t.indexes))]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One thing to do: what to tell people, the statement, and the collection it leaves to be filled.
+
+    A step without a statement is the filling itself.
+    """
+
+    label: str
+    sql: str = ""
+    fill: str = ""
+
+
+class Migration:
+    """Compares the file with the declarations and closes the distance."""
+
+    def __init__(self, writer: Writer, shelves: dict[Schema[Any], Shelf]) -> None:
+        self._writer = writer
+        self._shelves = shelves
+
+    async def diff(self) -> list[str]:
+        steps: list[Step] = await self._writer.do(lambda desk: list(self._steps(desk)))
+        return [step.label for step in steps]
+
+    async def apply(self) -> list[str]:
+        steps: list[Step] = await self._writer.do(lambda desk: list(self._steps(desk)))
+        for step in steps:
+            if step.sql:
+                await self._writer.do(_statement(step))
+            else:
+                await self._fill(step.fill)
+        return [step.label for step in steps]
+
+    def _steps(self, desk: Desk) -> Iterator[Step]:
+        for schema, shelf in self._shelves.items():
+            tables = tables_for(schema, shelf.table, DIALECT)
+            filled = _columns(desk, shelf.table)
+            steps = [
+                step for table in tables for step in _table_steps(desk, table, shelf.table if filled else "")
+            ]
+            yield from steps
+            if any(step.fill for step in steps) or _unfinished(desk, shelf.table):
+                yield Step(f"fill {shelf.table}", fill=shelf.table)
+            for table in tables:
+                yield from _index_steps(desk, table)
+
+    async def _fill(self, table: str) -> None:
+        """Write every document's columns again, a few rows a transaction, from where it stopped."""
+        shelf = next(s for s in self._shelves.values() if s.table == table)
+        while await self._writer.do(lambda desk: _fill_some(desk, shelf)):
+            pass
+
+
+def _table_steps(desk: Desk, table: Table, fill: str) -> Iterator[Step]:
+    existing = _columns(desk, table.name)
+    if not existing:
+        yield Step(f"create table {table.name}", create_table(table), fill)
+        return
+    for column in table.columns:
+        if existing.get(column.name) == _type(column):
+            continue
+        if column.name in existing:
+            yield from _drop_column(desk, table, column.name)
+        text = f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {_type(column)}"
+        yield Step(f"add column {table.name}.{column.name}", text, fill)
+    for gone in existing.keys() - {c.name for c in table.columns}:
+        yield from _drop_column(desk, table, gone)
+
+
+def _statement(step: Step) -> Work:
+    def work(desk: Desk) -> None:
+        desk.link.execute(step.sql).fetchall()
+        if step.fill:
+            # Noted with the change itself: a kill right after it must not forget what is to be filled.
+            desk.link.execute("INSERT OR IGNORE INTO _holdfast_meta VALUES (?, '')", (f"fill {step.fill}",))
+
+    return work
+
+
+def _columns(desk: Desk, table: str) -> dict[str, str]:
+    rows = desk.link.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
+    return dict(rows)
+
+
+def _type(column: TableColumn) -> str:
+    return column.type.removesuffix(" NOT NULL")
+
+
+def _index_steps(desk: Desk, table: Table) -> Iterator[Step]:
+    wanted = {i.name: i for i in table.indexes}
+    rows = desk.link.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL",
+        (table.name,),
+    )
+    found: dict[str, str] = dict(rows)
+    for name in found:
+        if name not in wanted or not _same(found[name], wanted[name]):
+            yield Step(f"drop index {name}", f"DROP INDEX IF EXISTS {quote(name)}")
+    for name, index in wanted.items():
+        if name not in found or not _same(found[name], index):
+            yield Step(f"create index {name}", create_index(index))
+
+
+def _same(sql: str, index: TableIndex) -> bool:
+    return sql.replace("IF NOT EXISTS ", "") == create_index(index).replace("IF NOT EXISTS ", "")
+
+
+def _drop_column(desk: Desk, table: Table, name: str) -> Iterator[Step]:
+    """SQLite lets go of a column only when no index holds it."""
+    rows = desk.link.execute(
+        "SELECT DISTINCT i.name FROM pragma_index_list(?) AS i, pragma_index_info(i.name) AS c"
+        " WHERE c.name = ? AND i.origin = 'c'",
+        (table.name, name),
+    )
+    for (index,) in list(rows):
+        yield Step(f"drop index {index}", f"DROP INDEX IF EXISTS {quote(str(index))}")
+    yield Step(
+        f"drop column {table.name}.{name}", f"ALTER TABLE {quote(table.name)} DROP COLUMN {quote(name)}"
+    )
+
+
+def _unfinished(desk: Desk, table: str) -> bool:
+    return (
+        desk.link.execute("SELECT 1 FROM _holdfast_meta WHERE name = ?", (f"fill {table}",)).fetchone()
+        is not None
+    )
+
+
+def _fill_some(desk: Desk, shelf: Shelf) -> bool:
+    mark = f"fill {shelf.table}"
+    row = desk.link.execute("SELECT value FROM _holdfast_meta WHERE name = ?", (mark,)).fetchone()
+    rows = desk.link.execute(
+        f"SELECT {quote(KEY)}, {quote(BODY)} FROM {quote(shelf.table)} WHERE {quote(KEY)} > ?"
+        f" ORDER BY {quote(KEY)} LIMIT {ROWS_A_STEP}",
+        (row[0] if row else "",),
+    ).fetchall()
+    if not rows:
+        desk.link.execute("DELETE FROM _holdfast_meta WHERE name = ?", (mark,))
+        return False
+    for key, body in rows:
+        _fill_one(desk, shelf, key, body)
+    desk.link.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES (?, ?)", (mark, rows[-1][0]))
+    return True
+
+
+def _fill_one(desk: Desk, shelf: Shelf, key: Any, body: Any) -> None:
+    document = shelf.schema.load(body, split_key(key))
+    prepared = shelf.schema.prepare(document)
+    hot = {c.stored for c in shelf.hot}
+    sets = [
+        (c.stored, v)
+        for c, v in zip(shelf.columns, shelf.values(prepared), strict=True)
+        if c.stored not in hot
+    ]
+    if sets:
+        text = ", ".join(f"{quote(name)} = ?" for name, _ in sets)
+        values = (*(v for _, v in sets), key)
+        desk.link.execute(f"UPDATE {quote(shelf.table)} SET {text} WHERE {quote(KEY)} = ?", values)
+    for items in shelf.lists:
+        desk.link.execute(items.delete_sql, (key,))
+        desk.link.executemany(items.insert_sql, items.rows(prepared))

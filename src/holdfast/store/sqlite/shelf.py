@@ -1,0 +1,150 @@
+"""One collection's table: its statements, written once, and how rows become documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.clock import from_us
+from holdfast.model.columns import Column
+from holdfast.model.order import ordered
+from holdfast.model.path import parent_of, split_key
+from holdfast.model.schema import Prepared, ResolvedIndex, Schema
+from holdfast.store.commit import Snapshot
+from holdfast.store.relational.dialect import quote
+from holdfast.store.relational.tables import (
+    BODY,
+    ITEM,
+    KEY,
+    PARENT,
+    VERSION,
+    items_table,
+    plain_columns,
+    scope_columns,
+)
+from holdfast.store.sqlite.dialect import DIALECT
+
+Row = tuple[Any, ...]
+
+
+class Shelf:
+    """Knows a table by heart: what to select, insert, update, and how to read a row back."""
+
+    def __init__(self, schema: Schema[Any], table: str) -> None:
+        self.schema, self.table = schema, table
+        self.columns = plain_columns(schema)
+        self._positions = tuple(schema.columns.index(c) for c in self.columns)
+        self._times = any(c.kind == "time" for c in self.columns)
+        self.hot = schema.hot
+        self.selected = (KEY, VERSION, BODY, *(c.stored for c in self.hot))
+        if schema.tenant is not None:
+            self.selected = (*self.selected, schema.tenant.stored)
+        shown = ", ".join(map(quote, self.selected))
+        self.select_sql = f"SELECT {shown} FROM {quote(table)} WHERE {quote(KEY)} = ?"
+        self.present_sql = f"SELECT 1 FROM {quote(table)} WHERE {quote(KEY)} = ?"
+        self.insert_sql = self._insert_sql()
+        self.upsert_sql = self.insert_sql + self._on_conflict()
+        self.update_sql = self._update_sql()
+        self.delete_sql = f"DELETE FROM {quote(table)} WHERE {quote(KEY)} = ?"
+        self.lists = tuple(ItemShelf(schema, table, i) for i in schema.indexes if i.member is not None)
+
+    def _names(self) -> list[str]:
+        return [
+            VERSION,
+            *(c.stored for c in self.columns),
+            BODY,
+            *([PARENT] if self.schema.path.nested else []),
+        ]
+
+    def _insert_sql(self) -> str:
+        names = [KEY, *self._names()]
+        marks = ", ".join("?" * len(names))
+        return f"INSERT INTO {quote(self.table)} ({', '.join(map(quote, names))}) VALUES ({marks})"
+
+    def _on_conflict(self) -> str:
+        sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in self._names())
+        return f" ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
+
+    def _update_sql(self) -> str:
+        names = [n for n in self._names() if n != PARENT]
+        sets = ", ".join(f"{quote(n)} = ?" for n in names)
+        return f"UPDATE {quote(self.table)} SET {sets} WHERE {quote(KEY)} = ?"
+
+    def values(self, prepared: Prepared) -> list[Any]:
+        values = prepared.values
+        chosen = [values[p] for p in self._positions]
+        return [DIALECT.bind(v) for v in chosen] if self._times else chosen
+
+    def insert_row(self, prepared: Prepared, version: int) -> Row:
+        row = [prepared.key, version, *self.values(prepared), prepared.body.decode()]
+        if self.schema.path.nested:
+            row.append(parent_of(prepared.key))
+        return tuple(row)
+
+    def update_row(self, prepared: Prepared, version: int) -> Row:
+        return (version, *self.values(prepared), prepared.body.decode(), prepared.key)
+
+    def load(self, row: Row) -> Any:
+        document = self.schema.load(row[2], split_key(row[0]))
+        for column, value in zip(self.hot, row[3:], strict=False):
+            setattr(document, column.path, unbind(column, value))
+        return document
+
+    def snapshot(self, row: Row) -> Snapshot[Any]:
+        return Snapshot(self.load(row), row[1], row[0])
+
+
+def unbind(column: Column, value: Any) -> Any:
+    """A column's value as the document holds it."""
+    if value is None:
+        return None
+    if column.kind == "time":
+        return from_us(value)
+    return bool(value) if column.kind == "boolean" else value
+
+
+class StoredRow:
+    """A row as `decide` wants to see it; decoded only when asked."""
+
+    __slots__ = ("_document", "_row", "_shelf")
+
+    def __init__(self, shelf: Shelf, row: Row) -> None:
+        self._shelf, self._row = shelf, row
+        self._document: Any = None
+
+    @property
+    def version(self) -> int:
+        return int(self._row[1])
+
+    @property
+    def tenant(self) -> str | None:
+        return self._row[-1] if self._shelf.schema.tenant is not None else None
+
+    def document(self) -> Any:
+        if self._document is None:
+            self._document = self._shelf.load(self._row)
+        return self._document
+
+
+class ItemShelf:
+    """The table of one list index: a row per item, rewritten with its document."""
+
+    def __init__(self, schema: Schema[Any], table: str, index: ResolvedIndex) -> None:
+        assert index.member is not None
+        self._schema, self._member = schema, index.member.column
+        self._others = [f.column for f in index.fields if not f.member]
+        self._scope = scope_columns(schema, index)
+        self.table = items_table(table, index, DIALECT)
+        names = [KEY, ITEM, *self._scope, *(c.stored for c in self._others)]
+        marks = ", ".join("?" * len(names))
+        self.insert_sql = f"INSERT INTO {quote(self.table)} ({', '.join(map(quote, names))}) VALUES ({marks})"
+        self.delete_sql = f"DELETE FROM {quote(self.table)} WHERE {quote(KEY)} = ?"
+
+    def rows(self, prepared: Prepared) -> Sequence[Row]:
+        items = self._member.read(prepared.document)
+        if not isinstance(items, (list, tuple)):
+            return []
+        scope = [parent_of(prepared.key) if name == PARENT else prepared.tenant for name in self._scope]
+        others = [DIALECT.bind(c.value(prepared.document)) for c in self._others]
+        distinct = dict.fromkeys(ordered(item, self._member.stored) for item in items)
+        return [(prepared.key, item, *scope, *others) for item in distinct]

@@ -1,0 +1,80 @@
+"""Bells: rung at once by this process's commits, and within milliseconds by another's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.model.schema import Schema
+
+LISTEN_EVERY_S = 0.01
+
+
+class Bell:
+    """Rings after commits to its collections; a hint, so a ring too many is fine."""
+
+    def __init__(self, schemas: frozenset[Schema[Any]], bells: Bells) -> None:
+        self.schemas = schemas
+        self._bells = bells
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def wait(self, timeout_s: float) -> bool:
+        self._bells.listen()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._rung.wait()
+        except TimeoutError:
+            return False
+        self._rung.clear()
+        return True
+
+    def close(self) -> None:
+        self._bells.take_down(self)
+
+
+class Bells:
+    """All bells of one engine. Other processes are noticed by SQLite's own change counter."""
+
+    def __init__(self, data_version: Callable[[], int]) -> None:
+        self._data_version = data_version
+        self._hung: set[Bell] = set()
+        self._listener: asyncio.Task[None] | None = None
+
+    def hang(self, schemas: Sequence[Schema[Any]]) -> Bell:
+        bell = Bell(frozenset(schemas), self)
+        self._hung.add(bell)
+        self.listen()
+        return bell
+
+    def take_down(self, bell: Bell) -> None:
+        self._hung.discard(bell)
+        if not self._hung:
+            self.close()
+
+    def ring(self, touched: set[Schema[Any]]) -> None:
+        for bell in self._hung:
+            if not bell.schemas.isdisjoint(touched):
+                bell.ring()
+
+    def listen(self) -> None:
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.get_running_loop().create_task(self._listen())
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            self._listener = None
+
+    async def _listen(self) -> None:
+        seen = self._data_version()
+        while True:
+            await asyncio.sleep(LISTEN_EVERY_S)
+            now = self._data_version()
+            if now != seen:
+                seen = now
+                for bell in self._hung:
+                    bell.ring()

@@ -1,0 +1,242 @@
+"""The one thread that writes: takes all commits waiting at a moment into one transaction.
+
+Each commit is decided by itself against what is stored, so one can fail while its neighbours land;
+then the disk is synced once for all of them and everybody is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+import apsw
+
+from holdfast.errors import AlreadyExistsError, HoldfastError, StoreUnavailableError
+from holdfast.model.schema import Schema
+from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide, needs_current
+from holdfast.store.sqlite.links import Options, one, open_link
+from holdfast.store.sqlite.shelf import Shelf, StoredRow
+
+BATCH_MAX = 1_000
+
+
+class Work(Protocol):
+    """Something to do inside a write transaction."""
+
+    def __call__(self, desk: Desk) -> Any: ...
+
+
+class Job:
+    __slots__ = ("answer", "future", "size", "work")
+
+    def __init__(self, work: Work, future: asyncio.Future[Any], size: int) -> None:
+        self.work, self.future, self.size = work, future, size
+        self.answer: Any = None
+
+
+class Desk:
+    """What work may use while the write transaction is open."""
+
+    def __init__(self, link: apsw.Connection, shelves: dict[Schema[Any], Shelf]) -> None:
+        self.link, self.shelves = link, shelves
+        self.version = 0
+        self.touched: set[Schema[Any]] = set()
+        self.deleted = 0
+
+    def next_version(self) -> int:
+        self.version += 1
+        return self.version
+
+    def read(self, schema: Schema[Any], key: str) -> StoredRow | None:
+        shelf = self.shelves[schema]
+        row = self.link.execute(shelf.select_sql, (key,)).fetchone()
+        return None if row is None else StoredRow(shelf, row)
+
+    def commit(self, commit: Commit) -> Outcome:
+        """Decide all writes first, so that a refused commit has written nothing."""
+        try:
+            if len(commit.writes) == 1 and commit.writes[0].kind == "create":
+                return self._create(commit.writes[0], commit)
+            changes = [decide(w, self._current(w), commit=commit) for w in commit.writes]
+        except HoldfastError as refusal:
+            return refusal
+        version = self.next_version()
+        return Committed(tuple([self.apply(change, version) for change in changes]))
+
+    def _create(self, write: Write, commit: Commit) -> Outcome:
+        change = decide(write, None, commit=commit)
+        assert change is not None
+        try:
+            return Committed((self.apply(change, self.next_version()),))
+        except apsw.ConstraintError:
+            return AlreadyExistsError(f"{write.schema.name} {write.key!r} is there already")
+
+    def _current(self, write: Write) -> StoredRow | None:
+        if needs_current(write) or write.kind == "create":
+            return self.read(write.schema, write.key)
+        return None
+
+    def apply(self, change: Change | None, version: int) -> int:
+        if change is None:
+            return 0
+        shelf = self.shelves[change.schema]
+        self.touched.add(change.schema)
+        if change.kind == "delete" or change.prepared is None:
+            self.link.execute(shelf.delete_sql, (change.key,))
+            self.deleted += 1
+        elif change.kind == "update":
+            self.link.execute(shelf.update_sql, shelf.update_row(change.prepared, version))
+        elif change.upsert:
+            self.link.execute(shelf.upsert_sql, shelf.insert_row(change.prepared, version))
+        else:
+            self.link.execute(shelf.insert_sql, shelf.insert_row(change.prepared, version))
+        if shelf.lists:
+            self._rewrite_items(shelf, change)
+        return 0 if change.kind == "delete" else version
+
+    def _rewrite_items(self, shelf: Shelf, change: Change) -> None:
+        for items in shelf.lists:
+            if change.kind != "insert" or change.upsert:
+                self.link.execute(items.delete_sql, (change.key,))
+            if change.prepared is not None:
+                self.link.executemany(items.insert_sql, items.rows(change.prepared))
+
+
+class Writer:
+    """The thread, its connection and its queue."""
+
+    def __init__(
+        self,
+        options: Options,
+        shelves: dict[Schema[Any], Shelf],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        ring: Callable[[set[Schema[Any]]], None],
+    ) -> None:
+        self._link = open_link(options, writing=True)
+        self._desk = Desk(self._link, shelves)
+        self._loop, self._ring = loop, ring
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="holdfast-sqlite-writer", daemon=True)
+        self._prepare_meta()
+        self._thread.start()
+
+    def _prepare_meta(self) -> None:
+        self._link.execute(
+            "CREATE TABLE IF NOT EXISTS _holdfast_meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID"
+        )
+        self._link.execute("INSERT OR IGNORE INTO _holdfast_meta VALUES ('version', 0)")
+
+    async def do(self, work: Work, size: int = 1) -> Any:
+        """Run work inside a write transaction; returns when that is durable."""
+        if self._closed:
+            raise StoreUnavailableError("the store is closed")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.put(Job(work, future, size))
+        return await future
+
+    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        answer: list[Outcome] = await self.do(lambda desk: [desk.commit(c) for c in commits], len(commits))
+        return answer
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    # -- in the thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        going = True
+        while going:
+            jobs, going = self._take()
+            if jobs:
+                self._transact(jobs)
+        self._link.close()
+
+    def _take(self) -> tuple[list[Job], bool]:
+        job = self._queue.get()
+        jobs: list[Job] = []
+        size = 0
+        while job is not None:
+            jobs.append(job)
+            size += job.size
+            if size >= BATCH_MAX or self._queue.empty():
+                return jobs, True
+            job = self._queue.get()
+        return jobs, False
+
+    def _transact(self, jobs: list[Job]) -> None:
+        try:
+            self._attempt(jobs)
+        except Exception as fault:
+            self._rollback()
+            if len(jobs) > 1:
+                # One of them is at fault: by themselves the others land and only that one fails.
+                for job in jobs:
+                    self._transact([job])
+                return
+            jobs[0].answer = _as_error(fault)
+        self._answer(jobs)
+        self._reclaim()
+
+    def _attempt(self, jobs: list[Job]) -> None:
+        desk, link = self._desk, self._link
+        desk.touched = set()
+        link.execute("BEGIN IMMEDIATE")
+        desk.version = one(link, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
+        before = desk.version
+        for job in jobs:
+            job.answer = job.work(desk)
+        if desk.version != before:
+            link.execute("UPDATE _holdfast_meta SET value = ? WHERE name = 'version'", (desk.version,))
+        link.execute("COMMIT")
+
+    def _rollback(self) -> None:
+        if self._link.in_transaction:
+            self._link.execute("ROLLBACK")
+
+    def _answer(self, jobs: list[Job]) -> None:
+        touched = self._desk.touched
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, jobs, touched)
+        except RuntimeError:
+            return  # the loop is gone, and with it everybody who waited
+
+    def _deliver(self, jobs: list[Job], touched: set[Schema[Any]]) -> None:
+        for job in jobs:
+            if job.future.done():
+                continue
+            if isinstance(job.answer, BaseException):
+                job.future.set_exception(job.answer)
+            else:
+                job.future.set_result(job.answer)
+        if touched:
+            self._ring(touched)
+
+    def _reclaim(self) -> None:
+        """Give pruned pages back to the disk, a little at a time and only when nobody waits."""
+        if self._desk.deleted < 500 or not self._queue.empty():
+            return
+        self._desk.deleted = 0
+        free = one(self._link, "PRAGMA freelist_count")[0]
+        total = one(self._link, "PRAGMA page_count")[0]
+        if free > 256 and free * 4 > total:
+            self._link.execute(f"PRAGMA incremental_vacuum({min(free - total // 8, 2_000)})").fetchall()
+
+
+def _as_error(fault: Exception) -> Exception:
+    if isinstance(fault, HoldfastError):
+        return fault
+    if isinstance(fault, apsw.BusyError):
+        return StoreUnavailableError("another process has held the database's write lock too long")
+    if isinstance(fault, apsw.FullError):
+        return StoreUnavailableError("the disk is full; nothing was written", after_s=30)
+    if isinstance(fault, apsw.Error):
+        return StoreUnavailableError(f"SQLite refused: {fault}; nothing was written")
+    return fault
