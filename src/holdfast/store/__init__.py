@@ -19,6 +19,7 @@ from holdfast.store.commit import (
     delete,
     patch,
     put,
+    upsert,
 )
 from holdfast.store.port import Capabilities, Engine, Wake
 from holdfast.store.query import Page, Query
@@ -51,4 +52,5 @@ __all__ = [
     "delete",
     "patch",
     "put",
+    "upsert",
 ]

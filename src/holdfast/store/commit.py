@@ -31,7 +31,7 @@ from holdfast.model.path import join_key
 from holdfast.model.schema import Prepared, Schema
 
 D = TypeVar("D", bound=Document)
-Kind = Literal["create", "put", "patch", "delete", "check"]
+Kind = Literal["create", "put", "patch", "upsert", "delete", "check"]
 
 
 class Present(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ ABSENT: Final = Absent()
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One write of a commit. Make it with `create`, `put`, `patch`, `delete` or `check`."""
+    """One write of a commit. Make it with `create`, `put`, `patch`, `upsert`, `delete` or `check`."""
 
     kind: Kind
     schema: Schema[Any]
@@ -109,9 +109,25 @@ def patch(cls: type[D], *ids: str, changes: Mapping[str, Any], expect: Expect = 
     Example: `patch(Tenant, "acme", changes={"runs": Increment(1), "settings.theme": "dark"})`
     """
     schema = schema_of(cls)
+    _check_fields(schema, changes)
+    return Write("patch", schema, join_key(ids, schema.path.parameters), expect, None, dict(changes))
+
+
+def upsert(document: Document, changes: Mapping[str, Any]) -> Write:
+    """Add the document where it is absent, otherwise make the changes: no read, no race.
+
+    Example: `upsert(Daily(id=day, runs=1), changes={"runs": Increment(1)})`
+    """
+    schema = schema_of(type(document))
+    _check_fields(schema, changes)
+    schema.give_id(document)
+    prepared = schema.prepare(document)
+    return Write("upsert", schema, prepared.key, None, prepared, dict(changes))
+
+
+def _check_fields(schema: Schema[Any], changes: Mapping[str, Any]) -> None:
     for name in changes:
         schema.check_field(name)
-    return Write("patch", schema, join_key(ids, schema.path.parameters), expect, None, dict(changes))
 
 
 def delete(cls: type[D], *ids: str, expect: Expect = None) -> Write:
@@ -205,14 +221,14 @@ class Current(Protocol):
 class Change(msgspec.Struct, frozen=True):
     """What an engine must do: insert, replace or delete one document.
 
-    `upsert` marks an insert decided without looking: it replaces what may be there.
+    `blind` marks an insert decided without looking: it replaces what may be there.
     """
 
     kind: Literal["insert", "update", "delete"]
     schema: Schema[Any]
     key: str
     prepared: Prepared | None = None
-    upsert: bool = False
+    blind: bool = False
 
 
 def needs_current(write: Write) -> bool:
@@ -239,7 +255,7 @@ def decide(write: Write, current: Current | None, *, commit: Commit) -> Change |
 
 def _check_expectation(write: Write, current: Current | None, mine: Current | None) -> None:
     expect, label = write.expect, _label(write)
-    if isinstance(expect, Absent) or (write.kind == "put" and current is not mine):
+    if isinstance(expect, Absent) or (write.kind in ("put", "upsert") and current is not mine):
         if current is not None:
             raise AlreadyExistsError(f"{label} is there already")
     elif isinstance(expect, Fence):
@@ -293,6 +309,10 @@ def _patch(write: Write, mine: Current | None) -> Change:
     return Change("update", schema, write.key, prepared)
 
 
+def _upsert(write: Write, mine: Current | None) -> Change:
+    return _insert(write, None) if mine is None else _patch(write, mine)
+
+
 def _delete(write: Write, mine: Current | None) -> Change | None:
     if mine is None:
         return None
@@ -306,7 +326,7 @@ def _check(write: Write, mine: Current | None) -> None:
 
 
 _DECISIONS: Final[dict[Kind, Callable[[Write, Current | None], Change | None]]] = {
-    "create": _insert, "put": _put, "patch": _patch, "delete": _delete, "check": _check,
+    "create": _insert, "put": _put, "patch": _patch, "upsert": _upsert, "delete": _delete, "check": _check,
 }  # fmt: skip
 
 

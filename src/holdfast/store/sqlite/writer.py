@@ -89,7 +89,7 @@ class Desk:
             self.deleted += 1
         elif change.kind == "update":
             self.link.execute(shelf.update_sql, shelf.update_row(change.prepared, version))
-        elif change.upsert:
+        elif change.blind:
             self.link.execute(shelf.upsert_sql, shelf.insert_row(change.prepared, version))
         else:
             self.link.execute(shelf.insert_sql, shelf.insert_row(change.prepared, version))
@@ -99,7 +99,7 @@ class Desk:
 
     def _rewrite_items(self, shelf: Shelf, change: Change) -> None:
         for items in shelf.lists:
-            if change.kind != "insert" or change.upsert:
+            if change.kind != "insert" or change.blind:
                 self.link.execute(items.delete_sql, (change.key,))
             if change.prepared is not None:
                 self.link.executemany(items.insert_sql, items.rows(change.prepared))
