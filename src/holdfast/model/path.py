@@ -35,8 +35,8 @@ class CollectionPath(msgspec.Struct, frozen=True):
 
     def document(self, ids: tuple[str, ...], env: str) -> str:
         """The full path of a document, as Firestore spells it."""
-        pairs = zip(self.names, ids, strict=True)
-        return "/".join(part for pair in pairs for part in pair).replace("{env}", env)
+        names = (name.replace("{env}", env) for name in self.names)
+        return "/".join(part for pair in zip(names, ids, strict=True) for part in pair)
 
 
 def parse_path(text: str) -> CollectionPath:
