@@ -1,0 +1,50 @@
+"""The sender's port: one request out, one answer or one named failure back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+FailureReason = Literal[
+    "timeout", "connect", "reset", "tls", "too_large", "refused_address", "bad_response"
+]  # fmt: skip
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """A request as it goes out: the bytes are final, the sender adds only what HTTP itself needs."""
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    timeout_s: float
+    response_bytes_max: int
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the receiver said: header names in lower case, `excerpt` the first KB of the body."""
+
+    status: int
+    headers: Mapping[str, str]
+    excerpt: bytes
+    latency_s: float
+
+
+class SendFailure(Exception):
+    """No answer that could be used; `reason` is one stable word."""
+
+    def __init__(self, reason: FailureReason, message: str) -> None:
+        super().__init__(message)
+        self.reason: FailureReason = reason
+        self.message = message
+
+
+class Sender(Protocol):
+    """Sends requests. Safe to call from many tasks at once; never follows redirects."""
+
+    async def send(self, request: Outgoing) -> Answer:
+        """The answer, or `SendFailure`; takes no longer than `request.timeout_s`."""
+
+    async def close(self) -> None: ...
