@@ -1,0 +1,50 @@
+"""A fresh store per test, on each engine in turn, for the classes the test's module names.
+
+A module says `DOCUMENTS = [Lease, ...]` and asks for `kit_store` (its time is the `clock` fixture's)
+or for `live_store` (its time is the machine's). `kit_url` is where the same store can be opened again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from holdfast.app import open_store
+from holdfast.model import Document
+from holdfast.store.store import Store
+from holdfast.testing import ManualClock
+
+
+@pytest.fixture(params=["sqlite", "postgres", "firestore"])
+def kit_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty store on one of the engines."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def documents(request: pytest.FixtureRequest) -> Sequence[type[Document]]:
+    """The classes of the store: the module's `DOCUMENTS`."""
+    named: Sequence[type[Document]] = request.module.DOCUMENTS
+    return named
+
+
+@pytest.fixture
+async def kit_store(
+    kit_url: str, documents: Sequence[type[Document]], clock: ManualClock
+) -> AsyncIterator[Store]:
+    """A migrated store that lives by the test's own clock."""
+    store = await open_store(kit_url, documents, clock=clock)
+    await store.migrate()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def live_store(kit_url: str, documents: Sequence[type[Document]]) -> AsyncIterator[Store]:
+    """A migrated store that lives by the machine's clock."""
+    store = await open_store(kit_url, documents)
+    await store.migrate()
+    yield store
+    await store.close()
