@@ -21,6 +21,7 @@ HoldfastError
 │   ├── NotFoundError             the document is not there
 │   └── VersionConflictError      somebody wrote in between
 ├── LeaseLostError            stop: another worker holds the claim now
+├── LimitReachedError         wait for the next period, or raise the limit
 └── RetryLaterError           nothing was written; try again after `after_s`
     ├── StoreUnavailableError     the engine can't be reached
     └── OutcomeUnknownError       the link broke while committing; read before you repeat
@@ -122,6 +123,10 @@ class VersionConflictError(ConflictError):
 
 class LeaseLostError(HoldfastError):
     code = "lease_lost"
+
+
+class LimitReachedError(HoldfastError):
+    code = "limit_reached"
 
 
 class RetryLaterError(HoldfastError):

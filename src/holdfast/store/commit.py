@@ -20,6 +20,7 @@ from holdfast.errors import (
     HoldfastError,
     ImmutableFieldError,
     LeaseLostError,
+    LimitReachedError,
     NotFoundError,
     UnknownFieldError,
     VersionConflictError,
@@ -146,12 +147,21 @@ def check(cls: type[D], *ids: str, expect: Expect = PRESENT) -> Write:
 
 
 class Increment(msgspec.Struct, frozen=True):
-    """Add to a number; a missing or null one counts as zero."""
+    """Add to a number; a missing or null one counts as zero.
+
+    With `at_most` the commit is refused where the sum would pass it, so that callers at the same moment
+    can't exceed a limit together; `at_least` stops the sum from falling below.
+    """
 
     by: int | float = 1
+    at_most: int | float | None = None
+    at_least: int | float | None = None
 
     def apply(self, old: Any) -> Any:
-        return (old or 0) + self.by
+        total = (old or 0) + self.by
+        if self.at_most is not None and total > self.at_most:
+            raise LimitReachedError(f"{old or 0} used, {self.by} wanted, {self.at_most} allowed")
+        return total if self.at_least is None else max(total, self.at_least)
 
 
 class Maximum(msgspec.Struct, frozen=True):
