@@ -28,6 +28,8 @@ class DocumentMeta(msgspec.StructMeta):
         return super().__new__(mcls, name, bases, namespace, **words)
 
 
+# Said on the class as well: type checkers ask a parent class before a metaclass.
+@dataclass_transform(field_specifiers=(msgspec.field,), kw_only_default=True)
 class Document(msgspec.Struct, metaclass=DocumentMeta):
     """A typed fact to keep. Subclass it, annotate the fields, decorate it with `@document`."""
 

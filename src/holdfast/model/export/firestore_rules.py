@@ -126,24 +126,19 @@ def _create(schema: Schema[Any]) -> str | None:
 
 def _update(schema: Schema[Any]) -> str | None:
     before = _words(schema, schema.access.update, data=_OLD)
-    after = _words(schema, schema.access.update, data=_NEW)
+    after = _words(schema, schema.access.update, data=_NEW, tenant_data=_OLD)
     if before is None or after is None or schema.append_only:
         return None
-    conditions = list(dict.fromkeys([before, after]))
-    conditions += _ids_kept(schema)
-    fixed = [name for name in schema.immutable if name not in schema.path.parameters]
-    conditions += [_unchanged(schema, name) for name in fixed]
+    conditions = [*dict.fromkeys([before, after]), *_ids_kept(schema)]
+    fixed = [_stored(schema, name) for name in schema.immutable if name not in schema.path.parameters]
+    if fixed:
+        conditions.append(f"!{_NEW}.diff({_OLD}).affectedKeys().hasAny({_list(fixed)})")
     if schema.lifecycle:
         conditions.append(_moves(schema))
     if schema.claim:
         fence = _stored(schema, schema.claim.fence)
         conditions.append(f"{_NEW}.{fence} >= {_OLD}.{fence}")
     return _all(conditions, "        ")
-
-
-def _unchanged(schema: Schema[Any], name: str) -> str:
-    stored = _literal(schema.fields[name].encode_name)
-    return f"{_NEW}.get({stored}, null) == {_OLD}.get({stored}, null)"
 
 
 def _moves(schema: Schema[Any]) -> str:
@@ -157,36 +152,43 @@ def _moves(schema: Schema[Any]) -> str:
 
 
 def _ids_kept(schema: Schema[Any]) -> list[str]:
+    """A document says of itself what its path says, and an id made from fields stays made from them."""
     names = [name for name in schema.path.parameters if name not in schema.declared.path_only]
-    return [f"{_NEW}.{_stored(schema, name)} == {_variable(name)}" for name in names]
+    conditions = [f"{_NEW}.{_stored(schema, name)} == {_variable(name)}" for name in names]
+    identity = schema.declared.id
+    if isinstance(identity, Joined):
+        joint = f" + {_literal(identity.separator)} + "
+        made = joint.join(f"string({_NEW}.{_stored(schema, name)})" for name in identity.fields)
+        conditions.append(f"{_variable(schema.path.parameters[-1])} == {made}")
+    return conditions
 
 
 def _words(
-    schema: Schema[Any], words: Sequence[str], *, data: str, listing: bool = False, group: bool = False
+    schema: Schema[Any],
+    words: Sequence[str],
+    *,
+    data: str,
+    tenant_data: str | None = None,
+    listing: bool = False,
+    group: bool = False,
 ) -> str | None:
     """Any word lets in. Look-ups come last: those before them cost nothing."""
-    tests: dict[str, None] = {}
     if "public" in words:
         return "true"
-    if "signed_in" in words:
-        tests["signedIn()"] = None
-    if "service" in words:
-        tests["isService()"] = None
-    for word in sorted(word for word in words if word.startswith("self:")):
-        tests[
-            f"(signedIn() && {_self(schema, word[5:], data=data, listing=listing)} == request.auth.uid)"
-        ] = None
+    tests = [
+        call for word, call in (("signed_in", "signedIn()"), ("service", "isService()")) if word in words
+    ]
+    for name in sorted(word[5:] for word in words if word.startswith("self:")):
+        from_path = name in schema.path.parameters and not listing
+        person = _known(schema, name, data=data, from_path=from_path)
+        tests.append(f"(signedIn() && {person} == request.auth.uid)")
     weakest = min((ROLES.index(word) for word in words if word in ROLES), default=None)
-    tenant = _tenant(schema, data=data, listing=listing, group=group)
+    tenant = _tenant(schema, data=tenant_data or data, listing=listing, group=group)
     if weakest is not None and tenant is not None:
-        tests[f"hasRole({tenant}, {_list(ROLES[weakest:])})"] = None
+        tests.append(f"hasRole({tenant}, {_list(ROLES[weakest:])})")
     if not tests:
         return None
-    return next(iter(tests)) if len(tests) == 1 else f"({' || '.join(tests)})"
-
-
-def _self(schema: Schema[Any], name: str, *, data: str, listing: bool) -> str:
-    return _known(schema, name, data=data, from_path=name in schema.path.parameters and not listing)
+    return tests[0] if len(tests) == 1 else f"({' || '.join(tests)})"
 
 
 def _tenant(schema: Schema[Any], *, data: str, listing: bool, group: bool) -> str | None:
@@ -220,8 +222,7 @@ def _list(values: Iterable[str]) -> str:
 
 
 def _literal(value: str | int | bool) -> str:
-    return (
-        json.dumps(value)
-        if not isinstance(value, str)
-        else "'" + json.dumps(value)[1:-1].replace("'", "\\'") + "'"
-    )
+    if not isinstance(value, str):
+        return json.dumps(value)
+    quoted = json.dumps(value, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("'", "\\'")
+    return f"'{quoted}'"
