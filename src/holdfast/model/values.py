@@ -27,6 +27,13 @@ _AS_JSON_TEXT = (
     mi.DecimalType, mi.EnumType, mi.LiteralType, mi.NoneType,
 )  # fmt: skip
 
+_HELD: dict[type[mi.Type], type | tuple[type, ...]] = {
+    mi.IntType: int, mi.FloatType: float, mi.DateTimeType: datetime, mi.DictType: Mapping,
+    **dict.fromkeys(
+        (mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType), (list, tuple, set, frozenset)
+    ),
+}  # fmt: skip
+
 
 def check_for(kind: mi.Type) -> Check | None:
     """The check a declared type needs, or None where msgspec's own is enough."""
@@ -95,20 +102,28 @@ def check_json(value: Any, path: str, depth: int = 1) -> Any:
 
 
 def _union(kind: mi.UnionType) -> Check | None:
-    checks = [c for c in (check_for(t) for t in kind.types) if c is not None]
-    if not checks:
+    arms = [(_held_as(one), check) for one in kind.types if (check := check_for(one)) is not None]
+    if not arms:
         return None
-    if len(checks) == 1:
-        return _optional(checks[0])
-    if all(c in (check_integer, check_number, check_time) for c in checks):
-        return lambda value, path: _all(value, path, checks)
-    return check_json
+    if len(arms) == 1 and all(isinstance(one, mi.NoneType) for one in kind.types if check_for(one) is None):
+        return _optional(arms[0][1])
+
+    def check_arm(value: Any, path: str) -> Any:
+        # A value goes only to the check of the type it has: one type's check may misread another's.
+        for held, check in arms:
+            if isinstance(value, held):
+                return check(value, path)
+        return value
+
+    return check_arm
 
 
-def _all(value: Any, path: str, checks: list[Check]) -> Any:
-    for check in checks:
-        value = check(value, path)
-    return value
+def _held_as(kind: mi.Type) -> type | tuple[type, ...]:
+    while isinstance(kind, mi.Metadata):
+        kind = kind.type
+    if isinstance(kind, mi.StructType):
+        return kind.cls
+    return _HELD.get(type(kind), object)
 
 
 def _optional(check: Check) -> Check:
