@@ -1,0 +1,21 @@
+"""Documents in Google Firestore: no server to run, native values, precondition commits."""
+
+from __future__ import annotations
+
+from holdfast.store.catalog import Catalog
+from holdfast.store.firestore.address import parse_address
+from holdfast.store.firestore.engine import FirestoreEngine
+from holdfast.store.firestore.link import Link
+from holdfast.store.firestore.record import check_declarations
+from holdfast.store.port import Engine
+
+__all__ = ["connect"]
+
+
+async def connect(url: str, catalog: Catalog) -> Engine:
+    """An engine on `firestore://project[?database=NAME][&emulator=host:port]`.
+
+    Example: `store = Store(await connect("firestore://my-project", Catalog([Run])))`
+    """
+    check_declarations(catalog)
+    return FirestoreEngine(Link(parse_address(url)), catalog)

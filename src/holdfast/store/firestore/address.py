@@ -1,0 +1,40 @@
+"""Where a Firestore database is: `firestore://project[?database=NAME][&emulator=host:port]`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from holdfast.errors import ConfigError
+
+EMULATOR = "FIRESTORE_EMULATOR_HOST"
+
+
+class Address(msgspec.Struct, frozen=True):
+    project: str
+    database: str = "(default)"
+    emulator: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"projects/{self.project}/databases/{self.database}"
+
+    @property
+    def root(self) -> str:
+        """What every document's full name begins with."""
+        return f"{self.name}/documents"
+
+
+def parse_address(url: str, environ: Mapping[str, str] = os.environ) -> Address:
+    parts = urlsplit(url)
+    words = dict(parse_qsl(parts.query))
+    if parts.scheme != "firestore" or not parts.netloc or parts.path not in ("", "/"):
+        raise ConfigError(f"{url!r}: write firestore://project[?database=NAME][&emulator=host:port]")
+    unknown = sorted(words.keys() - {"database", "emulator"})
+    if unknown:
+        raise ConfigError(f"{url!r}: no parameter {unknown[0]!r}; there are database and emulator")
+    emulator = words.get("emulator") or environ.get(EMULATOR) or None
+    return Address(parts.netloc, words.get("database") or "(default)", emulator)

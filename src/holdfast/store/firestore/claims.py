@@ -1,0 +1,240 @@
+"""Taking due documents: find them, then lease each by a write that only the first taker can make."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from google.api_core.exceptions import GoogleAPICallError
+
+from holdfast.clock import from_us
+from holdfast.model.columns import Column
+from holdfast.model.schema import Schema
+from holdfast.store.commit import Snapshot
+from holdfast.store.firestore import wire
+from holdfast.store.firestore.faults import OK, maybe_made, translate, unknown_outcome
+from holdfast.store.firestore.find import compare, cursor_after, select
+from holdfast.store.firestore.link import Link, back_off
+from holdfast.store.firestore.places import Places, Stored
+from holdfast.store.firestore.turns import Turns
+from holdfast.store.firestore.values import encode, encode_fields, field_path
+from holdfast.store.port import ClaimRequest
+
+ROUNDS: Final = 8
+TAKE_MAX: Final = 250
+PAGE_MAX: Final = 300
+
+
+class Claimer:
+    def __init__(self, link: Link, places: Places) -> None:
+        self._link = link
+        self._places = places
+        self._turns = Turns()
+
+    async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
+        """Lease and fence what is due; what another worker took first is left to it."""
+        taken: list[tuple[datetime, Snapshot[Any]]] = []
+        # This process's own workers would all go for the same earliest documents.
+        async with self._turns.hold([request.schema.name]):
+            for attempt in range(1, ROUNDS + 1):
+                found = await self._candidates(request, [item for _, item in taken])
+                won = await self._take(request, found)
+                taken += won
+                if len(won) == len(found):
+                    break
+                await back_off(attempt)
+        return [item for _, item in sorted(taken, key=lambda pair: (pair[0], pair[1].key))]
+
+    async def _take(
+        self, request: ClaimRequest, found: Sequence[Snapshot[Any]]
+    ) -> list[tuple[datetime, Snapshot[Any]]]:
+        won: list[tuple[datetime, Snapshot[Any]]] = []
+        for start in range(0, len(found), TAKE_MAX):
+            won += await self._take_some(request, found[start : start + TAKE_MAX])
+        return won
+
+    async def _take_some(
+        self, request: ClaimRequest, found: Sequence[Snapshot[Any]]
+    ) -> list[tuple[datetime, Snapshot[Any]]]:
+        leased = [_leased(request, item.doc) for item in found]
+        writes = [self._lease(request, item, doc) for item, doc in zip(found, leased, strict=True)]
+        try:
+            answers = await self._link.write_each(writes)
+        except GoogleAPICallError as fault:
+            raise (unknown_outcome(str(fault)) if maybe_made(fault) else translate(fault)) from fault
+        due = request.schema.hot[0]
+        return [
+            (due.read(item.doc), Snapshot(doc, wire.nanoseconds(result.update_time), item.key))
+            for item, doc, (code, _, result) in zip(found, leased, answers, strict=True)
+            if code == OK
+        ]
+
+    def _lease(self, request: ClaimRequest, item: Snapshot[Any], leased: Any) -> Any:
+        """Change what a claim changes and nothing else, if nobody was first."""
+        stored = [column.stored for column in request.schema.hot]
+        whole = request.schema.to_fields(leased)
+        document = wire.Document(
+            name=self._places.name(request.schema, item.key),
+            fields=encode_fields({name: whole[name] for name in stored}),
+        )
+        return wire.Write(
+            update=document,
+            update_mask=wire.DocumentMask(field_paths=map(field_path, stored)),
+            current_document=wire.Precondition(update_time=wire.instant(item.version)),
+        )
+
+    async def _candidates(self, request: ClaimRequest, taken: Sequence[Snapshot[Any]]) -> list[Snapshot[Any]]:
+        choice = _Choice(request, taken)
+        if choice.lane is None:
+            due = request.schema.hot[0].stored
+            async for page in self._pages(request, [], [due], size=choice.wanted):
+                choice.add(page)
+                if choice.full:
+                    break
+        elif request.only_lanes is not None:
+            for name in choice.turns(request.only_lanes - request.skip_lanes):
+                await self._visit(request, choice, name)
+        else:
+            await self._walk_lanes(request, choice)
+        return choice.items
+
+    async def _visit(self, request: ClaimRequest, choice: _Choice, lane: str) -> None:
+        assert choice.lane is not None
+        room = choice.room(lane)
+        if room > 0:
+            only = compare(choice.lane.stored, "==", encode(lane))
+            async for page in self._pages(request, [only], [request.schema.hot[0].stored], size=room):
+                choice.add(page)
+                if choice.room(lane) <= 0:
+                    break
+
+    async def _walk_lanes(self, request: ClaimRequest, choice: _Choice) -> None:
+        """Lanes in turn from `after_lane` on, once round."""
+        start = request.after_lane or ""
+        await self._walk_stretch(request, choice, low=start, high=None)
+        if start:
+            await self._walk_stretch(request, choice, low="", high=start)
+
+    async def _walk_stretch(
+        self, request: ClaimRequest, choice: _Choice, *, low: str, high: str | None
+    ) -> None:
+        assert choice.lane is not None
+        lane, due = choice.lane, request.schema.hot[0].stored
+        upper = [] if high is None else [compare(lane.stored, "<=", encode(high))]
+        position: str | None = low
+        while position is not None:
+            bounds = [compare(lane.stored, ">", encode(position)), *upper]
+            position = None
+            async for page in self._pages(request, bounds, [lane.stored, due], size=choice.page):
+                choice.add(page)
+                last = lane.read(page[-1].doc) if page else None
+                if choice.full:
+                    return
+                if last is not None and choice.room(last) <= 0:
+                    # The rest of this lane may be long: go on behind it.
+                    position = last
+                    break
+
+    async def _pages(
+        self, request: ClaimRequest, filters: list[Any], order: list[str], *, size: int
+    ) -> AsyncIterator[list[Snapshot[Any]]]:
+        schema, size = request.schema, min(size, PAGE_MAX)
+        parent, source = self._source(schema, request.tenant)
+        now = encode(from_us(request.now_us))
+        filters = [compare(schema.hot[0].stored, "<=", now), *_tenancy(schema, request.tenant), *filters]
+        query = select(source, filters, [(name, False) for name in order])
+        query.limit.value = size
+        rows = await self._link.query(parent, query)
+        while True:
+            yield list(self._own(schema, rows))
+            if len(rows) < size:
+                return
+            query.start_at.CopyFrom(cursor_after(rows[-1], order))
+            rows = await self._link.query(parent, query)
+
+    def _source(self, schema: Schema[Any], tenant: str | None) -> tuple[str, Any]:
+        inside = schema.tenant_is_parent and tenant is not None
+        ids = (tenant,) if inside and tenant is not None else ()
+        across = schema.path.nested and not inside
+        group = schema.path.group(self._places.env)
+        source = wire.StructuredQuery.CollectionSelector(collection_id=group, all_descendants=across)
+        return self._places.parent(schema, ids), source
+
+    def _own(self, schema: Schema[Any], rows: Sequence[Any]) -> Iterator[Snapshot[Any]]:
+        for row in rows:
+            key = self._places.key(schema, row.name)
+            if key is not None:
+                yield Stored(schema, key, row).snapshot()
+
+
+class _Choice:
+    """Candidates gathered so far, none beyond the limit or its lane's share."""
+
+    def __init__(self, request: ClaimRequest, taken: Sequence[Snapshot[Any]]) -> None:
+        self._request = request
+        self.items: list[Snapshot[Any]] = []
+        self.wanted = request.limit - len(taken)
+        self.lane = _lane(request)
+        self._used: Counter[str] = Counter()
+        if self.lane is not None:
+            self._used.update(self.lane.read(item.doc) for item in taken)
+
+    @property
+    def full(self) -> bool:
+        return len(self.items) >= self.wanted
+
+    @property
+    def page(self) -> int:
+        """Enough for several lanes, without reading far into a long one."""
+        share = self._request.per_lane
+        return self.wanted if share is None else min(self.wanted, max(4 * share, 20))
+
+    def room(self, lane: str) -> int:
+        if lane in self._request.skip_lanes:
+            return 0
+        left = self.wanted - len(self.items)
+        share = self._request.per_lane
+        return left if share is None else min(left, share - self._used[lane])
+
+    def add(self, page: Sequence[Snapshot[Any]]) -> None:
+        for item in page:
+            lane: str = "" if self.lane is None else self.lane.read(item.doc)
+            if self.room(lane) > 0:
+                self.items.append(item)
+                self._used[lane] += 1
+
+    def turns(self, lanes: frozenset[str]) -> list[str]:
+        start = self._request.after_lane or ""
+        return sorted(lanes, key=lambda lane: (lane <= start, lane))
+
+
+def _lane(request: ClaimRequest) -> Column | None:
+    """The lane's column where the request asks anything about lanes."""
+    asked = request.per_lane is not None or request.only_lanes is not None or bool(request.skip_lanes)
+    claim = request.schema.claim
+    if not asked or claim is None or claim.lane is None:
+        return None
+    return request.schema.column(claim.lane)
+
+
+def _leased(request: ClaimRequest, document: Any) -> Any:
+    claim = request.schema.claim
+    assert claim is not None
+    changes = {
+        claim.due: from_us(request.now_us + request.lease_us),
+        claim.fence: getattr(document, claim.fence) + 1,
+    }
+    if claim.owner:
+        changes[claim.owner] = request.owner
+    if claim.state:
+        changes[claim.state[0]] = claim.state[1]
+    return msgspec.structs.replace(document, **changes)
+
+
+def _tenancy(schema: Schema[Any], tenant: str | None) -> list[Any]:
+    if tenant is None or schema.tenant is None or schema.tenant_is_parent:
+        return []
+    return [compare(schema.tenant.stored, "==", encode(tenant))]

@@ -1,0 +1,77 @@
+"""The Firestore engine: everything a few round trips, nothing a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdfast.model.schema import Schema
+from holdfast.store.catalog import Catalog
+from holdfast.store.commit import Commit, Committed, Outcome, Snapshot
+from holdfast.store.firestore.claims import Claimer
+from holdfast.store.firestore.find import Finder
+from holdfast.store.firestore.link import Link
+from holdfast.store.firestore.places import Places, Stored
+from holdfast.store.firestore.record import Record
+from holdfast.store.firestore.wake import Bell, Tower
+from holdfast.store.firestore.writes import Writer
+from holdfast.store.port import Capabilities, ClaimRequest
+from holdfast.store.query import Plan
+
+CAPABILITIES: Final = Capabilities(name="firestore", counter_shards=10, writes_max=500)
+
+
+class FirestoreEngine:
+    def __init__(self, link: Link, catalog: Catalog) -> None:
+        self._link = link
+        self._catalog = catalog
+        self._places = Places(link.address.root, catalog.env)
+        self._finder = Finder(link, self._places)
+        self._writer = Writer(link, self._places)
+        self._claimer = Claimer(link, self._places)
+        self._tower = Tower(link, catalog)
+        self._record = Record(link, catalog)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
+        names = [self._places.name(schema, key) for key in keys]
+        found = await self._link.read(list(dict.fromkeys(names)))
+        return [
+            Stored(schema, key, found[name]).snapshot() if name in found else None
+            for key, name in zip(keys, names, strict=True)
+        ]
+
+    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+        return await self._finder.find(plan)
+
+    async def aggregate(self, plan: Plan) -> int | float | None:
+        return await self._finder.aggregate(plan)
+
+    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        outcomes = await self._writer.commit(commits)
+        landed = [c for c, o in zip(commits, outcomes, strict=True) if isinstance(o, Committed)]
+        self._tower.ring(w.schema for commit in landed for w in commit.writes if w.kind != "check")
+        return outcomes
+
+    async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
+        return await self._claimer.claim(request)
+
+    def watch(self, schemas: Sequence[Schema[Any]]) -> Bell:
+        return self._tower.watch(schemas)
+
+    async def migrate(self) -> list[str]:
+        return await self._record.migrate()
+
+    async def diff(self) -> list[str]:
+        return await self._record.diff()
+
+    async def close(self) -> None:
+        await self._tower.close()
+        await self._link.close()

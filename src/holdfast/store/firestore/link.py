@@ -1,0 +1,148 @@
+"""The calls made to Firestore, each one round trip, with reads tried again while that may help."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import grpc
+from google.api_core.exceptions import GoogleAPICallError
+from google.auth.exceptions import DefaultCredentialsError
+from google.cloud.firestore_v1 import types
+from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
+from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcAsyncIOTransport
+
+from holdfast.errors import ConfigError
+from holdfast.store.firestore.address import Address
+from holdfast.store.firestore.faults import passing, translate
+from holdfast.store.firestore.wire import (
+    BatchGetDocumentsRequest,
+    BatchWriteRequest,
+    CommitRequest,
+    ListenRequest,
+    RunAggregationQueryRequest,
+    RunQueryRequest,
+    Target,
+)
+
+T = TypeVar("T")
+READ_ATTEMPTS: Final = 5
+READ_BATCH_MAX: Final = 500
+_TIMEOUT_S: Final = 60.0
+_UNLIMITED: Final = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
+
+
+class Link:
+    """One channel to one database."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._client = _connect(address)
+        # The emulator judges callers by its rules unless they call themselves its owner.
+        metadata = (("authorization", "Bearer owner"),) if address.emulator else ()
+        self._words: dict[str, Any] = {"retry": None, "timeout": _TIMEOUT_S, "metadata": metadata}
+        self._listening = {
+            "retry": None,
+            "timeout": None,
+            "metadata": (*metadata, ("google-cloud-resource-prefix", address.name)),
+        }
+
+    async def read(self, names: Sequence[str]) -> dict[str, Any]:
+        """The documents that are there, by full name."""
+        found: dict[str, Any] = {}
+        for start in range(0, len(names), READ_BATCH_MAX):
+            part = names[start : start + READ_BATCH_MAX]
+            found |= await _repeated(lambda part=part: self._read(part))  # type: ignore[misc]
+        return found
+
+    async def _read(self, names: Sequence[str]) -> dict[str, Any]:
+        request = BatchGetDocumentsRequest(database=self.address.name, documents=names)
+        stream = await self._client.batch_get_documents(
+            request=types.BatchGetDocumentsRequest.wrap(request), **self._words
+        )
+        answers = [types.BatchGetDocumentsResponse.pb(answer) async for answer in stream]
+        return {answer.found.name: answer.found for answer in answers if answer.HasField("found")}
+
+    async def query(self, parent: str, query: Any) -> list[Any]:
+        """The documents a structured query finds, in its order."""
+        return await _repeated(lambda: self._query(parent, query))
+
+    async def _query(self, parent: str, query: Any) -> list[Any]:
+        request = RunQueryRequest(parent=parent, structured_query=query)
+        stream = await self._client.run_query(request=types.RunQueryRequest.wrap(request), **self._words)
+        answers = [types.RunQueryResponse.pb(answer) async for answer in stream]
+        return [answer.document for answer in answers if answer.HasField("document")]
+
+    async def aggregate(self, parent: str, query: Any) -> Any:
+        """The one value an aggregation gives, under the alias `it`."""
+        return await _repeated(lambda: self._aggregate(parent, query))
+
+    async def _aggregate(self, parent: str, query: Any) -> Any:
+        request = RunAggregationQueryRequest(parent=parent, structured_aggregation_query=query)
+        stream = await self._client.run_aggregation_query(
+            request=types.RunAggregationQueryRequest.wrap(request), **self._words
+        )
+        answers = [types.RunAggregationQueryResponse.pb(answer) async for answer in stream]
+        return answers[0].result.aggregate_fields["it"]
+
+    async def commit(self, writes: Iterable[Any]) -> list[Any]:
+        """Make all writes or none; raises Google's own error, once, since only the caller can judge it."""
+        request = CommitRequest(database=self.address.name, writes=writes)
+        answer = await self._client.commit(request=types.CommitRequest.wrap(request), **self._words)
+        return list(types.CommitResponse.pb(answer).write_results)
+
+    async def write_each(self, writes: Iterable[Any]) -> list[tuple[int, str, Any]]:
+        """Make each write by itself: a status code, its text and a result for each."""
+        request = BatchWriteRequest(database=self.address.name, writes=writes)
+        answer = await self._client.batch_write(request=types.BatchWriteRequest.wrap(request), **self._words)
+        plain = types.BatchWriteResponse.pb(answer)
+        pairs = zip(plain.status, plain.write_results, strict=True)
+        return [(status.code, status.message, result) for status, result in pairs]
+
+    async def listen(self, names: Sequence[str]) -> AsyncIterator[Any]:
+        """Changes of these documents, beginning with how they are now, until the stream breaks."""
+        target = Target(documents=Target.DocumentsTarget(documents=names), target_id=1)
+        request = types.ListenRequest.wrap(ListenRequest(database=self.address.name, add_target=target))
+
+        async def requests() -> AsyncIterator[Any]:
+            yield request
+            await asyncio.Event().wait()  # closing our side would end the stream
+
+        asking = requests()
+        stream = await self._client.listen(requests=asking, **self._listening)
+        try:
+            async for answer in stream:
+                yield types.ListenResponse.pb(answer)
+        finally:
+            stream.cancel()
+
+    async def close(self) -> None:
+        await self._client.transport.close()
+
+
+def _connect(address: Address) -> Any:
+    try:
+        if address.emulator is None:
+            return FirestoreAsyncClient()
+        channel = grpc.aio.insecure_channel(address.emulator, options=_UNLIMITED)
+        return FirestoreAsyncClient(transport=FirestoreGrpcAsyncIOTransport(channel=channel))
+    except DefaultCredentialsError as fault:
+        raise ConfigError(f"no Google credentials: {fault}") from None
+
+
+async def _repeated(call: Callable[[], Awaitable[T]]) -> T:
+    for attempt in range(1, READ_ATTEMPTS + 1):
+        try:
+            return await call()
+        except GoogleAPICallError as fault:
+            if attempt == READ_ATTEMPTS or not passing(fault):
+                raise translate(fault) from fault
+        await back_off(attempt)
+    raise AssertionError("unreachable")
+
+
+async def back_off(attempt: int) -> None:
+    """Wait a random while, longer with every attempt, so that rivals spread out."""
+    await asyncio.sleep(random.uniform(0.2, 1.0) * min(0.4, 0.005 * 2**attempt))

@@ -1,0 +1,66 @@
+"""Documents by their full names, and stored documents as the core sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.model.path import JOINT, split_key
+from holdfast.model.schema import Schema
+from holdfast.store.commit import Snapshot
+from holdfast.store.firestore.values import decode_fields, encode_fields
+from holdfast.store.firestore.wire import Document, nanoseconds
+
+
+class Places:
+    """Where the documents of one environment are in one database."""
+
+    def __init__(self, root: str, env: str) -> None:
+        self.root = root
+        self.env = env
+
+    def name(self, schema: Schema[Any], key: str) -> str:
+        return f"{self.root}/{schema.path.document(split_key(key), self.env)}"
+
+    def parent(self, schema: Schema[Any], ids: tuple[str, ...]) -> str:
+        """The document under which a sub-collection is; the root for a collection at the top."""
+        above = self._names(schema)[: len(ids)]
+        return "/".join((self.root, *(part for pair in zip(above, ids, strict=True) for part in pair)))
+
+    def key(self, schema: Schema[Any], name: str) -> str | None:
+        """The key of a document found in the schema's collection group, None when its path is another's."""
+        parts = name[len(self.root) + 1 :].split("/")
+        return JOINT.join(parts[1::2]) if parts[::2] == self._names(schema) else None
+
+    def _names(self, schema: Schema[Any]) -> list[str]:
+        return [name.replace("{env}", self.env) for name in schema.path.names]
+
+
+class Stored:
+    """A document as Firestore gave it, decoded when somebody looks."""
+
+    def __init__(self, schema: Schema[Any], key: str, found: Any) -> None:
+        self._schema, self._key, self._found = schema, key, found
+        self._document: Any = None
+
+    @property
+    def version(self) -> int:
+        return nanoseconds(self._found.update_time)
+
+    @property
+    def tenant(self) -> str | None:
+        if self._schema.tenant is None:
+            return None
+        tenant: str = self._schema.tenant.read(self.document())
+        return tenant
+
+    def document(self) -> Any:
+        if self._document is None:
+            self._document = self._schema.from_fields(decode_fields(self._found.fields), split_key(self._key))
+        return self._document
+
+    def snapshot(self) -> Snapshot[Any]:
+        return Snapshot(self.document(), self.version, self._key)
+
+
+def to_document(schema: Schema[Any], document: Any, name: str) -> Any:
+    return Document(name=name, fields=encode_fields(schema.to_fields(document)))
