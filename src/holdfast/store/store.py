@@ -157,7 +157,7 @@ class Store:
             except (ConflictError, RetryLaterError) as conflict:
                 if attempt == attempts or not transaction.may_repeat(conflict):
                     raise
-                await asyncio.sleep(random.uniform(0, min(1.0, back_off_s * 2**attempt)))
+                await asyncio.sleep(random.uniform(0, back_off_s * min(20, 2**attempt)))
             else:
                 return answer
         raise BadQueryError("a transaction needs at least one attempt")
