@@ -1,0 +1,23 @@
+"""Each fault test runs on real engines with real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.nursery import Nursery
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    found = Nursery()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    """The empty store of the engine a test is parametrised with."""
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found

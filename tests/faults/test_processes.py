@@ -1,0 +1,87 @@
+"""Several processes on one store: nothing lost, nothing made twice, nobody starved."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.app import open_store
+from holdfast.store import Store, create
+from tests.faults.models import ALL, Counter, Seat, Task
+from tests.faults.nursery import Nursery
+
+SECONDS = 1.5
+# What the slowest of four equal processes gets, at the least, of what the fastest gets.
+FAIR_SHARE = 0.05
+
+pytestmark = pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = await open_store(url, ALL)
+    try:
+        await store.migrate()
+        yield store
+    finally:
+        await store.close()
+
+
+def assert_nobody_starved(reports: list[dict[str, Any]]) -> None:
+    done = sorted(report["done"] for report in reports)
+    assert done[0] >= max(1, done[-1] * FAIR_SHARE), f"shares of one store: {done}"
+
+
+@pytest.mark.parametrize("role", ["increment", "transact"])
+async def test_no_update_is_lost_and_no_process_is_starved(nursery: Nursery, url: str, role: str) -> None:
+    async with opened(url) as store:
+        await store.commit(create(Counter(id="shared")))
+        reports = nursery.together(role, url=url, seconds=SECONDS)
+        found = await store.get(Counter, "shared")
+    assert found is not None
+    assert found.doc.value == sum(report["done"] for report in reports)
+    assert_nobody_starved(reports)
+
+
+async def test_of_processes_that_create_the_same_ids_each_id_is_granted_to_one(
+    nursery: Nursery, url: str
+) -> None:
+    async with opened(url) as store:
+        reports = nursery.together("take_seats", url=url, seats=200)
+        granted = {id: report["name"] for report in reports for id in report["mine"]}
+        found = await store.get_many(Seat, sorted(granted))
+    assert sum(len(report["mine"]) for report in reports) == len(granted) == 200
+    assert {s.doc.id: s.doc.taken_by for s in found if s is not None} == granted
+    assert all(report["mine"] for report in reports)
+
+
+async def test_no_document_is_held_by_two_processes_at_once(nursery: Nursery, url: str) -> None:
+    ids = [f"task-{n}" for n in range(12)]
+    async with opened(url) as store:
+        past = store.clock.now() - timedelta(seconds=1)
+        await store.commit(*(create(Task(id=id, due=past)) for id in ids))
+        reports = nursery.together("claim", url=url, seconds=SECONDS)
+        found = await store.get_many(Task, ids)
+    turns = turns_by_task(reports)
+    for snapshot in found:
+        assert snapshot is not None
+        # Every claim ever made is in the reports, so the fences say whether one was given out twice.
+        mine = sorted(turns[snapshot.doc.id])
+        assert [fence for fence, _, _ in mine] == list(range(1, snapshot.doc.fence + 1))
+        for (_, _, ended), (_, began, _) in zip(mine, mine[1:], strict=False):
+            assert began >= ended
+    assert_nobody_starved(reports)
+
+
+def turns_by_task(reports: list[dict[str, Any]]) -> dict[str, list[tuple[int, int, int]]]:
+    """For each task: fence, when the lease began, when it ended or was given back."""
+    found: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for report in reports:
+        for id, fence, began, ended in report["turns"]:
+            found[id].append((fence, began, ended))
+    return found
