@@ -1,0 +1,66 @@
+"""The chain itself, without a store: making links and judging them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.ids import padded
+from holdfast.kit.audit.models import AuditEvent, AuditHead, Entry
+
+PLACE_WIDTH: Final = 12
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+
+FaultKind = Literal["missing", "changed", "inserted", "reordered", "cut off", "misfiled"]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """The first thing wrong with a chain, and where."""
+
+    kind: FaultKind
+    sequence: int
+    event_id: str
+    message: str
+
+
+def seal(event: AuditEvent, key: bytes) -> str:
+    """The hash of a link: over all its fields and, through `previous`, over all links before it."""
+    whole = _ENCODER.encode(msgspec.structs.replace(event, hash="", id=""))
+    if key:
+        return hmac.new(key, whole, hashlib.sha256).hexdigest()
+    return hashlib.sha256(whole).hexdigest()
+
+
+def link(head: AuditHead, entry: Entry, *, at: datetime, key: bytes) -> tuple[AuditEvent, AuditHead]:
+    """The next link and the head after it. Pure."""
+    sequence = head.sequence + 1
+    event = AuditEvent(
+        tenant_id=head.tenant_id, sequence=sequence, place=padded(sequence, PLACE_WIDTH), at=at,
+        previous=head.hash, **msgspec.structs.asdict(entry),
+    )  # fmt: skip
+    event.hash = seal(event, key)
+    return event, AuditHead(tenant_id=head.tenant_id, sequence=sequence, hash=event.hash)
+
+
+def judge(before: AuditHead, event: AuditEvent, *, stored_id: str, key: bytes) -> Fault | None:
+    """Whether an event is the true next link after `before`."""
+    expected = before.sequence + 1
+
+    def fault(kind: FaultKind, message: str) -> Fault:
+        return Fault(kind, expected, stored_id, message)
+
+    if seal(event, key) != event.hash:
+        return fault("changed", f"event {event.sequence} is not what was written")
+    if stored_id != f"{event.tenant_id}_{event.place}" or event.place != padded(event.sequence, PLACE_WIDTH):
+        return fault("misfiled", f"event {event.sequence} lies under another id")
+    if event.sequence > expected:
+        return fault("missing", f"event {expected} is gone; {event.sequence} follows {before.sequence}")
+    if event.sequence < expected:
+        return fault("reordered", f"event {event.sequence} stands after {before.sequence}")
+    if event.previous != before.hash:
+        return fault("inserted", f"event {event.sequence} does not follow from the one before it")
+    return None

@@ -1,0 +1,70 @@
+"""What the audit trail keeps."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.model import Access, Document, Index, Joined, document
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller says happened. The receipt fields tell why, how far and on what grounds.
+
+    Example: `Entry(action="run.cancelled", actor="user-7", subject="run-1", details={"reason": "stale"})`
+    """
+
+    action: str
+    actor: str
+    subject: str = ""
+    details: Any = None
+    intent: str = ""
+    change_summary: str = ""
+    scope: str = ""
+    policy_approval: str = ""
+    evidence_text: str = ""
+
+
+@document(
+    "holdfast_audit/{id}",
+    id=Joined("tenant_id", "place"),
+    tenant="tenant_id",
+    indexes=[
+        Index("sequence"),
+        Index("action", "-sequence"),
+        Index("actor", "-sequence"),
+        Index("subject", "-sequence"),
+    ],
+    append_only=True,
+    access=Access(read=["admin", "service"]),
+)
+class AuditEvent(Document, rename="camel"):
+    """One link of a tenant's chain: its hash covers everything in it and the link before."""
+
+    id: str = ""
+    tenant_id: str
+    sequence: int
+    place: str  # the sequence padded, so that ids sort as the chain runs
+    at: datetime
+    action: str
+    actor: str
+    subject: str
+    details: Any
+    intent: str
+    change_summary: str
+    scope: str
+    policy_approval: str
+    evidence_text: str
+    previous: str
+    hash: str = ""
+
+
+@document("holdfast_audit_heads/{tenant_id}", tenant="tenant_id", access=Access(read=["admin", "service"]))
+class AuditHead(Document, rename="camel"):
+    """Where a tenant's chain ends: what the next link must follow."""
+
+    tenant_id: str
+    sequence: int = 0
+    hash: str = ""

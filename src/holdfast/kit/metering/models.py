@@ -1,0 +1,64 @@
+"""What metering keeps: a ledger of events, and sums that move in the same commit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from holdfast.model import Access, Document, Index, Joined, document
+
+_MEMBERS = Access(read=["viewer", "service"])
+
+
+@document(
+    "holdfast_usage_events/{id}",
+    id=Joined("tenant_id", "fact"),
+    tenant="tenant_id",
+    indexes=[Index("month", "at"), Index("-at")],
+    append_only=True,
+    access=_MEMBERS,
+)
+class UsageEvent(Document, rename="camel"):
+    """One fact that used something. `fact` is its idempotency key: the same fact never counts twice."""
+
+    id: str = ""
+    tenant_id: str
+    fact: str
+    at: datetime
+    month: str
+    kind: str
+    metrics: dict[str, int]
+    metadata: Any = None
+
+
+@document(
+    "holdfast_usage_sums/{id}",
+    id=Joined("tenant_id", "metric", "day", "shard"),
+    tenant="tenant_id",
+    indexes=[
+        Index("metric", "day", "value"),
+        Index("metric", "month", "value"),
+        Index("month", "metric", "day"),
+    ],
+    access=_MEMBERS,
+)
+class UsageSum(Document, rename="camel"):
+    """A day's sum of one metric, in as many shards as the engine wants for a hot counter."""
+
+    id: str = ""
+    tenant_id: str
+    metric: str
+    day: str
+    month: str
+    shard: int
+    value: int
+
+
+@document("holdfast_allowances/{id}", id=Joined("tenant_id", "name"), tenant="tenant_id", access=_MEMBERS)
+class Allowance(Document, rename="camel"):
+    """How much of something limited is taken, in a period or at the moment."""
+
+    id: str = ""
+    tenant_id: str
+    name: str
+    used: int

@@ -1,0 +1,207 @@
+"""The audit trail on every engine, under honest writers and under forgers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import apsw
+import msgspec
+import pytest
+
+from holdfast.app import open_store
+from holdfast.errors import AppendOnlyError, ConfigError
+from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
+from holdfast.model import Document, Index, Joined, document
+from holdfast.store import Query, Store, Transaction, create, delete, patch, put
+
+ACME = "acme"
+
+
+@document("things/{id}", tenant="tenant_id")
+class Thing(Document):
+    id: str
+    tenant_id: str
+    state: str = "new"
+
+
+@document(
+    "holdfast_audit/{id}",
+    id=Joined("tenant_id", "place"),
+    tenant="tenant_id",
+    indexes=[
+        Index("sequence"),
+        Index("action", "-sequence"),
+        Index("actor", "-sequence"),
+        Index("subject", "-sequence"),
+    ],
+)
+class Forged(AuditEvent, rename="camel"):
+    """The same collection as another program would see it that respects no declaration."""
+
+
+DOCUMENTS: list[type[Document]] = [AuditEvent, AuditHead, Thing]
+
+
+@pytest.fixture
+def audit(kit_store: Store) -> Audit:
+    return Audit(kit_store, tenant_id=ACME)
+
+
+@pytest.fixture
+async def forger(kit_store: Store, kit_url: str) -> AsyncIterator[Store]:
+    store = await open_store(kit_url, [Forged, AuditHead])
+    yield store.tenant(ACME)
+    await store.close()
+
+
+async def _write_ten(audit: Audit) -> None:
+    for number in range(1, 11):
+        await audit.append(Entry(action=f"act-{number % 3}", actor="ann", subject="s", details={"n": number}))
+
+
+def _id(sequence: int) -> str:
+    return f"{ACME}_{sequence:012d}"
+
+
+async def test_an_untouched_chain_is_sound_and_counts_its_events(audit: Audit) -> None:
+    assert (await audit.verify()).sound
+    await _write_ten(audit)
+    verdict = await audit.verify()
+    assert verdict.sound
+    assert verdict.events == 10
+
+
+async def test_an_act_and_its_event_land_together_or_not_at_all(audit: Audit, kit_store: Store) -> None:
+    acme = kit_store.tenant(ACME)
+    await acme.commit(create(Thing(id="t", tenant_id=ACME)))
+
+    async def act(tx: Transaction) -> None:
+        tx.write(create(Thing(id="t", tenant_id=ACME)))
+        await audit.add(tx, Entry(action="made", actor="ann", subject="t"))
+
+    with pytest.raises(Exception, match="there already"):
+        await audit.transact(act, attempts=2)
+    assert (await audit.verify()).events == 0
+
+
+async def test_the_store_refuses_to_change_or_delete_an_event(audit: Audit, kit_store: Store) -> None:
+    (event,) = await audit.append(Entry(action="made", actor="ann"))
+    acme = kit_store.tenant(ACME)
+    for write in (
+        patch(AuditEvent, event.id, changes={"actor": "eve"}),
+        put(msgspec.structs.replace(event, actor="eve")),
+        delete(AuditEvent, event.id),
+    ):
+        with pytest.raises(AppendOnlyError):
+            await acme.commit(write)
+    assert (await audit.verify()).sound
+
+
+async def test_an_edit_of_any_field_is_found_and_located(audit: Audit, forger: Store) -> None:
+    await _write_ten(audit)
+    found = await forger.get(Forged, _id(4))
+    assert found is not None
+    for change in ({"actor": "eve"}, {"details": {"n": 5}}, {"hash": "0" * 64}, {"previous": "0" * 64}):
+        await forger.commit(patch(Forged, _id(4), changes=change))
+        verdict = await audit.verify()
+        assert verdict.fault is not None
+        assert (verdict.fault.kind, verdict.fault.sequence) == ("changed", 4)
+        await forger.commit(put(found.doc))
+    assert (await audit.verify()).sound
+
+
+async def test_a_deleted_event_is_found_wherever_it_stood(audit: Audit, forger: Store) -> None:
+    await _write_ten(audit)
+    for sequence, kind in ((5, "missing"), (1, "missing"), (10, "cut off")):
+        found = await forger.get(Forged, _id(sequence))
+        assert found is not None
+        await forger.commit(delete(Forged, _id(sequence)))
+        verdict = await audit.verify()
+        assert verdict.fault is not None
+        assert (verdict.fault.kind, verdict.fault.sequence) == (kind, sequence)
+        await forger.commit(put(found.doc))
+    assert (await audit.verify()).sound
+
+
+async def test_an_inserted_event_is_found(audit: Audit, forger: Store) -> None:
+    await _write_ten(audit)
+    found = await forger.get(Forged, _id(10))
+    assert found is not None
+    extra = msgspec.structs.replace(found.doc, id="", sequence=11, place="000000000011")
+    await forger.commit(put(extra))
+    verdict = await audit.verify()
+    assert verdict.fault is not None
+    assert verdict.fault.sequence == 11
+
+
+async def test_two_events_that_changed_places_are_found(audit: Audit, forger: Store) -> None:
+    await _write_ten(audit)
+    third, fourth = await forger.get(Forged, _id(3)), await forger.get(Forged, _id(4))
+    assert third is not None
+    assert fourth is not None
+    await forger.commit(
+        put(msgspec.structs.replace(third.doc, id="", sequence=4, place="000000000004")),
+        put(msgspec.structs.replace(fourth.doc, id="", sequence=3, place="000000000003")),
+    )
+    verdict = await audit.verify()
+    assert verdict.fault is not None
+    assert verdict.fault.sequence == 3
+
+
+async def test_a_rewritten_chain_is_found_when_the_trail_has_a_key(kit_store: Store, forger: Store) -> None:
+    keyed = Audit(kit_store, tenant_id=ACME, key=b"k" * 32)
+    await _write_ten(keyed)
+    assert (await keyed.verify()).sound
+    plain = Audit(kit_store, tenant_id=ACME)
+    assert not (await plain.verify()).sound, "without the key the chain can't be made again"
+
+
+async def test_a_short_key_is_refused(kit_store: Store) -> None:
+    with pytest.raises(ConfigError, match="32 bytes"):
+        Audit(kit_store, tenant_id=ACME, key=b"short")
+
+
+async def test_eight_writers_at_once_keep_one_unbroken_chain(kit_store: Store) -> None:
+    trails = [Audit(kit_store, tenant_id=ACME) for _ in range(8)]
+
+    async def write(trail: Audit, writer: int) -> None:
+        for number in range(6):
+            await trail.append(Entry(action="act", actor=f"w{writer}", subject=str(number)))
+
+    await asyncio.gather(*(write(trail, n) for n, trail in enumerate(trails)))
+    verdict = await trails[0].verify()
+    assert verdict.sound
+    assert verdict.events == 48
+
+
+async def test_tenants_have_chains_of_their_own(kit_store: Store) -> None:
+    acme, other = Audit(kit_store, tenant_id=ACME), Audit(kit_store, tenant_id="other")
+    await _write_ten(acme)
+    await other.append(Entry(action="act", actor="bob"))
+    assert (await other.verify()).events == 1
+    events = await kit_store.tenant("other").query(
+        Query(AuditEvent).where("actor", "==", "ann").order_by("-sequence")
+    )
+    assert events.items == []
+
+
+async def test_an_export_is_one_line_an_event_in_order(audit: Audit) -> None:
+    await _write_ten(audit)
+    lines = [msgspec.json.decode(line) async for line in audit.export()]
+    assert [line["sequence"] for line in lines] == list(range(1, 11))
+
+
+async def test_an_event_filed_under_a_false_name_is_found(sqlite_url: str) -> None:
+    """Only SQL engines keep a field twice, in the document and in a column; both must agree."""
+    store = await open_store(sqlite_url, DOCUMENTS)
+    await store.migrate()
+    audit = Audit(store, tenant_id=ACME)
+    await _write_ten(audit)
+    link = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+    link.execute("UPDATE holdfast_audit SET actor = 'eve' WHERE sequence = 7")
+    verdict = await audit.verify()
+    link.close()
+    await store.close()
+    assert verdict.fault is not None
+    assert verdict.fault.kind == "misfiled"
