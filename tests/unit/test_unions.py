@@ -25,7 +25,8 @@ class Visit(Struct, tag=True):
 @document("mixed/{id}")
 class Mixed(Document):
     id: str
-    held: str | int | list[int] | Circle | Visit | None
+    held: str | int | list[int] | Circle | Visit | None = None
+    tags: str | list[int] = ""
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,11 @@ def test_each_value_comes_back_as_it_was(value: Any) -> None:
 def test_each_value_is_checked_by_its_own_type(value: Any) -> None:
     with pytest.raises(WrongTypeError):
         schema_of(Mixed).prepare(Mixed(id="1", held=value))
+
+
+def test_text_beside_a_list_stays_text() -> None:
+    schema = schema_of(Mixed)
+    assert schema.load(schema.prepare(Mixed(id="1", tags="a,b")).body, ("1",)).tags == "a,b"
 
 
 def test_times_inside_are_kept_in_utc() -> None:

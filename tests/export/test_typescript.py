@@ -1,0 +1,91 @@
+"""The exported TypeScript compiles, and says what the documents hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from holdfast.model import Document, schema_of
+from holdfast.model.export import export
+from tests.examples import gwi
+from tests.examples.calendar_sync import WatchChannel
+
+CLASSES: list[type[Document]] = [*gwi.COLLECTIONS, WatchChannel]
+MODULE = export([schema_of(cls) for cls in CLASSES], "typescript")
+VERSION = "5.9.3"
+# Ignored by git; kept between runs so that only the first one needs the network.
+CACHE = Path(__file__).parents[2] / ".cache" / f"typescript-{VERSION}"
+
+USE = """\
+import { Run, Tenant, WatchChannel } from "./documents";
+
+export const channel: WatchChannel = {
+  channelId: "calendar-sync-a-1", resourceId: "r", calendarId: "a@example.org",
+  expiration: 1, registeredAt: 1, lastUpdatedAt: 1, status: "active",
+};
+export const agents = (run: Run): string[] => run.steps.map((step) => step.agent);
+export const days = (tenant: Tenant): number => Date.parse(tenant.createdAt) / 86400000;
+export const tokens = (run: Run): number => run.tokensUsed?.total ?? 0;
+"""
+
+
+@pytest.fixture(scope="module")
+def tsc() -> Path:
+    """The compiler: the one on the PATH, else one fetched once into the cache."""
+    found = shutil.which("tsc")
+    if found:
+        return Path(found)
+    installed = CACHE / "node_modules" / ".bin" / "tsc"
+    if installed.exists():
+        return installed
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        pytest.skip("no TypeScript compiler: it needs tsc, or node and npm, on the PATH")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    command = [npm, "install", "--prefix", str(CACHE), "--no-audit", "--no-fund", f"typescript@{VERSION}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        pytest.skip("no TypeScript compiler: npm took too long to fetch one")
+    if done.returncode != 0:
+        pytest.skip("no TypeScript compiler: npm could not fetch one")
+    return installed
+
+
+def _compile(tsc: Path, folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
+    for name, text in files.items():
+        (folder / f"{name}.ts").write_text(text)
+    names = [f"{name}.ts" for name in files]
+    command = [str(tsc), "--noEmit", "--strict", "--target", "es2022", "--module", "commonjs", *names]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=os.environ)
+
+
+def test_the_module_compiles_strictly_and_serves_its_users(tsc: Path, tmp_path: Path) -> None:
+    done = _compile(tsc, tmp_path, documents=MODULE, use=USE)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [('"active"', '"paused"'), ("expiration: 1", 'expiration: "1"'), ('resourceId: "r",', ""),
+     ("?.total", ".total"), ("step.agent", "step.colour")],
+)  # fmt: skip
+def test_the_compiler_refuses_what_the_declaration_refuses(
+    tsc: Path, tmp_path: Path, right: str, wrong: str
+) -> None:
+    assert right in USE
+    done = _compile(tsc, tmp_path, documents=MODULE, use=USE.replace(right, wrong))
+    assert done.returncode != 0
+    assert "use.ts" in done.stdout
+
+
+def test_interfaces_carry_stored_names_states_and_descriptions() -> None:
+    assert "export interface WatchChannel {" in MODULE
+    assert '  status: "active" | "expired" | "stopped";' in MODULE
+    assert "  /** Google's; needed to stop the channel. */\n  resourceId: string;" in MODULE
+    assert "  tokensUsed?: RunTokens;" in MODULE
+    assert "Kept at gwi_runs/{run_id}/steps/{id}" in MODULE
