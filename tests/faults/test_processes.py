@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -73,7 +74,7 @@ async def test_no_document_is_held_by_two_processes_at_once(nursery: Nursery, ur
         # Every claim ever made is in the reports, so the fences say whether one was given out twice.
         mine = sorted(turns[snapshot.doc.id])
         assert [fence for fence, _, _ in mine] == list(range(1, snapshot.doc.fence + 1))
-        for (_, _, ended), (_, began, _) in zip(mine, mine[1:], strict=False):
+        for (_, _, ended), (_, began, _) in itertools.pairwise(mine):
             assert began >= ended
     assert_nobody_starved(reports)
 

@@ -1,0 +1,89 @@
+"""A writer killed at any moment: what it was told is kept is there whole, nothing is there in part.
+
+`HOLDFAST_CRASHES` says how often (200).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter as Tally
+
+import apsw
+import pytest
+
+from holdfast.app import open_store
+from holdfast.store import Query, Store, create
+from tests.faults.models import ALL, Counter, Part
+from tests.faults.nursery import Nursery
+
+CRASHES = int(os.environ.get("HOLDFAST_CRASHES", "200"))
+PARTS = 3
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_a_killed_writer_leaves_every_commit_whole_or_absent(nursery: Nursery, url: str) -> None:
+    store = await open_store(url, ALL)
+    await store.migrate()
+    await store.commit(create(Counter(id="shared")))
+    await store.close()
+    acknowledged = 0
+    for round in range(CRASHES):
+        # Now and then the kill falls into opening the store, else among its commits.
+        opened, after_s = round % 10 > 0, random.uniform(0, 0.03)
+        said = nursery.killed("write_batches", url=url, round=round, after_s=after_s, opened=opened)
+        acknowledged += len(said)
+        store = await open_store(url, ALL)
+        await assert_round_is_whole(store, round, said)
+        if round % 20 == 0 or round == CRASHES - 1:
+            await assert_indexes_agree(store)
+            assert_file_is_sound(url)
+        await store.close()
+    assert acknowledged > CRASHES, "the writers were killed before they could write"
+    await assert_counted(url)
+
+
+async def assert_round_is_whole(store: Store, round: int, said: list[str]) -> None:
+    """A batch is there with all its parts or none, and as the writer was told."""
+    found = Tally([s.doc.batch async for s in store.scan(Query(Part).where("round", "==", round).limit(500))])
+    assert set(found.values()) <= {PARTS}
+    told = dict(reversed(line.split()) for line in said if " " in line)
+    for batch, state in told.items():
+        if state == "kept":
+            assert int(batch) in found, f"batch {batch} was acknowledged and is gone"
+        if state == "removed":
+            assert int(batch) not in found, f"batch {batch} was removed and is back"
+
+
+async def assert_counted(url: str) -> None:
+    """The count of batches was changed in the same commits, so it says how many there must be."""
+    store = await open_store(url, ALL)
+    counter = await store.get(Counter, "shared")
+    parts = [s async for s in store.scan(Query(Part).limit(500))]
+    assert await store.migrate() == []
+    await store.close()
+    assert counter is not None
+    assert counter.doc.value * PARTS == len(parts)
+
+
+async def assert_indexes_agree(store: Store) -> None:
+    """Walking any index finds exactly what walking the ids finds."""
+    by_id = {s.key: s async for s in store.scan(Query(Part).limit(500))}
+    walks = [
+        Query(Part).order_by("round"),
+        Query(Part).order_by("round", "-batch"),
+        Query(Part).order_by("text"),
+    ]
+    for query in walks:
+        assert {s.key: s async for s in store.scan(query.limit(500))} == by_id
+    for label in ("a", "b", "c", "x", "y", "z"):
+        query = Query(Part).where("labels", "array-contains", label).limit(500)
+        walked = {s.key: s async for s in store.scan(query)}
+        assert walked == {key: s for key, s in by_id.items() if label in s.doc.labels}
+
+
+def assert_file_is_sound(url: str) -> None:
+    if url.startswith("sqlite:"):
+        link = apsw.Connection(url.removeprefix("sqlite:///"))
+        assert link.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        link.close()
