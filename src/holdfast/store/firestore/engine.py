@@ -10,6 +10,7 @@ from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot
 from holdfast.store.firestore.claims import Claimer
 from holdfast.store.firestore.find import Finder
+from holdfast.store.firestore.gate import Gate
 from holdfast.store.firestore.link import Link
 from holdfast.store.firestore.places import Places, Stored
 from holdfast.store.firestore.record import Record
@@ -24,6 +25,7 @@ CAPABILITIES: Final = Capabilities(name="firestore", counter_shards=10, writes_m
 class FirestoreEngine:
     def __init__(self, link: Link, catalog: Catalog) -> None:
         self._link = link
+        self._gate = Gate()
         self._catalog = catalog
         self._places = Places(link.address.root, catalog.env)
         self._finder = Finder(link, self._places)
@@ -42,36 +44,44 @@ class FirestoreEngine:
 
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
         names = [self._places.name(schema, key) for key in keys]
-        found = await self._link.read(list(dict.fromkeys(names)))
+        with self._gate.passing():
+            found = await self._link.read(list(dict.fromkeys(names)))
         return [
             Stored(schema, key, found[name]).snapshot() if name in found else None
             for key, name in zip(keys, names, strict=True)
         ]
 
     async def find(self, plan: Plan) -> list[Snapshot[Any]]:
-        return await self._finder.find(plan)
+        with self._gate.passing():
+            return await self._finder.find(plan)
 
     async def aggregate(self, plan: Plan) -> int | float | None:
-        return await self._finder.aggregate(plan)
+        with self._gate.passing():
+            return await self._finder.aggregate(plan)
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        outcomes = await self._writer.commit(commits)
-        landed = [c for c, o in zip(commits, outcomes, strict=True) if isinstance(o, Committed)]
-        self._tower.ring(w.schema for commit in landed for w in commit.writes if w.kind != "check")
-        return outcomes
+        with self._gate.passing():
+            outcomes = await self._writer.commit(commits)
+            landed = [c for c, o in zip(commits, outcomes, strict=True) if isinstance(o, Committed)]
+            self._tower.ring(w.schema for commit in landed for w in commit.writes if w.kind != "check")
+            return outcomes
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
-        return await self._claimer.claim(request)
+        with self._gate.passing():
+            return await self._claimer.claim(request)
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Bell:
         return self._tower.watch(schemas)
 
     async def migrate(self) -> list[str]:
-        return await self._record.migrate()
+        with self._gate.passing():
+            return await self._record.migrate()
 
     async def diff(self) -> list[str]:
-        return await self._record.diff()
+        with self._gate.passing():
+            return await self._record.diff()
 
     async def close(self) -> None:
+        await self._gate.close()
         await self._tower.close()
         await self._link.close()

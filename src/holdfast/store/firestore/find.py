@@ -44,7 +44,7 @@ class Walk(msgspec.Struct, frozen=True):
     plan: Plan
     parent: str
     query: Any
-    sieve: tuple[tuple[Column, frozenset[Any]], ...]
+    sieve: tuple[tuple[Column, tuple[Any, ...]], ...]
     after: Any
 
 
@@ -68,13 +68,11 @@ class Finder:
 
     async def aggregate(self, plan: Plan) -> int | float | None:
         walk = self._walk(plan)
-        if walk.sieve or self._mixed(plan):
+        if walk.sieve or walk.after is not None or self._mixed(plan):
             return await self._aggregate_by_walking(plan)
-        query = StructuredQuery()
-        query.CopyFrom(walk.query)
-        if walk.after is not None:
-            query.start_at.CopyFrom(walk.after)
-        answer = await self._link.aggregate(walk.parent, _aggregation(plan, query))
+        # Numbers have no order to break ties in, and Firestore sums no field that its order leaves out.
+        del walk.query.order_by[-1]
+        answer = await self._link.aggregate(walk.parent, _aggregation(plan, walk.query))
         value: int | float | None = decode(answer)
         return value
 
@@ -154,7 +152,7 @@ def select(
 ) -> Any:
     """A query over one collection or group; ties are broken by id."""
     query = StructuredQuery(order_by=[*(_order(field_path(name), down) for name, down in order)])
-    getattr(query, "from").append(source)
+    query.from_.append(source)
     query.order_by.append(_order(_NAME, key_descending))
     if filters:
         query.where.CopyFrom(_all(filters))
@@ -205,19 +203,19 @@ def _ranges(plan: Plan) -> Iterator[Any]:
             yield compare(columns[bound.field].stored, bound.operator, encode(bound.value))
 
 
-def _split_holes(plan: Plan) -> tuple[list[Any], tuple[tuple[Column, frozenset[Any]], ...]]:
+def _split_holes(plan: Plan) -> tuple[list[Any], tuple[tuple[Column, tuple[Any, ...]], ...]]:
     """The values to leave out: for one column by Firestore where it can, for the rest by us."""
     columns = {term.column.path: term.column for term in plan.order}
     for path in columns:
         intervals_of([bound for bound in plan.bounds if bound.field == path])
-    holes: dict[Column, dict[Any, None]] = {}
+    holes: dict[Column, tuple[Any, ...]] = {}
     for bound in plan.bounds:
         if bound.operator in ("!=", "not-in"):
-            values = (bound.value,) if bound.operator == "!=" else bound.value
-            holes.setdefault(columns[bound.field], {}).update(dict.fromkeys(values))
+            values = (bound.value,) if bound.operator == "!=" else tuple(bound.value)
+            holes[columns[bound.field]] = holes.get(columns[bound.field], ()) + values
     native = next((c for c, values in holes.items() if _fits(plan, len(values))), None)
-    filters = [] if native is None else [_hole(native, tuple(holes.pop(native)))]
-    return filters, tuple((column, frozenset(values)) for column, values in holes.items())
+    filters = [] if native is None else [_hole(native, holes.pop(native))]
+    return filters, tuple(holes.items())
 
 
 def _fits(plan: Plan, count: int) -> bool:
@@ -231,7 +229,7 @@ def _hole(column: Column, values: tuple[Any, ...]) -> Any:
     return compare(column.stored, "not-in", encode_list(map(encode, values)))
 
 
-def _passes(value: Any, holes: frozenset[Any]) -> bool:
+def _passes(value: Any, holes: tuple[Any, ...]) -> bool:
     if value is None:
         return False
     # True == 1 in Python, not in the store.

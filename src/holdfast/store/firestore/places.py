@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from holdfast.model.path import JOINT, split_key
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore.values import decode_fields, encode_fields
 from holdfast.store.firestore.wire import Document, nanoseconds
+
+# No encoded field is called so: those that begin with a tilde have two.
+_AGAIN: Final = "~again"
 
 
 class Places:
@@ -55,8 +58,14 @@ class Stored:
 
     def document(self) -> Any:
         if self._document is None:
-            self._document = self._schema.from_fields(decode_fields(self._found.fields), split_key(self._key))
+            fields = {name: value for name, value in self._found.fields.items() if name != _AGAIN}
+            self._document = self._schema.from_fields(decode_fields(fields), split_key(self._key))
         return self._document
+
+    def differ(self, document: Any) -> None:
+        """Mark a document that says the same as this one: Firestore ignores writes that change nothing."""
+        if dict(self._found.fields) == dict(document.fields):
+            document.fields[_AGAIN].boolean_value = True
 
     def snapshot(self) -> Snapshot[Any]:
         return Snapshot(self.document(), self.version, self._key)

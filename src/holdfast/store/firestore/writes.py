@@ -80,7 +80,7 @@ class Writer:
         await asyncio.gather(*sends)
 
     async def _send(self, draft: Draft, *, unsure: bool = False) -> None:
-        """One atomic commit. Guarded writes may be sent again: they can't land twice."""
+        """One atomic commit, sent again while the link is bad: guarded writes can't land twice."""
         for attempt in range(1, SEND_ATTEMPTS + 1):
             try:
                 async with self._room:
@@ -91,7 +91,7 @@ class Writer:
             except GoogleAPICallError as fault:
                 unsure = unsure or maybe_made(fault)
                 draft.outcome = unknown_outcome(str(fault)) if unsure else translate(fault)
-                if not passing(fault) or (unsure and not draft.guarded):
+                if not passing(fault):
                     return
             else:
                 draft.landed(results)
@@ -104,22 +104,15 @@ class Writer:
             async with self._room:
                 answers = await self._link.write_each(draft.writes[0] for draft in drafts)
         except GoogleAPICallError as fault:
-            await self._send_again(drafts, fault)
+            # One by one, so that one bad write spoils no other.
+            unsure = maybe_made(fault)
+            await asyncio.gather(*(self._send(draft, unsure=unsure) for draft in drafts))
             return
         for draft, (code, text, result) in zip(drafts, answers, strict=True):
             if code == OK:
                 draft.landed([result])
             elif code not in CONFLICT_CODES:
                 draft.outcome = translate(from_status(code, text))
-
-    async def _send_again(self, drafts: list[Draft], fault: GoogleAPICallError) -> None:
-        """One by one, so that one bad write spoils no other; blind ones only if none can have landed."""
-        unsure = maybe_made(fault)
-        for draft in drafts:
-            if unsure and not draft.guarded:
-                draft.outcome = unknown_outcome(str(fault))
-        rest = [draft for draft in drafts if draft.outcome is None]
-        await asyncio.gather(*(self._send(draft, unsure=unsure) for draft in rest))
 
 
 def _decide(draft: Draft, found: dict[str, Any]) -> None:
