@@ -47,7 +47,7 @@ async def assert_round_is_whole(store: Store, round: int, said: list[str]) -> No
     """A batch is there with all its parts or none, and as the writer was told."""
     found = Tally([s.doc.batch async for s in store.scan(Query(Part).where("round", "==", round).limit(500))])
     assert set(found.values()) <= {PARTS}
-    told = dict(reversed(line.split()) for line in said if " " in line)
+    told = {batch: state for state, batch in (line.split() for line in said if " " in line)}
     for batch, state in told.items():
         if state == "kept":
             assert int(batch) in found, f"batch {batch} was acknowledged and is gone"

@@ -21,7 +21,8 @@ from tests.faults.tellers import DOCUMENTS, TENANT
 EVENTS = int(os.environ.get("HOLDFAST_METERED_EVENTS", "100000"))
 PROCESSES = 8
 BOTH_SUMS = """
-SELECT (SELECT coalesce(sum("value"), 0) FROM holdfast_usage_sums), (SELECT count(*) FROM holdfast_usage_events)
+SELECT (SELECT coalesce(sum("value"), 0) FROM holdfast_usage_sums),
+       (SELECT count(*) FROM holdfast_usage_events)
 """
 
 
