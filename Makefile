@@ -38,7 +38,7 @@ bench-quick: .venv/.stamp-dev ## the same with small numbers
 	$(BIN)/python -m bench --quick
 
 clean: ## remove what the targets made (keeps HOLDFAST_HOME)
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .venv/bin/python:

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from holdfast.model import Document, Index, Retention, document, schema_of
+from holdfast.model import Claim, Document, Index, Retention, document, schema_of
 from holdfast.model.export import export
 from tests.examples import gwi
 from tests.examples.calendar_sync import WatchChannel
@@ -151,6 +151,49 @@ def test_an_index_is_listed_with_its_mirror_since_firestore_walks_one_way() -> N
     assert "gwi_runs COLLECTION tenantId+ createdAt+" in lines
     assert "watchChannels COLLECTION status- expiration-" in lines
     assert "signals COLLECTION context.labels[] receivedAt-" in lines
+
+
+def test_claims_have_their_indexes() -> None:
+    claim = Claim(due="next_at", lane="endpoint")
+
+    @document("calls/{id}", tenant="tenant", claim=claim)
+    class Call(Document, rename="camel"):
+        id: str
+        tenant: str
+        next_at: datetime | None
+        endpoint: str
+        fence: int = 0
+
+    @document("tenants/{tenant}/visits/{id}", tenant="tenant", claim=Claim(due="next_at"))
+    class Visit(Document, rename="camel"):
+        id: str
+        tenant: str
+        next_at: datetime | None
+        fence: int = 0
+
+    content = _exported(Call, Visit)
+    assert _composites(content) == {
+        "calls COLLECTION endpoint+ nextAt+",
+        "calls COLLECTION tenant+ nextAt+",
+        "calls COLLECTION tenant+ endpoint+ nextAt+",
+    }
+    assert _override(content, "visits", "nextAt")["indexes"][-1] == {
+        "order": "ASCENDING",
+        "queryScope": "COLLECTION_GROUP",
+    }
+
+
+def test_a_privileged_handle_under_one_parent_has_its_index_without_the_tenant() -> None:
+    @document("runs/{run}/lines/{id}", tenant="tenant", indexes=[Index("level", "-at")])
+    class Line(Document):
+        id: str
+        run: str
+        tenant: str
+        level: str
+        at: datetime
+
+    lines = _composites(_exported(Line))
+    assert {"lines COLLECTION tenant+ level+ at-", "lines COLLECTION level+ at-"} <= lines
 
 
 def test_single_fields_are_left_to_firestore_inside_one_collection() -> None:

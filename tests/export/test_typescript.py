@@ -69,18 +69,21 @@ def test_the_module_compiles_strictly_and_serves_its_users(tsc: Path, tmp_path: 
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [('"active"', '"paused"'), ("expiration: 1", 'expiration: "1"'), ('resourceId: "r",', ""),
-     ("?.total", ".total"), ("step.agent", "step.colour")],
-)  # fmt: skip
-def test_the_compiler_refuses_what_the_declaration_refuses(
-    tsc: Path, tmp_path: Path, right: str, wrong: str
-) -> None:
-    assert right in USE
-    done = _compile(tsc, tmp_path, documents=MODULE, use=USE.replace(right, wrong))
+WRONG = {
+    "state": ('"active"', '"paused"'),
+    "type": ("expiration: 1", 'expiration: "1"'),
+    "required": ('resourceId: "r",', ""),
+    "optional": ("?.total", ".total"),
+    "unknown": ("step.agent", "step.colour"),
+}
+
+
+def test_the_compiler_refuses_what_the_declaration_refuses(tsc: Path, tmp_path: Path) -> None:
+    assert all(right in USE for right, _ in WRONG.values())
+    uses = {name: USE.replace(right, wrong) for name, (right, wrong) in WRONG.items()}
+    done = _compile(tsc, tmp_path, documents=MODULE, **uses)
     assert done.returncode != 0
-    assert "use.ts" in done.stdout
+    assert {line.partition(".ts(")[0] for line in done.stdout.splitlines() if ".ts(" in line} == set(WRONG)
 
 
 def test_interfaces_carry_stored_names_states_and_descriptions() -> None:

@@ -74,19 +74,42 @@ def firestore_indexes(schemas: Iterable[Schema[Any]], env: str) -> str:
 def _of(schema: Schema[Any], env: str) -> Iterator[_Wanted]:
     group = schema.path.group(env)
     for index in schema.indexes:
-        scope: Scope = "COLLECTION"
-        if schema.path.nested and index.across != "nothing":
-            scope = "COLLECTION_GROUP"
-        head = _tenant_terms(schema, index)
+        across = schema.path.nested and index.across != "nothing"
+        scope: Scope = "COLLECTION_GROUP" if across else "COLLECTION"
         terms = tuple(_terms(index))
-        yield _Wanted(group, scope, (*head, *terms))
-        yield _Wanted(group, scope, (*head, *(term.mirrored() for term in terms)))
+        mirror = tuple(term.mirrored() for term in terms)
+        for head in _heads(schema, index):
+            yield _Wanted(group, scope, (*head, *terms))
+            yield _Wanted(group, scope, (*head, *mirror))
+    yield from _claims(schema, group)
 
 
-def _tenant_terms(schema: Schema[Any], index: ResolvedIndex) -> tuple[_Term, ...]:
+def _heads(schema: Schema[Any], index: ResolvedIndex) -> Iterator[tuple[_Term, ...]]:
+    """The tenant's equality in front, or nothing; a privileged handle that names a parent adds none."""
     if schema.tenant is None or schema.tenant_is_parent or index.across == "tenants":
-        return ()
-    return (_Term(_field_path(schema.tenant.stored)),)
+        yield ()
+        return
+    yield (_Term(_field_path(schema.tenant.stored)),)
+    if schema.path.nested and index.across == "nothing":
+        yield ()
+
+
+def _claims(schema: Schema[Any], group: str) -> Iterator[_Wanted]:
+    """What claiming asks: the earliest due of all or of one tenant, and the same lane by lane."""
+    if schema.claim is None:
+        return
+    due, lane = schema.claim.due, schema.claim.lane
+    orders = [(due,), (lane, due)] if lane else [(due,)]
+    everything: Scope = "COLLECTION_GROUP" if schema.path.nested else "COLLECTION"
+    reaches: list[tuple[Scope, tuple[_Term, ...]]] = [(everything, ())]
+    if schema.tenant_is_parent:
+        reaches.append(("COLLECTION", ()))
+    elif schema.tenant:
+        reaches.append((everything, (_Term(_field_path(schema.tenant.stored)),)))
+    for scope, head in reaches:
+        for order in orders:
+            terms = (_Term(_field_path(schema.fields[name].encode_name)) for name in order)
+            yield _Wanted(group, scope, (*head, *terms))
 
 
 def _terms(index: ResolvedIndex) -> Iterator[_Term]:
