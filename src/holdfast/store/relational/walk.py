@@ -52,8 +52,11 @@ def select(plan: Plan, table: str, *, dialect: Dialect, columns: Sequence[str]) 
     order = [(f"{alias}.{quote(t.column.stored)}", t.descending) for t in plan.order]
     order.append((f"{alias}.{quote(KEY)}", plan.key_descending))
     branches = list(_branches(plan))
+    shown = ", ".join(f"t.{quote(c)}" for c in columns)
+    if not branches:
+        # Only a cursor that no page gave can lie beyond all that the filters leave.
+        return f"SELECT {shown} FROM {quote(table)} AS t WHERE 1 = 0", []
     if len(branches) == 1:
-        shown = ", ".join(f"t.{quote(c)}" for c in columns)
         terms = ", ".join(dialect.ordered(name, down) for name, down in order)
         where = _where(plan, branches[0], alias, bound)
         return f"SELECT {shown} FROM {source}{where} ORDER BY {terms} LIMIT {plan.limit}", bound.values
