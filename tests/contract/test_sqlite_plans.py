@@ -1,0 +1,238 @@
+"""SQLite walks the declared index and nothing else, for every index and every way to ask it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+
+from holdfast.app import open_store
+from holdfast.clock import to_us
+from holdfast.model.document import schema_of
+from holdfast.model.schema import IndexField, ResolvedIndex, Schema
+from holdfast.store import Catalog, Query, create
+from holdfast.store.contract.models import ALL, NOON, Job, Note
+from holdfast.store.port import ClaimRequest
+from holdfast.store.query import Aggregate, Plan, resolve
+from holdfast.store.relational import walk
+from holdfast.store.relational.tables import index_name
+from holdfast.store.sqlite import ddl
+from holdfast.store.sqlite.claims import claim
+from holdfast.store.sqlite.dialect import DIALECT
+from holdfast.store.sqlite.shelf import Shelf
+from holdfast.store.sqlite.writer import Desk
+
+CATALOG = Catalog(ALL)
+SAMPLES: dict[str, tuple[Any, Any, Any]] = {
+    "integer": (1, 3, 5), "number": (1.5, 2.5, 3.5), "boolean": (False, True, True), "text": ("a", "b", "c"),
+    "time": (NOON, NOON + timedelta(days=1), NOON + timedelta(days=2)), "bytes": (b"a", b"b", b"c"),
+    "open": (1, 2, 3),
+}  # fmt: skip
+DECLARED = [
+    pytest.param(schema, index, id=f"{schema.name}-{index.name}")
+    for schema in CATALOG.schemas
+    for index in schema.indexes
+]
+
+
+@pytest.fixture(scope="module")
+def link() -> Iterator[apsw.Connection]:
+    found = apsw.Connection(":memory:")
+    for statement in ddl(CATALOG):
+        found.execute(statement)
+    yield found
+    found.close()
+
+
+def questions(schema: Schema[Any], index: ResolvedIndex) -> Iterator[Query[Any]]:
+    """Every way to ask an index: how many fields are fixed, and what is asked of the next one."""
+    first = next((n + 1 for n, f in enumerate(index.fields) if f.member), 0)
+    for fixed in range(first, len(index.fields) + 1):
+        head, tail = index.fields[:fixed], index.fields[fixed:]
+        query = _fixed(_placed(schema, index), head)
+        for turned in (False, True) if tail else (False,):
+            yield from _ordered(query, head, tail, turned=turned)
+
+
+def _placed(schema: Schema[Any], index: ResolvedIndex) -> Query[Any]:
+    query = Query(schema.cls)
+    if not schema.path.nested:
+        return query
+    parents = tuple("p" for _ in schema.path.parameters[:-1])
+    return query.under(*parents) if index.across == "nothing" else query.across_parents()
+
+
+def _fixed(query: Query[Any], head: tuple[IndexField, ...]) -> Query[Any]:
+    for field in head:
+        if field.member:
+            query = query.where(field.column.path, "array-contains", "a")
+        else:
+            query = query.where(field.column.path, "==", SAMPLES[field.column.kind][0])
+    return query
+
+
+def _ordered(
+    query: Query[Any], head: tuple[IndexField, ...], tail: tuple[IndexField, ...], *, turned: bool
+) -> Iterator[Query[Any]]:
+    ordered = query.order_by(*(("-" if f.descending != turned else "") + f.column.path for f in tail))
+    yield ordered
+    plain = [n for n, f in enumerate(ordered.filters) if f.operator == "=="]
+    if plain:
+        last = ordered.filters[plain[-1]]
+        values = SAMPLES[head[plain[-1]].column.kind]
+        rest = tuple(f for f in ordered.filters if f is not last)
+        yield msgspec.structs.replace(ordered, filters=rest).where(last.field, "in", values)
+    if tail:
+        low, middle, high = SAMPLES[tail[0].column.kind]
+        path = tail[0].column.path
+        yield ordered.where(path, ">=", low)
+        yield ordered.where(path, ">", low).where(path, "<=", high)
+        yield ordered.where(path, "!=", low)
+        yield ordered.where(path, "not-in", [low] if middle == high else [low, high])
+
+
+def planned(schema: Schema[Any], index: ResolvedIndex, aggregate: Aggregate | None = None) -> Iterator[Plan]:
+    tenant = None
+    if schema.tenant is not None and index.across != "tenants":
+        tenant = "p" if schema.tenant_is_parent else "t"
+    for query in questions(schema, index):
+        yield resolve(query, tenant=tenant, privileged=tenant is None, aggregate=aggregate)
+
+
+def continued(plan: Plan) -> Plan:
+    """The same question, gone on with after some page."""
+    values = tuple(SAMPLES[term.column.kind][1] for term in plan.order)
+    return msgspec.structs.replace(
+        plan, after=(values, "k" if not plan.parent_ids else f"{plan.parent}\x01k")
+    )
+
+
+def explained(link: apsw.Connection, sql: str, values: list[Any]) -> list[str]:
+    return [str(row[3]) for row in link.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+def assert_walked(lines: list[str], plan: Plan, sql: str) -> None:
+    table = CATALOG.table(plan.schema)
+    primary = f"sqlite_autoindex_{table}_1"
+    # By id alone, any index in the order of ids will do.
+    name = "" if plan.index is None else index_name(table, plan.index, DIALECT)
+    touched = [line for line in lines if re.match(r"(SEARCH|SCAN) [ti]\b", line)]
+    assert any(f"INDEX {name}" in line for line in touched), lines
+    for line in touched:
+        by_key = line.startswith("SEARCH t") and f"INDEX {primary} (_key=?)" in line
+        assert by_key or f"INDEX {name}" in line, lines
+        # With nothing to look for, the index is read from its end, in order, until the page is full.
+        assert line.startswith("SEARCH") or _unbounded(plan), lines
+    sorts = sum("TEMP B-TREE" in line for line in lines)
+    assert sorts <= (1 if " UNION ALL " in sql else 0), lines
+
+
+def _unbounded(plan: Plan) -> bool:
+    scoped = plan.tenant is not None or plan.parent is not None
+    return not (scoped or plan.equals or plan.member)
+
+
+@pytest.mark.parametrize(("schema", "index"), DECLARED)
+def test_a_question_walks_its_index_and_nothing_is_scanned(
+    link: apsw.Connection, schema: Schema[Any], index: ResolvedIndex
+) -> None:
+    asked = 0
+    for plan in planned(schema, index):
+        for page in (plan, continued(plan)):
+            shelf = Shelf(schema, CATALOG.table(schema))
+            sql, values = walk.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
+            assert_walked(explained(link, sql, values), page, sql)
+            asked += 1
+    assert asked
+
+
+@pytest.mark.parametrize(("schema", "index"), DECLARED)
+def test_a_count_or_sum_walks_its_index_without_sorting(
+    link: apsw.Connection, schema: Schema[Any], index: ResolvedIndex
+) -> None:
+    plans = list(planned(schema, index, Aggregate("count")))
+    last = index.fields[-1].column if index.fields else None
+    if last is not None and last.kind in ("integer", "number"):
+        plans += planned(schema, index, Aggregate("sum", last.path))
+    for plan in plans:
+        sql, values = walk.aggregate(plan, CATALOG.table(schema), dialect=DIALECT)
+        lines = explained(link, sql, values)
+        assert_walked(lines, plan, sql)
+        assert not any("TEMP B-TREE" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("lanes", [False, True])
+@pytest.mark.parametrize("tenant", [None, "t"])
+def test_a_claim_searches_its_partial_indexes(link: apsw.Connection, lanes: bool, tenant: str | None) -> None:
+    schema = schema_of(Job)
+    shelf = Shelf(schema, CATALOG.table(schema))
+    job = schema.prepare(Job(id="j", tenant_id="t", due=NOON, lane="l"))
+    ran: list[tuple[str, Any]] = []
+
+    def note(_: apsw.Cursor, sql: str, values: Any) -> bool:
+        ran.append((sql, values))
+        return True
+
+    link.execute("BEGIN")
+    link.execute(shelf.insert_sql, shelf.insert_row(job, 1))
+    link.exec_trace = note
+    taken = claim(Desk(link, {schema: shelf}), ClaimRequest(
+        schema=schema, now_us=to_us(NOON), lease_us=1, limit=5, owner="w", tenant=tenant,
+        per_lane=2 if lanes else None,
+    ))  # fmt: skip
+    link.exec_trace = None
+    link.execute("ROLLBACK")
+    assert [s.doc.id for s in taken] == ["j"]
+    for sql, values in ran:
+        lines = [line for line in explained(link, sql, values) if line.startswith(("SEARCH", "SCAN"))]
+        assert all(line.startswith("SEARCH jobs USING ") or "json_each" in line for line in lines), lines
+    used = " ".join(itertools.chain(*(explained(link, sql, values) for sql, values in ran)))
+    assert f"INDEX jobs__due{'_by_lane' if lanes else ' '}" in used
+
+
+async def test_a_page_costs_the_same_among_ten_times_as_many_documents(sqlite_url: str) -> None:
+    schema = schema_of(Note)
+    shelf = Shelf(schema, CATALOG.table(schema))
+    plans = [plan for index in schema.indexes for plan in planned(schema, index)]
+    statements = [
+        walk.select(msgspec.structs.replace(p, limit=5), shelf.table, dialect=DIALECT, columns=shelf.selected)
+        for plan in plans
+        for p in (plan, continued(plan))
+    ]
+    store = await open_store(sqlite_url, [Note])
+    await store.migrate()
+    link = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+    costs = []
+    for first, beyond in ((0, 200), (200, 2_000)):
+        await store.settle([[create(_note(n))] for n in range(first, beyond)])
+        costs.append([_steps(link, sql, values) for sql, values in statements])
+    link.close()
+    await store.close()
+    for (sql, _), few, many in zip(statements, *costs, strict=True):
+        assert many <= few * 1.5 + 200, sql
+
+
+def _note(n: int) -> Note:
+    return Note(
+        id=f"{n:05}", text="abc"[n % 3], whole=n % 7, part=n % 5 + 0.5, flag=n % 2 == 0, at=NOON,
+        blob=bytes([97 + n % 3]), mixed=n % 4 if n % 3 else "t", moment=n % 3 if n % 2 else NOON,
+        labels=["a", "b"], scores=["a", n % 3],
+    )  # fmt: skip
+
+
+def _steps(link: apsw.Connection, sql: str, values: list[Any]) -> int:
+    """How many instructions SQLite's own machine ran for a statement."""
+    seen: list[int] = []
+    link.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE,
+        lambda event: seen.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
+    )
+    link.execute(sql, values).fetchall()
+    link.trace_v2(0, None)
+    return sum(seen)
