@@ -1,0 +1,7 @@
+"""Leases: a lock with a time limit, renewal and a fencing number that the store checks."""
+
+from holdfast.kit.leases.lease import Lease
+from holdfast.kit.leases.leases import Leases
+from holdfast.kit.leases.models import LeaseDocument, LeaseFields
+
+__all__ = ["Lease", "LeaseDocument", "LeaseFields", "Leases"]

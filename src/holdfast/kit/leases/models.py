@@ -1,0 +1,43 @@
+"""What is kept of a lease: who holds it, until when, and the number that fences out everybody before."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.kit import NO_TENANT
+from holdfast.model import Claim, Document, Retention, document
+
+
+class LeaseFields(Document, rename="camel"):
+    """The fields of a lease; declare a subclass to keep leases under another collection name.
+
+    The document stays after release, expired and without holder: its fencing number must not
+    start over while anybody could still remember an old one.
+    """
+
+    lock_id: str
+    tenant_id: str = NO_TENANT
+    held_by: str = ""
+    acquired_at: datetime
+    expires_at: datetime | None
+    ttl_s: float
+    purpose: str = ""
+    fence: int
+
+
+def lock_id_of(tenant_id: str, name: str) -> str:
+    """A collection's ids are shared by all tenants, so a tenant's lease carries the tenant in its own.
+
+    Example: `lock_id_of("acme", "nightly")` gives `acme:nightly`, without a tenant just `nightly`
+    """
+    return name if tenant_id == NO_TENANT else f"{tenant_id.replace(':', '::')}:{name}"
+
+
+@document(
+    "holdfast_leases/{lock_id}",
+    tenant="tenant_id",
+    claim=Claim(due="expires_at", fence="fence", owner="held_by"),
+    retention=Retention("expires_at", after_s=7 * 86_400),
+)
+class LeaseDocument(LeaseFields, rename="camel"):
+    """A lease of the kit's own collection."""
