@@ -30,10 +30,10 @@ class Record:
         found = await self._link.read([self._name])
         known = decode_fields(found[self._name].fields) if found else {}
         lines: list[str] = []
-        for kind, advice in _ADVICE.items():
+        for kind, (word, advice) in _KINDS.items():
             old, new = set(known.get(kind, ())), set(self._wanted[kind])
-            lines += [f"add {kind[:-1]} {name}{advice}" for name in sorted(new - old)]
-            lines += [f"drop {kind[:-1]} {name}{advice}" for name in sorted(old - new)]
+            lines += [f"add {word} {name}{advice}" for name in sorted(new - old)]
+            lines += [f"drop {word} {name}{advice}" for name in sorted(old - new)]
         return lines
 
     async def migrate(self) -> list[str]:
@@ -47,10 +47,11 @@ class Record:
         return lines
 
 
-_ADVICE: Final = {
-    "collections": "",
-    "indexes": ": deploy the exported firestore.indexes.json",
-    "overrides": ": deploy the exported firestore.indexes.json",
+_DEPLOY: Final = ": deploy the exported firestore.indexes.json"
+_KINDS: Final = {
+    "collections": ("collection", ""),
+    "indexes": ("index", _DEPLOY),
+    "overrides": ("field override", _DEPLOY),
 }
 
 
