@@ -39,3 +39,21 @@ class Part(Document):
 
 
 ALL: tuple[type[Document], ...] = (Counter, Seat, Task, Part)
+
+
+@document("papers/{id}", indexes=[Index("year")])
+class OldPaper(Document):
+    """A collection as it was."""
+
+    id: str
+    year: int
+
+
+@document("papers/{id}", indexes=[Index("year"), Index("rank", "-year"), Index("words[]")])
+class NewPaper(Document):
+    """The same collection after a release that added fields and indexes."""
+
+    id: str
+    year: int
+    rank: int = 7
+    words: tuple[str, ...] = ("none",)

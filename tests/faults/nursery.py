@@ -42,6 +42,12 @@ class Nursery:
         """Four workers start at the same moment and work to their end; gives what each reports."""
         return [json.loads(lines[-1]) for lines in self._ask(order | {"role": role, "workers": 4})]
 
+    def alone(self, role: str, **order: Any) -> dict[str, Any]:
+        """One worker to its end; gives what it reports."""
+        (lines,) = self._ask(order | {"role": role, "workers": 1})
+        report: dict[str, Any] = json.loads(lines[-1])
+        return report
+
     def killed(self, role: str, *, after_s: float, opened: bool = True, **order: Any) -> list[str]:
         """One worker is killed this long after it opened the store or was born; gives all it had said."""
         asked = {"role": role, "workers": 1, "kill_after_s": after_s, "opened": opened}

@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 import json
 import os
+import pwd
 import random
+import resource
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from holdfast.app import open_store
 from holdfast.clock import to_us
-from holdfast.errors import AlreadyExistsError, LeaseLostError
+from holdfast.errors import AlreadyExistsError, LeaseLostError, StoreUnavailableError
 from holdfast.store import Increment, Snapshot, Store, Transaction, create, delete, patch, put
-from tests.faults.models import ALL, Counter, Part, Seat, Task
+from tests.faults.models import ALL, Counter, NewPaper, Part, Seat, Task
 from tests.faults.nursery import Role, Say
 
 Order = dict[str, Any]
@@ -138,7 +140,42 @@ async def _batches(store: Store, round: int, lane: int, say: Say) -> None:
         batch += 3
 
 
+async def migrate(order: Order, say: Say) -> None:
+    store = await open_store(order["url"], [NewPaper])
+    say("open")
+    await store.migrate()
+    await store.close()
+
+
+async def fill_disk(order: Order, say: Say) -> None:
+    """Writes until the system refuses more bytes, then, with room again, once more."""
+    kept: list[str] = []
+    async with at_work(order, say) as store:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order["bytes_max"], resource.RLIM_INFINITY))
+        try:
+            while True:
+                writes = [create(Seat(id=f"{len(kept):05}-{n}", taken_by="x" * 9_000)) for n in range(3)]
+                await store.commit(*writes)
+                kept.append(f"{len(kept):05}")
+        except StoreUnavailableError as refusal:
+            said = {"code": refusal.code, "kept": kept}
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        await store.commit(create(Seat(id="afterwards", taken_by="")))
+    say(json.dumps(said))
+
+
+async def open_as_stranger(order: Order, say: Say) -> None:
+    """Opens the store as somebody who may read its folder and not write there."""
+    if os.geteuid() == 0:
+        os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    try:
+        await open_store(order["url"], ALL)
+    except StoreUnavailableError as refusal:
+        say(json.dumps({"code": refusal.code, "message": refusal.message}))
+
+
 ROLES: dict[str, Role] = {
     "increment": increment, "transact": transact, "take_seats": take_seats, "claim": claim,
-    "write_batches": write_batches,
+    "write_batches": write_batches, "migrate": migrate, "fill_disk": fill_disk,
+    "open_as_stranger": open_as_stranger,
 }  # fmt: skip

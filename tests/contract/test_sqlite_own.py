@@ -1,0 +1,162 @@
+"""What only the embedded engine has: a file to copy, to shrink, to run out of room with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from holdfast.app import open_store
+from holdfast.errors import ConfigError, StoreUnavailableError
+from holdfast.store import Increment, Query, Store, create, delete, patch
+from holdfast.store.sqlite import SqliteEngine
+from tests.faults.models import ALL, Counter, Part, Seat
+from tests.faults.nursery import Nursery
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = await open_store(url, ALL)
+    try:
+        await store.migrate()
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    found = Nursery()
+    yield found
+    found.close()
+
+
+def file_of(url: str) -> str:
+    return url.removeprefix("sqlite:///")
+
+
+def pragma(url: str, name: str) -> object:
+    link = apsw.Connection(file_of(url))
+    row = link.execute(f"PRAGMA {name}").fetchone()
+    link.close()
+    assert row is not None
+    return row[0]
+
+
+async def keep_pairs(store: Store, kept: list[str], *, name: str, count: int | None = None) -> None:
+    """Commits of two parts and a count, so many or until cancelled."""
+    for n in itertools.count() if count is None else range(count):
+        id = f"{name}-{n:05}"
+        parts = [Part(id=f"{id}-{half}", round=0, batch=n, text="x" * 500) for half in "ab"]
+        await store.commit(*map(create, parts), patch(Counter, "pairs", changes={"value": Increment(1)}))
+        kept.append(id)
+
+
+async def test_a_backup_among_writers_is_whole_and_has_all_that_was_kept_before(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    kept: list[str] = []
+    async with opened(sqlite_url) as store:
+        assert isinstance(store.engine, SqliteEngine)
+        await store.commit(create(Counter(id="pairs")))
+        writers = [asyncio.create_task(keep_pairs(store, kept, name=f"{n}")) for n in range(8)]
+        copies = [tmp_path / f"copy-{n}.db" for n in range(3)]
+        sure: list[set[str]] = []
+        for copy in copies:
+            await keep_pairs(store, kept, name=copy.stem, count=50)
+            sure.append(set(kept))
+            assert await store.engine.back_up(copy) == copy.stat().st_size
+        for writer in writers:
+            writer.cancel()
+        await asyncio.gather(*writers, return_exceptions=True)
+    for copy, before in zip(copies, sure, strict=True):
+        await assert_whole(f"sqlite:///{copy}", before)
+
+
+async def assert_whole(url: str, before: set[str]) -> None:
+    assert pragma(url, "integrity_check") == "ok"
+    async with opened(url) as store:
+        ids = {s.doc.id async for s in store.scan(Query(Part).limit(500))}
+        counter = await store.get(Counter, "pairs")
+    halves = {id[:-2] for id in ids}
+    assert {f"{id}-{half}" for id in halves for half in "ab"} == ids
+    assert before <= halves
+    assert counter is not None
+    assert counter.doc.value == len(halves)
+
+
+async def test_a_backup_never_overwrites(sqlite_url: str, tmp_path: Path) -> None:
+    taken = tmp_path / "taken.db"
+    taken.write_text("somebody's")
+    async with opened(sqlite_url) as store:
+        assert isinstance(store.engine, SqliteEngine)
+        with pytest.raises(ConfigError, match="exists already"):
+            await store.engine.back_up(taken)
+    assert taken.read_text() == "somebody's"
+
+
+async def test_pruned_space_goes_back_to_the_disk_and_is_used_again(sqlite_url: str) -> None:
+    ids = [f"{n:05}" for n in range(5_000)]
+    async with opened(sqlite_url) as store:
+        sizes: list[tuple[object, object]] = []
+        for _ in range(3):
+            await store.settle([[create(Seat(id=id, taken_by="x" * 1_000))] for id in ids])
+            full = pragma(sqlite_url, "page_count")
+            for start in range(0, len(ids), 500):
+                await store.settle([[delete(Seat, id)] for id in ids[start : start + 500]])
+            # The writer gives space back between commits, when nobody waits for it.
+            await store.commit(create(Counter(id=f"last-{len(sizes)}")))
+            sizes.append((full, pragma(sqlite_url, "page_count")))
+    (full, empty), *later = sizes
+    assert isinstance(full, int)
+    assert isinstance(empty, int)
+    assert empty < full / 2, sizes
+    assert all(isinstance(again, int) and again <= full * 1.1 for again, _ in later), sizes
+
+
+async def test_a_full_disk_is_told_and_loses_nothing(nursery: Nursery, sqlite_url: str) -> None:
+    async with opened(sqlite_url) as store:
+        said = nursery.alone("fill_disk", url=sqlite_url, bytes_max=2_000_000)
+        found = {s.doc.id async for s in store.scan(Query(Seat).limit(500))}
+    assert said["code"] == StoreUnavailableError.code
+    assert len(said["kept"]) > 10
+    assert found == {f"{id}-{n}" for id in said["kept"] for n in range(3)} | {"afterwards"}
+    assert pragma(sqlite_url, "integrity_check") == "ok"
+
+
+async def test_a_folder_that_can_not_be_written_is_told_and_left_alone(nursery: Nursery) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kept.db"
+        async with opened(f"sqlite:///{path}") as store:
+            await store.commit(create(Counter(id="c", value=3)))
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+        for name in ("kept.db", "new.db"):
+            said = nursery.alone("open_as_stranger", url=f"sqlite:///{path.parent / name}")
+            assert said["code"] == StoreUnavailableError.code
+            assert "check that the folder is writable" in said["message"]
+        path.parent.chmod(0o755)
+        path.chmod(0o644)
+        async with opened(f"sqlite:///{path}") as store:
+            found = await store.get(Counter, "c")
+    assert found is not None
+    assert found.doc.value == 3
+
+
+async def test_closing_finishes_what_is_queued(sqlite_url: str) -> None:
+    store = await open_store(sqlite_url, ALL)
+    await store.migrate()
+    waiting = [asyncio.create_task(store.commit(create(Counter(id=f"{n:04}")))) for n in range(2_500)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert len(await asyncio.gather(*waiting)) == 2_500
+    with pytest.raises(StoreUnavailableError):
+        await store.commit(create(Counter(id="late")))
+    async with opened(sqlite_url) as again:
+        assert await again.count(Query(Counter)) == 2_500
