@@ -25,6 +25,7 @@ COLLECTION: Final = "_holdfast_wake"
 # Claimed collections feed workers, who want to know at once; others are watched by people.
 PAUSE_CLAIMED_S: Final = 0.02
 PAUSE_S: Final = 1.0
+RELISTEN_S_MIN: Final = 0.1
 RELISTEN_S_MAX: Final = 30.0
 
 
@@ -102,25 +103,19 @@ class Tower:
         return f"{self._link.address.root}/{COLLECTION}/{self._catalog.table(schema)}"
 
     async def _listen(self, schema: Schema[Any]) -> None:
-        since_ns, pause_s = time.time_ns(), 0.1
+        """Ring for what others rang since the watch began; streams end by themselves now and then."""
+        seen_ns, pause_s = time.time_ns(), RELISTEN_S_MIN
         while True:
             with contextlib.suppress(GoogleAPICallError):
                 async for answer in self._link.listen([self._name(schema)]):
-                    pause_s = 0.1
-                    if self._is_news(answer, since_ns):
+                    pause_s = RELISTEN_S_MIN
+                    document = answer.document_change.document
+                    rung_ns = wire.nanoseconds(document.update_time)
+                    if rung_ns > seen_ns and document.fields["by"].string_value != self._me:
                         self._ring_here(schema)
-            # Streams end by themselves now and then; what was rung meanwhile is in the document.
-            since_ns = time.time_ns()
+                    seen_ns = max(seen_ns, rung_ns)
             await asyncio.sleep(pause_s)
             pause_s = min(RELISTEN_S_MAX, pause_s * 2)
-
-    def _is_news(self, answer: Any, since_ns: int) -> bool:
-        """The first answer is how things are; only what was rung since, and by others, is news."""
-        if not answer.HasField("document_change"):
-            return False
-        document = answer.document_change.document
-        rung_by: str = document.fields["by"].string_value
-        return rung_by != self._me and wire.nanoseconds(document.update_time) >= since_ns
 
 
 class _Ringer:

@@ -1,0 +1,158 @@
+"""A bad link to Firestore: what certainly failed is repeated, what may have landed is told as unknown."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.errors import OutcomeUnknownError
+from holdfast.model import Document, document
+from holdfast.store import Catalog, Committed, Increment, Store, create, patch
+from holdfast.store.firestore import connect
+
+SOON_S = 20.0
+
+
+@document("parcels/{id}")
+class Parcel(Document):
+    id: str
+    weight: int = 0
+
+
+class Relay:
+    """Stands between a store and the emulator; can go deaf in either direction and hang up."""
+
+    def __init__(self, emulator: str) -> None:
+        host, _, port = emulator.rpartition(":")
+        self._upstream = (host, int(port))
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._pumps: set[asyncio.Task[None]] = set()
+        self.drops_questions = False
+        self.drops_answers = False
+        self.dropped = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        try:
+            yield f"{host}:{port}"
+        finally:
+            server.close()
+            self.hang_up()
+            await asyncio.gather(*self._pumps)
+
+    def hang_up(self) -> None:
+        """End all connections and be a good relay to the next."""
+        self.drops_questions = self.drops_answers = False
+        self.dropped.clear()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection(*self._upstream)
+        self._writers |= {writer, up_writer}
+        for source, sink, is_question in ((reader, up_writer, True), (up_reader, writer, False)):
+            pump = asyncio.create_task(self._pump(source, sink, is_question=is_question))
+            self._pumps.add(pump)
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_question: bool
+    ) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                if self.drops_questions if is_question else self.drops_answers:
+                    self.dropped.set()
+                else:
+                    writer.write(data)
+                    await writer.drain()
+        writer.transport.abort()
+        self._writers.discard(writer)
+
+
+@pytest.fixture
+async def near(firestore_url: str) -> AsyncIterator[Store]:
+    store = Store(await connect(firestore_url, Catalog([Parcel])))
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def relay(firestore_url: str) -> Relay:
+    return Relay(firestore_url.partition("emulator=")[2])
+
+
+@pytest.fixture
+async def far(firestore_url: str, relay: Relay) -> AsyncIterator[Store]:
+    """A store over the relay, on the same project as `near`."""
+    async with relay.serving() as address:
+        store = Store(
+            await connect(f"{firestore_url.partition('?')[0]}?emulator={address}", Catalog([Parcel]))
+        )
+        await store.commit(create(Parcel(id="first")))
+        yield store
+        await store.close()
+
+
+async def kept(store: Store, id: str) -> None:
+    """Return once the document is there."""
+    while await store.get(Parcel, id) is None:
+        pass
+
+
+async def test_a_commit_that_never_arrived_is_sent_again(far: Store, relay: Relay, near: Store) -> None:
+    relay.drops_questions = True
+    committing = asyncio.create_task(far.commit(create(Parcel(id="p"))))
+    await asyncio.wait_for(relay.dropped.wait(), SOON_S)
+    assert await near.get(Parcel, "p") is None
+    relay.hang_up()
+    assert isinstance(await asyncio.wait_for(committing, SOON_S), Committed)
+    assert await near.get(Parcel, "p") is not None
+
+
+async def test_a_commit_whose_answer_was_lost_is_told_as_unknown_and_made_once(
+    far: Store, relay: Relay, near: Store
+) -> None:
+    relay.drops_answers = True
+    committing = asyncio.create_task(far.commit(create(Parcel(id="q"))))
+    await kept(near, "q")
+    relay.hang_up()
+    with pytest.raises(OutcomeUnknownError):
+        await asyncio.wait_for(committing, SOON_S)
+    await far.commit(patch(Parcel, "q", changes={"weight": Increment(1)}))
+    found = await near.get(Parcel, "q")
+    assert found is not None
+    assert found.doc.weight == 1
+
+
+async def test_a_batch_whose_answer_was_lost_is_unknown_one_by_one(
+    far: Store, relay: Relay, near: Store
+) -> None:
+    await near.commit(create(Parcel(id="b")))
+    relay.drops_answers = True
+    settling = asyncio.create_task(far.settle([[create(Parcel(id=id))] for id in "abc"]))
+    await kept(near, "c")
+    relay.hang_up()
+    outcomes = await asyncio.wait_for(settling, SOON_S)
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError] * 3
+
+
+async def test_reads_are_repeated_over_a_new_connection(far: Store, relay: Relay) -> None:
+    relay.drops_answers = True
+    reading = asyncio.create_task(far.get(Parcel, "first"))
+    await asyncio.wait_for(relay.dropped.wait(), SOON_S)
+    relay.hang_up()
+    assert await asyncio.wait_for(reading, SOON_S) is not None
+
+
+async def test_a_bell_is_heard_again_after_the_link_broke(far: Store, relay: Relay, near: Store) -> None:
+    bell = far.watch(Parcel)
+    await near.commit(create(Parcel(id="1")))
+    assert await bell.wait(SOON_S)
+    relay.hang_up()
+    await near.commit(create(Parcel(id="2")))
+    assert await bell.wait(SOON_S)
+    bell.close()
