@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import apsw
+import asyncpg
 import pytest
 
 from holdfast.cli.schema import ALL_FORMATS
@@ -132,3 +133,18 @@ def test_help_teaches_by_example(tmp_path: Path, command: str) -> None:
     assert done.returncode == 0
     assert "Examples:" in done.stdout
     assert f"holdfast schema {command} --" in done.stdout
+
+
+async def test_exported_sql_runs_in_postgres_and_makes_protected_tables(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    done = _schema(tmp_path, "export", "--format", "sql-postgres", *EXAMPLES)
+    assert (done.returncode, done.stderr) == (0, "")
+    link = await asyncpg.connect(postgres_url)
+    try:
+        await link.execute(done.stdout)
+        rows = await link.fetch("SELECT relname, relrowsecurity FROM pg_class WHERE relkind = 'r'")
+    finally:
+        await link.close()
+    protected = {row["relname"] for row in rows if row["relrowsecurity"]}
+    assert {"gwi_runs", "gwi_runs__steps", "gwi_memberships", "gwi_tenants"} <= protected
