@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -48,3 +48,7 @@ class Sender(Protocol):
         """The answer, or `SendFailure`; takes no longer than `request.timeout_s`."""
 
     async def close(self) -> None: ...
+
+
+# Takes the event's id, the attempt's time in whole seconds and the body; gives the headers that sign them.
+Sign = Callable[[str, int, bytes], Sequence[tuple[str, str]]]

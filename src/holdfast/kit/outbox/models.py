@@ -1,0 +1,240 @@
+"""What the outbox keeps: endpoints, one delivery per event and endpoint, dead letters, notices."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.kit import NO_TENANT
+from holdfast.kit.outbox.schedule import Retry
+from holdfast.model import Claim, Document, Given, Index, Lifecycle, Retention, Ulid, document
+
+DeliveryStatus = Literal["pending", "sending", "delivered", "failed", "dead", "skipped", "cancelled"]
+EndpointStatus = Literal["active", "paused", "disabled"]
+NoticeKind = Literal["paused", "resumed", "disabled", "enabled"]
+
+UNDELIVERED: Final = ("pending", "sending", "failed", "dead")
+EVERY_STATUS: Final = ("pending", "sending", "delivered", "failed", "dead", "skipped", "cancelled")
+ATTEMPTS_KEPT_MAX: Final = 20
+EXCERPT_BYTES_MAX: Final = 1_024
+FINISHED_KEPT_S: Final = 30 * 86_400
+# Joins an event's and an endpoint's id; an endpoint's id can't hold it, so no two pairs share one.
+JOINT: Final = "~"
+
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class Breaker(msgspec.Struct, frozen=True, rename="camel"):
+    """After so many failures in a row nothing is sent for `open_s`; then a few probes decide."""
+
+    failures: Positive = 10
+    open_s: Seconds = 15.0
+    probes: Positive = 1
+
+
+class Rate(msgspec.Struct, frozen=True, rename="camel"):
+    """At most `burst` at once and `per_s` a second after that."""
+
+    per_s: Seconds
+    burst: Positive = 1
+
+
+class EndpointSecret(msgspec.Struct, frozen=True, rename="camel"):
+    """A signing secret as it is kept: sealed. During a rotation there are two, until one expires."""
+
+    sealed: str
+    expires_at: datetime | None = None
+
+
+@document(
+    "holdfast_endpoints/{id}",
+    id=Given(pattern=rf"[^{JOINT}/]{{1,200}}"),
+    tenant="tenant_id",
+    indexes=[Index("status", "-created_at"), Index("-created_at")],
+    lifecycle=Lifecycle(
+        "status",
+        initial=["active", "paused", "disabled"],
+        moves={
+            "active": ["paused", "disabled"],
+            "paused": ["active", "disabled"],
+            "disabled": ["active", "paused"],
+        },
+    ),
+    immutable=["created_at", "fifo"],
+)
+class Endpoint(Document, rename="camel"):
+    """Where events go, and how gently. `event_types` empty takes all; `invoice.*` takes a family."""
+
+    id: str
+    tenant_id: str = NO_TENANT
+    url: str
+    created_at: datetime
+    status: EndpointStatus = "active"
+    reason: str = ""
+    event_types: list[str] = []
+    secrets: list[EndpointSecret] = []
+    fifo: bool = False
+    concurrency: Positive = 10
+    rate: Rate | None = None
+    breaker: Breaker = Breaker()
+    retry: Retry = Retry()
+    timeout_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
+    response_bytes_max: Positive = 65_536
+
+    def takes(self, event_type: str) -> bool:
+        """Whether the endpoint wants events of this type."""
+        return not self.event_types or any(_matches(wanted, event_type) for wanted in self.event_types)
+
+
+def _matches(wanted: str, event_type: str) -> bool:
+    return wanted == event_type or (wanted.endswith("*") and event_type.startswith(wanted[:-1]))
+
+
+class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One try: an HTTP status and the first KB of the answer, or the reason there was none."""
+
+    at: datetime
+    latency_ms: int
+    fence: int
+    status: int | None = None
+    failure: str | None = None
+    excerpt: str = ""
+
+
+@document(
+    "holdfast_deliveries/{id}",
+    tenant="tenant_id",
+    indexes=[
+        Index("status", "-created_at"),
+        Index("endpoint_id", "status", "-created_at"),
+        Index("event_id"),
+    ],
+    lifecycle=Lifecycle(
+        "status",
+        initial=["pending", "skipped"],
+        moves={
+            "pending": ["sending", "cancelled"],
+            "sending": ["pending", "delivered", "failed", "dead"],
+            "failed": ["sending", "pending", "cancelled"],
+            "delivered": ["pending"],
+            "dead": ["pending"],
+            "skipped": ["pending"],
+            "cancelled": ["pending"],
+        },
+    ),
+    immutable=["event_id", "endpoint_id", "event_type", "body", "content_type", "occurred_at", "created_at"],
+    retention=Retention("finished_at", after_s=FINISHED_KEPT_S),
+    claim=Claim(
+        due="next_attempt_at", fence="fence", owner="owner", lane="endpoint_id", state=("status", "sending")
+    ),
+)
+class Delivery(Document, rename="camel"):
+    """One event for one endpoint, with all that sending it needs and all that became of it.
+
+    `next_attempt_at` null means that nothing is wanted: it is finished, or waits its turn in a FIFO lane.
+    """
+
+    id: str
+    tenant_id: str = NO_TENANT
+    event_id: str
+    endpoint_id: str
+    event_type: str
+    body: bytes
+    occurred_at: datetime
+    created_at: datetime
+    content_type: str = "application/json"
+    status: DeliveryStatus = "pending"
+    reason: str = ""
+    attempt_count: int = 0
+    replay_count: int = 0
+    next_attempt_at: datetime | None = None
+    last_attempt_at: datetime | None = None
+    last_status: int | None = None
+    finished_at: datetime | None = None
+    fence: int = 0
+    owner: str | None = None
+    attempts: list[Attempt] = []
+
+
+def delivery_id(event_id: str, endpoint_id: str) -> str:
+    """The id of the one delivery of this event to this endpoint."""
+    return f"{event_id}{JOINT}{endpoint_id}"
+
+
+@document(
+    "holdfast_dead_letters/{id}",
+    tenant="tenant_id",
+    indexes=[
+        Index("resolved", "-died_at"),
+        Index("endpoint_id", "resolved", "-died_at"),
+    ],
+)
+class DeadLetter(Document, rename="camel"):
+    """Why a delivery was given up; has its delivery's id, so a delivery has at most one."""
+
+    id: str
+    tenant_id: str = NO_TENANT
+    event_id: str
+    endpoint_id: str
+    event_type: str
+    reason: str
+    died_at: datetime
+    deaths: int = 1
+    resolved: bool = False
+    resolved_at: datetime | None = None
+    resolution: str = ""
+
+
+@document(
+    "holdfast_endpoint_notices/{id}",
+    id=Ulid(),
+    tenant="tenant_id",
+    indexes=[Index("endpoint_id", "-at"), Index("-at")],
+    append_only=True,
+    retention=Retention("at", after_s=365 * 86_400),
+)
+class EndpointNotice(Document, rename="camel"):
+    """What an operator should know about an endpoint: who or what changed its state, and why."""
+
+    id: str = ""
+    tenant_id: str = NO_TENANT
+    endpoint_id: str
+    kind: NoticeKind
+    reason: str
+    by: str
+    at: datetime
+
+
+@document("holdfast_fifo_lanes/{id}", tenant="tenant_id")
+class FifoLane(Document, rename="camel"):
+    """Whether an ordered endpoint has a head under way; has the endpoint's id.
+
+    Every change of an ordered lane writes this document against its version, so that adding to a lane
+    and finishing its last delivery can't miss each other.
+    """
+
+    id: str
+    tenant_id: str = NO_TENANT
+    busy: bool = False
+    last_at: datetime
+
+
+class Kinds(msgspec.Struct, frozen=True, kw_only=True):
+    """The document classes an outbox keeps; a service gives subclasses declared under its own names."""
+
+    endpoint: type[Endpoint] = Endpoint
+    delivery: type[Delivery] = Delivery
+    dead_letter: type[DeadLetter] = DeadLetter
+    notice: type[EndpointNotice] = EndpointNotice
+    fifo_lane: type[FifoLane] = FifoLane
+
+    @property
+    def all(self) -> tuple[type[Document], ...]:
+        return (self.endpoint, self.delivery, self.dead_letter, self.notice, self.fifo_lane)
+
+
+KINDS: Final = Kinds()

@@ -1,0 +1,119 @@
+"""Putting events out: one delivery per endpoint, in the commit of whatever caused them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from holdfast import ids
+from holdfast.errors import InvalidError, TooLargeError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.outbox import fifo
+from holdfast.kit.outbox.models import KINDS, Delivery, Endpoint, Kinds, delivery_id
+from holdfast.store import Store, Transaction, Write, create
+
+BODY_BYTES_MAX: Final = 262_144
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened, as it will be sent: the body goes out byte for byte, on every attempt.
+
+    Example: `Event(type="invoice.paid", body=b'{"id":"in_1"}')`
+    """
+
+    type: str
+    body: bytes
+    id: str = msgspec.field(default_factory=ids.ulid)
+    occurred_at: datetime | None = None
+    content_type: str = "application/json"
+
+
+class Outbox:
+    """Where events are put. The dispatcher, here or in another process, delivers them.
+
+    Example:
+        outbox = Outbox(store.tenant("acme"))
+        await acme.commit(put(invoice), *outbox.writes(event, [endpoint]))
+    """
+
+    def __init__(self, store: Store, *, body_bytes_max: int = BODY_BYTES_MAX, kinds: Kinds = KINDS) -> None:
+        self._tenant = store.tenant_id or NO_TENANT
+        self._store = store.tenant(self._tenant)
+        self._kinds = kinds
+        self.body_bytes_max = body_bytes_max
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def writes(self, event: Event, endpoints: Iterable[Endpoint]) -> list[Write]:
+        """The deliveries of an event, for the caller's own commit; the same event again is refused there.
+
+        An ordered endpoint must be looked at first: use `add` for it.
+        """
+        self._check(event)
+        now = self._store.clock.now()
+        made: list[Write] = []
+        for endpoint in endpoints:
+            delivery = self._delivery(event, endpoint, now)
+            if endpoint.fifo and delivery.status == "pending":
+                raise InvalidError(f"endpoint {endpoint.id!r} keeps order: use add(tx, ...) or send(...)")
+            made.append(create(delivery))
+        return made
+
+    async def add(self, tx: Transaction, event: Event, endpoints: Iterable[Endpoint]) -> list[str]:
+        """The same inside the caller's transaction, ordered endpoints too; gives the deliveries' ids."""
+        self._check(event)
+        now = self._store.clock.now()
+        made: list[str] = []
+        for endpoint in endpoints:
+            delivery = self._delivery(event, endpoint, now)
+            if endpoint.fifo and delivery.status == "pending":
+                await fifo.join(tx, delivery, kinds=self._kinds, now=now)
+            tx.write(create(delivery))
+            made.append(delivery.id)
+        return made
+
+    async def send(self, event: Event, endpoints: Iterable[Endpoint]) -> list[str]:
+        """Put an event out by itself; when this returns, it is kept. Gives the deliveries' ids."""
+        chosen = list(endpoints)
+        ordered = sorted(e.id for e in chosen if e.fifo)
+        if not ordered:
+            writes = self.writes(event, chosen)
+            if writes:
+                await self._store.commit(*writes)
+            return [write.key for write in writes]
+        return await self._in_turn(ordered, event, chosen)
+
+    async def _in_turn(self, ordered: list[str], event: Event, endpoints: list[Endpoint]) -> list[str]:
+        """One at a time per ordered lane: callers in one process then never refuse each other."""
+        if not ordered:
+            return await self._store.transact(lambda tx: self.add(tx, event, endpoints), attempts=50)
+        async with self._turns.setdefault(ordered[0], asyncio.Lock()):
+            return await self._in_turn(ordered[1:], event, endpoints)
+
+    def _check(self, event: Event) -> None:
+        if len(event.body) > self.body_bytes_max:
+            raise TooLargeError(
+                f"an event's body takes at most {self.body_bytes_max:,} bytes, not {len(event.body):,}",
+                "body",
+            )
+
+    def _delivery(self, event: Event, endpoint: Endpoint, now: datetime) -> Delivery:
+        delivery = self._kinds.delivery(
+            id=delivery_id(event.id, endpoint.id), tenant_id=self._tenant, event_id=event.id,
+            endpoint_id=endpoint.id, event_type=event.type, body=event.body,
+            occurred_at=event.occurred_at or now, created_at=now, content_type=event.content_type,
+            next_attempt_at=now,
+        )  # fmt: skip
+        why = self._why_skipped(event, endpoint)
+        if why:
+            delivery.status, delivery.reason = "skipped", why
+            delivery.next_attempt_at, delivery.finished_at = None, now
+        return delivery
+
+    def _why_skipped(self, event: Event, endpoint: Endpoint) -> str:
+        if endpoint.status == "disabled":
+            return "the endpoint is disabled"
+        return "" if endpoint.takes(event.type) else f"the endpoint takes no {event.type}"

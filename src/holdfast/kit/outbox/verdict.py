@@ -1,0 +1,122 @@
+"""What an attempt means: delivered, try again later, or dead. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX, EXCERPT_BYTES_MAX, Attempt, DeadLetter, Delivery
+from holdfast.kit.outbox.port import Answer, SendFailure
+from holdfast.kit.outbox.schedule import Retry, retry_after_s
+from holdfast.store import Fence, Increment, Write, put, upsert
+
+GONE: Final = 410
+_WORTH_RETRYING: Final = (408, 425, 429)
+_ASK_TO_WAIT: Final = (429, 503)
+_HOPELESS: Final = ("refused_address",)
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """`wait_s` where it is tried again, `hold_s` where the receiver asked everybody to wait."""
+
+    status: Literal["delivered", "failed", "dead"]
+    reason: str = ""
+    wait_s: float = 0.0
+    hold_s: float = 0.0
+    endpoint_gone: bool = False
+    healthy: bool = True
+
+
+DELIVERED: Final = Verdict("delivered")
+
+
+def judge(
+    result: Answer | SendFailure, retry: Retry, *, attempt: int, now: datetime, roll: float = 0.5
+) -> Verdict:
+    """What follows from the result of attempt number `attempt` (the first is 1)."""
+    if isinstance(result, Answer) and 200 <= result.status < 300:
+        return DELIVERED
+    said = describe(result)
+    if isinstance(result, SendFailure):
+        if result.reason in _HOPELESS:
+            return Verdict("dead", said)
+        return _again(said, retry, attempt=attempt, asked_s=0.0, roll=roll, healthy=False)
+    if result.status == GONE:
+        return Verdict("dead", said, endpoint_gone=True)
+    refused = 400 <= result.status < 500
+    if refused and result.status not in _WORTH_RETRYING and retry.fourxx_dead:
+        return Verdict("dead", said)
+    asked = result.headers.get("retry-after") if result.status in _ASK_TO_WAIT else None
+    asked_s = min(retry_after_s(asked, now), retry.retry_after_s_max)
+    return _again(said, retry, attempt=attempt, asked_s=asked_s, roll=roll, healthy=refused)
+
+
+def _again(said: str, retry: Retry, *, attempt: int, asked_s: float, roll: float, healthy: bool) -> Verdict:
+    wait_s = retry.wait_s(attempt, roll)
+    if wait_s is None:
+        return Verdict(
+            "dead", f"{attempt} attempts failed; the last: {said}", hold_s=asked_s, healthy=healthy
+        )
+    return Verdict("failed", said, max(wait_s, asked_s), asked_s, healthy=healthy)
+
+
+def describe(result: Answer | SendFailure) -> str:
+    if isinstance(result, SendFailure):
+        return f"{result.reason}: {result.message}"
+    return f"HTTP {result.status}"
+
+
+def attempted(delivery: Delivery, result: Answer | SendFailure, *, at: datetime, latency_s: float) -> None:
+    """Write the attempt into the delivery's history."""
+    latency_ms = round(latency_s * 1_000)
+    if isinstance(result, Answer):
+        excerpt = result.excerpt[:EXCERPT_BYTES_MAX].decode(errors="replace") if result.excerpt else ""
+        attempt = Attempt(at, latency_ms, delivery.fence, result.status, None, excerpt)
+        delivery.last_status = result.status
+    else:
+        attempt = Attempt(at, latency_ms, delivery.fence, None, result.reason, result.message[:300])
+        delivery.last_status = None
+    delivery.attempts.append(attempt)
+    del delivery.attempts[:-ATTEMPTS_KEPT_MAX]
+    delivery.attempt_count += 1
+    delivery.last_attempt_at = at
+
+
+def settle(
+    delivery: Delivery, verdict: Verdict, *, now: datetime, letters: type[DeadLetter] = DeadLetter
+) -> list[Write]:
+    """The delivery moved on by the verdict, under its fencing number, and its dead letter where it died."""
+    delivery.status = verdict.status
+    delivery.reason = verdict.reason
+    delivery.owner = None
+    if verdict.status == "failed":
+        delivery.next_attempt_at = now + timedelta(seconds=verdict.wait_s)
+        return [put(delivery, Fence(delivery.fence))]
+    delivery.next_attempt_at = None
+    delivery.finished_at = now
+    writes = [put(delivery, Fence(delivery.fence))]
+    if verdict.status == "dead":
+        writes.append(_dead_letter(letters, delivery, now=now))
+    return writes
+
+
+def _dead_letter(letters: type[DeadLetter], delivery: Delivery, *, now: datetime) -> Write:
+    letter = letters(
+        id=delivery.id, tenant_id=delivery.tenant_id, event_id=delivery.event_id,
+        endpoint_id=delivery.endpoint_id, event_type=delivery.event_type, reason=delivery.reason, died_at=now,
+    )  # fmt: skip
+    changes = {
+        "reason": delivery.reason, "died_at": now, "deaths": Increment(1),
+        "resolved": False, "resolved_at": None, "resolution": "",
+    }  # fmt: skip
+    return upsert(letter, changes)
+
+
+def release(delivery: Delivery, *, now: datetime) -> Write:
+    """Give a claimed delivery back unsent: due at once for whoever may send it."""
+    delivery.status = "failed" if delivery.attempt_count else "pending"
+    delivery.owner = None
+    delivery.next_attempt_at = now
+    return put(delivery, Fence(delivery.fence))
