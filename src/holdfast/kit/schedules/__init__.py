@@ -1,0 +1,6 @@
+"""Acts that recur: cron with zones, one run a slot across processes, retries, history."""
+
+from holdfast.kit.schedules.models import Schedule, SlotRun
+from holdfast.kit.schedules.scheduler import Job, Scheduler, Slot
+
+__all__ = ["Job", "Schedule", "Scheduler", "Slot", "SlotRun"]

@@ -1,0 +1,68 @@
+"""What schedules keep: when each is next due, and what became of every slot."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from holdfast.model import Access, Claim, Document, Index, Joined, Lifecycle, Retention, document
+
+_ADMINS = Access(read=["admin", "service"])
+KEEP_RUNS_S = 30 * 86_400
+
+
+@document(
+    "holdfast_schedules/{id}",
+    id=Joined("tenant_id", "name"),
+    tenant="tenant_id",
+    indexes=[Index("name"), Index("next_at", across="tenants")],
+    claim=Claim(due="next_at", fence="fence", owner="owner"),
+    access=_ADMINS,
+)
+class Schedule(Document, rename="camel"):
+    """One recurring act. `slot_at` is the slot that comes next, `next_at` when somebody must look."""
+
+    id: str = ""
+    tenant_id: str
+    name: str
+    cron: str
+    zone: str
+    missed: Literal["skip", "once", "all"]
+    slot_at: datetime | None
+    next_at: datetime | None
+    run_now_at: datetime | None = None
+    enabled: bool = True
+    attempts: int = 0
+    last_run_id: str = ""
+    last_status: str = ""
+    fence: int = 0
+    owner: str = ""
+
+
+@document(
+    "holdfast_slot_runs/{id}",
+    id=Joined("schedule_id", "slot"),
+    tenant="tenant_id",
+    indexes=[Index("schedule_id", "-slot_at"), Index("status", "-slot_at")],
+    lifecycle=Lifecycle(
+        "status",
+        initial=["running", "missed"],
+        moves={"running": ["done", "failed", "retrying"], "retrying": ["running", "failed"]},
+    ),
+    retention=Retention("finished_at", after_s=KEEP_RUNS_S),
+    access=_ADMINS,
+)
+class SlotRun(Document, rename="camel"):
+    """What became of one slot: its id holds the slot, so there is one a slot whoever runs it."""
+
+    id: str = ""
+    tenant_id: str
+    schedule_id: str
+    slot: str
+    slot_at: datetime
+    status: Literal["running", "retrying", "done", "failed", "missed"]
+    attempts: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: str = ""
+    result: Any = None

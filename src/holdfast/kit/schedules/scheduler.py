@@ -1,0 +1,289 @@
+"""The loop that runs what is due: claim the schedule, run its slot, settle both in one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from holdfast.clock import EPOCH
+from holdfast.errors import BadQueryError, ConflictError, HoldfastError, LeaseLostError, NotFoundError
+from holdfast.ids import ulid
+from holdfast.kit import NO_TENANT
+from holdfast.kit.schedules.cron import Missed, Turn, check_cron, decide_turn, next_slot
+from holdfast.kit.schedules.models import Schedule, SlotRun
+from holdfast.store import Fence, Query, Snapshot, Store, Transaction, Write, check, create, patch, put
+
+log = structlog.get_logger("holdfast.schedules")
+
+LEASE_S: Final = 30.0
+BATCH: Final = 20
+POLL_S: Final = 30.0
+ERROR_CHARACTERS_MAX: Final = 2_000
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """What a job's act is told: which slot it runs, which try it is, and how to stay fenced."""
+
+    schedule_id: str
+    tenant_id: str
+    at: datetime
+    attempt: int
+    fence: int
+
+    def guard(self) -> Write:
+        """Put this into every commit of the act: once another worker has taken over, it is refused."""
+        return check(Schedule, self.schedule_id, expect=Fence(self.fence))
+
+
+Act = Callable[[Slot], Awaitable[Any]]
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A recurring act as code declares it.
+
+    Example: `Job(name="renew-watch-channels", cron="0 18 * * *", act=renew, time_limit_s=60, retries=3)`
+    """
+
+    name: str
+    cron: str
+    act: Act
+    zone: str = "UTC"
+    tenant_id: str = NO_TENANT
+    missed: Missed = "once"
+    grace_s: float = 60.0
+    time_limit_s: float = 300.0
+    retries: int = 3
+    back_off_s: float = 5.0
+
+    @property
+    def id(self) -> str:
+        return f"{self.tenant_id}_{self.name}"
+
+
+class Scheduler:
+    """Runs jobs at their slots, each slot once however many processes look.
+
+    Example: `await Scheduler(store, [job]).run(stop)`
+    """
+
+    def __init__(self, store: Store, jobs: Sequence[Job], *, owner: str = "") -> None:
+        self._store = store.privileged()
+        self._clock = store.clock
+        self._owner = owner or ulid()
+        self._jobs = {job.id: job for job in jobs}
+        if len(self._jobs) < len(jobs):
+            raise BadQueryError("two jobs of one tenant have the same name")
+        for job in jobs:
+            check_cron(job.cron, job.zone)
+        self.last_turn_at: datetime | None = None
+
+    async def declare(self) -> None:
+        """Make the stored schedules agree with the code; a changed cron or zone starts anew."""
+        for job in self._jobs.values():
+            await self._store.transact(lambda tx, job=job: self._declare(tx, job))  # type: ignore[misc]
+
+    async def _declare(self, tx: Transaction, job: Job) -> None:
+        found = await tx.get(Schedule, job.id)
+        if found is not None and _agrees(found.doc, job):
+            return
+        at = next_slot(job.cron, job.zone, self._clock.now())
+        schedule = Schedule(
+            tenant_id=job.tenant_id, name=job.name, cron=job.cron, zone=job.zone, missed=job.missed,
+            slot_at=at, next_at=at, fence=found.doc.fence if found else 0,
+            enabled=found.doc.enabled if found else True,
+        )  # fmt: skip
+        if not schedule.enabled:
+            schedule.next_at = None
+        tx.write(put(schedule))
+
+    # -- what people do ---------------------------------------------------------------------------
+
+    async def run_now(self, id: str) -> None:
+        """Run a schedule's act at once, besides its slots."""
+        now = self._clock.now()
+        await self._store.commit(patch(Schedule, id, changes={"run_now_at": now, "next_at": now}))
+
+    async def switch(self, id: str, *, on: bool) -> None:
+        """Stop a schedule from coming due, or let it again from its next slot on."""
+
+        async def act(tx: Transaction) -> None:
+            found = await tx.get(Schedule, id)
+            if found is None:
+                raise NotFoundError(f"no schedule {id!r}")
+            doc = found.doc
+            at = next_slot(doc.cron, doc.zone, self._clock.now()) if on else doc.slot_at
+            changes = {"enabled": on, "slot_at": at, "next_at": at if on else None}
+            tx.write(patch(Schedule, id, changes=changes))
+
+        await self._store.transact(act)
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run what comes due until told to stop; then finish what is under way."""
+        await self.declare()
+        bell = self._store.watch(Schedule)
+        try:
+            while not stop.is_set():
+                if await self.turn() == 0:
+                    await _first(stop.wait(), bell.wait(await self._idle_s()))
+        finally:
+            bell.close()
+
+    async def turn(self) -> int:
+        """Run everything that is due now; says how many slots ran."""
+        self.last_turn_at = self._clock.now()
+        claimed = await self._store.claim_due(Schedule, limit=BATCH, lease_s=LEASE_S, owner=self._owner)
+        known = [one for one in claimed if one.doc.id in self._jobs]
+        await asyncio.gather(*(self._take_turn(one, self._jobs[one.doc.id]) for one in known))
+        await self._leave([one for one in claimed if one.doc.id not in self._jobs])
+        return len(known)
+
+    async def _leave(self, strangers: list[Snapshot[Schedule]]) -> None:
+        """Another program's schedules in the same store: let it have them, soon."""
+        later = self._clock.now() + timedelta(seconds=1)
+        await self._store.settle(
+            [[patch(Schedule, s.doc.id, changes={"next_at": later}, expect=s.fenced)] for s in strangers]
+        )
+
+    async def _idle_s(self) -> float:
+        query = Query(Schedule).where("next_at", ">", EPOCH).order_by("next_at").limit(1)
+        page = await self._store.query(query)
+        if not page.items or page.items[0].doc.next_at is None:
+            return POLL_S
+        wait = (page.items[0].doc.next_at - self._clock.now()).total_seconds()
+        return min(max(wait, 0.005), POLL_S)
+
+    async def _take_turn(self, claimed: Snapshot[Schedule], job: Job) -> None:
+        doc = claimed.doc
+        now = self._clock.now()
+        by_hand = doc.run_now_at is not None
+        slot = doc.run_now_at or doc.slot_at or now
+        if by_hand or doc.attempts:
+            turn = Turn(slot, (), doc.slot_at if by_hand else next_slot(doc.cron, doc.zone, slot))
+        else:
+            turn = decide_turn(doc.cron, doc.zone, slot=slot, now=now, missed=job.missed, grace_s=job.grace_s)
+        try:
+            if turn.missed:
+                await self._note_missed(claimed, turn)
+            if turn.run is None:
+                await self._store.commit(put(self._moved_on(doc, turn, ""), claimed.fenced))
+            else:
+                await self._run_slot(claimed, job, turn)
+        except LeaseLostError:
+            log.warning("schedule was taken over", schedule=doc.id)
+
+    async def _note_missed(self, claimed: Snapshot[Schedule], turn: Turn) -> None:
+        now = self._clock.now()
+        runs = [self._slot_run(claimed.doc, at, status="missed") for at in turn.missed]
+        for run in runs:
+            run.finished_at = now
+        await self._store.settle([[create(run)] for run in runs])
+
+    async def _run_slot(self, claimed: Snapshot[Schedule], job: Job, turn: Turn) -> None:
+        assert turn.run is not None
+        doc = claimed.doc
+        run = self._slot_run(doc, turn.run, status="running")
+        run.attempts, run.started_at = doc.attempts + 1, self._clock.now()
+        # Keep first: the slot and its try are on record before anything happens, so that an act
+        # which takes its process down with it is not tried for ever.
+        slot_at = doc.slot_at if doc.run_now_at else turn.run
+        pinned = msgspec.structs.replace(doc, slot_at=slot_at, attempts=run.attempts)
+        await self._store.commit(put(run), put(pinned, claimed.fenced))
+        slot = Slot(doc.id, doc.tenant_id, turn.run, run.attempts, doc.fence)
+        if run.attempts > job.retries + 1:
+            error, result = "the process died during the act, every time", None
+        else:
+            error, result = await self._perform(job, slot)
+        await self._settle(pinned, run, turn, job=job, error=error, result=result)
+
+    async def _perform(self, job: Job, slot: Slot) -> tuple[str, Any]:
+        keeper = asyncio.create_task(self._keep_lease(slot))
+        act = asyncio.ensure_future(job.act(slot))
+        try:
+            done, _ = await asyncio.wait(
+                {act, keeper}, timeout=job.time_limit_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if act in done:
+                return "", act.result()
+            if keeper in done:
+                raise LeaseLostError("the schedule was taken over while its act ran")
+            return f"took longer than {job.time_limit_s:g} s", None
+        except LeaseLostError:
+            raise
+        except Exception as fault:
+            log.warning("scheduled act failed", schedule=slot.schedule_id, error=repr(fault))
+            return (str(fault) or type(fault).__name__)[:ERROR_CHARACTERS_MAX], None
+        finally:
+            for task in (act, keeper):
+                task.cancel()
+            await asyncio.gather(act, keeper, return_exceptions=True)
+
+    async def _keep_lease(self, slot: Slot) -> None:
+        """Push the end of the lease out while the act runs; ends when the lease is gone."""
+        while True:
+            await self._clock.sleep(LEASE_S / 3)
+            until = self._clock.now() + timedelta(seconds=LEASE_S)
+            try:
+                await self._store.commit(
+                    patch(Schedule, slot.schedule_id, changes={"next_at": until}, expect=Fence(slot.fence))
+                )
+            except (LeaseLostError, ConflictError):
+                return
+            except HoldfastError as fault:
+                log.warning(
+                    "could not renew a schedule's lease", schedule=slot.schedule_id, error=fault.message
+                )
+
+    async def _settle(
+        self, doc: Schedule, run: SlotRun, turn: Turn, *, job: Job, error: str, result: Any
+    ) -> None:
+        now = self._clock.now()
+        again = bool(error) and run.attempts <= job.retries
+        run.status = "retrying" if again else ("failed" if error else "done")
+        run.error, run.result = error, result
+        run.finished_at = None if again else now
+        if again:
+            wait = timedelta(seconds=job.back_off_s * 2 ** (run.attempts - 1))
+            doc = msgspec.structs.replace(
+                doc, attempts=run.attempts, next_at=now + wait, last_status="retrying"
+            )
+        else:
+            doc = self._moved_on(doc, turn, run.status)
+        doc.last_run_id = f"{run.schedule_id}_{run.slot}"
+        await self._store.commit(put(run), put(doc, Fence(doc.fence)))
+
+    def _moved_on(self, doc: Schedule, turn: Turn, status: str) -> Schedule:
+        next_at = turn.next if doc.enabled else None
+        return msgspec.structs.replace(
+            doc, slot_at=turn.next, next_at=next_at, attempts=0, run_now_at=None,
+            last_status=status or doc.last_status,
+        )  # fmt: skip
+
+    def _slot_run(self, doc: Schedule, at: datetime, *, status: Any) -> SlotRun:
+        name = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") + (
+            "" if not at.microsecond else f".{at.microsecond:06}"
+        )
+        return SlotRun(tenant_id=doc.tenant_id, schedule_id=doc.id, slot=name, slot_at=at, status=status)
+
+
+def _agrees(stored: Schedule, job: Job) -> bool:
+    return (stored.cron, stored.zone, stored.missed) == (job.cron, job.zone, job.missed)
+
+
+async def _first(*waits: Awaitable[Any]) -> None:
+    """Wait for whichever comes first and let go of the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
