@@ -16,7 +16,7 @@ EXCERPT_BYTES_MAX: Final = 1_024
 HEAD_BYTES_MAX: Final = 16_384
 _WRITE_JOINED_BYTES_MAX: Final = 65_536
 # A connection that rested this long may have died without the loop having seen it yet.
-_PEEK_AFTER_S: Final = 0.05
+_PEEK_AFTER_S: Final = 0.001
 
 
 class StaleConnectionError(Exception):
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         self._raw_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             if not self._done:
                 self.drop(SendFailure("bad_response", "the answer is not HTTP/1.1"))
                 return
