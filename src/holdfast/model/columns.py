@@ -11,8 +11,9 @@ import msgspec
 from msgspec import NODEFAULT, UNSET
 from msgspec import inspect as mi
 
-from holdfast.errors import DeclarationError, UnknownFieldError, WrongTypeError
+from holdfast.errors import UnknownFieldError, WrongTypeError
 from holdfast.model.order import ordered
+from holdfast.model.values import check_operand
 
 Kind = Literal["integer", "number", "boolean", "text", "time", "bytes", "open", "list"]
 
@@ -44,19 +45,31 @@ class Column(msgspec.Struct, frozen=True, eq=False):
 
     def operand(self, value: object) -> Any:
         """A value to compare the field with, refused when the field could never hold it."""
-        plain = _plain(value)
+        plain = self._plain_operand(value)
         if plain is None:
             if not self.nullable and self.kind not in ("open", "list"):
                 raise WrongTypeError(f"{self.path} is never null", self.path)
             return None
+        if self.kind in ("open", "list"):
+            ordered(plain, self.path)
+            return plain
         if self.kind == "number" and isinstance(plain, int) and not isinstance(plain, bool):
             plain = float(plain)
-        if self.kind not in ("open", "list") and not _fits(plain, self.kind):
+        if not _fits(plain, self.kind):
             raise WrongTypeError(
                 f"{self.path} holds {self.kind}, {value!r} is {type(value).__name__}", self.path
             )
-        if self.kind in ("open", "list"):
-            ordered(plain, self.path)
+        return plain
+
+    def _plain_operand(self, value: object) -> Any:
+        try:
+            plain = check_operand(_plain(value), self.path)
+        except (TypeError, ValueError):
+            raise WrongTypeError(
+                f"{self.path} can't be compared with a {type(value).__name__}", self.path
+            ) from None
+        if self.kind == "text" and isinstance(plain, str) and "\0" in plain:
+            raise WrongTypeError("indexed text can't hold the NUL character", self.path)
         return plain
 
 
@@ -69,8 +82,6 @@ _PYTHON: dict[Kind, tuple[type, ...]] = {
 def _fits(value: object, kind: Kind) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
-    if isinstance(value, datetime) and value.tzinfo is None:
-        return False
     return isinstance(value, _PYTHON[kind])
 
 
@@ -82,6 +93,15 @@ def _plain(value: Any) -> Any:
 
 def make_column(path: str, fields: Mapping[str, mi.Field], where: str) -> Column:
     """Find a dotted path in a document's fields and say how it is kept."""
+    stored, kind, optional = find_field(path, fields, where)
+    simple, nullable = _simple(kind, path)
+    if optional and simple != "list":
+        simple = "open"
+    return Column(path, stored, simple, nullable, _reader(path.split("."), kind, optional))
+
+
+def find_field(path: str, fields: Mapping[str, mi.Field], where: str) -> tuple[str, mi.Type, bool]:
+    """The stored path of a field, its type, and whether it may be missing; refuses what names no field."""
     names = path.split(".")
     stored: list[str] = []
     optional = False
@@ -96,10 +116,7 @@ def make_column(path: str, fields: Mapping[str, mi.Field], where: str) -> Column
         optional = optional or may_miss(field)
         if position + 1 < len(names):
             fields, optional = _inside(kind, optional, where=where, path=path)
-    simple, nullable = _simple(kind)
-    if optional and simple != "list":
-        simple = "open"
-    return Column(path, ".".join(stored), simple, nullable, _reader(names, kind, optional))
+    return ".".join(stored), kind, optional
 
 
 def _strip(kind: mi.Type) -> mi.Type:
@@ -119,20 +136,22 @@ def _inside(kind: mi.Type, optional: bool, *, where: str, path: str) -> tuple[Ma
         optional = True
         kind = rest[0] if len(rest) == 1 else kind
     if not isinstance(kind, mi.StructType):
-        raise DeclarationError(f"{where}: {path!r} looks inside something that is no struct", path)
+        raise UnknownFieldError(f"{where}: {path!r} looks inside something that is no struct", path)
     return {f.name: f for f in kind.fields}, optional
 
 
-def _simple(kind: mi.Type) -> tuple[Kind, bool]:
+def _simple(kind: mi.Type, path: str) -> tuple[Kind, bool]:
     if isinstance(kind, mi.UnionType):
         rest = [t for t in kind.types if not isinstance(t, mi.NoneType)]
         if len(rest) < len(kind.types) and len(rest) == 1:
-            return _simple(rest[0])[0], True
+            return _simple(rest[0], path)[0], True
         return "open", True
     if isinstance(kind, mi.Metadata):
-        return _simple(kind.type)
+        return _simple(kind.type, path)
     if isinstance(kind, mi.DecimalType):
-        raise DeclarationError("a decimal is kept as text, which does not sort as a number: don't index it")
+        raise WrongTypeError(
+            "a decimal is kept as text, which does not sort as a number: don't index it", path
+        )
     if isinstance(kind, mi.LiteralType):
         return _literal(kind.values)
     if isinstance(kind, mi.EnumType):

@@ -20,11 +20,12 @@ from holdfast.errors import (
 )
 from holdfast.model.access import Access, Membership
 from holdfast.model.claim import Claim
-from holdfast.model.columns import Column, make_column
+from holdfast.model.columns import Column, find_field, make_column
 from holdfast.model.identity import Given, Identity, Joined, Stamped, Ulid
 from holdfast.model.index import Across, Index
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.limits import INDEX_ENTRY_BYTES_MAX
+from holdfast.model.order import ordered
 from holdfast.model.path import CollectionPath, join_key, parse_path
 from holdfast.model.retention import Retention
 from holdfast.model.values import check_for, check_size
@@ -35,6 +36,23 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 _ENCODER: Final = msgspec.json.Encoder()
 _ANY_DECODER: Final = msgspec.json.Decoder()
 _FREE: Final = (Ulid, Stamped)
+
+
+def _entry_bytes(value: Any) -> int:
+    """What a value takes in an index; of a list, its longest member."""
+    if isinstance(value, list):
+        return max(map(_entry_bytes, value), default=0)
+    if isinstance(value, str):
+        return len(value.encode())
+    return len(value) if isinstance(value, bytes) else 8
+
+
+def _is_broken_text(value: Any) -> bool:
+    try:
+        _ENCODER.encode([] if value is UNSET else value)
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 class IndexField(msgspec.Struct, frozen=True, eq=False):
@@ -96,7 +114,10 @@ class Schema(Generic[D]):
         self.cls = cls
         self.declared = declared
         self.name = cls.__name__
-        info = mi.type_info(cls)
+        try:
+            info = mi.type_info(cls)
+        except (TypeError, NameError) as fault:
+            raise DeclarationError(f"{cls.__name__}: {fault}") from None
         assert isinstance(info, mi.StructType)
         self.fields: dict[str, mi.Field] = {f.name: f for f in info.fields}
         self.path: CollectionPath = parse_path(declared.path)
@@ -149,18 +170,18 @@ class Schema(Generic[D]):
         """Check a document whole and encode it; the first fault raises with the field's path."""
         if type(document) is not self.cls:
             raise WrongTypeError(f"expected a {self.name}, got a {type(document).__name__}")
+        _, key = self.key_of(document)
         try:
             self._check_values(document)
             body = _ENCODER.encode(document)
             whole = self._decoder.decode(body)
         except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError) as fault:
             raise self._wrong_type(document, fault) from None
-        _, key = self.key_of(document)
         check_size(body, lambda: _ANY_DECODER.decode(body))
         values = tuple([column.value(whole) for column in self.columns])
         if len(body) > 1_000 or len(key) > 200:
             self._check_index_entries(values, key)
-        self._check_no_nul(values)
+        self._check_indexed(values)
         tenant = None if self.tenant is None else self._tenant_value(whole)
         if self.declared.path_only:
             body = self._without_path_fields(body)
@@ -184,7 +205,9 @@ class Schema(Generic[D]):
             except (TypeError, AttributeError, UnicodeEncodeError) as same:
                 fault = same
         if isinstance(fault, UnicodeEncodeError):
-            return WrongTypeError("text holds half a surrogate pair, which UTF-8 can't carry")
+            path = next((n for n in self.fields if _is_broken_text(getattr(document, n))), None)
+            stored = self.fields[path].encode_name if path else None
+            return WrongTypeError("text holds half a surrogate pair, which UTF-8 can't carry", stored)
         message, _, path = str(fault).partition(" - at `$")
         return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
 
@@ -196,25 +219,24 @@ class Schema(Generic[D]):
         return value
 
     def _check_index_entries(self, values: tuple[Any, ...], key: str) -> None:
-        sizes = {
-            c.path: len(v.encode() if isinstance(v, str) else v)
-            for c, v in zip(self.columns, values, strict=True)
-            if isinstance(v, (str, bytes))
-        }
+        sizes = {c.path: _entry_bytes(v) for c, v in zip(self.columns, values, strict=True)}
         fixed = len(key.encode()) * 2
         for index in self.indexes:
-            total = fixed + sum(sizes.get(f.column.path, 8) for f in index.fields)
+            total = fixed + sum(sizes[f.column.path] for f in index.fields)
             if total > INDEX_ENTRY_BYTES_MAX:
-                widest = max(index.fields, key=lambda f: sizes.get(f.column.path, 0)).column
+                widest = max(index.fields, key=lambda f: sizes[f.column.path]).column
                 raise TooLargeError(
                     f"{index.declared} would take {total:,} bytes; at most {INDEX_ENTRY_BYTES_MAX:,}",
                     widest.stored,
                 )
 
-    def _check_no_nul(self, values: tuple[Any, ...]) -> None:
+    def _check_indexed(self, values: tuple[Any, ...]) -> None:
         for column, value in zip(self.columns, values, strict=True):
             if type(value) is str and "\0" in value:
                 raise WrongTypeError("indexed text can't hold the NUL character", column.stored)
+            if column.kind == "list" and type(value) is list:
+                for position, item in enumerate(value):
+                    ordered(item, f"{column.stored}[{position}]")
 
     def _without_path_fields(self, body: bytes) -> bytes:
         kept = _ANY_DECODER.decode(body)
@@ -280,7 +302,8 @@ class Schema(Generic[D]):
         return self._columns.get(path)
 
     def check_field(self, path: str) -> None:
-        make_column(path, self.fields, self.name)
+        """Refuse a path that names no field, for a change or a question."""
+        find_field(path, self.fields, self.name)
 
     # -- declaring --------------------------------------------------------------------------------
 

@@ -75,7 +75,25 @@ def check_time(value: Any, path: str) -> Any:
         return value
     if value.tzinfo is None:
         raise WrongTypeError("a time needs a zone, as in datetime.now(UTC)", path)
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise WrongTypeError("in UTC this time lies outside the years 1 to 9999", path) from None
+
+
+def check_text(value: str, path: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise WrongTypeError("text holds half a surrogate pair, which UTF-8 can't carry", path) from None
+    return value
+
+
+def check_operand(value: Any, path: str) -> Any:
+    """A single value to compare a field with: what a field could never hold is refused early."""
+    if isinstance(value, str):
+        return check_text(value, path)
+    return check_time(check_number(check_integer(value, path), path), path)
 
 
 def check_json(value: Any, path: str, depth: int = 1) -> Any:

@@ -265,8 +265,10 @@ def decide(write: Write, current: Current | None, *, commit: Commit) -> Change |
 
 def _check_expectation(write: Write, current: Current | None, mine: Current | None) -> None:
     expect, label = write.expect, _label(write)
-    if isinstance(expect, Absent) or (write.kind in ("put", "upsert") and current is not mine):
-        if current is not None:
+    claims_id = write.kind in ("create", "put", "upsert")
+    if isinstance(expect, Absent) or (claims_id and current is not mine):
+        # Whose id it is matters to those who want it; to others another tenant's document is not there.
+        if (current if claims_id else mine) is not None:
             raise AlreadyExistsError(f"{label} is there already")
     elif isinstance(expect, Fence):
         claim = write.schema.claim
@@ -304,7 +306,8 @@ def _put(write: Write, mine: Current | None) -> Change:
 
 
 def _patch(write: Write, mine: Current | None) -> Change:
-    assert mine is not None
+    if mine is None:
+        raise NotFoundError(f"{_label(write)} is not there")
     assert write.changes is not None
     schema = write.schema
     if schema.append_only:
@@ -313,7 +316,8 @@ def _patch(write: Write, mine: Current | None) -> Change:
     new = apply(schema, old, write.changes)
     prepared = schema.prepare(new)
     if prepared.key != write.key:
-        raise ImmutableFieldError("the fields that make up the path can't change", schema.path.parameters[-1])
+        moved = [n for n in schema.path.parameters if getattr(new, n) != getattr(old, n)]
+        raise ImmutableFieldError("the fields that make up the path can't change", moved[0])
     if schema.moves_checked:
         check_move(schema, old, new)
     return Change("update", schema, write.key, prepared)

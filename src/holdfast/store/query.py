@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast.errors import (
     BadCursorError,
+    BadIdError,
     BadQueryError,
     UnindexedQueryError,
     WrongTenantError,
@@ -28,13 +29,14 @@ from holdfast.model.document import Document, schema_of
 from holdfast.model.index import Across, Index
 from holdfast.model.limits import ALTERNATIVES_MAX, PAGE_MAX
 from holdfast.model.order import ordered
-from holdfast.model.path import JOINT, join_key
+from holdfast.model.path import JOINT, join_key, split_key
 from holdfast.model.schema import ResolvedIndex, Schema
 from holdfast.store.commit import Snapshot
 
 D = TypeVar("D", bound=Document)
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not-in", "array-contains"]
 _EQUALITIES: Final = ("==", "in", "array-contains")
+_RANGES: Final = ("<", "<=", ">", ">=")
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -232,12 +234,24 @@ def _split(
     clash = next((f.field for c, f in bounds if f.field in equals), None)
     if clash:
         raise BadQueryError("a field is compared with == and with a range; one of them says enough", clash)
+    _check_bounds([f for _, f in bounds])
     combinations = 1
     for _, values in equals.values():
         combinations *= len(values)
     if combinations > ALTERNATIVES_MAX:
         raise BadQueryError(f"at most {ALTERNATIVES_MAX} combinations of `in` values, not {combinations}")
     return tuple(equals.values()), member, bounds
+
+
+def _check_bounds(bounds: list[Filter]) -> None:
+    """A range is of one type, and a field has either a range or values it must not have."""
+    for field in {bound.field for bound in bounds}:
+        mine = [bound for bound in bounds if bound.field == field]
+        ranges = [bound for bound in mine if bound.operator in _RANGES]
+        if ranges and len(ranges) < len(mine):
+            raise BadQueryError("a field takes either != / not-in or a range", field)
+        if len({ordered(bound.value)[:1] for bound in ranges}) > 1:
+            raise BadQueryError("the bounds on a field are of different types", field)
 
 
 def _column(schema: Schema[Any], path: str) -> Column:
@@ -254,7 +268,8 @@ def _comparable(column: Column, value: Any) -> Any:
 def _alternatives(column: Column, condition: Filter) -> tuple[Any, ...]:
     if not isinstance(condition.value, Iterable) or isinstance(condition.value, (str, bytes)):
         raise BadQueryError(f"`{condition.operator}` takes a list", condition.field)
-    values = tuple(dict.fromkeys(_comparable(column, value) for value in condition.value))
+    # By their byte strings, because Python takes True for 1.
+    values = tuple({ordered(v): v for v in (_comparable(column, v) for v in condition.value)}.values())
     if not 1 <= len(values) <= ALTERNATIVES_MAX:
         raise BadQueryError(f"`{condition.operator}` takes 1 to {ALTERNATIVES_MAX} values", condition.field)
     return values
@@ -346,7 +361,7 @@ def intervals_of(bounds: list[Filter]) -> tuple[Interval, ...]:
     """The stretches that the bounds on one column leave, in ascending order."""
     low: tuple[Any, bool] | None = None
     high: tuple[Any, bool] | None = None
-    holes: set[Any] = set()
+    holes: dict[bytes, Any] = {}
     for bound in bounds:
         if bound.operator in (">", ">="):
             edge = (bound.value, bound.operator == ">")
@@ -355,23 +370,20 @@ def intervals_of(bounds: list[Filter]) -> tuple[Interval, ...]:
             edge = (bound.value, bound.operator == "<")
             high = edge if high is None or _tighter(edge, high, -1) else high
         elif bound.operator == "!=":
-            holes.add(bound.value)
+            holes[ordered(bound.value)] = bound.value
         else:
-            holes.update(bound.value)
+            holes.update((ordered(value), value) for value in bound.value)
     if not bounds:
         return (Interval(),)
     if not holes:
         return (_interval(low, high),)
-    return _around(holes, low, high)
+    return _around(holes)
 
 
 def _tighter(edge: tuple[Any, bool], than: tuple[Any, bool], direction: int) -> bool:
-    try:
-        if edge[0] == than[0]:
-            return edge[1] and not than[1]
-        return bool(edge[0] > than[0]) == (direction > 0)
-    except TypeError:
-        raise BadQueryError("the bounds on a field are of different types") from None
+    if edge[0] == than[0]:
+        return edge[1] and not than[1]
+    return bool(edge[0] > than[0]) == (direction > 0)
 
 
 def _interval(
@@ -382,13 +394,9 @@ def _interval(
     return Interval(low_value, low_open, high_value, high_open, any_type)
 
 
-def _around(
-    holes: set[Any], low: tuple[Any, bool] | None, high: tuple[Any, bool] | None
-) -> tuple[Interval, ...]:
-    if low or high:
-        raise BadQueryError("a field takes either != / not-in or a range")
+def _around(holes: dict[bytes, Any]) -> tuple[Interval, ...]:
     edges: list[tuple[Any, bool] | None] = [None]
-    edges += [(value, True) for value in sorted(holes, key=ordered)]
+    edges += [(value, True) for _, value in sorted(holes.items())]
     edges.append(None)
     return tuple(_interval(a, b, any_type=True) for a, b in itertools.pairwise(edges))
 
@@ -401,7 +409,7 @@ def _fingerprint(query: Query[Any], tenant: str | None) -> bytes:
 
 
 def _packable(value: Any) -> Any:
-    return list(value) if isinstance(value, (set, frozenset, tuple)) else value
+    return sorted(map(ordered, value)) if isinstance(value, (set, frozenset)) else value
 
 
 def _after(
@@ -418,6 +426,7 @@ def _after(
         raise BadCursorError("this cursor belongs to another query")
     try:
         operands = [term.column.operand(value) for term, value in zip(order, values, strict=True)]
-    except WrongTypeError:
+        join_key(split_key(key), schema_of(query.cls).path.parameters)
+    except (WrongTypeError, BadIdError):
         raise BadCursorError("this cursor was tampered with") from None
     return tuple(operands), key

@@ -182,8 +182,11 @@ class Store:
         schema = self._reach(cls)
         if schema.claim is None:
             raise BadQueryError(f"{schema.name} declares no claim=Claim(...)")
-        if limit < 1 or lease_s <= 0 or (per_lane is not None and schema.claim.lane is None):
-            raise BadQueryError("claim_due needs limit >= 1, lease_s > 0, and a lane for per_lane")
+        if limit < 1 or lease_s <= 0 or (per_lane is not None and per_lane < 1):
+            raise BadQueryError("claim_due needs limit >= 1, lease_s > 0 and, where given, per_lane >= 1")
+        skip_lanes, only_lanes = tuple(skip_lanes), None if only_lanes is None else tuple(only_lanes)
+        if schema.claim.lane is None and (per_lane or after_lane or skip_lanes or only_lanes is not None):
+            raise BadQueryError(f"{schema.name} declares a claim without a lane, so it has none to choose")
         return await self.engine.claim(ClaimRequest(
             schema=schema, now_us=self.clock.now_us(), lease_us=round(lease_s * 1e6),
             limit=limit, owner=owner,
