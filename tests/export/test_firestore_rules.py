@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import os
@@ -82,25 +83,37 @@ class Judged:
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
+def _judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged | EmulatorMissingError]:
     rules = tmp_path_factory.mktemp("rules") / "firestore.rules"
     rules.write_text(export(SCHEMAS, "firestore-rules"))
-    try:
-        emulator = firestore_emulator(rules)
-        address = emulator.__enter__()
-    except EmulatorMissingError as missing:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(str(missing))
-    project = f"rules-{secrets.token_hex(4)}"
-    firestore = Firestore(address, project)
+    with contextlib.ExitStack() as stack:
+        try:
+            address = stack.enter_context(firestore_emulator(rules))
+        except EmulatorMissingError as missing:
+            yield missing
+            return
+        project = f"rules-{secrets.token_hex(4)}"
+        firestore = stack.enter_context(contextlib.closing(Firestore(address, project)))
+        _keep_members(firestore)
+        yield Judged(firestore, project)
+
+
+@pytest.fixture
+def judged(request: pytest.FixtureRequest, _judged: Judged | EmulatorMissingError) -> Judged:
+    if isinstance(_judged, EmulatorMissingError):
+        request.node.user_properties.append(("engine-missing", f"firestore rules: {_judged}"))
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(str(_judged))
+    request.node.user_properties.append(("engine", "firestore rules (emulator)"))
+    return _judged
+
+
+def _keep_members(firestore: Firestore) -> None:
     for user, tenant_id, role, status in MEMBERS:
         member = membership(tenant_id, user, mark="")
         member.role, member.status = role, status  # type: ignore[assignment]
         _keep(firestore, member)
     forged = schema_of(gwi.TenantMembership).to_fields(membership(HOME, "admin", mark=""))
     firestore.seed(f"gwi_memberships/impostor_{HOME}", {**forged, "role": "owner", "status": "active"})
-    yield Judged(firestore, project)
-    firestore.close()
-    emulator.__exit__(None, None, None)
 
 
 def _path(kept: Document) -> str:

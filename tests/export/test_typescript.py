@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import functools
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -33,27 +35,41 @@ export const tokens = (run: Run): number => run.tokensUsed?.total ?? 0;
 """
 
 
-@pytest.fixture(scope="module")
-def tsc() -> Path:
+@pytest.fixture
+def tsc(request: pytest.FixtureRequest) -> Path:
     """The compiler: the one on the PATH, else one fetched once into the cache."""
+    found = _compiler()
+    if isinstance(found, str):
+        request.node.user_properties.append(("engine-missing", f"typescript: {found}"))
+        pytest.skip(found)
+    return found
+
+
+@functools.cache
+def _compiler() -> Path | str:
+    """Its path, or why there is none."""
     found = shutil.which("tsc")
     if found:
         return Path(found)
-    installed = CACHE / "node_modules" / ".bin" / "tsc"
-    if installed.exists():
-        return installed
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        pytest.skip("no TypeScript compiler: it needs tsc, or node and npm, on the PATH")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    command = [npm, "install", "--prefix", str(CACHE), "--no-audit", "--no-fund", f"typescript@{VERSION}"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    except subprocess.TimeoutExpired:
-        pytest.skip("no TypeScript compiler: npm took too long to fetch one")
-    if done.returncode != 0:
-        pytest.skip("no TypeScript compiler: npm could not fetch one")
-    return installed
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        return "it needs tsc, or node and npm, on the PATH"
+    if not CACHE.exists() and not _fetch():
+        return "npm could not fetch the compiler"
+    return CACHE / ".bin" / "tsc"
+
+
+def _fetch() -> bool:
+    CACHE.parent.mkdir(exist_ok=True)
+    # Fetched aside and then renamed: several test processes may do this at once.
+    with tempfile.TemporaryDirectory(dir=CACHE.parent) as aside:
+        command = ["npm", "install", "--prefix", aside, "--no-audit", "--no-fund", "--fetch-retries=1"]
+        try:
+            subprocess.run([*command, f"typescript@{VERSION}"], capture_output=True, check=True, timeout=120)
+        except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
+            return False
+        with contextlib.suppress(OSError):
+            Path(aside, "node_modules").rename(CACHE)
+    return CACHE.exists()
 
 
 def _compile(tsc: Path, folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +77,7 @@ def _compile(tsc: Path, folder: Path, **files: str) -> subprocess.CompletedProce
         (folder / f"{name}.ts").write_text(text)
     names = [f"{name}.ts" for name in files]
     command = [str(tsc), "--noEmit", "--strict", "--target", "es2022", "--module", "commonjs", *names]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=os.environ)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
 def test_the_module_compiles_strictly_and_serves_its_users(tsc: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from holdfast.errors import WrongTypeError
+from holdfast.errors import DeclarationError, WrongTypeError
 from holdfast.model import Document, document, schema_of
 
 
@@ -57,3 +57,12 @@ def test_times_inside_are_kept_in_utc() -> None:
     east = datetime(2024, 1, 1, 9, tzinfo=timezone(timedelta(hours=9)))
     body = schema_of(Mixed).prepare(Mixed(id="1", held=Visit(east, 1))).body
     assert msgspec.json.decode(body)["held"]["at"] == "2024-01-01T00:00:00Z"
+
+
+def test_a_union_no_decoder_can_tell_apart_is_refused_where_it_is_declared() -> None:
+    with pytest.raises(DeclarationError, match="Unclear: Type unions"):
+
+        @document("unclear/{id}")
+        class Unclear(Document):
+            id: str
+            held: dict[str, int] | Circle

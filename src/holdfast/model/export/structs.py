@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -30,24 +30,24 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
 
 def shapes_of(schemas: Iterable[Schema[Any]]) -> dict[type, Shape]:
     """Each document followed by the structs inside it, once each, in the order declared."""
+    declared = {schema.cls: schema for schema in schemas}
     found: dict[type, Shape] = {}
-    for schema in schemas:
-        info = mi.type_info(schema.cls)
-        assert isinstance(info, mi.StructType)
-        _add(found, info, schema)
+    for cls in declared:
+        _add(found, mi.type_info(cls), declared)
     return found
 
 
-def _add(found: dict[type, Shape], info: mi.StructType, schema: Schema[Any] | None = None) -> None:
-    if info.cls in found:
+def _add(found: dict[type, Shape], info: mi.Type, declared: Mapping[type, Schema[Any]]) -> None:
+    if not isinstance(info, mi.StructType) or info.cls in found:
         return
+    schema = declared.get(info.cls)
     hidden = schema.declared.path_only if schema else ()
     fields = tuple(field for field in info.fields if field.name not in hidden)
     name = _free_name(info.cls.__name__, {shape.name for shape in found.values()})
     found[info.cls] = Shape(name, info.cls, info, fields, schema)
     for field in fields:
         for inner in _structs_in(field.type):
-            _add(found, inner)
+            _add(found, inner, declared)
 
 
 def _structs_in(kind: mi.Type) -> Iterator[mi.StructType]:
