@@ -14,12 +14,14 @@ HoldfastError
 │   ├── BadQueryError             the query contradicts itself
 │   ├── UnindexedQueryError       declare the index in the message
 │   └── BadCursorError            the cursor belongs to another query
+├── UnverifiedError           the sender did not prove who it is: answer 401
 ├── ForbiddenError            the caller may not do this
 │   └── WrongTenantError          the document belongs to another tenant
 ├── ConflictError             read again, decide again, commit again
 │   ├── AlreadyExistsError        create found the id taken
 │   ├── NotFoundError             the document is not there
 │   └── VersionConflictError      somebody wrote in between
+├── UnreadableError           put the key back, or have the secret entered anew
 ├── LeaseLostError            stop: another worker holds the claim now
 ├── LimitReachedError         wait for the next period, or raise the limit
 └── RetryLaterError           nothing was written; try again after `after_s`
@@ -97,6 +99,10 @@ class BadCursorError(InvalidError):
     code = "bad_cursor"
 
 
+class UnverifiedError(HoldfastError):
+    code = "unverified"
+
+
 class ForbiddenError(HoldfastError):
     code = "forbidden"
 
@@ -119,6 +125,10 @@ class NotFoundError(ConflictError):
 
 class VersionConflictError(ConflictError):
     code = "version_conflict"
+
+
+class UnreadableError(HoldfastError):
+    code = "unreadable"
 
 
 class LeaseLostError(HoldfastError):

@@ -13,12 +13,14 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Final, Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from holdfast.errors import ForbiddenError, WrongTypeError
+from holdfast.clock import to_us
+from holdfast.errors import UnverifiedError, WrongTypeError
 
 SECRET_BYTES_MIN: Final = 24
 SECRET_BYTES_MAX: Final = 64
@@ -139,7 +141,7 @@ class Verifier:
 
     `prefix` is the first word of the headers' names (`svix` at some senders).
 
-    Example: `Verifier(["whsec_…"]).verify(headers, body, now_s=clock.now_us() // 1_000_000)`
+    Example: `Verifier(["whsec_…"]).verify(headers, body, now=clock.now())`
     """
 
     def __init__(
@@ -151,21 +153,21 @@ class Verifier:
         self._tolerance_s = tolerance_s
         self._prefix = prefix
 
-    def verify(self, headers: Mapping[str, str], body: bytes, *, now_s: int) -> str:
-        """The message's id, or `ForbiddenError`. Header names are taken in any case."""
+    def verify(self, headers: Mapping[str, str], body: bytes, *, now: datetime) -> str:
+        """The message's id, or `UnverifiedError`. Header names are taken in any case."""
         found = {name.lower(): value for name, value in headers.items()}
         message_id, at, signatures = (
             found.get(f"{self._prefix}-{word}", "") for word in ("id", "timestamp", "signature")
         )
         if not message_id or not signatures or not _SECONDS.fullmatch(at):
-            raise ForbiddenError("the message carries no usable signature headers")
-        if abs(int(at) - now_s) > self._tolerance_s:
-            raise ForbiddenError(f"the message was signed more than {self._tolerance_s} s from now")
+            raise UnverifiedError("the message carries no usable signature headers")
+        if abs(int(at) - to_us(now) // 1_000_000) > self._tolerance_s:
+            raise UnverifiedError(f"the message was signed more than {self._tolerance_s} s from now")
         start = f"{message_id}.{at}.".encode()
         for signature in signatures.split(" ")[:SIGNATURES_MAX]:
             if any(key.matches(signature, start=start, body=body) for key in self._keys):
                 return message_id
-        raise ForbiddenError("no signature fits the message")
+        raise UnverifiedError("no signature fits the message")
 
 
 def new_secret() -> str:
