@@ -78,6 +78,9 @@ class Engine(Protocol):
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         """Lease and fence due documents, each to one caller at a time, earliest first."""
 
+    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
+        """When the earliest claimable document is due, in microseconds since 1970; None where none is."""
+
     def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
         """A bell for commits to these collections, in this process and, where able, in others."""
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
-from holdfast.clock import Clock, SystemClock, to_us
+from holdfast.clock import Clock, SystemClock, from_us, to_us
 from holdfast.errors import (
     BadQueryError,
     ConflictError,
@@ -194,6 +194,14 @@ class Store:
             skip_lanes=frozenset(skip_lanes),
             only_lanes=None if only_lanes is None else frozenset(only_lanes),
         ))  # fmt: skip
+
+    async def next_due(self, cls: type[D]) -> datetime | None:
+        """When the next document comes due, so that a worker can sleep until then; it may be past."""
+        schema = self._reach(cls)
+        if schema.claim is None:
+            raise BadQueryError(f"{schema.name} declares no claim=Claim(...)")
+        due_us = await self.engine.next_due(schema, self.tenant_id if schema.tenant else None)
+        return None if due_us is None else from_us(due_us)
 
     async def expire(self, cls: type[D], *, limit: int = 500) -> int:
         """Delete up to `limit` documents that have been kept long enough; says how many went."""

@@ -15,7 +15,7 @@ KEEP_RUNS_S = 30 * 86_400
     "holdfast_schedules/{id}",
     id=Joined("tenant_id", "name"),
     tenant="tenant_id",
-    indexes=[Index("name"), Index("next_at", across="tenants")],
+    indexes=[Index("name")],
     claim=Claim(due="next_at", fence="fence", owner="owner"),
     access=_ADMINS,
 )

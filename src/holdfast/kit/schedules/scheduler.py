@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -11,13 +10,13 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from holdfast.clock import EPOCH
 from holdfast.errors import BadQueryError, ConflictError, HoldfastError, LeaseLostError, NotFoundError
 from holdfast.ids import ulid
 from holdfast.kit import NO_TENANT
 from holdfast.kit.schedules.cron import Missed, Turn, check_cron, decide_turn, next_slot
 from holdfast.kit.schedules.models import Schedule, SlotRun
-from holdfast.store import Fence, Query, Snapshot, Store, Transaction, Write, check, create, patch, put
+from holdfast.kit.waiting import rest
+from holdfast.store import Fence, Snapshot, Store, Transaction, Write, check, create, patch, put
 
 log = structlog.get_logger("holdfast.schedules")
 
@@ -132,7 +131,7 @@ class Scheduler:
         try:
             while not stop.is_set():
                 if await self.turn() == 0:
-                    await _first(stop.wait(), bell.wait(await self._idle_s()))
+                    await rest(self._clock, await self._idle_s(), wake=bell, stop=stop)
         finally:
             bell.close()
 
@@ -153,11 +152,8 @@ class Scheduler:
         )
 
     async def _idle_s(self) -> float:
-        query = Query(Schedule).where("next_at", ">", EPOCH).order_by("next_at").limit(1)
-        page = await self._store.query(query)
-        if not page.items or page.items[0].doc.next_at is None:
-            return POLL_S
-        wait = (page.items[0].doc.next_at - self._clock.now()).total_seconds()
+        due = await self._store.next_due(Schedule)
+        wait = POLL_S if due is None else (due - self._clock.now()).total_seconds()
         return min(max(wait, 0.005), POLL_S)
 
     async def _take_turn(self, claimed: Snapshot[Schedule], job: Job) -> None:
@@ -275,15 +271,3 @@ class Scheduler:
 
 def _agrees(stored: Schedule, job: Job) -> bool:
     return (stored.cron, stored.zone, stored.missed) == (job.cron, job.zone, job.missed)
-
-
-async def _first(*waits: Awaitable[Any]) -> None:
-    """Wait for whichever comes first and let go of the others."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 from google.api_core.exceptions import GoogleAPICallError
 
-from holdfast.clock import from_us
+from holdfast.clock import from_us, to_us
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Snapshot
@@ -47,6 +47,15 @@ class Claimer:
                     break
                 await back_off(attempt)
         return [item for _, item in sorted(taken, key=lambda pair: (pair[0], pair[1].key))]
+
+    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
+        """When the earliest document is due: what a claim at the end of time would find first."""
+        end = to_us(datetime.max.replace(tzinfo=UTC))
+        request = ClaimRequest(schema=schema, now_us=end, lease_us=0, limit=1, owner="", tenant=tenant)
+        due = schema.hot[0]
+        async for page in self._pages(request, [], [due.stored], size=1):
+            return to_us(due.read(page[0].doc)) if page else None
+        return None
 
     async def _take(
         self, request: ClaimRequest, found: Sequence[Snapshot[Any]]

@@ -70,6 +70,10 @@ class FirestoreEngine:
         with self._gate.passing():
             return await self._claimer.claim(request)
 
+    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
+        with self._gate.passing():
+            return await self._claimer.next_due(schema, tenant)
+
     def watch(self, schemas: Sequence[Schema[Any]]) -> Bell:
         return self._tower.watch(schemas)
 

@@ -61,6 +61,7 @@ class Tower:
         self._me = secrets.token_hex(8)
         self._bells: set[Bell] = set()
         self._listeners: dict[Schema[Any], asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._ringers: dict[Schema[Any], _Ringer] = {}
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Bell:
@@ -74,8 +75,7 @@ class Tower:
         self._bells.discard(bell)
         wanted = {schema for other in self._bells for schema in other.schemas}
         for schema in bell.schemas - wanted:
-            if schema in self._listeners:
-                self._listeners.pop(schema).cancel()
+            self._end(schema)
 
     def ring(self, schemas: Iterable[Schema[Any]]) -> None:
         """After a commit of this engine to these collections."""
@@ -88,11 +88,16 @@ class Tower:
 
     async def close(self) -> None:
         await asyncio.gather(*(ringer.close() for ringer in self._ringers.values()))
-        listeners = list(self._listeners.values())
-        self._listeners.clear()
-        for task in listeners:
+        for schema in list(self._listeners):
+            self._end(schema)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _end(self, schema: Schema[Any]) -> None:
+        task = self._listeners.pop(schema, None)
+        if task is not None:
             task.cancel()
-        await asyncio.gather(*listeners, return_exceptions=True)
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     def _ring_here(self, schema: Schema[Any]) -> None:
         for bell in self._bells:

@@ -31,6 +31,17 @@ def claim(desk: Desk, request: ClaimRequest) -> list[Snapshot[Any]]:
     return [_taken(shelf, row, request, version) for row in rows]
 
 
+def next_due(shelf: Shelf, tenant: str | None) -> tuple[str, tuple[str, ...]]:
+    """The statement that finds when the earliest document is due."""
+    due = quote(shelf.hot[0].stored)
+    index = quote(claim_index(shelf.table, DIALECT, lanes=False))
+    mine = ""
+    if tenant is not None and shelf.schema.tenant is not None:
+        mine = f" AND {quote(shelf.schema.tenant.stored)} = ?"
+    sql = f"SELECT {due} FROM {quote(shelf.table)} INDEXED BY {index} WHERE {due} IS NOT NULL{mine}"
+    return f"{sql} ORDER BY {due} LIMIT 1", (tenant,) if mine and tenant is not None else ()
+
+
 def _by_lanes(request: ClaimRequest) -> bool:
     return request.per_lane is not None or request.only_lanes is not None or bool(request.skip_lanes)
 

@@ -19,7 +19,7 @@ from holdfast.store.port import Capabilities, ClaimRequest, Wake
 from holdfast.store.query import Plan
 from holdfast.store.relational import walk
 from holdfast.store.sqlite.backup import back_up
-from holdfast.store.sqlite.claims import claim
+from holdfast.store.sqlite.claims import claim, next_due
 from holdfast.store.sqlite.dialect import DIALECT
 from holdfast.store.sqlite.links import Options, one, open_link, parse_url
 from holdfast.store.sqlite.migrate import Migration
@@ -99,6 +99,11 @@ class SqliteEngine:
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         taken: list[Snapshot[Any]] = await self._writer.do(lambda desk: claim(desk, request))
         return taken
+
+    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
+        sql, values = next_due(self._shelves[schema], tenant)
+        row = _run(self._reader(), sql, values).fetchone()
+        return None if row is None else int(row[0])
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
         return self._bells.hang(schemas)

@@ -33,7 +33,10 @@ class Shelf:
     def __init__(self, schema: Schema[Any], table: str) -> None:
         self.schema, self.table = schema, table
         self.columns = plain_columns(schema)
+        # What can't change is left out of updates, so that its indexes are not written again.
+        self._changing = tuple(c for c in self.columns if c.path not in schema.immutable)
         self._positions = tuple(schema.columns.index(c) for c in self.columns)
+        self._changing_positions = tuple(schema.columns.index(c) for c in self._changing)
         self._times = any(c.kind == "time" for c in self.columns)
         self.hot = schema.hot
         self.selected = (KEY, VERSION, BODY, *(c.stored for c in self.hot))
@@ -66,23 +69,24 @@ class Shelf:
         return f" ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
 
     def _update_sql(self) -> str:
-        names = [n for n in self._names() if n != PARENT]
+        names = [VERSION, *(c.stored for c in self._changing), BODY]
         sets = ", ".join(f"{quote(n)} = ?" for n in names)
         return f"UPDATE {quote(self.table)} SET {sets} WHERE {quote(KEY)} = ?"
 
-    def values(self, prepared: Prepared) -> list[Any]:
+    def _values(self, prepared: Prepared, positions: tuple[int, ...]) -> list[Any]:
         values = prepared.values
-        chosen = [values[p] for p in self._positions]
+        chosen = [values[p] for p in positions]
         return [DIALECT.bind(v) for v in chosen] if self._times else chosen
 
     def insert_row(self, prepared: Prepared, version: int) -> Row:
-        row = [prepared.key, version, *self.values(prepared), prepared.body.decode()]
+        row = [prepared.key, version, *self._values(prepared, self._positions), prepared.body.decode()]
         if self.schema.path.nested:
             row.append(parent_of(prepared.key))
         return tuple(row)
 
     def update_row(self, prepared: Prepared, version: int) -> Row:
-        return (version, *self.values(prepared), prepared.body.decode(), prepared.key)
+        values = self._values(prepared, self._changing_positions)
+        return (version, *values, prepared.body.decode(), prepared.key)
 
     def load(self, row: Row) -> Any:
         document = self.schema.load(row[2], split_key(row[0]))

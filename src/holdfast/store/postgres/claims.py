@@ -1,0 +1,120 @@
+"""Taking due documents: one statement that locks, leases and fences; what others lock is passed by."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from holdfast.clock import from_us
+from holdfast.model.order import ordered
+from holdfast.store.port import ClaimRequest
+from holdfast.store.postgres.dialect import DIALECT
+from holdfast.store.postgres.shelf import ItemShelf, Shelf
+from holdfast.store.postgres.statement import SEQUENCE
+from holdfast.store.relational.dialect import Bound, quote
+from holdfast.store.relational.tables import KEY, VERSION
+
+
+def claim_statement(shelf: Shelf, request: ClaimRequest) -> tuple[str, list[Any]]:
+    """The statement; its rows are those the shelf selects, then when each was due."""
+    bound = Bound(DIALECT)
+    now = from_us(request.now_us)
+    picked = _picked(shelf, request, bound, bound.add(now))
+    sets = _sets(shelf, request, bound, until=bound.add(now + timedelta(microseconds=request.lease_us)))
+    shown = ", ".join(f"t.{quote(name)}" for name in shelf.selected)
+    parts = [
+        f"picked AS MATERIALIZED ({picked})",
+        f"taken AS (UPDATE {quote(shelf.table)} AS t SET {sets} FROM picked AS p"
+        f" WHERE t.{quote(KEY)} = p.k RETURNING {shown}, p.was)",
+        *(f"i{n} AS ({_carry(items)})" for n, items in enumerate(shelf.lists) if items.hot),
+    ]
+    return f"WITH {', '.join(parts)} SELECT * FROM taken", bound.values
+
+
+def next_due_statement(shelf: Shelf, tenant: str | None) -> tuple[str, list[Any]]:
+    """The statement that finds when the earliest document is due."""
+    bound = Bound(DIALECT)
+    due = quote(shelf.hot[0].stored)
+    mine = ""
+    if tenant is not None and shelf.schema.tenant is not None:
+        mine = f" AND {quote(shelf.schema.tenant.stored)} = {bound.add(tenant)}"
+    text = f"SELECT {due} FROM {quote(shelf.table)} WHERE {due} IS NOT NULL{mine} ORDER BY {due} LIMIT 1"
+    return text, bound.values
+
+
+def _sets(shelf: Shelf, request: ClaimRequest, bound: Bound, *, until: str) -> str:
+    claim = shelf.schema.claim
+    assert claim is not None
+    due, fence, *others = shelf.hot
+    marks = ([request.owner] if claim.owner else []) + ([claim.state[1]] if claim.state else [])
+    sets = [f"{quote(due.stored)} = {until}", f"{quote(fence.stored)} = t.{quote(fence.stored)} + 1"]
+    for column, mark in zip(others, marks, strict=True):
+        value = ordered(mark) if column.kind == "open" else mark
+        sets.append(f"{quote(column.stored)} = {bound.add(value)}")
+    return ", ".join([*sets, f"{quote(VERSION)} = nextval('{SEQUENCE}')"])
+
+
+def _carry(items: ItemShelf) -> str:
+    """Rows of a list's table repeat claimed columns, so a claim writes them there too."""
+    sets = ", ".join(f"{quote(c.stored)} = taken.{quote(c.stored)}" for c in items.hot)
+    return f"UPDATE {quote(items.table)} AS i SET {sets} FROM taken WHERE i.{quote(KEY)} = taken.{quote(KEY)}"
+
+
+def _picked(shelf: Shelf, request: ClaimRequest, bound: Bound, now: str) -> str:
+    due = quote(shelf.hot[0].stored)
+    mine = ""
+    if request.tenant is not None and shelf.schema.tenant is not None:
+        mine = f" AND {quote(shelf.schema.tenant.stored)} = {bound.add(request.tenant)}"
+    rows = f"SELECT {quote(KEY)} AS k, {due} AS was FROM {quote(shelf.table)} WHERE {due} <= {now}{mine}"
+    order = f"ORDER BY {due}, {quote(KEY)}"
+    if request.per_lane is None and request.only_lanes is None and not request.skip_lanes:
+        return f"{rows} {order} LIMIT {request.limit} FOR UPDATE SKIP LOCKED"
+    return _by_lane(shelf, request, bound, rows=rows, order=order)
+
+
+def _by_lane(shelf: Shelf, request: ClaimRequest, bound: Bound, *, rows: str, order: str) -> str:
+    """Some of each lane. In turn, lanes are asked until the limit is reached; else all are."""
+    lane = quote(_lane(shelf))
+    share = request.limit if request.per_lane is None else min(request.per_lane, request.limit)
+    lanes = _lanes(shelf, request, bound)
+    each = f"{rows} AND {lane} = l.lane {order} LIMIT {share} FOR UPDATE SKIP LOCKED"
+    joined = f"SELECT c.k, c.was FROM ({lanes}) AS l CROSS JOIN LATERAL ({each}) AS c"
+    if request.per_lane is None:
+        joined += " ORDER BY c.was, c.k"
+    return f"{joined} LIMIT {request.limit}"
+
+
+def _lanes(shelf: Shelf, request: ClaimRequest, bound: Bound) -> str:
+    after = request.after_lane
+    if request.only_lanes is not None:
+        names = sorted(request.only_lanes - request.skip_lanes, key=str.encode)
+        if after is not None:
+            names.sort(key=lambda name: name.encode() <= after.encode())
+        return f"SELECT lane FROM unnest({bound.add(names)}::text[]) AS lane"
+    if after is None:
+        return _walk(shelf, request, bound, within="true")
+    edge, lane = bound.add(after), quote(_lane(shelf))
+    ahead = _walk(shelf, request, bound, within=f"{lane} > {edge}")
+    return f"{ahead} UNION ALL {_walk(shelf, request, bound, within=f'{lane} <= {edge}')}"
+
+
+def _walk(shelf: Shelf, request: ClaimRequest, bound: Bound, *, within: str) -> str:
+    """Lane after lane, each found by one look into the index, however many documents it holds."""
+    lane, due = quote(_lane(shelf)), quote(shelf.hot[0].stored)
+    first = f"SELECT {lane} AS lane FROM {quote(shelf.table)} WHERE {due} IS NOT NULL AND {within}"
+    order = f"ORDER BY {lane}, {due}, {quote(KEY)} LIMIT 1"
+    rest = f"SELECT n.lane FROM w CROSS JOIN LATERAL ({first} AND {lane} > w.lane {order}) AS n"
+    skipped = f"{bound.add(sorted(request.skip_lanes))}::text[]"
+    return (
+        f"(WITH RECURSIVE w AS (({first} {order}) UNION ALL {rest})"
+        f" SELECT w.lane FROM w WHERE w.lane <> ALL({skipped}))"
+    )
+
+
+def _lane(shelf: Shelf) -> str:
+    claim = shelf.schema.claim
+    assert claim is not None
+    assert claim.lane is not None
+    column = shelf.schema.column(claim.lane)
+    assert column is not None
+    return column.stored

@@ -1,0 +1,146 @@
+"""PostgreSQL behind the port: reads on a few links, writes through group commit."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from holdfast.clock import to_us
+from holdfast.model.schema import Schema
+from holdfast.store.catalog import Catalog
+from holdfast.store.commit import Commit, Outcome, Snapshot
+from holdfast.store.port import Capabilities, ClaimRequest, Wake
+from holdfast.store.postgres.address import parse_url
+from holdfast.store.postgres.claims import claim_statement, next_due_statement
+from holdfast.store.postgres.dialect import DIALECT
+from holdfast.store.postgres.links import Links
+from holdfast.store.postgres.migrate import Migration
+from holdfast.store.postgres.shelf import Shelf
+from holdfast.store.postgres.wake import Bells
+from holdfast.store.postgres.writer import WRITES_A_BATCH, Queue, Writer
+from holdfast.store.query import Plan
+from holdfast.store.relational import walk
+
+
+async def connect(url: str, catalog: Catalog) -> PostgresEngine:
+    """Use the server a URL names; links are made when they are needed.
+
+    Besides PostgreSQL's own words the URL takes `pooler=transaction` (with `direct=HOST:PORT` for
+    notifications), `readers`, `writers`, `patience_s` (how long a caller waits for a server that is
+    away) and `timeout_s` (how long for one statement).
+
+    Example: `await connect("postgresql://app@db.internal/holdfast?readers=20", catalog)`
+    """
+    return PostgresEngine(Links(parse_url(url)), catalog)
+
+
+class PostgresEngine:
+    """See `Engine` for what each method promises."""
+
+    def __init__(self, links: Links, catalog: Catalog) -> None:
+        self._links, self._catalog = links, catalog
+        self._shelves = {schema: Shelf(schema, catalog.table(schema)) for schema in catalog.schemas}
+        self._name = secrets.token_hex(6)
+        self._bells = Bells(links, self._shelves, name=self._name)
+        self._queue = Queue()
+        self._writers: list[asyncio.Task[None]] = []
+        self._capabilities = Capabilities(
+            name="postgres",
+            row_level_security=True,
+            wakes_processes=links.address.direct is not None,
+            writes_max=WRITES_A_BATCH,
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
+        shelf = self._shelves[schema]
+        if len(keys) == 1:
+            row = await self._links.read(lambda link: link.fetchrow(shelf.get_sql, keys[0]))
+            return [None if row is None else shelf.snapshot(row)]
+        rows = await self._links.read(lambda link: link.fetch(shelf.get_many_sql, keys))
+        found = {row[0]: shelf.snapshot(row) for row in rows}
+        return [found.get(key) for key in keys]
+
+    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+        shelf = self._shelves[plan.schema]
+        text, values = walk.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
+        rows = await self._links.read(lambda link: link.fetch(text, *values))
+        return [shelf.snapshot(row) for row in rows]
+
+    async def aggregate(self, plan: Plan) -> int | float | None:
+        assert plan.aggregate is not None
+        text, values = walk.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
+        row = await self._links.read(lambda link: link.fetchrow(text, *values))
+        assert row is not None
+        rows, counted, total = row
+        if plan.aggregate.function == "count":
+            return int(rows)
+        total = int(total) if isinstance(total, Decimal) else total
+        if plan.aggregate.function == "sum":
+            return total or 0
+        return total / counted if counted else None
+
+    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        if not self._writers:
+            self._hire()
+        if sum([len(commit.writes) for commit in commits]) <= WRITES_A_BATCH:
+            return await self._queue.put(commits)
+        parts = await asyncio.gather(*(self._queue.put(part) for part in _parts(commits)))
+        return [outcome for part in parts for outcome in part]
+
+    def _hire(self) -> None:
+        for _ in range(self._links.address.writers):
+            writer = Writer(
+                self._links, self._shelves, queue=self._queue, ring=self._bells.ring, name=self._name
+            )
+            self._writers.append(asyncio.get_running_loop().create_task(writer.run()))
+
+    async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
+        shelf = self._shelves[request.schema]
+        text, values = claim_statement(shelf, request)
+        rows = await self._links.read(lambda link: link.fetch(text, *values))
+        rows.sort(key=lambda row: (row["was"], row[0].encode()))
+        return [shelf.snapshot(row) for row in rows]
+
+    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
+        text, values = next_due_statement(self._shelves[schema], tenant)
+        due = await self._links.read(lambda link: link.fetchval(text, *values))
+        return None if due is None else to_us(due)
+
+    def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
+        return self._bells.hang(schemas)
+
+    async def migrate(self) -> list[str]:
+        return await Migration(self._links, self._shelves).apply()
+
+    async def diff(self) -> list[str]:
+        return await Migration(self._links, self._shelves).diff()
+
+    async def close(self) -> None:
+        self._queue.close()
+        await asyncio.gather(*self._writers)
+        await self._bells.close()
+        await self._links.close()
+
+
+def _parts(commits: Sequence[Commit]) -> list[list[Commit]]:
+    """Cut a long list into batches; a commit is never cut."""
+    parts: list[list[Commit]] = [[]]
+    size = 0
+    for commit in commits:
+        if size + len(commit.writes) > WRITES_A_BATCH and parts[-1]:
+            parts.append([])
+            size = 0
+        parts[-1].append(commit)
+        size += len(commit.writes)
+    return parts
