@@ -1,0 +1,110 @@
+"""The keys: one current, any number of old ones that still open, and one derived for each purpose."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from holdfast.errors import ConfigError
+
+KEY_BYTES_MIN: Final = 32
+SETTING: Final = "HOLDFAST_KEYS"
+_KEY_ID: Final = re.compile(r"[a-z0-9-]{1,32}")
+_LEGACY_KEY_LENGTH: Final = 32
+_HOW_TO: Final = f"make one with `holdfast keys new` and put it first in {SETTING}"
+
+
+class Keyring:
+    """Root keys by id, the first one current. A key is never used itself, only what HKDF makes of it.
+
+    Example: `Keyring({"2026-03": new_bytes, "2025-07": old_bytes})`
+    """
+
+    def __init__(self, keys: Mapping[str, bytes]) -> None:
+        if not keys:
+            raise ConfigError(f"{SETTING} is not set, so secrets can't be kept: {_HOW_TO}", SETTING)
+        for key_id, key in keys.items():
+            _check(key_id, key)
+        self._keys = dict(keys)
+        self.current = next(iter(keys))
+        self._derived: dict[tuple[str, str], AESGCM] = {}
+
+    def __repr__(self) -> str:
+        return f"Keyring({', '.join(self._keys)})"
+
+    @classmethod
+    def read(cls, text: str | None) -> Keyring:
+        """From `id:base64,id:base64`, the current key first; `ConfigError` says what to do."""
+        keys: dict[str, bytes] = {}
+        for part in _parts(text or ""):
+            key_id, colon, encoded = part.partition(":")
+            if not colon or not _KEY_ID.fullmatch(key_id):
+                # Not shown: without its colon it may be the key itself.
+                raise ConfigError(f"{SETTING}: write each key as id:base64, the current one first", SETTING)
+            if key_id in keys:
+                raise ConfigError(
+                    f"{SETTING}: the key id {key_id!r} is there twice; ids never repeat", SETTING
+                )
+            keys[key_id] = _decoded(key_id, encoded)
+        return cls(keys)
+
+    def __contains__(self, key_id: str) -> bool:
+        return key_id in self._keys
+
+    def cipher(self, key_id: str, purpose: str) -> AESGCM:
+        """The cipher for one purpose: each has a key of its own, so that none wears out another's."""
+        made = self._derived.get((key_id, purpose))
+        if made is None:
+            info = b"holdfast vault hf1 " + purpose.encode()
+            derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(self._keys[key_id])
+            made = self._derived[key_id, purpose] = AESGCM(derived)
+        return made
+
+
+def new_key(key_id: str) -> str:
+    """A fresh key, as the setting takes it."""
+    if not _KEY_ID.fullmatch(key_id):
+        raise ConfigError(f"a key id is 1 to 32 of a-z, 0-9 and '-', not {key_id!r}", SETTING)
+    return f"{key_id}:{base64.urlsafe_b64encode(secrets.token_bytes(KEY_BYTES_MIN)).decode()}"
+
+
+def legacy_cipher(key: str) -> AESGCM:
+    """The cipher of values from before the vault: the key's own characters, padded with "0", cut at 32."""
+    material = key.ljust(_LEGACY_KEY_LENGTH, "0")[:_LEGACY_KEY_LENGTH].encode()
+    if not key or len(material) != _LEGACY_KEY_LENGTH:
+        raise ConfigError(
+            "the legacy encryption key must be plain ASCII text and not empty", "ENCRYPTION_KEY"
+        )
+    return AESGCM(material)
+
+
+def _parts(text: str) -> Iterable[str]:
+    return (part.strip() for part in text.split(",") if part.strip())
+
+
+def _decoded(key_id: str, encoded: str) -> bytes:
+    plain = encoded.replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigError(f"{SETTING}: the key {key_id!r} is no base64; {_HOW_TO}", SETTING) from None
+
+
+def _check(key_id: str, key: bytes) -> None:
+    if not _KEY_ID.fullmatch(key_id):
+        raise ConfigError(f"a key id is 1 to 32 of a-z, 0-9 and '-', not {key_id!r}", SETTING)
+    if len(key) < KEY_BYTES_MIN:
+        raise ConfigError(
+            f"{SETTING}: the key {key_id!r} is short: {len(key)} bytes instead of {KEY_BYTES_MIN}; {_HOW_TO}",
+            SETTING,
+        )
+    if len(set(key)) < 8:
+        raise ConfigError(f"{SETTING}: the key {key_id!r} is not random; {_HOW_TO}", SETTING)

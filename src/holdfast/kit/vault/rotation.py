@@ -1,0 +1,168 @@
+"""Bringing a collection to the current key while others read and write it.
+
+Small batches; each document is written only if it is still as it was read, so a concurrent writer
+always wins and its document is looked at again. How far the walk has come is kept, so a killed
+rotation goes on where it was; walks repeat until one finds nothing left to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from holdfast.errors import BadCursorError, ConflictError, HoldfastError, NotFoundError, UnreadableError
+from holdfast.kit.vault.models import Rotation
+from holdfast.kit.vault.vault import SealedField, Vault
+from holdfast.model.document import Document, schema_of
+from holdfast.model.path import split_key
+from holdfast.store import Page, Query, Snapshot, Store, Write, patch, put
+
+D = TypeVar("D", bound=Document)
+Report = Callable[[Rotation], None]
+WALKS_MAX: Final = 20
+TRIES_MAX: Final = 20
+UNREADABLE_NAMED_MAX: Final = 100
+
+
+async def rotate(
+    vault: Vault,
+    cls: type[D],
+    *,
+    fields: Sequence[str],
+    store: Store,
+    batch: int = 200,
+    report: Report | None = None,
+) -> Rotation:
+    """Seal these fields of every document again under the current key; says how it went.
+
+    Call it again after a crash: it goes on. Values that don't open are left, counted and named. The
+    store must know `Rotation`; `report` hears of each batch.
+
+    Example: `await rotate(vault, Connection, fields=["refresh_token"], store=store)`
+    """
+    work = _Work(vault, cls, fields=fields, store=store.privileged(), batch=batch)
+    rotation = await work.resume()
+    while rotation.state == "running":
+        await work.step(rotation)
+        if report is not None:
+            report(rotation)
+    return rotation
+
+
+class _Work(Generic[D]):
+    def __init__(
+        self, vault: Vault, cls: type[D], *, fields: Sequence[str], store: Store, batch: int
+    ) -> None:
+        self._cls, self._store = cls, store
+        self._fields = [vault.field(cls, name) for name in fields]
+        self._key_id = vault.current_key
+        query = Query(cls).limit(batch)
+        self._query = query.across_parents() if schema_of(cls).path.nested else query
+
+    async def resume(self) -> Rotation:
+        """The rotation of these fields to this key where it stands; a finished one starts over."""
+        now, names = self._store.clock.now(), [field.name for field in self._fields]
+        collection = "/".join(schema_of(self._cls).path.names)
+        # The collection's own name may hold characters that an id can't.
+        mark = hashlib.sha256(msgspec.msgpack.encode((collection, names))).hexdigest()[:16]
+        found = await self._store.get(Rotation, f"{mark}-{self._key_id}")
+        if found is not None and found.doc.state == "running":
+            return found.doc
+        return Rotation(
+            id=f"{mark}-{self._key_id}", collection=collection, fields=names, key_id=self._key_id,
+            started_at=now, updated_at=now,
+        )  # fmt: skip
+
+    async def step(self, rotation: Rotation) -> None:
+        """One batch, then where it ended is kept: after a crash at most one batch is looked at twice."""
+        page = await self._page(rotation)
+        rotation.seen_in_walk += len(page.items)
+        resealed = await self._reseal(page.items, rotation)
+        rotation.resealed += resealed
+        rotation.resealed_in_walk += resealed
+        rotation.cursor = page.cursor
+        rotation.updated_at = self._store.clock.now()
+        if page.cursor is None:
+            self._end_walk(rotation)
+        await self._store.commit(put(rotation))
+
+    async def _page(self, rotation: Rotation) -> Page[D]:
+        try:
+            return await self._store.query(self._query.after(rotation.cursor))
+        except BadCursorError:
+            # Kept by another version of the declaration: walk from the start.
+            return await self._store.query(self._query)
+
+    def _end_walk(self, rotation: Rotation) -> None:
+        if rotation.resealed_in_walk == 0 or rotation.walk >= WALKS_MAX:
+            rotation.state = "finished"
+            return
+        rotation.walk += 1
+        rotation.seen_in_walk = rotation.resealed_in_walk = rotation.unreadable_in_walk = 0
+        rotation.unreadable = []
+
+    async def _reseal(self, items: Sequence[Snapshot[D]], rotation: Rotation) -> int:
+        done = 0
+        for _ in range(TRIES_MAX):
+            writes = [(item, write) for item in items if (write := self._write(item, rotation)) is not None]
+            if not writes:
+                return done
+            outcomes = await self._store.settle([[write] for _, write in writes])
+            lost = [item for (item, _), outcome in zip(writes, outcomes, strict=True) if _lost(outcome)]
+            done += len(writes) - len(lost)
+            if not lost:
+                return done
+            again = await self._store.get_many(self._cls, [split_key(item.key) for item in lost])
+            items = [item for item in again if item is not None]
+        # Whoever writes that fast gets another look in the next walk.
+        return done + 1
+
+    def _write(self, item: Snapshot[D], rotation: Rotation) -> Write | None:
+        changes: dict[str, Any] = {}
+        ids = split_key(item.key)
+        for field in self._fields:
+            head = field.path[0]
+            old = changes.get(head, getattr(item.doc, head))
+            new = _mapped(old, field.path[1:], self._resealing(field, ids, rotation=rotation))
+            if new != old:
+                changes[head] = new
+        return patch(self._cls, *ids, changes=changes, expect=item.unchanged) if changes else None
+
+    def _resealing(
+        self, field: SealedField, ids: tuple[str, ...], *, rotation: Rotation
+    ) -> Callable[[str], str]:
+        def reseal(text: str) -> str:
+            if not text or field.is_current(text):
+                return text
+            try:
+                return field.seal(field.open(text, *ids), *ids)
+            except UnreadableError:
+                rotation.unreadable_in_walk += 1
+                if len(rotation.unreadable) < UNREADABLE_NAMED_MAX:
+                    rotation.unreadable.append("/".join((*ids, field.name)))
+                return text
+
+        return reseal
+
+
+def _lost(outcome: object) -> bool:
+    """Whether somebody wrote first. A document that is gone has nothing left to seal."""
+    if isinstance(outcome, ConflictError):
+        return not isinstance(outcome, NotFoundError)
+    if isinstance(outcome, HoldfastError):
+        raise outcome
+    return False
+
+
+def _mapped(value: Any, path: tuple[str, ...], act: Callable[[str], str]) -> Any:
+    """The value with `act` applied to the texts at the end of the path; lists are gone through."""
+    if value is None or value is msgspec.UNSET:
+        return value
+    if isinstance(value, list):
+        return [_mapped(one, path, act) for one in value]
+    if path:
+        return msgspec.structs.replace(value, **{path[0]: _mapped(getattr(value, path[0]), path[1:], act)})
+    return act(value)

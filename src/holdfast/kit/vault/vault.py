@@ -1,0 +1,150 @@
+"""Sealing and opening. A sealed text is `hf1.<key id>.<base64url of nonce, ciphertext and tag>`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from typing import Final
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from holdfast.errors import UnreadableError, WrongTypeError
+from holdfast.kit.vault.keys import Keyring, legacy_cipher
+from holdfast.kit.vault.secret import Secret
+from holdfast.model.document import Document, schema_of
+from holdfast.model.path import join_key
+
+FORMAT: Final = "hf1"
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
+SECRET_BYTES_MAX: Final = 65_536
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+class Vault:
+    """Seals texts under the current key and opens what any of its keys sealed.
+
+    Whatever names the place of a secret (its collection, document and field) is bound to it: the same
+    sealed text anywhere else does not open.
+
+    Example: `vault.open(vault.seal("hunter2", "users", "u1", "pin"), "users", "u1", "pin").reveal()`
+    """
+
+    def __init__(self, keys: Keyring, *, legacy_key: str | None = None) -> None:
+        self._keys = keys
+        self._legacy: AESGCM | None = None if legacy_key is None else legacy_cipher(legacy_key)
+
+    @classmethod
+    def from_settings(cls, keys: str | None, *, legacy_key: str | None = None) -> Vault:
+        """From `id:base64,id:base64` (the current key first), or `ConfigError` saying what to do.
+
+        `legacy_key` opens values from before the vault: base64 of IV and ciphertext, bound to nothing.
+        """
+        return cls(Keyring.read(keys), legacy_key=legacy_key)
+
+    def __repr__(self) -> str:
+        return f"Vault({self._keys!r})"
+
+    @property
+    def current_key(self) -> str:
+        return self._keys.current
+
+    def field(self, cls: type[Document], name: str) -> SealedField:
+        """Seals and opens one field of one document class; see `SealedField`."""
+        return SealedField(self, cls, name)
+
+    def seal(self, secret: str | Secret, *place: str) -> str:
+        """The secret as it may be stored at this place, under the current key."""
+        plain = (secret.reveal() if isinstance(secret, Secret) else secret).encode()
+        if len(plain) > SECRET_BYTES_MAX:
+            raise WrongTypeError(f"a secret has at most {SECRET_BYTES_MAX:,} bytes")
+        key_id, nonce = self._keys.current, os.urandom(NONCE_BYTES)
+        sealed = self._keys.cipher(key_id, _purpose(place)).encrypt(nonce, plain, _bound(key_id, place))
+        return f"{FORMAT}.{key_id}.{base64.urlsafe_b64encode(nonce + sealed).decode().rstrip('=')}"
+
+    def open(self, sealed: str, *place: str) -> Secret:
+        """What was sealed at this place, or `UnreadableError` (the text never shows in it)."""
+        if not sealed.startswith(f"{FORMAT}."):
+            return self._open_legacy(sealed)
+        _, _, rest = sealed.partition(".")
+        key_id, _, encoded = rest.partition(".")
+        if key_id not in self._keys:
+            raise UnreadableError(f"the secret was sealed with the key {key_id[:32]!r}, which is not set")
+        cipher = self._keys.cipher(key_id, _purpose(place))
+        raw = _decoded(encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4))
+        return _decrypted(cipher, raw, bound=_bound(key_id, place))
+
+    def is_current(self, sealed: str) -> bool:
+        """Whether the text is in today's format under today's key; if not, seal it again when writing."""
+        return sealed.startswith(f"{FORMAT}.{self._keys.current}.")
+
+    def _open_legacy(self, sealed: str) -> Secret:
+        if self._legacy is None:
+            raise UnreadableError("the text is not in the vault's format, and no legacy key is set")
+        return _decrypted(self._legacy, _decoded(sealed), bound=None)
+
+
+class SealedField:
+    """One field of one document class. `name` may lead into structures and lists: `secrets.sealed`.
+
+    Example: `vault.field(Connection, "refresh_token").seal("1//0g…", connection.id)`
+    """
+
+    __slots__ = ("_cls", "_vault", "name", "path")
+
+    def __init__(self, vault: Vault, cls: type[Document], name: str) -> None:
+        schema = schema_of(cls)
+        head, dot, rest = name.partition(".")
+        schema.check_field(head)
+        self._vault, self._cls = vault, cls
+        self.path = tuple(name.split("."))
+        # Stored names: what the Python attribute is called may change.
+        self.name = schema.fields[head].encode_name + dot + rest
+
+    def seal(self, secret: str | Secret, *ids: str) -> str:
+        """The secret as it may be stored in this field of the document with these ids."""
+        return self._vault.seal(secret, *self._place(ids))
+
+    def open(self, sealed: str, *ids: str) -> Secret:
+        """What was sealed for this field of this document, or `UnreadableError`."""
+        return self._vault.open(sealed, *self._place(ids))
+
+    def is_current(self, sealed: str) -> bool:
+        return self._vault.is_current(sealed)
+
+    def _place(self, ids: tuple[str, ...]) -> tuple[str, str, str]:
+        path = schema_of(self._cls).path
+        return "/".join(path.names), join_key(ids, path.parameters), self.name
+
+
+def _purpose(place: tuple[str, ...]) -> str:
+    if not place:
+        raise WrongTypeError("a secret is sealed for a place: say its collection, document and field")
+    return place[0]
+
+
+def _bound(key_id: str, place: tuple[str, ...]) -> bytes:
+    # An encoding, not a join: ("ab", "c") and ("a", "bc") are different places.
+    return _ENCODER.encode((FORMAT, key_id, *place))
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise UnreadableError("the sealed text is damaged") from None
+    if len(raw) < NONCE_BYTES + TAG_BYTES:
+        raise UnreadableError("the sealed text is cut short")
+    return raw
+
+
+def _decrypted(cipher: AESGCM, raw: bytes, *, bound: bytes | None) -> Secret:
+    try:
+        return Secret(cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], bound).decode())
+    except (InvalidTag, UnicodeDecodeError):
+        raise UnreadableError(
+            "the sealed text does not open here: it is damaged, from another place or another key"
+        ) from None
