@@ -48,9 +48,9 @@ class Nursery:
         report: dict[str, Any] = json.loads(lines[-1])
         return report
 
-    def killed(self, role: str, *, after_s: float, opened: bool = True, **order: Any) -> list[str]:
-        """One worker is killed this long after it opened the store or was born; gives all it had said."""
-        asked = {"role": role, "workers": 1, "kill_after_s": after_s, "opened": opened}
+    def killed(self, role: str, *, after_s: float, words: int = 1, **order: Any) -> list[str]:
+        """One worker is killed this long after it said so many words; gives all it had said."""
+        asked = {"role": role, "workers": 1, "kill_after_s": after_s, "words": words}
         (lines,) = self._ask(order | asked)
         return lines
 
@@ -129,9 +129,10 @@ def _obey(order: dict[str, Any], roles: dict[str, Role]) -> list[list[str]]:
     children = [Child(role, order | {"name": f"w{n}"}, barrier) for n in range(order["workers"])]
     os.close(barrier[0])
     for child in children:
-        child.listen(words=1 if order.get("opened", True) else 0)
+        child.listen(words=min(1, order.get("words", 1)))
     os.close(barrier[1])
     if "kill_after_s" in order:
+        children[0].listen(words=order["words"])
         children[0].listen(until=time.monotonic() + order["kill_after_s"])
         os.kill(children[0].pid, signal.SIGKILL)
     return [child.end() for child in children]
