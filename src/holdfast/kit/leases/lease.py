@@ -14,10 +14,10 @@ from holdfast.store.commit import Fence, Write, check
 class Lease:
     """The right to act under a name, until it is released, runs out or is lost.
 
-    Put `guard()` into every commit made under the lease: then the store itself refuses a write
-    that arrives after somebody else took over.
+    Put `guard()` first into every commit made under the lease: then the store itself refuses a write
+    that arrives after somebody else took over, and says why.
 
-    Example: `await store.commit(put(report), lease.guard())`
+    Example: `await store.commit(lease.guard(), put(report))`
     """
 
     name: str

@@ -31,7 +31,7 @@ class Leases:
     Example:
         leases = Leases(store.tenant("acme"))
         async with leases.hold("nightly-report", ttl_s=30, owner="worker-1") as lease:
-            await acme.commit(put(report), lease.guard())
+            await acme.commit(lease.guard(), put(report))
     """
 
     def __init__(self, store: Store, *, kind: type[LeaseFields] = LeaseDocument) -> None:

@@ -42,7 +42,7 @@ class Note(Document):
     blob: bytes = b""
     mixed: int | float | str | bool | None = None
     moment: datetime | int | bool | None = None
-    maybe: int | None | UnsetType = UNSET
+    maybe: int | UnsetType | None = UNSET
     spot: Spot | None = None
     labels: list[str] = []
     scores: list[int | float | str | bool | None] = []

@@ -1,0 +1,197 @@
+"""Due documents are taken in turn, leased, fenced, and taken over when a worker is gone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.errors import BadQueryError, LeaseLostError, VersionConflictError
+from holdfast.store.commit import Committed, Fence, Increment, Snapshot, create, delete, patch, put
+from holdfast.store.contract.models import Chore, Job, Note
+from holdfast.store.query import Query
+from holdfast.store.store import Store
+from holdfast.testing import ManualClock
+
+
+def job(id: str, due: datetime | None, *, lane: str = "main", tenant: str = "t") -> Job:
+    return Job(id=id, tenant_id=tenant, due=due, lane=lane)
+
+
+def names(claimed: list[Snapshot[Any]]) -> str:
+    return " ".join(snapshot.doc.id for snapshot in claimed)
+
+
+async def keep(store: Store, *jobs: Job) -> None:
+    await store.privileged().commit(*(create(one) for one in jobs))
+
+
+async def keep_lanes(store: Store, clock: ManualClock, lanes: dict[str, int]) -> None:
+    """Each lane's jobs are due a second apart, the first lane's all before the second's."""
+    jobs = [(lane, n) for lane, count in lanes.items() for n in range(count)]
+    start = clock.now() - timedelta(seconds=len(jobs))
+    await keep(store, *(job(f"{lane}{n}", start + timedelta(seconds=at), lane=lane)
+                        for at, (lane, n) in enumerate(jobs)))  # fmt: skip
+
+
+class Claims:
+    async def test_what_is_due_is_taken_earliest_first(self, store: Store, clock: ManualClock) -> None:
+        now = clock.now()
+        await keep(store, job("now", now), job("old", now - timedelta(days=1)), job("never", None),
+                   job("later", now + timedelta(microseconds=1)), job("b", now - timedelta(microseconds=1)),
+                   job("a", now - timedelta(microseconds=1)))  # fmt: skip
+        worker = store.privileged()
+        first = await worker.claim_due(Job, limit=2, lease_s=60)
+        second = await worker.claim_due(Job, limit=9, lease_s=60)
+        assert (names(first), names(second)) == ("old a", "b now")
+        assert await worker.claim_due(Job, limit=9, lease_s=60) == []
+
+    async def test_a_claim_leases_fences_and_names_the_worker(self, store: Store, clock: ManualClock) -> None:
+        await keep(store, job("j", clock.now()))
+        (claimed,) = await store.privileged().claim_due(Job, limit=1, lease_s=60.5, owner="w1")
+        kept = await store.tenant("t").get(Job, "j")
+        assert kept == claimed
+        assert claimed.doc == Job(
+            id="j", tenant_id="t", status="working", owner="w1", fence=1,
+            due=clock.now() + timedelta(seconds=60.5),
+        )  # fmt: skip
+
+    async def test_the_least_a_claim_needs_is_enough(self, store: Store, clock: ManualClock) -> None:
+        await store.commit(create(Chore(id="c", due=clock.now())))
+        (claimed,) = await store.claim_due(Chore, limit=5, lease_s=1)
+        assert claimed.doc == Chore(id="c", fence=1, due=clock.now() + timedelta(seconds=1))
+        assert await store.claim_due(Chore, limit=5, lease_s=1) == []
+
+    async def test_questions_see_what_a_claim_changed(self, store: Store, clock: ManualClock) -> None:
+        await keep(store, job("a", clock.now()), job("b", None))
+        working = Query(Job).where("status", "==", "working")
+        assert await store.tenant("t").count(working) == 0
+        (claimed,) = await store.privileged().claim_due(Job, limit=5, lease_s=1)
+        assert (await store.tenant("t").query(working)).items == [claimed]
+
+    async def test_a_lease_that_ended_is_taken_over_with_a_higher_fence(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = store.privileged()
+        await keep(store, job("j", clock.now()))
+        (first,) = await worker.claim_due(Job, limit=1, lease_s=10, owner="w1")
+        clock.tick(9.999999)
+        assert await worker.claim_due(Job, limit=1, lease_s=10, owner="w2") == []
+        clock.tick(0.000001)
+        (second,) = await worker.claim_due(Job, limit=1, lease_s=10, owner="w2")
+        assert (first.doc.fence, second.doc.fence, second.doc.owner) == (1, 2, "w2")
+        with pytest.raises(LeaseLostError):
+            await worker.commit(patch(Job, "j", changes={"result": "late"}, expect=first.fenced))
+        await worker.commit(patch(Job, "j", changes={"result": "mine"}, expect=second.fenced))
+        kept = await worker.get(Job, "j")
+        assert kept is not None
+        assert kept.doc.result == "mine"
+
+    async def test_a_fence_stays_good_through_other_writes_a_version_does_not(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = store.privileged()
+        await keep(store, job("j", clock.now()))
+        (claimed,) = await worker.claim_due(Job, limit=1, lease_s=10)
+        await worker.commit(patch(Job, "j", changes={"result": "half"}))
+        await worker.commit(put(Job(id="j", tenant_id="t", fence=1, status="done"), claimed.fenced))
+        assert await worker.claim_due(Job, limit=1, lease_s=10) == []
+
+    async def test_a_claim_makes_versions_read_before_it_old(self, store: Store, clock: ManualClock) -> None:
+        worker = store.privileged()
+        await keep(store, job("j", clock.now()))
+        before = await worker.get(Job, "j")
+        assert before is not None
+        await worker.claim_due(Job, limit=1, lease_s=10)
+        with pytest.raises(VersionConflictError):
+            await worker.commit(delete(Job, "j", expect=before.unchanged))
+
+    async def test_writing_back_an_old_copy_never_turns_the_fence_back(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = store.privileged()
+        await keep(store, job("j", clock.now()))
+        old = await worker.get(Job, "j")
+        assert old is not None
+        await worker.claim_due(Job, limit=1, lease_s=10)
+        for write in (put(old.doc), patch(Job, "j", changes={"fence": 0})):
+            with pytest.raises(LeaseLostError):
+                await worker.commit(write)
+        kept = await worker.get(Job, "j")
+        assert kept is not None
+        assert kept.doc.fence == 1
+
+    async def test_a_fence_on_what_is_gone_or_never_claimed_is_lost(self, store: Store) -> None:
+        with pytest.raises(LeaseLostError):
+            await store.commit(patch(Chore, "c", changes={"done": 1}, expect=Fence(1)))
+        await store.commit(create(Chore(id="c")))
+        with pytest.raises(LeaseLostError):
+            await store.commit(delete(Chore, "c", expect=Fence(1)))
+        assert await store.get(Chore, "c") is not None
+
+    async def test_settling_a_batch_loses_only_what_others_took(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        worker = store.privileged()
+        await keep(store, *(job(id, clock.now()) for id in "abc"))
+        claimed = await worker.claim_due(Job, limit=3, lease_s=10)
+        clock.tick(10)
+        await worker.claim_due(Job, limit=1, lease_s=10, owner="thief")
+        done = {"status": "done", "due": None}
+        outcomes = await worker.settle(
+            [[patch(Job, s.doc.id, changes=done, expect=s.fenced), put(Note(id=s.doc.id))] for s in claimed]
+        )
+        assert [type(outcome) for outcome in outcomes] == [LeaseLostError, Committed, Committed]
+        assert [bool(s) for s in await store.get_many(Note, ["a", "b", "c"])] == [False, True, True]
+
+    async def test_no_lane_gets_more_than_its_share(self, store: Store, clock: ManualClock) -> None:
+        await keep_lanes(store, clock, {"a": 5, "b": 1, "c": 3})
+        worker = store.privileged()
+        taken = await worker.claim_due(Job, limit=10, lease_s=60, per_lane=2)
+        assert names(taken) == "a0 a1 b0 c0 c1"
+        assert names(await worker.claim_due(Job, limit=10, lease_s=60, per_lane=2)) == "a2 a3 c2"
+
+    async def test_lanes_take_turns_from_where_the_last_claim_ended(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await keep_lanes(store, clock, {"a": 3, "b": 3, "c": 3})
+        worker = store.privileged()
+        turns = []
+        for after in [None, "b", "a", "c", "zzz"]:
+            taken = await worker.claim_due(Job, limit=2, lease_s=60, per_lane=1, after_lane=after)
+            turns.append(names(taken))
+        assert turns == ["a0 b0", "a1 c0", "b1 c1", "a2 b2", "c2"]
+
+    async def test_lanes_are_left_alone_or_asked_alone(self, store: Store, clock: ManualClock) -> None:
+        await keep_lanes(store, clock, {"a": 2, "b": 2, "c": 2})
+        worker = store.privileged()
+        assert names(await worker.claim_due(Job, limit=1, lease_s=60, only_lanes=["c", "nobody"])) == "c0"
+        assert await worker.claim_due(Job, limit=9, lease_s=60, only_lanes=[]) == []
+        assert names(await worker.claim_due(Job, limit=2, lease_s=60, skip_lanes=["a"])) == "b0 b1"
+        both = await worker.claim_due(Job, limit=9, lease_s=60, only_lanes=["a", "c"], skip_lanes=["a"])
+        assert names(both) == "c1"
+        assert names(await worker.claim_due(Job, limit=9, lease_s=60, skip_lanes=["b", "c"])) == "a0 a1"
+
+    async def test_a_tenants_worker_takes_its_own_alone(self, store: Store, clock: ManualClock) -> None:
+        now = clock.now()
+        await keep(store, job("t1", now, tenant="t"), job("u1", now, tenant="u"), job("u2", now, tenant="u"))
+        assert names(await store.tenant("u").claim_due(Job, limit=9, lease_s=60)) == "u1 u2"
+        assert names(await store.tenant("t").claim_due(Job, limit=9, lease_s=60, per_lane=5)) == "t1"
+
+    async def test_what_is_made_due_again_is_claimed_again(self, store: Store, clock: ManualClock) -> None:
+        await store.commit(create(Chore(id="c")))
+        assert await store.claim_due(Chore, limit=1, lease_s=1) == []
+        await store.commit(patch(Chore, "c", changes={"due": clock.now(), "done": Increment()}))
+        (claimed,) = await store.claim_due(Chore, limit=1, lease_s=1)
+        assert (claimed.doc.done, claimed.doc.fence) == (1, 1)
+
+    async def test_a_claim_that_asks_for_nothing_is_refused(self, store: Store) -> None:
+        for asked in [{"limit": 0}, {"limit": -1}, {"lease_s": 0}, {"lease_s": -1}, {"per_lane": 0}]:
+            with pytest.raises(BadQueryError):
+                await store.privileged().claim_due(Job, **{"limit": 1, "lease_s": 1, **asked})
+        for lanes in [{"per_lane": 1}, {"after_lane": "a"}, {"skip_lanes": ["a"]}, {"only_lanes": ["a"]}]:
+            with pytest.raises(BadQueryError):
+                await store.claim_due(Chore, **{"limit": 1, "lease_s": 1, **lanes})
+        with pytest.raises(BadQueryError):
+            await store.claim_due(Note, limit=1, lease_s=1)

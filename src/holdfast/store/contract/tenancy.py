@@ -1,0 +1,311 @@
+"""One tenant's handle can't reach another's documents, whatever it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.errors import AlreadyExistsError, HoldfastError, NotFoundError, WrongTenantError
+from holdfast.model import Document
+from holdfast.store.commit import (
+    ABSENT,
+    PRESENT,
+    Expect,
+    Fence,
+    Snapshot,
+    Version,
+    Write,
+    check,
+    create,
+    delete,
+    patch,
+    put,
+)
+from holdfast.store.contract.models import Account, Card, Guest, Job, Letter, Visit
+from holdfast.store.query import Query
+from holdfast.store.store import Store
+from holdfast.store.transaction import Transaction
+from holdfast.testing import ManualClock
+
+CLASSES: tuple[Any, ...] = (Account, Letter, Card, Job, Visit, Guest)
+MINE, OTHER = "mine", "other"
+Attempt = Callable[["World"], Awaitable[list[Any]]]
+
+bounded = settings(
+    max_examples=40,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture, HealthCheck.differing_executors, HealthCheck.too_slow,
+    ],
+)  # fmt: skip
+
+
+def make(cls: Any, tenant: str, id: str, clock: ManualClock) -> Any:
+    """A document that everything here could find, claim or let go."""
+    past = clock.now() - timedelta(days=1)
+    if cls is Account:
+        return Account(id=id, tenant_id=tenant, name="same", balance=7, labels=["l"])
+    if cls is Letter:
+        return Letter(tenant_id=tenant, id=id, subject="same")
+    if cls is Card:
+        return Card(board_id="b", id=id, tenant_id=tenant, rank=7)
+    if cls is Job:
+        return Job(id=id, tenant_id=tenant, due=past, lane="l")
+    if cls is Visit:
+        return Visit(id=id, tenant_id=tenant, seen_at_ms=0, state="ended")
+    return Guest(room_id="b", id=id, tenant_id=tenant, leaves_at=past)
+
+
+def ids_of(cls: Any, tenant: str, id: str) -> tuple[str, ...]:
+    if cls is Letter:
+        return (tenant, id)
+    return ("b", id) if cls in (Card, Guest) else (id,)
+
+
+QUESTIONS: tuple[Query[Any], ...] = (
+    Query(Account), Query(Account).where("name", "==", "same"), Query(Account).order_by("-balance"),
+    Query(Account).where("name", "==", "same").order_by("balance"),
+    Query(Account).where("labels", "array-contains", "l"), Query(Account).where("balance", "in", [7, 8]),
+    Query(Account).where("name", "!=", "x"), Query(Account).where("tenant_id", "==", OTHER),
+    Query(Account).where("tenant_id", "in", [MINE, OTHER]).order_by("name"), Query(Letter).under(OTHER),
+    Query(Letter).under(MINE), Query(Letter).order_by("subject"), Query(Letter).across_parents().order_by("subject"),
+    Query(Card).under("b"), Query(Card).under("b").order_by("rank"), Query(Card).across_parents().order_by("-rank"),
+    Query(Card).across_parents().where("rank", ">", 0), Query(Job).where("status", "in", ["waiting", "working"]),
+    Query(Visit).where("state", "==", "ended").order_by("seen_at_ms"),
+    Query(Guest).across_parents().order_by("leaves_at"), Query(Guest).under("b"),
+)  # fmt: skip
+
+
+class World:
+    """Two tenants with the same documents, and everything the other ever let slip."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.root, self.clock = store, clock
+        self.me, self.other = store.tenant(MINE), store.tenant(OTHER)
+        self.cursors: list[str] = []
+        self.versions: list[int] = []
+
+    async def fill(self) -> None:
+        for tenant in (MINE, OTHER):
+            for id in ("1", "2", "3"):
+                made = (make(cls, tenant, f"{tenant}-{id}", self.clock) for cls in CLASSES)
+                await self.root.tenant(tenant).commit(*(create(one) for one in made))
+        for handle in (self.other, self.root.privileged()):
+            await self._overhear(handle)
+        self.before = await self.others()
+
+    async def _overhear(self, handle: Store) -> None:
+        for query in QUESTIONS:
+            try:
+                page = await handle.query(query.limit(1))
+            except HoldfastError:
+                continue
+            self.cursors += [page.cursor] if page.cursor else []
+
+    async def others(self) -> list[Snapshot[Document] | None]:
+        """All that the other tenant has, in the versions it has them."""
+        found: list[Snapshot[Document] | None] = []
+        for cls in CLASSES:
+            found += await self.other.get_many(cls, [ids_of(cls, OTHER, f"{OTHER}-{n}") for n in "123"])
+        self.versions = [s.version for s in found if s]
+        return found
+
+
+def _expectations() -> st.SearchStrategy[Callable[[World], Expect]]:
+    return st.one_of(
+        st.sampled_from([None, PRESENT, ABSENT, Fence(0), Fence(1)]).map(lambda expect: lambda world: expect),
+        st.integers(0, 17).map(lambda n: lambda world: Version(world.versions[n])),
+    )
+
+
+@st.composite
+def writes(draw: st.DrawFn) -> Callable[[World], Write]:
+    cls = draw(st.sampled_from(CLASSES))
+    id = draw(st.sampled_from([f"{OTHER}-1", f"{OTHER}-2", f"{MINE}-1", "new"]))
+    tenant, expect = draw(st.sampled_from([MINE, OTHER])), draw(_expectations())
+    kind = draw(st.sampled_from(["create", "put", "patch", "delete", "check"]))
+    field = draw(
+        st.sampled_from([f for f in cls.__struct_fields__ if f not in ("id", "board_id", "room_id")])
+    )
+
+    def build(world: World) -> Write:
+        document = make(cls, tenant, id, world.clock)
+        ids = ids_of(cls, tenant, id)
+        if kind == "create":
+            return create(document)
+        if kind == "put":
+            return put(document, expect(world))
+        if kind == "patch":
+            value = OTHER if field == "tenant_id" else getattr(document, field)
+            return patch(cls, *ids, changes={field: value}, expect=expect(world))
+        if kind == "delete":
+            return delete(cls, *ids, expect=expect(world))
+        return check(cls, *ids, expect=expect(world))
+
+    return build
+
+
+def _committing(built: list[Callable[[World], Write]], how: str) -> Attempt:
+    async def attempt(world: World) -> list[Any]:
+        made = [build(world) for build in built]
+        if how == "commit":
+            return [await world.me.commit(*made)]
+        if how == "settle":
+            return list(await world.me.settle([[write] for write in made]))
+
+        async def act(transaction: Transaction) -> list[Any]:
+            seen = [await transaction.get(w.schema.cls, *w.key.split("\x01")) for w in made]
+            transaction.write(*made)
+            return seen
+
+        return await world.me.transact(act, attempts=2, back_off_s=0.001)
+
+    return attempt
+
+
+def _reading(cls: Any, ids: list[str], tenants: list[str]) -> Attempt:
+    async def attempt(world: World) -> list[Any]:
+        wanted = [ids_of(cls, tenant, id) for tenant, id in zip(tenants, ids, strict=True)]
+        return [*await world.me.get_many(cls, wanted), await world.me.get(cls, *wanted[0])]
+
+    return attempt
+
+
+def _asking(query: Query[Any], size: int, stolen: int | None) -> Attempt:
+    async def attempt(world: World) -> list[Any]:
+        cursor = None if stolen is None else world.cursors[stolen % len(world.cursors)]
+        page = await world.me.query(query.limit(size).after(cursor))
+        every = [item async for item in world.me.scan(query.limit(size))]
+        assert await world.me.count(query) == len(every)
+        return [*page.items, *every]
+
+    return attempt
+
+
+def _taking(lanes: dict[str, Any]) -> Attempt:
+    async def attempt(world: World) -> list[Any]:
+        return list(await world.me.claim_due(Job, limit=9, lease_s=1, owner=OTHER, **lanes))
+
+    return attempt
+
+
+def _expiring(cls: Any) -> Attempt:
+    async def attempt(world: World) -> list[Any]:
+        await world.me.expire(cls)
+        return []
+
+    return attempt
+
+
+def attempts() -> st.SearchStrategy[Attempt]:
+    id = st.sampled_from([f"{OTHER}-1", f"{OTHER}-3", f"{MINE}-1", "new"])
+    lane = st.sampled_from(["l", "", OTHER])
+    return st.one_of(
+        st.builds(
+            _committing, st.lists(writes(), min_size=1, max_size=3),
+            st.sampled_from(["commit", "settle", "transact"]),
+        ),
+        st.builds(
+            _reading, st.sampled_from(CLASSES), st.lists(id, min_size=3, max_size=3),
+            st.lists(st.sampled_from([MINE, OTHER]), min_size=3, max_size=3),
+        ),
+        st.builds(_asking, st.sampled_from(QUESTIONS), st.integers(1, 4), st.none() | st.integers(0, 99)),
+        st.builds(_taking, st.fixed_dictionaries({}, optional={
+            "per_lane": st.integers(1, 5), "after_lane": lane, "only_lanes": st.lists(lane),
+            "skip_lanes": st.lists(lane),
+        })),
+        st.builds(_expiring, st.sampled_from([Visit, Guest])),
+    )  # fmt: skip
+
+
+class Tenancy:
+    @bounded
+    @given(tries=st.lists(attempts(), min_size=3, max_size=10))
+    async def test_no_argument_reaches_another_tenants_documents(
+        self, store: Store, clock: ManualClock, tries: list[Attempt]
+    ) -> None:
+        world = await _world(store, clock)
+        for attempt in tries:
+            try:
+                answers = await attempt(world)
+            except HoldfastError:
+                continue
+            given_away = [a.doc for a in answers if isinstance(a, Snapshot) and a.doc.tenant_id != MINE]
+            assert given_away == []
+        assert await world.others() == world.before
+
+    async def test_anothers_document_is_not_there(self, store: Store, clock: ManualClock) -> None:
+        world = await _world(store, clock)
+        for cls in CLASSES:
+            ids = ids_of(cls, OTHER, f"{OTHER}-1")
+            assert await world.me.get(cls, *ids) is None
+            assert (await world.me.commit(delete(cls, *ids))).versions == (0,)
+            await world.me.commit(check(cls, *ids, expect=ABSENT))
+            for write in [patch(cls, *ids, changes={}), delete(cls, *ids, expect=PRESENT), check(cls, *ids)]:
+                with pytest.raises(NotFoundError):
+                    await world.me.commit(write)
+        assert await world.others() == world.before
+
+    async def test_an_id_another_tenant_has_is_taken(self, store: Store, clock: ManualClock) -> None:
+        world = await _world(store, clock)
+        for cls in (Account, Card, Job, Visit, Guest):
+            mine = make(cls, MINE, f"{OTHER}-1", clock)
+            for write in [create(mine), put(mine), put(mine, ABSENT)]:
+                with pytest.raises(AlreadyExistsError):
+                    await world.me.commit(write)
+        assert await world.others() == world.before
+
+    async def test_documents_of_another_tenant_can_not_be_written(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        world = await _world(store, clock)
+        for cls in CLASSES:
+            for write in [create(make(cls, OTHER, "new", clock)), put(make(cls, OTHER, f"{OTHER}-1", clock))]:
+                with pytest.raises(WrongTenantError):
+                    await world.me.commit(write)
+        assert await world.others() == world.before
+        assert await world.other.get(Account, "new") is None
+
+    async def test_a_handle_can_not_be_turned_into_another(self, store: Store) -> None:
+        mine = store.tenant(MINE)
+        assert mine.tenant(MINE).tenant_id == MINE
+        for turn in (lambda: mine.tenant(OTHER), mine.privileged):
+            with pytest.raises(WrongTenantError):
+                turn()
+
+    async def test_a_handle_of_no_tenant_reaches_no_tenants_documents(self, store: Store) -> None:
+        attempts: list[Callable[[], Awaitable[Any]]] = [
+            lambda: store.get(Account, "a"), lambda: store.get_many(Account, ["a"]),
+            lambda: store.query(Query(Account)), lambda: store.count(Query(Account)),
+            lambda: store.commit(create(Account(id="a", tenant_id=MINE))),
+            lambda: store.settle([[delete(Account, "a")]]),
+            lambda: store.claim_due(Job, limit=1, lease_s=1), lambda: store.expire(Visit),
+        ]  # fmt: skip
+        for attempt in attempts:
+            with pytest.raises(WrongTenantError):
+                await attempt()
+        assert await store.privileged().get(Account, "a") is None
+
+    async def test_a_question_about_another_parent_tenant_is_refused(self, store: Store) -> None:
+        with pytest.raises(WrongTenantError):
+            await store.tenant(MINE).query(Query(Letter).under(OTHER))
+
+
+_WORLDS: dict[int, World] = {}
+
+
+async def _world(store: Store, clock: ManualClock) -> World:
+    """One world per test: hypothesis runs many examples on the same store."""
+    world = _WORLDS.get(id(store))
+    if world is None or world.root is not store:
+        world = World(store, clock)
+        await world.fill()
+        _WORLDS.clear()
+        _WORLDS[id(store)] = world
+    return world

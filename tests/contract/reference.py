@@ -1,0 +1,317 @@
+"""The plainest engine there is: a dictionary, walked whole for every question.
+
+It keeps nothing and is slow, but its answers can be checked by reading it. The random histories
+compare the real engines with it as well as with one another, so that they can't all be wrong alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from holdfast.clock import from_us, to_us
+from holdfast.errors import AlreadyExistsError, HoldfastError
+from holdfast.model import Document, Schema
+from holdfast.model.columns import Column
+from holdfast.model.path import split_key
+from holdfast.store import Capabilities, Catalog, Committed, Snapshot, Wake
+from holdfast.store.commit import Change, Commit, Outcome, Write, decide
+from holdfast.store.port import ClaimRequest
+from holdfast.store.query import Filter, Plan
+
+T = TypeVar("T")
+CAPABILITIES = Capabilities(name="reference", durable=False, embedded=True, wakes_processes=False)
+
+
+_PLACES: dict[str, Place] = {}
+
+
+async def connect(url: str, catalog: Catalog) -> Reference:
+    return Reference(_PLACES.setdefault(url, Place()), catalog)
+
+
+class Row(msgspec.Struct):
+    """One kept document; `decide` looks at it as at any engine's."""
+
+    schema: Schema[Any]
+    version: int
+    tenant: str | None
+    kept: Document
+
+    def document(self) -> Document:
+        return self.kept
+
+    def seen_as(self, schema: Schema[Any], key: str) -> Row:
+        """The same row through another declaration of its collection."""
+        if schema is self.schema:
+            return self
+        kept = schema.from_fields(self.schema.to_fields(self.kept), split_key(key))
+        return Row(schema, self.version, self.tenant, kept)
+
+
+class Place:
+    """What outlives an engine: rows by collection, and everybody's bells."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, Row]] = {}
+        self.bells: list[tuple[set[str], Bell]] = []
+        self.versions = itertools.count(1)
+
+
+class Reference:
+    def __init__(self, place: Place, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.capabilities = CAPABILITIES
+        self._place = place
+
+    async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
+        await asyncio.sleep(0)
+        rows = self._rows(schema)
+        return [_snapshot(key, rows[key]) if key in rows else None for key in keys]
+
+    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+        await asyncio.sleep(0)
+        found = self._matching(plan)
+        position = None if plan.after is None else Position(plan, *plan.after)
+        later = [s for s in found if position is None or position < _position(plan, s)]
+        return later[: plan.limit]
+
+    async def aggregate(self, plan: Plan) -> int | float | None:
+        assert plan.aggregate is not None
+        found = self._matching(plan)
+        if plan.aggregate.field is None:
+            return len(found)
+        column = _column(plan, plan.aggregate.field)
+        numbers = [v for s in found if (v := column.read(s.doc)) is not None]
+        if plan.aggregate.function == "sum":
+            return sum(numbers)
+        return sum(numbers) / len(numbers) if numbers else None
+
+    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        outcomes = [self._commit(commit) for commit in commits]
+        await asyncio.sleep(0)
+        return outcomes
+
+    async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
+        await asyncio.sleep(0)
+        claim = request.schema.claim
+        assert claim is not None
+        rows = self._rows(request.schema)
+        due = [(key, row) for key, row in rows.items() if _may_claim(request, row)]
+        due.sort(key=lambda one: (getattr(one[1].kept, claim.due), one[0].encode()))
+        chosen = {key for key, _ in _in_turn(request, due)[: request.limit]}
+        taken = [(key, row) for key, row in due if key in chosen]
+        for _, row in taken:
+            _lease(request, row, next(self._place.versions))
+        self._ring({request.schema} if taken else set())
+        return [_snapshot(key, row) for key, row in taken]
+
+    def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
+        bell = Bell()
+        self._place.bells.append(({self.catalog.table(schema) for schema in schemas}, bell))
+        return bell
+
+    async def migrate(self) -> list[str]:
+        return []
+
+    async def diff(self) -> list[str]:
+        return []
+
+    async def close(self) -> None:
+        return None
+
+    def _rows(self, schema: Schema[Any]) -> dict[str, Row]:
+        table = self.catalog.table(schema)
+        rows = {key: row.seen_as(schema, key) for key, row in self._place.rows.get(table, {}).items()}
+        self._place.rows[table] = rows
+        return rows
+
+    def _matching(self, plan: Plan) -> list[Snapshot[Any]]:
+        rows = self._rows(plan.schema)
+        found = [_snapshot(key, row) for key, row in rows.items() if _matches(plan, key, row)]
+        return sorted(found, key=lambda snapshot: _position(plan, snapshot))
+
+    def _commit(self, commit: Commit) -> Outcome:
+        try:
+            changes = [self._decide(write, commit) for write in commit.writes]
+        except HoldfastError as refused:
+            return refused
+        versions = tuple(self._apply(change) for change in changes)
+        self._ring({change.schema for change in changes if change is not None})
+        return Committed(versions)
+
+    def _decide(self, write: Write, commit: Commit) -> Change | None:
+        current = self._rows(write.schema).get(write.key)
+        change = decide(write, current, commit=commit)
+        if change is not None and change.kind == "insert" and current is not None:
+            raise AlreadyExistsError(f"{write.schema.name} {write.key!r} is there already")
+        return change
+
+    def _apply(self, change: Change | None) -> int:
+        if change is None:
+            return 0
+        rows = self._rows(change.schema)
+        if change.prepared is None:
+            del rows[change.key]
+            return 0
+        version = next(self._place.versions)
+        kept = change.schema.copy(change.prepared.document)
+        rows[change.key] = Row(change.schema, version, change.prepared.tenant, kept)
+        return version
+
+    def _ring(self, schemas: set[Schema[Any]]) -> None:
+        changed = {self.catalog.table(schema) for schema in schemas}
+        for watched, bell in self._place.bells:
+            if changed & watched:
+                bell.rung.set()
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.rung = asyncio.Event()
+
+    async def wait(self, timeout_s: float) -> bool:
+        try:
+            await asyncio.wait_for(self.rung.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        self.rung.clear()
+        return True
+
+    def close(self) -> None:
+        self.rung = asyncio.Event()
+
+
+def _snapshot(key: str, row: Row) -> Snapshot[Any]:
+    return Snapshot(row.schema.copy(row.kept), row.version, key)
+
+
+def _column(plan: Plan, path: str) -> Column:
+    columns = [t.column for t in plan.order] + [c for c, _ in plan.equals]
+    return next(column for column in columns if column.path == path)
+
+
+# -- what a question finds ------------------------------------------------------------------------
+
+
+def _matches(plan: Plan, key: str, row: Row) -> bool:
+    if plan.tenant is not None and row.tenant != plan.tenant:
+        return False
+    if plan.parent is not None and key.rpartition("\x01")[0] != plan.parent:
+        return False
+    if any(term.column.read(row.kept) is UNSET for term in plan.order):
+        return False
+    held = [(column.read(row.kept), values) for column, values in plan.equals]
+    if not all(any(_same(value, one) for one in values) for value, values in held):
+        return False
+    if plan.member and not any(_same(one, plan.member[1]) for one in plan.member[0].read(row.kept) or ()):
+        return False
+    return all(_satisfies(_column(plan, bound.field).read(row.kept), bound) for bound in plan.bounds)
+
+
+def _satisfies(value: Any, bound: Filter) -> bool:
+    if value is None:
+        return False
+    if bound.operator == "not-in":
+        return not any(_same(value, one) for one in bound.value)
+    if bound.operator == "!=":
+        return not _same(value, bound.value)
+    return _within(value, bound)
+
+
+def _within(value: Any, bound: Filter) -> bool:
+    if rank(value) != rank(bound.value):
+        return False
+    ours, theirs = _weight(value), _weight(bound.value)
+    return {"<": ours < theirs, "<=": ours <= theirs, ">": ours > theirs, ">=": ours >= theirs}[
+        bound.operator
+    ]
+
+
+def rank(value: Any) -> int:
+    """Where a value's type stands among the others."""
+    if value is None:
+        return 0
+    kinds: list[tuple[type, ...]] = [(bool,), (int, float), (datetime,), (str,), (bytes,)]
+    return next(n for n, kind in enumerate(kinds, 1) if isinstance(value, kind))
+
+
+def _weight(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is UNSET:
+        return False
+    return rank(one) == rank(other) and bool(one == other)
+
+
+class Position:
+    """Where a document stands in a question's order."""
+
+    def __init__(self, plan: Plan, values: tuple[Any, ...], key: str) -> None:
+        self._turns = [*(t.descending for t in plan.order), plan.key_descending]
+        self._parts = [*((rank(v), _weight(v)) for v in values), (0, key.encode())]
+
+    def __lt__(self, other: Position) -> bool:
+        for descending, mine, theirs in zip(self._turns, self._parts, other._parts, strict=True):
+            if mine != theirs:
+                return _lower(mine, theirs) != descending
+        return False
+
+
+def _lower(mine: tuple[int, Any], theirs: tuple[int, Any]) -> bool:
+    return mine[0] < theirs[0] if mine[0] != theirs[0] else bool(mine[1] < theirs[1])
+
+
+def _position(plan: Plan, snapshot: Snapshot[Any]) -> Position:
+    return Position(plan, tuple(t.column.read(snapshot.doc) for t in plan.order), snapshot.key)
+
+
+# -- taking turns ---------------------------------------------------------------------------------
+
+
+def _may_claim(request: ClaimRequest, row: Row) -> bool:
+    claim = request.schema.claim
+    assert claim is not None
+    due = getattr(row.kept, claim.due)
+    if due is None or to_us(due) > request.now_us:
+        return False
+    if request.tenant is not None and row.tenant != request.tenant:
+        return False
+    lane = getattr(row.kept, claim.lane) if claim.lane else None
+    return lane not in request.skip_lanes and (request.only_lanes is None or lane in request.only_lanes)
+
+
+def _in_turn(request: ClaimRequest, due: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
+    """At most `per_lane` of each lane, lanes in their order, beginning after `after_lane`."""
+    if request.per_lane is None and request.only_lanes is None and not request.skip_lanes:
+        return due
+    assert request.schema.claim is not None
+    assert request.schema.claim.lane is not None
+    lanes: dict[str, list[tuple[str, Row]]] = {}
+    for key, row in due:
+        lanes.setdefault(getattr(row.kept, request.schema.claim.lane), []).append((key, row))
+    turn = sorted(lanes, key=str.encode)
+    if request.after_lane is not None:
+        last = request.after_lane.encode()
+        turn.sort(key=lambda lane: lane.encode() <= last)
+    return [one for lane in turn for one in lanes[lane][: request.per_lane]]
+
+
+def _lease(request: ClaimRequest, row: Row, version: int) -> None:
+    claim = request.schema.claim
+    assert claim is not None
+    row.version = version
+    setattr(row.kept, claim.due, from_us(request.now_us + request.lease_us))
+    setattr(row.kept, claim.fence, getattr(row.kept, claim.fence) + 1)
+    if claim.owner:
+        setattr(row.kept, claim.owner, request.owner)
+    if claim.state:
+        setattr(row.kept, claim.state[0], claim.state[1])

@@ -1,0 +1,17 @@
+"""Firestore keeps the contract, on Google's own emulator."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.store import Capabilities
+from holdfast.store.contract import Home, StoreContract
+from holdfast.store.firestore import connect
+
+
+class TestFirestore(StoreContract):
+    capabilities = Capabilities(name="firestore", counter_shards=10)
+
+    @pytest.fixture
+    def home(self, firestore_url: str) -> Home:
+        return Home(connect, firestore_url)

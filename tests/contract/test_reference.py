@@ -1,0 +1,18 @@
+"""The suite itself is put to the plainest engine: what it asks for can be read there."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from holdfast.store.contract import Home, StoreContract
+from tests.contract.reference import CAPABILITIES, connect
+
+
+class TestReference(StoreContract):
+    capabilities = CAPABILITIES
+
+    @pytest.fixture
+    def home(self) -> Home:
+        return Home(connect, f"reference:///{secrets.token_hex(6)}")

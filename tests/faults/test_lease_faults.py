@@ -1,0 +1,97 @@
+"""Leases while their holders are paused and killed: the store lets nobody in who came before."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import random
+
+import pytest
+
+from holdfast.kit import NO_TENANT
+from holdfast.kit.leases import Leases
+from holdfast.store import Query, Store
+from tests.faults.lease_worker import Ledger, Line, opened, writes_line
+from tests.faults.puppet import Puppet, puppets
+
+TURNS = int(os.environ.get("HOLDFAST_LEASE_TURNS", "10000"))
+FIRESTORE_TURNS = int(os.environ.get("HOLDFAST_LEASE_TURNS_FIRESTORE", "200"))
+TTL_S = 0.4
+WORKER = "tests.faults.lease_worker"
+
+pytestmark = pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
+
+
+async def test_the_late_write_of_a_paused_holder_is_refused_by_the_store(url: str) -> None:
+    async with opened(url) as root:
+        await root.migrate()
+        store, leases = root.tenant(NO_TENANT), Leases(root)
+        async with puppets(WORKER, "late_writer", {"url": url, "ttl_s": TTL_S, "me": "old"}) as (old,):
+            assert await old.hear() == "held"
+            old.pause()
+            new = await leases.acquire("x", ttl_s=30, owner="new", wait_s=10)
+            assert new is not None
+            await store.commit(new.guard(), *await writes_line(store, new, holder="new"))
+            old.say("write")
+            old.resume()
+            said = await old.end()
+        # Either its block was cancelled first or its write went out first; neither may get through.
+        assert set(said) <= {"refused", "lost"}
+        assert "lost" in said
+        lines = await _lines(store, "x")
+    assert [(line.holder, line.fence) for line in lines] == [("new", new.fence)]
+
+
+async def test_a_killed_holders_lease_is_taken_over_when_its_time_is_over(url: str) -> None:
+    async with opened(url) as root:
+        await root.migrate()
+        leases = Leases(root)
+        async with puppets(WORKER, "late_writer", {"url": url, "ttl_s": TTL_S, "me": "old"}) as (old,):
+            assert await old.hear() == "held"
+            await old.kill()
+            assert await leases.acquire("x", owner="new", wait_s=TTL_S + 5) is not None
+
+
+async def test_no_two_holders_writes_are_interleaved_in_a_long_history(url: str) -> None:
+    turns = FIRESTORE_TURNS if url.startswith("firestore") else TURNS
+    names = [f"name-{n}" for n in range(8)]
+    order = {"url": url, "ttl_s": TTL_S, "names": names, "turns": turns // 4, "tasks": 5}
+    async with opened(url) as root:
+        await root.migrate()
+        store = root.tenant(NO_TENANT)
+        async with puppets(WORKER, "turns", *(order | {"me": f"w{n}"} for n in range(4))) as workers:
+            reports = await _while_pausing(workers)
+        written = [await _lines(store, name) for name in names]
+        counts = [await store.get(Ledger, name) for name in names]
+    done = sum(report["done"] for report in reports)
+    assert done == turns // 20 * 20
+    assert sum(report["refused"] for report in reports) > 0, "no pause hit a holder: the test showed nothing"
+    for lines, ledger in zip(written, counts, strict=True):
+        assert ledger is not None
+        assert [line.number for line in lines] == list(range(1, ledger.doc.entries + 1))
+        blocks = [list(block) for _, block in itertools.groupby(lines, key=lambda line: line.fence)]
+        fences = [block[0].fence for block in blocks]
+        assert fences == sorted(set(fences)), "a holder wrote after a later one"
+        assert all(len({line.holder for line in block}) == 1 and len(block) <= 2 for block in blocks)
+    assert sum(len(lines) for lines in written) >= 2 * done
+
+
+async def _while_pausing(workers: list[Puppet]) -> list[dict[str, int]]:
+    """Let them work, one after another standing still for longer than a lease lasts."""
+    for worker in workers:
+        assert await worker.hear() == "open"
+    ends = [asyncio.create_task(worker.end(within_s=300)) for worker in workers]
+    while not any(end.done() for end in ends):
+        await asyncio.sleep(random.uniform(0.05, 0.3))
+        paused = random.choice(workers)
+        paused.pause()
+        await asyncio.sleep(TTL_S * 1.5)
+        paused.resume()
+    return [json.loads(said[-1]) for said in await asyncio.gather(*ends)]
+
+
+async def _lines(store: Store, name: str) -> list[Line]:
+    query = Query(Line).under(name).order_by("number").limit(10_000)
+    return (await store.query(query)).docs
