@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
+import signal
 from collections.abc import AsyncIterator, Callable
 
 from holdfast.app import open_store
@@ -59,7 +61,10 @@ async def writes_line(store: Store, lease: Lease, *, holder: str) -> list[Write]
 
 
 async def turns(order: Order, say: Say, hear: Hear) -> None:
-    """Takes a name, writes two lines one after the other, releases; so many times, several at once."""
+    """Takes a name, writes two lines one after the other, releases; so many times, several at once.
+
+    Now and then it stops dead with a write ready, until somebody lets it go on.
+    """
     refused = 0
 
     async def turn(leases: Leases, store: Store) -> bool:
@@ -71,6 +76,8 @@ async def turns(order: Order, say: Say, hear: Hear) -> None:
         try:
             await store.commit(lease.guard(), *await writes_line(store, lease, holder=order["me"]))
             last = await writes_line(store, lease, holder=order["me"])
+            if random.random() < order["stops"] / order["turns"]:
+                os.kill(os.getpid(), signal.SIGSTOP)
             await store.commit(*leases.writes_release(lease), *last)
         except LeaseLostError:
             refused += 1

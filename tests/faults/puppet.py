@@ -53,6 +53,15 @@ class Puppet:
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
 
+    @property
+    def paused(self) -> bool:
+        """Whether it stands still, also by its own doing."""
+        try:
+            state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2]
+        except FileNotFoundError:
+            return False
+        return state.split()[0] == "T"
+
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
