@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.errors import BadCursorError, BadIdError
 from holdfast.model.columns import Column
+from holdfast.model.limits import INTEGER_MAX, INTEGER_MIN
 from holdfast.model.path import join_key, split_key
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore.link import Link
@@ -93,7 +94,8 @@ class Finder:
         if plan.aggregate.function == "count":
             return count
         if plan.aggregate.function == "sum":
-            return total
+            # As Firestore's own sums, a whole number while it fits.
+            return total if INTEGER_MIN <= total <= INTEGER_MAX else float(total)
         return total / numbers if numbers else None
 
     def _mixed(self, plan: Plan) -> bool:
