@@ -1,0 +1,140 @@
+"""Receiving: verify, keep, acknowledge. Nothing is worked on before it is safe on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import AlreadyExistsError, BadQueryError, TooLargeError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.inbox.models import InboxItem, InboxLane, Status
+from holdfast.kit.inbox.verifiers import Verified, Verifier
+from holdfast.store import Query, Store, Transaction, create, patch, put
+
+BODY_BYTES_MAX: Final = 700_000
+_MARK_BYTES_MAX: Final = 300
+_SECRET_HEADERS: Final = frozenset({
+    "authorization", "cookie", "proxy-authorization", "x-telegram-bot-api-secret-token",
+    "x-goog-channel-token",
+})  # fmt: skip
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where messages come from and how they are judged.
+
+    Example: `Source(name="github", verifier=GithubVerifier(secret), body_bytes_max=25_000_000)`
+    """
+
+    name: str
+    verifier: Verifier
+    tenant_id: str = NO_TENANT
+    ordered: bool = False
+    body_bytes_max: int = BODY_BYTES_MAX
+    keep_headers: tuple[str, ...] = ()
+
+
+class Received(msgspec.Struct, frozen=True):
+    """What became of a message: kept now, or known already."""
+
+    item_id: str
+    duplicate: bool
+
+
+class Inbox:
+    """Takes messages in. `receive` returns once the message is durable: then answer 2xx.
+
+    Example: `received = await inbox.receive(github, headers, body)`
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store.privileged()
+        self._clock = store.clock
+
+    async def receive(
+        self, source: Source, headers: Mapping[str, str], body: bytes, *, trace: str = ""
+    ) -> Received:
+        """Verify and keep a message; the same one again is a duplicate, not an error."""
+        if len(body) > source.body_bytes_max:
+            raise TooLargeError(
+                f"a body takes at most {source.body_bytes_max:,} bytes, this one {len(body):,}"
+            )
+        now = self._clock.now()
+        verified = source.verifier.verify(headers, body, now)
+        item = _item(source, verified, now=now, headers=headers, body=body)
+        item.trace = trace
+        try:
+            if item.lane:
+                await self._store.transact(lambda tx: self._draw(tx, item), attempts=50)
+            else:
+                item.due_at = now
+                await self._store.commit(create(item))
+        except AlreadyExistsError:
+            return Received(f"{item.source}_{item.mark}", duplicate=True)
+        return Received(item.id, duplicate=False)
+
+    async def _draw(self, tx: Transaction, item: InboxItem) -> None:
+        """Give an ordered item its place; only the first of a lane is due."""
+        if await tx.get(InboxItem, f"{item.source}_{item.mark}") is not None:
+            raise AlreadyExistsError("received before")
+        found = await tx.get(InboxLane, item.lane)
+        lane = found.doc if found else InboxLane(id=item.lane, tenant_id=item.tenant_id)
+        item.turn = lane.drawn + 1
+        item.due_at = None if lane.active else item.received_at
+        write = create(item)
+        active = lane.active or item.id
+        tx.write(write, put(msgspec.structs.replace(lane, drawn=item.turn, active=active)))
+
+    # -- what people do ---------------------------------------------------------------------------
+
+    async def replay(self, ids: Iterable[str], *, dry_run: bool = False) -> list[str]:
+        """Let finished or parked items be worked on again; gives the ids that will be (or would)."""
+        now = self._clock.now()
+        found = await self._store.get_many(InboxItem, ids)
+        again = [one for one in found if one is not None and one.doc.status in ("done", "parked")]
+        if not dry_run:
+            await self._store.settle([[patch(
+                InboxItem, one.doc.id, expect=one.unchanged,
+                changes={"status": "pending", "due_at": now, "tries": 0, "reason": "", "finished_at": None,
+                         "returned": one.doc.fence},
+            )] for one in again])  # fmt: skip
+        return [one.doc.id for one in again]
+
+    async def listed(
+        self, status: Status, *, tenant_id: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> tuple[Sequence[InboxItem], str | None]:
+        """Items of one status, newest first, of one tenant or of all."""
+        query = (
+            Query(InboxItem).where("status", "==", status).order_by("-received_at").limit(limit).after(cursor)
+        )
+        page = await (self._store if tenant_id is None else self._store.tenant(tenant_id)).query(query)
+        return page.docs, page.cursor
+
+
+def _item(
+    source: Source, verified: Verified, *, now: datetime, headers: Mapping[str, str], body: bytes
+) -> InboxItem:
+    if not verified.mark:
+        raise BadQueryError("a verifier must name the message")
+    kept = {k: v for k, v in headers.items() if _worth_keeping(k, source.keep_headers)}
+    return InboxItem(
+        tenant_id=source.tenant_id, source=source.name, mark=fitting(verified.mark), received_at=now,
+        headers=kept, body=body,
+        lane=fitting(f"{source.name}:{verified.order_key}") if source.ordered and verified.order_key else "",
+    )  # fmt: skip
+
+
+def _worth_keeping(name: str, named: tuple[str, ...]) -> bool:
+    if name in _SECRET_HEADERS:
+        return False
+    return name in named or name.startswith(("x-", "webhook-")) or name in ("content-type", "user-agent")
+
+
+def fitting(mark: str) -> str:
+    """A name of any kind as part of an id: itself where it fits, otherwise a digest of it."""
+    if len(mark.encode(errors="surrogatepass")) <= _MARK_BYTES_MAX and "/" not in mark and mark.isprintable():
+        return mark
+    return "sha256-" + hashlib.sha256(mark.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,71 @@
+"""What came in: kept as it was received, then worked on in turn."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Literal
+
+from holdfast.model import Access, Claim, Document, Index, Joined, Lifecycle, Retention, document
+
+_ADMINS: Final = Access(read=["admin", "service"])
+KEEP_FINISHED_S: Final = 14 * 86_400
+
+Status = Literal["pending", "processing", "done", "parked", "ignored"]
+
+
+@document(
+    "holdfast_inbox/{id}",
+    id=Joined("source", "mark"),
+    tenant="tenant_id",
+    indexes=[
+        Index("status", "-received_at"),
+        Index("source", "status", "-received_at"),
+        Index("status", "-received_at", across="tenants"),
+        Index("lane", "status", "turn", across="tenants"),
+    ],
+    lifecycle=Lifecycle(
+        "status",
+        initial=["pending", "ignored"],
+        moves={
+            "pending": ["processing", "done", "parked"],
+            "processing": ["pending", "done", "parked"],
+            "parked": ["pending"],
+            "done": ["pending"],
+        },
+    ),
+    claim=Claim(due="due_at", fence="fence", owner="owner", state=("status", "processing")),
+    retention=Retention("finished_at", after_s=KEEP_FINISHED_S),
+    immutable=["source", "mark", "body", "received_at"],
+    access=_ADMINS,
+)
+class InboxItem(Document, rename="camel"):
+    """One message from outside, its raw body untouched. Its id is (source, mark): it comes in once."""
+
+    id: str = ""
+    tenant_id: str
+    source: str
+    mark: str
+    received_at: datetime
+    headers: dict[str, str] = {}
+    body: bytes = b""
+    status: Status = "pending"
+    due_at: datetime | None = None
+    tries: int = 0
+    returned: int = 0  # the fencing number under which it was last given back in good order
+    reason: str = ""
+    lane: str = ""
+    turn: int = 0
+    finished_at: datetime | None = None
+    trace: str = ""
+    fence: int = 0
+    owner: str = ""
+
+
+@document("holdfast_inbox_lanes/{id}", tenant="tenant_id", access=_ADMINS)
+class InboxLane(Document, rename="camel"):
+    """The order of one key's items: who is at work, and the number the next to come will draw."""
+
+    id: str
+    tenant_id: str
+    active: str = ""
+    drawn: int = 0

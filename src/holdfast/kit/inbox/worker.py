@@ -1,0 +1,186 @@
+"""Working on what came in: each item's effects and its `done` mark land in one commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+import structlog
+
+from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
+from holdfast.ids import ulid
+from holdfast.kit.inbox.models import InboxItem, InboxLane
+from holdfast.kit.waiting import first_of, rest
+from holdfast.store import Query, Snapshot, Store, Transaction, Write, patch, put
+
+log = structlog.get_logger("holdfast.inbox")
+
+Handler = Callable[[InboxItem, Transaction], Awaitable[None]]
+POLL_S: Final = 5.0
+ATTEMPTS: Final = 30
+REASON_CHARACTERS_MAX: Final = 2_000
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How an inbox is worked on."""
+
+    concurrency: int = 32
+    lease_s: float = 60.0
+    time_limit_s: float = 50.0
+    tries_max: int = 5
+    back_off_s: float = 1.0
+    back_off_s_max: float = 300.0
+
+
+class InboxWorker:
+    """Claims items and hands them to their source's handler.
+
+    A handler reads and writes through the transaction it is given. It may run more than once for an
+    item, its commit takes effect once.
+
+    Example: `InboxWorker(store, {"github": on_github}).run(stop)`
+    """
+
+    def __init__(
+        self, store: Store, handlers: Mapping[str, Handler], *, limits: Limits | None = None, owner: str = ""
+    ) -> None:
+        self._store = store.privileged()
+        self._clock = store.clock
+        self._handlers = handlers
+        self._limits = limits or Limits()
+        self._owner = owner or ulid()
+        self.last_turn_at: datetime | None = None
+        self.under_way = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop; then finish what is under way."""
+        bell = self._store.watch(InboxItem)
+        tasks: set[asyncio.Task[None]] = set()
+        room_made = asyncio.Event()
+        try:
+            while not stop.is_set():
+                room_made.clear()
+                room = self._limits.concurrency - len(tasks)
+                claimed = await self._claim(room) if room else []
+                for one in claimed:
+                    task = asyncio.create_task(self._work(one))
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+                    task.add_done_callback(lambda _: room_made.set())
+                if not room:
+                    await first_of(room_made.wait(), stop.wait())
+                elif not claimed:
+                    await rest(self._clock, await self._idle_s(), wake=bell, stop=stop)
+        finally:
+            bell.close()
+            await asyncio.gather(*tasks)
+
+    async def _idle_s(self) -> float:
+        due = await self._store.next_due(InboxItem)
+        wait = POLL_S if due is None else (due - self._clock.now()).total_seconds()
+        return min(max(wait, 0.001), POLL_S)
+
+    async def turn(self) -> int:
+        """Work on everything due now; says how many items were taken."""
+        claimed = await self._claim(self._limits.concurrency)
+        await asyncio.gather(*(self._work(one) for one in claimed))
+        return len(claimed)
+
+    async def _claim(self, room: int) -> list[Snapshot[InboxItem]]:
+        self.last_turn_at = self._clock.now()
+        return await self._store.claim_due(
+            InboxItem, limit=room, lease_s=self._limits.lease_s, owner=self._owner
+        )
+
+    async def _work(self, claimed: Snapshot[InboxItem]) -> None:
+        item = claimed.doc
+        self.under_way += 1
+        try:
+            await self._attempt(claimed)
+        except LeaseLostError:
+            log.warning("inbox item was taken over", item=item.id)
+        except Exception as fault:
+            if not isinstance(fault, HoldfastError):
+                log.warning("inbox handler failed", item=item.id, source=item.source, error=repr(fault))
+            await self._set_aside(claimed, fault)
+        finally:
+            self.under_way -= 1
+
+    async def _attempt(self, claimed: Snapshot[InboxItem]) -> None:
+        item = claimed.doc
+        handler = self._handlers.get(item.source)
+        if handler is None:
+            raise RetryLaterError(f"nobody here handles {item.source!r}", after_s=60)
+        # A process that dies leaves no count behind but the fencing numbers it was given.
+        if item.fence - item.returned > self._limits.tries_max:
+            await self._park(claimed, "the process died while working on it, every time")
+            return
+
+        async def act(tx: Transaction) -> None:
+            async with asyncio.timeout(self._limits.time_limit_s):
+                await handler(item, tx)
+            now = self._clock.now()
+            done = msgspec.structs.replace(item, status="done", due_at=None, finished_at=now, reason="")
+            tx.write(put(done, claimed.fenced))
+            if done.lane:
+                await self._call_next(tx, done)
+
+        await self._store.transact(act, attempts=ATTEMPTS)
+
+    async def _call_next(self, tx: Transaction, item: InboxItem) -> None:
+        """The next in the lane becomes due in the commit that finishes the one before it."""
+        waiting = Query(InboxItem).where("lane", "==", item.lane).where("status", "==", "pending")
+        page = await self._store.query(waiting.where("turn", ">", item.turn).order_by("turn").limit(1))
+        found = await tx.get(InboxLane, item.lane)
+        if found is None or found.doc.active != item.id:
+            return
+        following = page.items[0].doc.id if page.items else ""
+        tx.write(patch(InboxLane, item.lane, changes={"active": following}))
+        if following:
+            tx.write(patch(InboxItem, following, changes={"due_at": self._clock.now()}))
+
+    async def _set_aside(self, claimed: Snapshot[InboxItem], fault: Exception) -> None:
+        """Try again later, or park the item with its reason when it has been tried enough."""
+        item = claimed.doc
+        reason = (str(fault) or type(fault).__name__)[:REASON_CHARACTERS_MAX]
+        waiting = isinstance(fault, RetryLaterError)
+        tries = item.tries if waiting else item.tries + 1
+        if tries >= self._limits.tries_max:
+            await self._park(claimed, reason, tries=tries)
+            return
+        wait = fault.after_s if isinstance(fault, RetryLaterError) else self._back_off(tries)
+        again = msgspec.structs.replace(
+            item, status="pending", tries=tries, reason=reason, returned=item.fence,
+            due_at=self._clock.now() + timedelta(seconds=wait),
+        )  # fmt: skip
+        await self._settle(put(again, claimed.fenced), item.id)
+
+    def _back_off(self, tries: int) -> float:
+        return min(self._limits.back_off_s * 2.0 ** (tries - 1), self._limits.back_off_s_max)
+
+    async def _park(self, claimed: Snapshot[InboxItem], reason: str, *, tries: int | None = None) -> None:
+        item = claimed.doc
+        parked = msgspec.structs.replace(
+            item, status="parked", due_at=None, reason=reason, tries=tries or item.tries,
+            finished_at=self._clock.now(),
+        )  # fmt: skip
+        log.warning("inbox item parked", item=item.id, source=item.source, reason=reason)
+
+        async def act(tx: Transaction) -> None:
+            tx.write(put(parked, claimed.fenced))
+            if parked.lane:
+                await self._call_next(tx, parked)
+
+        try:
+            await self._store.transact(act)
+        except LeaseLostError:
+            log.warning("inbox item was taken over", item=item.id)
+
+    async def _settle(self, write: Write, item_id: str) -> None:
+        try:
+            await self._store.commit(write)
+        except LeaseLostError:
+            log.warning("inbox item was taken over", item=item_id)
