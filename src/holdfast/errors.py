@@ -10,6 +10,7 @@ HoldfastError
 │   ├── TooLargeError             over a stated limit
 │   ├── IllegalMoveError          the lifecycle has no such move
 │   ├── ImmutableFieldError       the field was set when the document was made
+│   ├── KeyReusedError            the idempotency key belongs to another request; use a new one
 │   ├── AppendOnlyError           the collection takes new documents only
 │   ├── BadQueryError             the query contradicts itself
 │   ├── UnindexedQueryError       declare the index in the message
@@ -25,6 +26,7 @@ HoldfastError
 ├── LeaseLostError            stop: another worker holds the claim now
 ├── LimitReachedError         wait for the next period, or raise the limit
 └── RetryLaterError           nothing was written; try again after `after_s`
+    ├── InProgressError           the same request is being worked on; ask again for its answer
     ├── StoreUnavailableError     the engine can't be reached
     └── OutcomeUnknownError       the link broke while committing; read before you repeat
 
@@ -81,6 +83,10 @@ class IllegalMoveError(InvalidError):
 
 class ImmutableFieldError(InvalidError):
     code = "immutable_field"
+
+
+class KeyReusedError(InvalidError):
+    code = "key_reused"
 
 
 class AppendOnlyError(InvalidError):
@@ -147,6 +153,10 @@ class RetryLaterError(HoldfastError):
     def __init__(self, message: str, path: str | None = None, *, after_s: float = 1.0) -> None:
         super().__init__(message, path)
         self.after_s = after_s
+
+
+class InProgressError(RetryLaterError):
+    code = "in_progress"
 
 
 class StoreUnavailableError(RetryLaterError):
