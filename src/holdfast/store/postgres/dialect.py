@@ -1,0 +1,44 @@
+"""PostgreSQL's way of writing SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.model.columns import Kind
+
+TEXT = 'TEXT COLLATE "C"'
+
+
+class PostgresDialect:
+    """Text compares by its UTF-8 bytes; the body is kept as the exact text that was written."""
+
+    types: Mapping[Kind, str] = {
+        "integer": "BIGINT", "number": "DOUBLE PRECISION", "boolean": "BOOLEAN", "text": TEXT,
+        "time": "TIMESTAMPTZ", "bytes": "BYTEA", "open": "BYTEA",
+    }  # fmt: skip
+    key_type = TEXT
+    version_type = "BIGINT"
+    # jsonb would turn 1e22 into digits and refuse \u0000: json keeps what it was given.
+    body_type = "JSON"
+    names_bytes_max = 63
+
+    def placeholder(self, position: int) -> str:
+        return f"${position}"
+
+    def bind(self, value: Any) -> Any:
+        return value
+
+    def ordered(self, name: str, descending: bool) -> str:
+        return f"{name} DESC NULLS LAST" if descending else f"{name} ASC NULLS FIRST"
+
+    def use_index(self, name: str) -> str:
+        return ""
+
+
+DIALECT = PostgresDialect()
+
+
+def array_of(kind: Kind) -> str:
+    """The type of an array of a column's values."""
+    return DIALECT.types[kind].removesuffix(' COLLATE "C"').lower() + "[]"

@@ -1,0 +1,100 @@
+"""Row-level security from the declared access rules.
+
+Hand-written SQL under the role `holdfast_app` says who asks, for one transaction, with
+`set_config('holdfast.user', …, true)`, `holdfast.tenant` and `holdfast.role` (viewer, developer,
+admin, owner or service); then it reaches exactly what `Access.allows` lets that caller reach, and of a
+tenant's collection only that tenant's rows. A service crosses tenants with the tenant `*`.
+The engine itself owns the tables and keeps tenants apart by its own means.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast.model.access import ROLES, Action
+from holdfast.model.path import JOINT
+from holdfast.model.schema import Schema
+from holdfast.store.postgres.shelf import Shelf
+from holdfast.store.postgres.statement import SEQUENCE
+from holdfast.store.relational.dialect import quote
+from holdfast.store.relational.tables import BODY, KEY
+
+ROLE: Final = "holdfast_app"
+_POLICIES: Final[dict[str, tuple[Action, str]]] = {
+    "holdfast_read": ("read", "SELECT"),
+    "holdfast_create": ("create", "INSERT"),
+    "holdfast_update": ("update", "UPDATE"),
+    "holdfast_delete": ("delete", "DELETE"),
+}
+
+
+def make_role() -> list[str]:
+    """The role, which all databases of a server share, and what it needs besides the tables."""
+    return [
+        f"DO $$ BEGIN CREATE ROLE {ROLE} NOLOGIN;"
+        " EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$",
+        f"DO $$ BEGIN EXECUTE format('GRANT USAGE ON SCHEMA %I TO {ROLE}', current_schema()); END $$",
+        f"GRANT USAGE ON SEQUENCE {SEQUENCE} TO {ROLE}",
+    ]
+
+
+def protect(shelf: Shelf) -> list[str]:
+    """The statements that put a collection under its rules; they replace older ones."""
+    table = quote(shelf.table)
+    statements = [
+        f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {ROLE}",
+    ]
+    for name, (action, command) in _POLICIES.items():
+        rule = _rule(shelf.schema, action)
+        checks = [f"USING ({rule})"] if command != "INSERT" else []
+        checks += [f"WITH CHECK ({rule})"] if command in ("INSERT", "UPDATE") else []
+        statements.append(f"DROP POLICY IF EXISTS {name} ON {table}")
+        statements.append(f"CREATE POLICY {name} ON {table} FOR {command} TO {ROLE} {' '.join(checks)}")
+    # Rows of a list's table only repeat what the main table says: nobody needs them by hand.
+    statements += [f"ALTER TABLE {quote(items.table)} ENABLE ROW LEVEL SECURITY" for items in shelf.lists]
+    return statements
+
+
+def _setting(name: str) -> str:
+    # In a sub-select the server looks it up once a statement, not once a row.
+    return f"(SELECT NULLIF(current_setting('holdfast.{name}', true), ''))"
+
+
+def _rule(schema: Schema[Any], action: Action) -> str:
+    words = dict.fromkeys(schema.access.rules(action))
+    allowed = " OR ".join(f"({_lets_in(word, schema)})" for word in words) or "false"
+    if schema.tenant is None:
+        return allowed
+    tenant = _setting("tenant")
+    inside = f"{quote(schema.tenant.stored)} = {tenant}"
+    return f"({inside} OR ({tenant} = '*' AND {_setting('role')} = 'service')) AND ({allowed})"
+
+
+def _lets_in(word: str, schema: Schema[Any]) -> str:
+    if word == "public":
+        return "true"
+    if word == "service":
+        return f"{_setting('role')} = 'service'"
+    known = f"{_setting('user')} IS NOT NULL"
+    if word == "signed_in":
+        return known
+    if word.startswith("self:"):
+        return f"{_field(schema, word[5:])} = {_setting('user')}"
+    if schema.tenant is None:
+        return "false"
+    roles = ", ".join(f"'{role}'" for role in ROLES[ROLES.index(word) :])
+    return f"{known} AND {_setting('role')} IN ({roles})"
+
+
+def _field(schema: Schema[Any], name: str) -> str:
+    """Where the row holds a field: in a column, in its key, or in the body."""
+    column = schema.column(name)
+    if column is not None and column.kind == "text":
+        return quote(column.stored)
+    if name in schema.path.parameters:
+        joint = f"chr({ord(JOINT)})"
+        return f"split_part({quote(KEY)}, {joint}, {schema.path.parameters.index(name) + 1})"
+    stored = "'" + schema.fields[name].encode_name.replace("'", "''") + "'"
+    body = quote(BODY)
+    return f"CASE WHEN json_typeof({body} -> {stored}) = 'string' THEN {body} ->> {stored} END"
