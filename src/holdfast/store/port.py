@@ -70,7 +70,10 @@ class Engine(Protocol):
         """Up to `plan.limit` documents, in order, by walking the plan's index."""
 
     async def aggregate(self, plan: Plan) -> int | float | None:
-        """The count, sum (0 of nothing) or average (None of nothing) of what the plan finds."""
+        """The count, sum (0 of nothing) or average (None of nothing) of what the plan finds.
+
+        A sum of whole numbers is whole while it fits 64 bits, and fractional past that.
+        """
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Each commit lands whole or not at all, each by itself; durable when this returns."""

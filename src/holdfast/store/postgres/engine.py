@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 from holdfast.clock import to_us
@@ -78,17 +77,10 @@ class PostgresEngine:
         return [shelf.snapshot(row) for row in rows]
 
     async def aggregate(self, plan: Plan) -> int | float | None:
-        assert plan.aggregate is not None
         text, values = walk.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
         row = await self._links.read(lambda link: link.fetchrow(text, *values))
         assert row is not None
-        rows, counted, total = row
-        if plan.aggregate.function == "count":
-            return int(rows)
-        total = int(total) if isinstance(total, Decimal) else total
-        if plan.aggregate.function == "sum":
-            return total or 0
-        return total / counted if counted else None
+        return walk.answer(plan, row)
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         if not self._writers:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from holdfast.model.columns import Column
+from holdfast.model.limits import INTEGER_MAX, INTEGER_MIN
 from holdfast.model.order import NULL, bracket, everything, ordered
 from holdfast.model.path import JOINT
 from holdfast.store.query import Interval, OrderTerm, Plan, intervals_of
@@ -102,6 +104,21 @@ def aggregate(plan: Plan, table: str, *, dialect: Dialect) -> tuple[str, list[An
     parts = [f"SELECT {value} AS v FROM {source}{_where(plan, b, alias, bound)}" for b in _branches(plan)]
     total = "NULL" if summed is None else "sum(v)"
     return f"SELECT count(*), count(v), {total} FROM ({' UNION ALL '.join(parts)}) AS u", bound.values
+
+
+def answer(plan: Plan, row: Sequence[Any]) -> int | float | None:
+    """What an aggregate's row means: whole sums stay whole while they fit 64 bits, as on every engine."""
+    assert plan.aggregate is not None
+    rows, counted, total = row
+    if plan.aggregate.function == "count":
+        return int(rows)
+    if isinstance(total, Decimal):
+        total = int(total)
+    if isinstance(total, int) and not INTEGER_MIN <= total <= INTEGER_MAX:
+        total = float(total)
+    if plan.aggregate.function == "sum":
+        return total or 0
+    return total / counted if counted else None
 
 
 def _source(plan: Plan, table: str, dialect: Dialect) -> tuple[str, str]:

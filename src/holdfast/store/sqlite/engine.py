@@ -84,14 +84,8 @@ class SqliteEngine:
         return await self._elsewhere(lambda link: [shelf.snapshot(row) for row in _run(link, sql, values)])
 
     async def aggregate(self, plan: Plan) -> int | float | None:
-        assert plan.aggregate is not None
         sql, values = walk.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
-        rows, counted, total = await self._elsewhere(lambda link: next(_run(link, sql, values)))
-        if plan.aggregate.function == "count":
-            return int(rows)
-        if plan.aggregate.function == "sum":
-            return total or 0
-        return total / counted if counted else None
+        return walk.answer(plan, await self._elsewhere(lambda link: _added_up(link, sql, values)))
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         return await self._writer.commit(commits)
@@ -158,3 +152,12 @@ def _run(link: apsw.Connection, sql: str, values: Sequence[Any]) -> apsw.Cursor:
         raise StoreUnavailableError(f"SQLite refused: {fault}; run `holdfast schema migrate`") from None
     except apsw.BusyError:
         raise StoreUnavailableError("another process holds the database locked") from None
+
+
+def _added_up(link: apsw.Connection, sql: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    try:
+        return one(link, sql, values)
+    except apsw.SQLError as fault:
+        if "overflow" not in str(fault):
+            raise
+        return one(link, sql.replace("sum(v)", "total(v)"), values)
