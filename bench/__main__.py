@@ -1,0 +1,79 @@
+"""`python -m bench [--quick] [--only PREFIX]`: a table on the terminal, rows in bench/out/latest.json."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import sys
+from pathlib import Path
+
+import msgspec
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from bench.measure import Place, Row, Workload
+
+HERE = Path(__file__).parent
+REPEATS = 3
+
+
+def workloads(only: str) -> list[Workload]:
+    """Those of every `AREA_*.py` beside this file whose name begins with `only`."""
+    found: list[Workload] = []
+    for path in sorted(HERE.glob("*_*.py")):
+        if path.stem.startswith(only) and not path.stem.startswith("_"):
+            found += getattr(importlib.import_module(f"bench.{path.stem}"), "WORKLOADS", [])
+    return found
+
+
+async def measure(chosen: list[Workload], place: Place, *, engine: str, repeats: int) -> list[Row]:
+    rows = []
+    for workload in chosen:
+        for name in workload.engines:
+            if engine in name:
+                rows.append(await workload.run(place, name, repeats=repeats))
+                print(_line(rows[-1]), file=sys.stderr, flush=True)
+    return rows
+
+
+def _line(row: Row) -> str:
+    return f"{row.workload} · {row.engine}: {row.ratio} ({row.goal})"
+
+
+def show(rows: list[Row]) -> None:
+    table = Table(title="Holdfast against hand-written loops")
+    for heading in ("workload", "engine", "ours", "other", "unit", "ratio", "goal", ""):
+        table.add_column(heading, justify="right" if heading in ("ours", "other", "ratio") else "left")
+    for row in rows:
+        mark = "reached" if row.reached else "MISSED"
+        other = f"{row.other:,.0f} {row.other_name}" if row.other >= 100 else f"{row.other} {row.other_name}"
+        ours = f"{row.ours:,.0f}" if row.ours >= 100 else f"{row.ours}"
+        table.add_row(row.workload, row.engine, ours, other, row.unit, f"{row.ratio:.2f}", row.goal, mark)
+    Console(width=150).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("--quick", action="store_true", help="small numbers")
+    parser.add_argument("--only", default="", help="how the file's name begins: store, store_commit")
+    parser.add_argument("--engine", default="", help="part of an engine's name: sqlite, full, postgres")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    words = parser.parse_args()
+    place = Place(quick=words.quick)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            rows = runner.run(
+                measure(workloads(words.only), place, engine=words.engine, repeats=words.repeats)
+            )
+    finally:
+        place.close()
+    show(rows)
+    target = HERE / "out" / "latest.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=2) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

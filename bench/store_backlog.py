@@ -1,0 +1,96 @@
+"""Claiming beside millions of finished documents must cost what it costs beside none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import apsw
+import asyncpg
+import msgspec
+
+from bench.event import DUE, Delivery, Event, deliveries
+from bench.measure import Goal, Pair, Place, Workload
+from bench.store_claim import fill
+from holdfast.app import open_store
+from holdfast.store import Query, Store, patch
+
+FINISHED, FINISHED_QUICK = 5_000_000, 200_000
+WAITING, BATCH = 1_000, 100
+
+_COLUMNS = "_key, _version, due, fence, owner, status, received_ms, subject, _body"
+_ROW = "'A' || printf('%010d', n), 1, NULL, 1, 'worker', 'delivered', n, 'subject-' || n % 10007, ?"
+
+
+def finished_body() -> bytes:
+    """Small ones: it is their number that could slow a claim."""
+    one = deliveries(1)[0]
+    one.payload, one.status, one.due, one.fence = "x" * 40, "delivered", None, 1
+    return msgspec.json.encode(one)
+
+
+async def add_finished(url: str, count: int) -> None:
+    """Written past the engine, in bulk, into the same table with the same indexes."""
+    body = finished_body().decode()
+    if url.startswith("sqlite"):
+        link = apsw.Connection(url.removeprefix("sqlite:///").partition("?")[0])
+        link.execute("PRAGMA synchronous = OFF; PRAGMA cache_size = -500000")
+        link.execute(
+            f"INSERT INTO deliveries ({_COLUMNS}) WITH RECURSIVE i(n) AS"
+            f" (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?) SELECT {_ROW} FROM i",
+            (count, body),
+        )
+        link.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        link.close()
+        return
+    server = await asyncpg.connect(url)
+    row = _ROW.replace("printf('%010d', n)", "lpad(n::text, 10, '0')").replace("?", "$2::json")
+    text = f"INSERT INTO deliveries ({_COLUMNS}) SELECT {row} FROM generate_series(1, $1::bigint) AS n"
+    await server.execute(text, count, body, timeout=3_600)
+    # What autovacuum does by itself in a while: without it the first reader pays for the marks.
+    await server.execute("VACUUM ANALYZE deliveries", timeout=3_600)
+    await server.execute("CHECKPOINT", timeout=600)
+    await server.close()
+
+
+async def claim_all(store: Store) -> float:
+    """Take every waiting document; gives milliseconds a claim. Then make them wait again."""
+    taken, start = [], time.perf_counter()
+    while batch := await store.claim_due(Delivery, limit=BATCH, lease_s=3_600, owner="worker"):
+        taken += batch
+    spent = time.perf_counter() - start
+    assert len(taken) == WAITING
+    changes = {"status": "pending", "due": DUE}
+    for begin in range(0, WAITING, 500):
+        await store.settle([[patch(Delivery, s.key, changes=changes)] for s in taken[begin : begin + 500]])
+    return spent * 1_000 / (WAITING / BATCH + 1)
+
+
+@asynccontextmanager
+async def backlog(place: Place, engine: str) -> AsyncIterator[Pair]:
+    count = place.scale(FINISHED, FINISHED_QUICK)
+    stores = []
+    for finished in (count, 0):
+        url = place.url(engine)
+        store = await open_store(url, [Event, Delivery])
+        await store.migrate()
+        if finished:
+            await add_finished(url, finished)
+        await fill(store, WAITING)
+        assert await store.count(Query(Delivery).order_by("received_ms")) == finished + WAITING
+        stores.append(store)
+    beside_many, beside_none = stores
+    yield Pair(ours=lambda: claim_all(beside_many), other=lambda: claim_all(beside_none))
+    for store in stores:
+        await store.close()
+
+
+WORKLOADS = [
+    Workload(
+        name=f"claim 100 of {WAITING:,} due beside {FINISHED:,} finished",
+        quick_name=f"claim 100 of {WAITING:,} due beside {FINISHED_QUICK:,} finished (quick: not 5,000,000)",
+        engines=("sqlite full", "postgres"), unit="ms/claim", goal=Goal(1.3, at_most=True),
+        other_name="beside none", open=backlog,
+    )
+]  # fmt: skip
