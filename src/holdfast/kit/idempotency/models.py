@@ -1,0 +1,67 @@
+"""What is kept of a request that must be done once: whose it is, who works on it, what was answered."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.kit import NO_TENANT
+from holdfast.model import Claim, Document, Retention, document
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the first caller got and all others get: JSON values, as they will be stored.
+
+    `failed` answers are kept for a shorter time; then the key may be used for a new try.
+
+    Example: `Answer(status=201, body={"id": "run-1"})`
+    """
+
+    status: int = 200
+    body: Any = None
+    headers: dict[str, str] = {}
+    failed: bool = False
+
+
+class IdempotencyFields(Document, rename="camel"):
+    """The fields of a record; declare a subclass to keep records under another collection name."""
+
+    id: str
+    key: str
+    tenant_id: str = NO_TENANT
+    status: Literal["processing", "completed", "failed"] = "processing"
+    body_hash: str
+    result: Answer | None = None
+    created_at: datetime
+    completed_at: datetime | None = None
+    expires_at: datetime
+    held_until: datetime | None
+    held_by: str = ""
+    fence: int
+
+
+@document(
+    "holdfast_idempotency/{id}",
+    tenant="tenant_id",
+    claim=Claim(due="held_until", fence="fence", owner="held_by"),
+    retention=Retention("expires_at"),
+)
+class IdempotencyDocument(IdempotencyFields, rename="camel"):
+    """A record of the kit's own collection."""
+
+
+def record_id(tenant_id: str, key: str) -> str:
+    """A collection's ids are shared by all tenants and short; callers' keys are neither."""
+    return hashlib.sha256(f"{len(tenant_id)}:{tenant_id}:{key}".encode()).hexdigest()[:40]
+
+
+def body_hash_of(body: Any) -> str:
+    """The same for the same request: bytes and text as they are, values whatever the order of their names."""
+    if isinstance(body, str):
+        body = body.encode()
+    if not isinstance(body, (bytes, bytearray, memoryview)):
+        body = b"json:" + msgspec.json.encode(body, order="deterministic")
+    return hashlib.sha256(body).hexdigest()
