@@ -1,0 +1,81 @@
+"""An endpoint's secrets: sealed where they are kept, opened to sign, overlapping while they change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from holdfast.clock import to_us
+from holdfast.kit.outbox.models import Endpoint, EndpointSecret
+from holdfast.kit.outbox.port import Sign
+from holdfast.kit.outbox.signing import Signer
+from holdfast.kit.vault import SealedField, Secret, Vault
+
+SECRET_FIELD: Final = "secrets.sealed"
+OVERLAP_S: Final = 24 * 3_600.0
+
+
+class EndpointSecrets:
+    """Seals the secrets of endpoints and signs with those that have not ended.
+
+    `signing` is what a dispatcher asks for. With `plain_header` the body alone is signed under that
+    name too; see `Signer`.
+
+    Example: `Dispatcher(store, sender, signing=EndpointSecrets(vault).signing)`
+    """
+
+    def __init__(self, vault: Vault, *, plain_header: str | None = None) -> None:
+        self._vault = vault
+        self._plain_header = plain_header
+
+    def seal(self, endpoint: Endpoint, secret: str | Secret) -> EndpointSecret:
+        """A secret as this endpoint keeps it; refuses one that could not sign."""
+        text = secret.reveal() if isinstance(secret, Secret) else secret
+        Signer([text])
+        return EndpointSecret(sealed=self._field(endpoint).seal(text, endpoint.id))
+
+    def rotated(
+        self, endpoint: Endpoint, secret: str | Secret, *, now: datetime, overlap_s: float = OVERLAP_S
+    ) -> list[EndpointSecret]:
+        """The endpoint's next `secrets`: the new one first, the others until the overlap ends."""
+        end = now + timedelta(seconds=overlap_s)
+        kept = [
+            msgspec.structs.replace(old, expires_at=min(old.expires_at or end, end))
+            for old in endpoint.secrets
+            if old.expires_at is None or old.expires_at > now
+        ]
+        return [self.seal(endpoint, secret), *kept]
+
+    async def signing(self, endpoint: Endpoint) -> Sign:
+        """What signs this endpoint's messages; `UnreadableError` when a secret does not open."""
+        field = self._field(endpoint)
+        opened = [(_end_s(one), field.open(one.sealed, endpoint.id)) for one in endpoint.secrets]
+        return _choosing(opened, lambda texts: Signer(texts, plain_header=self._plain_header))
+
+    def _field(self, endpoint: Endpoint) -> SealedField:
+        return self._vault.field(type(endpoint), SECRET_FIELD)
+
+
+def _end_s(secret: EndpointSecret) -> float:
+    return float("inf") if secret.expires_at is None else to_us(secret.expires_at) / 1e6
+
+
+def _choosing(opened: Sequence[tuple[float, Secret]], make: Callable[[list[str]], Signer]) -> Sign:
+    """Sign with the secrets that last beyond the moment of signing; the signer is made anew when one ends."""
+    signer: Signer | None = None
+    valid_to_s = -1.0
+
+    def sign(message_id: str, at_s: int, body: bytes) -> Sequence[tuple[str, str]]:
+        nonlocal signer, valid_to_s
+        if at_s >= valid_to_s:
+            active = [(end_s, secret.reveal()) for end_s, secret in opened if end_s > at_s]
+            signer = make([text for _, text in active]) if active else None
+            valid_to_s = min((end_s for end_s, _ in active), default=float("inf"))
+        if signer is None:
+            return (("webhook-id", message_id), ("webhook-timestamp", str(at_s)))
+        return signer.headers(message_id, at_s, body)
+
+    return sign

@@ -1,0 +1,76 @@
+"""An endpoint's secrets from sealing to signature, across a rotation."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.errors import UnreadableError, WrongTypeError
+from holdfast.kit.outbox.endpoint_secrets import EndpointSecrets
+from holdfast.kit.outbox.models import Endpoint
+from holdfast.kit.outbox.signing import Verifier, new_secret
+from holdfast.kit.vault import Vault, new_key
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+NOW_S = int(NOW.timestamp())
+SECRETS = EndpointSecrets(Vault.from_settings(new_key("k1")), plain_header="X-Webhook-Signature")
+BODY = b'{"a":1}'
+
+
+def endpoint(endpoint_id: str = "rms") -> Endpoint:
+    return Endpoint(id=endpoint_id, url="https://rms.example/hook", created_at=NOW)
+
+
+async def signed(place: Endpoint, at: datetime) -> dict[str, str]:
+    return dict((await SECRETS.signing(place))("evt-1", int(at.timestamp()), BODY))
+
+
+async def test_what_is_sealed_for_an_endpoint_signs_its_messages() -> None:
+    place, secret = endpoint(), new_secret()
+    place.secrets = [SECRETS.seal(place, secret)]
+    assert secret[6:] not in place.secrets[0].sealed
+    headers = await signed(place, NOW)
+    assert Verifier([secret]).verify(headers, BODY, now=NOW) == "evt-1"
+    assert headers["X-Webhook-Signature"].startswith("sha256=")
+
+
+async def test_a_secret_copied_to_another_endpoint_does_not_sign_there() -> None:
+    place, other = endpoint(), endpoint("other")
+    other.secrets = [SECRETS.seal(place, new_secret())]
+    with pytest.raises(UnreadableError):
+        await SECRETS.signing(other)
+
+
+async def test_during_the_overlap_both_secrets_sign_and_afterwards_only_the_new_one() -> None:
+    place, old, new = endpoint(), new_secret(), new_secret()
+    place.secrets = [SECRETS.seal(place, old)]
+    place.secrets = SECRETS.rotated(place, new, now=NOW, overlap_s=60)
+    sign = await SECRETS.signing(place)
+    counts = []
+    for passed_s in (0, 59, 60, 61, 3_600):
+        headers = dict(sign("evt-1", NOW_S + passed_s, BODY))
+        at = NOW + timedelta(seconds=passed_s)
+        assert Verifier([new]).verify(headers, BODY, now=at) == "evt-1"
+        counts.append(len(headers["webhook-signature"].split(" ")))
+    assert counts == [2, 2, 1, 1, 1]
+
+
+async def test_rotating_again_never_lengthens_an_old_secrets_life_and_drops_what_ended() -> None:
+    place = endpoint()
+    place.secrets = [SECRETS.seal(place, new_secret())]
+    place.secrets = SECRETS.rotated(place, new_secret(), now=NOW, overlap_s=60)
+    place.secrets = SECRETS.rotated(place, new_secret(), now=NOW + timedelta(seconds=30), overlap_s=600)
+    ends = [one.expires_at for one in place.secrets]
+    assert ends == [None, NOW + timedelta(seconds=630), NOW + timedelta(seconds=60)]
+    place.secrets = SECRETS.rotated(place, new_secret(), now=NOW + timedelta(seconds=60))
+    assert len(place.secrets) == 3
+
+
+async def test_an_endpoint_without_secrets_sends_id_and_time_alone() -> None:
+    assert set(await signed(endpoint(), NOW)) == {"webhook-id", "webhook-timestamp"}
+
+
+def test_a_secret_that_could_not_sign_is_not_sealed() -> None:
+    with pytest.raises(WrongTypeError):
+        SECRETS.seal(endpoint(), "hunter2")
