@@ -1,0 +1,5 @@
+"""The loops of a process: started together, watched, restarted when they fall over, stopped in order."""
+
+from holdfast.worker.supervisor import LoopStatus, Supervisor
+
+__all__ = ["LoopStatus", "Supervisor"]

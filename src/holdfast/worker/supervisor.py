@@ -1,0 +1,109 @@
+"""Keeps loops going: one that fails is started again, with patience, and its fault is on show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+import structlog
+
+from holdfast.clock import Clock
+from holdfast.kit.waiting import rest
+from holdfast.service import Health, Loop
+
+log = structlog.get_logger("holdfast.worker")
+
+RESTART_S: Final = 0.5
+RESTART_S_MAX: Final = 30.0
+STUCK_S: Final = 120.0
+
+
+class LoopStatus(msgspec.Struct, frozen=True):
+    """How one loop is doing."""
+
+    name: str
+    running: bool
+    restarts: int
+    started_at: datetime | None
+    last_turn_at: datetime | None
+    last_error: str
+
+
+class _Watched:
+    def __init__(self, name: str, loop: Loop) -> None:
+        self.name, self.loop = name, loop
+        self.restarts = 0
+        self.running = False
+        self.started_at: datetime | None = None
+        self.last_error = ""
+
+    @property
+    def last_turn_at(self) -> datetime | None:
+        at: datetime | None = getattr(self.loop, "last_turn_at", None)
+        return at
+
+
+class Supervisor:
+    """Runs loops until told to stop.
+
+    Example: `await Supervisor({"inbox": inbox_worker}, clock=clock).run(stop)`
+    """
+
+    def __init__(self, loops: Mapping[str, Loop], *, clock: Clock, stop_s: float = 4.0) -> None:
+        self._watched = [_Watched(name, loop) for name, loop in loops.items()]
+        self._clock, self._stop_s = clock, stop_s
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """All loops until `stop` is set; a loop that does not end in time then is cancelled."""
+        tasks = [asyncio.create_task(self._keep(one, stop), name=one.name) for one in self._watched]
+        try:
+            await stop.wait()
+        finally:
+            _, late = await asyncio.wait(tasks, timeout=self._stop_s) if tasks else (set(), set())
+            for task in late:
+                log.warning("loop did not stop in time", loop=task.get_name())
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def drain(self, seconds: float) -> None:
+        """Work for a bounded time: for platforms on which nothing runs between requests."""
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(seconds, stop.set)
+        await self.run(stop)
+
+    def status(self) -> list[LoopStatus]:
+        return [
+            LoopStatus(w.name, w.running, w.restarts, w.started_at, w.last_turn_at, w.last_error)
+            for w in self._watched
+        ]
+
+    def health(self) -> Health:
+        """Degraded while a loop is down or has not turned for long."""
+        reasons = []
+        now = self._clock.now()
+        for one in self.status():
+            seen = one.last_turn_at or one.started_at
+            if not one.running:
+                reasons.append(f"{one.name} is not running: {one.last_error or 'not started'}")
+            elif seen is not None and (now - seen).total_seconds() > STUCK_S:
+                reasons.append(f"{one.name} has not turned for {(now - seen).total_seconds():.0f} s")
+        return Health("degraded" if reasons else "ok", tuple(reasons))
+
+    async def _keep(self, one: _Watched, stop: asyncio.Event) -> None:
+        wait = RESTART_S
+        while not stop.is_set():
+            one.started_at, one.running = self._clock.now(), True
+            try:
+                await one.loop.run(stop)
+                return
+            except Exception as fault:
+                one.last_error = repr(fault)
+                log.exception("loop failed; starting it again", loop=one.name)
+            finally:
+                one.running = False
+            one.restarts += 1
+            await rest(self._clock, wait, stop=stop)
+            wait = min(wait * 2, RESTART_S_MAX)
