@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -45,6 +46,13 @@ def _entry_bytes(value: Any) -> int:
     if isinstance(value, str):
         return len(value.encode())
     return len(value) if isinstance(value, bytes) else 8
+
+
+def _values_reader(columns: tuple[Column, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads all columns of a document, in one call where each is a field kept as it is."""
+    if len(columns) > 1 and all(isinstance(c.read, attrgetter) and c.kind != "open" for c in columns):
+        return attrgetter(*(c.path for c in columns))
+    return lambda document: tuple([column.value(document) for column in columns])
 
 
 def _is_broken_text(value: Any) -> bool:
@@ -138,6 +146,7 @@ class Schema(Generic[D]):
         self.hot_positions = tuple(self.columns.index(c) for c in self.hot)
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
         self._decoder = msgspec.json.Decoder(cls)
+        self._values = _values_reader(self.columns)
         self._checks = [
             (f.name, f.encode_name, c) for f in info.fields if (c := check_for(f.type)) is not None
         ]
@@ -178,10 +187,8 @@ class Schema(Generic[D]):
         except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError) as fault:
             raise self._wrong_type(document, fault) from None
         check_size(body, lambda: _ANY_DECODER.decode(body))
-        values = tuple([column.value(whole) for column in self.columns])
-        if len(body) > 1_000 or len(key) > 200:
-            self._check_index_entries(values, key)
-        self._check_indexed(values)
+        values = self._values(whole)
+        self._check_indexed(values, key)
         tenant = None if self.tenant is None else self._tenant_value(whole)
         if self.declared.path_only:
             body = self._without_path_fields(body)
@@ -230,13 +237,23 @@ class Schema(Generic[D]):
                     widest.stored,
                 )
 
-    def _check_indexed(self, values: tuple[Any, ...]) -> None:
-        for column, value in zip(self.columns, values, strict=True):
-            if type(value) is str and "\0" in value:
-                raise WrongTypeError("indexed text can't hold the NUL character", column.stored)
-            if column.kind == "list" and type(value) is list:
-                for position, item in enumerate(value):
-                    ordered(item, f"{column.stored}[{position}]")
+    def _check_indexed(self, values: tuple[Any, ...], key: str) -> None:
+        characters = 2 * len(key)
+        for position, value in enumerate(values):
+            if type(value) is str:
+                characters += len(value)
+                if "\0" in value:
+                    stored = self.columns[position].stored
+                    raise WrongTypeError("indexed text can't hold the NUL character", stored)
+            elif type(value) is bytes:
+                characters += len(value)
+            elif type(value) is list:
+                characters += INDEX_ENTRY_BYTES_MAX
+                for place, item in enumerate(value):
+                    ordered(item, f"{self.columns[position].stored}[{place}]")
+        # No character takes more than four bytes: what is this short needs no exact count.
+        if (characters + 2 * len(values)) * 4 > INDEX_ENTRY_BYTES_MAX:
+            self._check_index_entries(values, key)
 
     def _without_path_fields(self, body: bytes) -> bytes:
         kept = _ANY_DECODER.decode(body)

@@ -73,19 +73,21 @@ class Shelf:
         sets = ", ".join(f"{quote(n)} = ?" for n in names)
         return f"UPDATE {quote(self.table)} SET {sets} WHERE {quote(KEY)} = ?"
 
-    def _values(self, prepared: Prepared, positions: tuple[int, ...]) -> list[Any]:
-        values = prepared.values
+    def values(self, prepared: Prepared) -> list[Any]:
+        return self._bound(prepared.values, self._positions)
+
+    def _bound(self, values: Row, positions: tuple[int, ...]) -> list[Any]:
         chosen = [values[p] for p in positions]
         return [DIALECT.bind(v) for v in chosen] if self._times else chosen
 
     def insert_row(self, prepared: Prepared, version: int) -> Row:
-        row = [prepared.key, version, *self._values(prepared, self._positions), prepared.body.decode()]
+        row = [prepared.key, version, *self.values(prepared), prepared.body.decode()]
         if self.schema.path.nested:
             row.append(parent_of(prepared.key))
         return tuple(row)
 
     def update_row(self, prepared: Prepared, version: int) -> Row:
-        values = self._values(prepared, self._changing_positions)
+        values = self._bound(prepared.values, self._changing_positions)
         return (version, *values, prepared.body.decode(), prepared.key)
 
     def load(self, row: Row) -> Any:
