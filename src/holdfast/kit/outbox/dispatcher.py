@@ -18,7 +18,7 @@ import os
 import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -41,7 +41,7 @@ from holdfast.store import Store, Wake
 Headers = Callable[[Delivery, Endpoint], Sequence[tuple[str, str]]]
 
 # While work is at hand, new deliveries of other lanes are looked for only so often.
-LOOK_EVERY_S: Final = 0.003
+LOOK_EVERY_S: Final = 0.005
 # An endpoint's change is acted on within this; a store that rings for every commit is asked no oftener.
 ENDPOINTS_EVERY_S: Final = 0.2
 ENDPOINTS_BACKSTOP_S: Final = 5.0
@@ -237,7 +237,9 @@ class Dispatcher:
         """Until woken, or the next retry, poll or opening lane."""
         now = self._clock.monotonic()
         until = min(
-            self._looked_at + self._poll_s, self._lanes.wake_at(now), self._endpoints_at + ENDPOINTS_BACKSTOP_S
+            self._looked_at + self._poll_s,
+            self._lanes.wake_at(now),
+            self._endpoints_at + ENDPOINTS_BACKSTOP_S,
         )
         if self._dues:
             until = min(until, now + (self._dues[0] - self._clock.now_us()) / 1e6)
@@ -257,6 +259,39 @@ class Dispatcher:
     async def _ring_after(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
         self._wake.set()
+
+    # -- handing over -----------------------------------------------------------------------------
+
+    def reserve(self, endpoint: Endpoint) -> Lane | None:
+        """A place for a delivery about to be put out here, so that it needs no claim; None when it must wait.
+
+        Whoever gets a place marks the delivery with `birth_marks` and ends with `accept` or `unreserve`.
+        """
+        if not self._running or self._stopping or endpoint.fifo:
+            return None
+        lane = self._lanes.known(endpoint.id)
+        if lane is None or lane.more or lane.room(self._clock.monotonic()) < 1:
+            return None
+        lane.reserved += 1
+        return lane
+
+    def mark(self, delivery: Delivery, now: datetime) -> float:
+        """Make a new delivery this dispatcher's own; gives when, by the monotonic clock, its lease ends."""
+        delivery.status, delivery.owner, delivery.fence = "sending", self.owner, 1
+        delivery.next_attempt_at = now + timedelta(seconds=self._lease_s)
+        return self._clock.monotonic() + self._lease_s
+
+    def accept(self, lane: Lane, delivery: Delivery, *, until: float) -> None:
+        """The delivery is kept: send it as soon as its lane lets it."""
+        lane.reserved -= 1
+        lane.waiting.append(Held(delivery, until))
+        if self._stopping:
+            self._give_back(lane)
+        else:
+            self._pump(lane)
+
+    def unreserve(self, lane: Lane) -> None:
+        lane.reserved -= 1
 
     # -- claiming ---------------------------------------------------------------------------------
 

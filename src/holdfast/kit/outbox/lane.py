@@ -36,6 +36,7 @@ class Lane:
         self.sign: Sign | None = None
         self.waiting: deque[Held] = deque()
         self.in_flight = 0
+        self.reserved = 0  # promised to deliveries whose first commit is under way
         self.bucket: Bucket | None = None
         self.breaker: Breaker | None = None
         self.closed_until = 0.0
@@ -61,7 +62,7 @@ class Lane:
 
     @property
     def held(self) -> int:
-        return len(self.waiting) + self.in_flight
+        return len(self.waiting) + self.in_flight + self.reserved
 
     @property
     def capacity(self) -> int:

@@ -48,6 +48,14 @@ class Lanes:
         self.notable[lane_id] = lane
         return lane
 
+    def known(self, lane_id: str) -> Lane | None:
+        """A lane whose endpoint has been looked at, minded from now on."""
+        lane = self._lanes.get(lane_id)
+        if lane is None or lane.version < 0:
+            return None
+        self.notable[lane_id] = lane
+        return lane
+
     def forget_idle(self, now: float) -> None:
         """Stop minding lanes that hold nothing and could take a whole share at once."""
         idle = [

@@ -115,7 +115,8 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
     ],
     lifecycle=Lifecycle(
         "status",
-        initial=["pending", "skipped"],
+        # A delivery put out beside a dispatcher with room is born claimed by it.
+        initial=["pending", "sending", "skipped"],
         moves={
             "pending": ["sending", "cancelled"],
             "sending": ["pending", "delivered", "failed", "dead"],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,6 +14,8 @@ from holdfast import ids
 from holdfast.errors import InvalidError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import fifo
+from holdfast.kit.outbox.dispatcher import Dispatcher
+from holdfast.kit.outbox.lane import Lane
 from holdfast.kit.outbox.models import KINDS, Delivery, Endpoint, Kinds, delivery_id
 from holdfast.store import Store, Transaction, Write, create
 
@@ -32,6 +35,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
 
 
+class _Place(NamedTuple):
+    dispatcher: Dispatcher
+    lane: Lane
+    delivery: Delivery
+    until: float
+
+
 class Outbox:
     """Where events are put. The dispatcher, here or in another process, delivers them.
 
@@ -40,10 +50,17 @@ class Outbox:
         await acme.commit(put(invoice), *outbox.writes(event, [endpoint]))
     """
 
-    def __init__(self, store: Store, *, body_bytes_max: int = BODY_BYTES_MAX, kinds: Kinds = KINDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        near: Dispatcher | None = None,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        kinds: Kinds = KINDS,
+    ) -> None:
         self._tenant = store.tenant_id or NO_TENANT
         self._store = store.tenant(self._tenant)
-        self._kinds = kinds
+        self._kinds, self._near = kinds, near
         self.body_bytes_max = body_bytes_max
         self._turns: dict[str, asyncio.Lock] = {}
 
@@ -75,23 +92,53 @@ class Outbox:
             made.append(delivery.id)
         return made
 
-    async def send(self, event: Event, endpoints: Iterable[Endpoint]) -> list[str]:
-        """Put an event out by itself; when this returns, it is kept. Gives the deliveries' ids."""
+    async def send(self, event: Event, endpoints: Iterable[Endpoint], *also: Write) -> list[str]:
+        """Put an event out, together with the caller's writes; when this returns, all of it is kept.
+
+        Gives the deliveries' ids. With a dispatcher `near`, what it has room for is its own from the
+        first commit on and goes out without being claimed.
+        """
         chosen = list(endpoints)
         ordered = sorted(e.id for e in chosen if e.fifo)
-        if not ordered:
-            writes = self.writes(event, chosen)
-            if writes:
-                await self._store.commit(*writes)
-            return [write.key for write in writes]
-        return await self._in_turn(ordered, event, chosen)
+        if ordered:
+            return await self._in_turn(ordered, event, chosen, also)
+        self._check(event)
+        now = self._store.clock.now()
+        deliveries = [self._delivery(event, endpoint, now) for endpoint in chosen]
+        places = self._reserve(chosen, deliveries, now) if self._near is not None else []
+        try:
+            if deliveries or also:
+                await self._store.commit(*also, *(create(delivery) for delivery in deliveries))
+        except BaseException:
+            for place in places:
+                place.dispatcher.unreserve(place.lane)
+            raise
+        for place in places:
+            place.dispatcher.accept(place.lane, place.delivery, until=place.until)
+        return [delivery.id for delivery in deliveries]
 
-    async def _in_turn(self, ordered: list[str], event: Event, endpoints: list[Endpoint]) -> list[str]:
+    def _reserve(self, endpoints: list[Endpoint], deliveries: list[Delivery], now: datetime) -> list[_Place]:
+        near, places = self._near, []
+        assert near is not None
+        for endpoint, delivery in zip(endpoints, deliveries, strict=True):
+            lane = near.reserve(endpoint) if delivery.status == "pending" else None
+            if lane is not None:
+                places.append(_Place(near, lane, delivery, near.mark(delivery, now)))
+        return places
+
+    async def _in_turn(
+        self, ordered: list[str], event: Event, endpoints: list[Endpoint], also: Sequence[Write]
+    ) -> list[str]:
         """One at a time per ordered lane: callers in one process then never refuse each other."""
-        if not ordered:
-            return await self._store.transact(lambda tx: self.add(tx, event, endpoints), attempts=50)
-        async with self._turns.setdefault(ordered[0], asyncio.Lock()):
-            return await self._in_turn(ordered[1:], event, endpoints)
+
+        async def act(tx: Transaction) -> list[str]:
+            tx.write(*also)
+            return await self.add(tx, event, endpoints)
+
+        async with contextlib.AsyncExitStack() as turns:
+            for name in ordered:
+                await turns.enter_async_context(self._turns.setdefault(name, asyncio.Lock()))
+            return await self._store.transact(act, attempts=50)
 
     def _check(self, event: Event) -> None:
         if len(event.body) > self.body_bytes_max:
