@@ -1,0 +1,246 @@
+"""A server that restarts, crashes, is away, or loses the link at the worst moment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+
+from holdfast.errors import AlreadyExistsError, HoldfastError, OutcomeUnknownError, StoreUnavailableError
+from holdfast.model import Document, document
+from holdfast.store import Catalog, Increment, Query, Store, create, patch, postgres, put
+from holdfast.testing import OwnPostgresServer
+from tests.faults.severing_proxy import Loss, severing_proxy
+
+CALLERS = 12
+RESUMES_WITHIN_S = 5.0
+
+
+@document("counters/{id}")
+class Counter(Document):
+    id: str
+    count: int = 0
+
+
+@document("receipts/{id}")
+class Receipt(Document):
+    id: str
+    caller: int = 0
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = Store(await postgres.connect(url, Catalog([Counter, Receipt])))
+    try:
+        await store.migrate()
+        yield store
+    finally:
+        await store.close()
+
+
+class Load:
+    """Callers that count and create without pause, and remember what they were told."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.counted = 0
+        self.created: set[str] = set()
+        self.refused: list[HoldfastError] = []
+        self._stop = False
+        self._progress = asyncio.Condition()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        callers = [asyncio.create_task(self._call(number)) for number in range(CALLERS)]
+        try:
+            yield
+        finally:
+            self._stop = True
+            await asyncio.gather(*callers)
+
+    async def more(self, acknowledged: int) -> None:
+        """Return once so many more writes were acknowledged."""
+        goal = self.counted + len(self.created) + acknowledged
+        async with self._progress:
+            await self._progress.wait_for(lambda: self.counted + len(self.created) >= goal)
+
+    async def _call(self, number: int) -> None:
+        turn = 0
+        while not self._stop:
+            turn += 1
+            try:
+                if number % 2:
+                    await self._store.commit(patch(Counter, "c", changes={"count": Increment(1)}))
+                    self.counted += 1
+                else:
+                    await self._store.commit(create(Receipt(id=f"{number}-{turn}", caller=number)))
+                    self.created.add(f"{number}-{turn}")
+            except HoldfastError as refusal:
+                self.refused.append(refusal)
+            async with self._progress:
+                self._progress.notify_all()
+
+    async def check(self) -> None:
+        """Everything acknowledged is there, once; everything else was refused in clear words."""
+        unknown = [r for r in self.refused if isinstance(r, OutcomeUnknownError)]
+        others = [r for r in self.refused if r not in unknown and not isinstance(r, StoreUnavailableError)]
+        assert others == []
+        counter = await self._store.get(Counter, "c")
+        assert counter is not None
+        assert self.counted <= counter.doc.count <= self.counted + len(unknown)
+        kept = {item.doc.id async for item in self._store.scan(Query(Receipt))}
+        assert self.created <= kept
+        assert len(kept - self.created) <= len(unknown)
+
+
+async def kill_backends(url: str) -> int:
+    """End every connection of the store, as an administrator or a failover would."""
+    link = await asyncpg.connect(url)
+    try:
+        killed = await link.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'"
+        )
+        return len(killed)
+    finally:
+        await link.close()
+
+
+async def test_killed_backends_in_mid_load_lose_nothing_and_double_nothing(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        await store.commit(create(Counter(id="c")))
+        load = Load(store)
+        async with load.running():
+            for _ in range(20):
+                await load.more(30)
+                assert await kill_backends(postgres_url) > 0
+            await load.more(30)
+        assert load.refused == []
+        await load.check()
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_restarted_server_in_mid_load_loses_nothing_and_doubles_nothing(
+    own_postgres: OwnPostgresServer, mode: str
+) -> None:
+    async with opened(own_postgres.url) as store:
+        await store.commit(create(Counter(id="c")))
+        load = Load(store)
+        async with load.running():
+            for _ in range(3):
+                await load.more(100)
+                await asyncio.to_thread(own_postgres.restart, "fast" if mode == "fast" else "immediate")
+                back = time.monotonic()
+                await load.more(1)
+                assert time.monotonic() - back < RESUMES_WITHIN_S
+            await load.more(100)
+        assert load.refused == []
+        await load.check()
+
+
+async def test_while_the_server_is_away_callers_are_told_so_and_later_served_again(
+    own_postgres: OwnPostgresServer,
+) -> None:
+    async with opened(f"{own_postgres.url}?patience_s=0.3") as store:
+        await store.commit(create(Receipt(id="before")))
+        await asyncio.to_thread(own_postgres.stop)
+        asked: list[Callable[[], Awaitable[object]]] = [
+            lambda: store.get(Receipt, "before"),
+            lambda: store.query(Query(Receipt)),
+            lambda: store.count(Query(Receipt)),
+            lambda: store.commit(create(Receipt(id="during"))),
+            lambda: store.commit(patch(Receipt, "before", changes={"caller": 9})),
+        ]
+        for ask in asked:
+            with pytest.raises(StoreUnavailableError) as told:
+                await ask()
+            assert told.value.after_s > 0
+        await asyncio.to_thread(own_postgres.start)
+        kept = await store.get(Receipt, "before")
+        assert kept is not None
+        assert kept.doc.caller == 0
+        assert await store.get(Receipt, "during") is None
+        await store.commit(create(Receipt(id="during")))
+
+
+async def test_a_caller_waits_out_a_short_absence(own_postgres: OwnPostgresServer) -> None:
+    async with opened(own_postgres.url) as store:
+        await asyncio.to_thread(own_postgres.stop, "immediate")
+        waiting = [
+            asyncio.create_task(store.commit(create(Receipt(id="patient")))),
+            asyncio.create_task(store.query(Query(Receipt))),
+        ]
+        await asyncio.to_thread(own_postgres.start)
+        await asyncio.gather(*waiting)
+        assert await store.get(Receipt, "patient") is not None
+
+
+async def test_bells_ring_again_after_a_restart(own_postgres: OwnPostgresServer) -> None:
+    async with opened(own_postgres.url) as store, opened(own_postgres.url) as other:
+        bell = store.watch(Receipt)
+        await other.commit(create(Receipt(id="first")))
+        assert await bell.wait(5)
+        await asyncio.to_thread(own_postgres.restart)
+        assert await bell.wait(5), "what may have been missed is told by one ring"
+        await bell.wait(0.1)
+        await other.commit(create(Receipt(id="second")))
+        assert await bell.wait(5)
+        bell.close()
+
+
+@pytest.mark.parametrize("loss", ["request", "answer"])
+async def test_a_create_whose_link_breaks_lands_exactly_once(postgres_url: str, loss: Loss) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?writers=1") as store:
+        await store.commit(create(Receipt(id="warm")))
+        # The statement is known to the server by now: what is sent for this document names its id.
+        proxy.sever(loss, when=lambda data: b"the-one" in data)
+        await store.commit(create(Receipt(id="the-one")))
+        assert proxy.severed == 1
+        with pytest.raises(AlreadyExistsError):
+            await store.commit(create(Receipt(id="the-one")))
+
+
+@pytest.mark.parametrize("loss", ["request", "answer"])
+async def test_a_refused_create_stays_refused_when_its_link_breaks(postgres_url: str, loss: Loss) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?writers=1") as store:
+        await store.commit(create(Receipt(id="the-one")))
+        proxy.sever(loss, when=lambda data: b"fresh" in data)
+        outcomes = await store.settle([[create(Receipt(id="the-one"))], [create(Receipt(id="fresh"))]])
+        assert proxy.severed == 1
+        assert [isinstance(outcome, AlreadyExistsError) for outcome in outcomes] == [True, False]
+        assert await store.get(Receipt, "fresh") is not None
+
+
+@pytest.mark.parametrize("loss", ["request", "answer"])
+@pytest.mark.parametrize("moment", [b"COMMIT\x00", b"BEGIN\x00", b"the-one"])
+async def test_a_change_whose_link_breaks_is_made_exactly_once(
+    postgres_url: str, loss: Loss, moment: bytes
+) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?writers=1") as store:
+        await store.commit(create(Counter(id="the-one")))
+        change = patch(Counter, "the-one", changes={"count": Increment(1)})
+        await store.commit(change)
+        proxy.sever(loss, when=lambda data: moment in data)
+        await store.commit(change, put(Receipt(id="beside")))
+        assert proxy.severed == 1
+        kept = await store.get(Counter, "the-one")
+        assert kept is not None
+        assert kept.doc.count == 2
+        assert await store.get(Receipt, "beside") is not None
+
+
+async def test_when_even_asking_is_impossible_the_caller_is_told_to_read_before_repeating(
+    postgres_url: str,
+) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url):
+        async with opened(f"{url}?writers=1&patience_s=0.3") as store:
+            await store.commit(create(Receipt(id="warm")))
+            proxy.sever("answer", when=lambda data: b"the-one" in data, for_good=True)
+            with pytest.raises(OutcomeUnknownError):
+                await store.commit(create(Receipt(id="the-one")))
+            proxy.mend()
+            assert await store.get(Receipt, "the-one") is not None
+            await store.commit(create(Receipt(id="next")))
