@@ -1,0 +1,6 @@
+"""Checkpoints: the state to go on from, of which exactly one is the latest."""
+
+from holdfast.kit.checkpoints.checkpoints import Checkpoints
+from holdfast.kit.checkpoints.models import CheckpointDocument, CheckpointFields
+
+__all__ = ["CheckpointDocument", "CheckpointFields", "Checkpoints"]

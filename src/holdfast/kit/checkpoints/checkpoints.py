@@ -1,0 +1,66 @@
+"""Where to go on from after a crash: moved in the same commit as the work it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import TooLargeError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.checkpoints.models import CheckpointDocument, CheckpointFields
+from holdfast.store.commit import PRESENT, Write, create, patch
+from holdfast.store.query import Query
+from holdfast.store.store import Store
+
+STATE_BYTES_MAX: Final = 512 * 1024
+
+
+class Checkpoints:
+    """Checkpoints of one tenant's runs, or of runs without tenants.
+
+    Example:
+        before = await checkpoints.latest("run-1")
+        await acme.commit(put(page), *checkpoints.writes_checkpoint(
+            checkpoints.next("run-1", step_id="fetch", state={"page": 3}, after=before), after=before))
+    """
+
+    def __init__(self, store: Store, *, kind: type[CheckpointFields] = CheckpointDocument) -> None:
+        self._tenant_id = store.tenant_id or NO_TENANT
+        self._store = store.tenant(self._tenant_id)
+        self._kind = kind
+
+    async def latest(self, run_id: str) -> CheckpointFields | None:
+        """The checkpoint to go on from, or None before the first."""
+        query = Query(self._kind).where("run_id", "==", run_id).where("is_latest", "==", True).limit(1)
+        page = await self._store.query(query)
+        return page.items[0].doc if page.items else None
+
+    async def history(self, run_id: str, *, limit: int = 100) -> list[CheckpointFields]:
+        """The run's checkpoints that are still kept, latest first."""
+        query = Query(self._kind).where("run_id", "==", run_id).order_by("-number").limit(limit)
+        return list((await self._store.query(query)).docs)
+
+    def next(
+        self, run_id: str, *, step_id: str, state: Mapping[str, Any], after: CheckpointFields | None
+    ) -> CheckpointFields:
+        """The checkpoint that follows `after`."""
+        size = len(msgspec.json.encode(state))
+        if size > STATE_BYTES_MAX:
+            raise TooLargeError(
+                f"a state takes at most {STATE_BYTES_MAX:,} bytes; this one {size:,}", "state"
+            )
+        number = 1 if after is None else after.number + 1
+        return self._kind(
+            checkpoint_id=f"{run_id}.{number:05}", run_id=run_id, tenant_id=self._tenant_id, step_id=step_id,
+            number=number, state=dict(state), created_at=self._store.clock.now(),
+        )  # fmt: skip
+
+    def writes_checkpoint(self, new: CheckpointFields, *, after: CheckpointFields | None) -> list[Write]:
+        """The new checkpoint becomes the latest and the one before it stops being so: for one commit."""
+        writes = [create(new)]
+        if after is not None:
+            changes = {"is_latest": False}
+            writes.append(patch(self._kind, after.checkpoint_id, changes=changes, expect=PRESENT))
+        return writes

@@ -1,0 +1,36 @@
+"""What is kept of a checkpoint."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from holdfast.kit import NO_TENANT
+from holdfast.model import Document, Index, Retention, document
+
+
+class CheckpointFields(Document, rename="camel"):
+    """The fields of a checkpoint; declare a subclass to keep checkpoints under another collection name.
+
+    `checkpoint_id` is made of run and number, so that two writers of the same number can't both succeed.
+    """
+
+    checkpoint_id: str
+    run_id: str
+    tenant_id: str = NO_TENANT
+    step_id: str
+    number: int
+    state: dict[str, Any] = {}
+    created_at: datetime
+    is_latest: bool = True
+
+
+@document(
+    "holdfast_checkpoints/{checkpoint_id}",
+    tenant="tenant_id",
+    indexes=[Index("run_id", "is_latest"), Index("run_id", "-number")],
+    immutable=["run_id", "step_id", "number", "state", "created_at"],
+    retention=Retention("created_at", after_s=7 * 86_400, when={"is_latest": False}),
+)
+class CheckpointDocument(CheckpointFields, rename="camel"):
+    """A checkpoint of the kit's own collection."""
