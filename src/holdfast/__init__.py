@@ -1,3 +1,86 @@
-"""Holdfast keeps what an integration must not forget."""
+"""Holdfast keeps what an integration must not forget.
+
+Declare documents (`@document`), open a store for them (`open_store`), read (`get`, `Query`) and write
+(`commit`). What moves documents is in `holdfast.kit`, what runs it all in `holdfast.service`.
+"""
+
+from holdfast.app import open_store
+from holdfast.model import (
+    Access,
+    Caller,
+    Claim,
+    Document,
+    Given,
+    Index,
+    Joined,
+    Lifecycle,
+    Membership,
+    Padded,
+    Retention,
+    Stamped,
+    Ulid,
+    document,
+)
+from holdfast.store import (
+    ABSENT,
+    PRESENT,
+    Add,
+    Discard,
+    Fence,
+    Increment,
+    Maximum,
+    Minimum,
+    Page,
+    Query,
+    Snapshot,
+    Store,
+    Transaction,
+    Write,
+    check,
+    create,
+    delete,
+    patch,
+    put,
+    upsert,
+)
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ABSENT",
+    "PRESENT",
+    "Access",
+    "Add",
+    "Caller",
+    "Claim",
+    "Discard",
+    "Document",
+    "Fence",
+    "Given",
+    "Increment",
+    "Index",
+    "Joined",
+    "Lifecycle",
+    "Maximum",
+    "Membership",
+    "Minimum",
+    "Padded",
+    "Page",
+    "Query",
+    "Retention",
+    "Snapshot",
+    "Stamped",
+    "Store",
+    "Transaction",
+    "Ulid",
+    "Write",
+    "__version__",
+    "check",
+    "create",
+    "delete",
+    "document",
+    "open_store",
+    "patch",
+    "put",
+    "upsert",
+]

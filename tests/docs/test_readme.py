@@ -1,0 +1,35 @@
+"""The README's example runs as it is written."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+async def test_the_twenty_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source,) = re.findall(
+        r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    module = types.ModuleType("readme")
+    monkeypatch.setitem(sys.modules, "readme", module)
+    monkeypatch.chdir(tmp_path)
+    code = compile(source, str(README), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    result = eval(code, vars(module))
+    assert inspect.iscoroutine(result)
+    await result
+    assert (tmp_path / "notes.db").exists()
+
+
+def test_every_link_of_the_docs_leads_somewhere() -> None:
+    root = README.parent
+    for page in [README, root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
