@@ -22,6 +22,9 @@ HoldfastError
 │   ├── AlreadyExistsError        create found the id taken
 │   ├── NotFoundError             the document is not there
 │   └── VersionConflictError      somebody wrote in between
+├── ReauthRequiredError       the grant no longer works: have its owner connect again
+├── GoneError                 it is gone for good: forget it
+│   └── FullSyncRequiredError     the place to go on from is gone: read everything anew
 ├── UnreadableError           put the key back, or have the secret entered anew
 ├── LeaseLostError            stop: another worker holds the claim now
 ├── LimitReachedError         wait for the next period, or raise the limit
@@ -131,6 +134,18 @@ class NotFoundError(ConflictError):
 
 class VersionConflictError(ConflictError):
     code = "version_conflict"
+
+
+class ReauthRequiredError(HoldfastError):
+    code = "reauth_required"
+
+
+class GoneError(HoldfastError):
+    code = "gone"
+
+
+class FullSyncRequiredError(GoneError):
+    code = "full_sync_required"
 
 
 class UnreadableError(HoldfastError):
