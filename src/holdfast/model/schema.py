@@ -146,11 +146,14 @@ class Schema(Generic[D]):
         self.hot_positions = tuple(self.columns.index(c) for c in self.hot)
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
         self._decoder = msgspec.json.Decoder(cls)
-        self._values = _values_reader(self.columns)
+        self.values = _values_reader(self.columns)
         self._checks = [
             (f.name, f.encode_name, c) for f in info.fields if (c := check_for(f.type)) is not None
         ]
         self._version = self._version_decoder()
+        # Where the stored JSON is the whole document as declared now, decoding it is all there is to do.
+        plain = not declared.path_only and self._version is None
+        self.decode: Callable[[bytes | str], D] | None = self._decoder.decode if plain else None
 
     # -- naming -----------------------------------------------------------------------------------
 
@@ -187,7 +190,7 @@ class Schema(Generic[D]):
         except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError) as fault:
             raise self._wrong_type(document, fault) from None
         check_size(body, lambda: _ANY_DECODER.decode(body))
-        values = self._values(whole)
+        values = self.values(whole)
         self._check_indexed(values, key)
         tenant = None if self.tenant is None else self._tenant_value(whole)
         if self.declared.path_only:
@@ -320,7 +323,8 @@ class Schema(Generic[D]):
 
     def check_field(self, path: str) -> None:
         """Refuse a path that names no field, for a change or a question."""
-        find_field(path, self.fields, self.name)
+        if path not in self.fields:
+            find_field(path, self.fields, self.name)
 
     # -- declaring --------------------------------------------------------------------------------
 

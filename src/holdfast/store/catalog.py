@@ -16,6 +16,7 @@ class Catalog:
     def __init__(self, classes: Iterable[type[Document]], env: str = "dev") -> None:
         self.env = env
         self.schemas: tuple[Schema[Any], ...] = tuple(schema_of(cls) for cls in dict.fromkeys(classes))
+        self._known = frozenset(self.schemas)
         self._tables: dict[str, Schema[Any]] = {}
         groups: dict[str, Schema[Any]] = {}
         for schema in self.schemas:
@@ -36,4 +37,4 @@ class Catalog:
         return schema.path.table(self.env)
 
     def __contains__(self, schema: Schema[Any]) -> bool:
-        return schema in self.schemas
+        return schema in self._known

@@ -8,6 +8,7 @@ the change it gives; that is why all of them answer alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
@@ -231,7 +232,8 @@ class Current(Protocol):
 class Change(msgspec.Struct, frozen=True):
     """What an engine must do: insert, replace or delete one document.
 
-    `blind` marks an insert decided without looking: it replaces what may be there.
+    `blind` marks an insert decided without looking: it replaces what may be there. `before` is what an
+    update replaces, so that an engine can leave alone what stays the same.
     """
 
     kind: Literal["insert", "update", "delete"]
@@ -239,6 +241,7 @@ class Change(msgspec.Struct, frozen=True):
     key: str
     prepared: Prepared | None = None
     blind: bool = False
+    before: Current | None = None
 
 
 def needs_current(write: Write) -> bool:
@@ -264,22 +267,22 @@ def decide(write: Write, current: Current | None, *, commit: Commit) -> Change |
 
 
 def _check_expectation(write: Write, current: Current | None, mine: Current | None) -> None:
-    expect, label = write.expect, _label(write)
+    expect = write.expect
     claims_id = write.kind in ("create", "put", "upsert")
     if isinstance(expect, Absent) or (claims_id and current is not mine):
         # Whose id it is matters to those who want it; to others another tenant's document is not there.
         if (current if claims_id else mine) is not None:
-            raise AlreadyExistsError(f"{label} is there already")
+            raise AlreadyExistsError(f"{_label(write)} is there already")
     elif isinstance(expect, Fence):
         claim = write.schema.claim
         if claim is None:
             raise BadQueryError(f"{write.schema.name} declares no claim, so it has no fencing number")
         if mine is None or getattr(mine.document(), claim.fence) != expect.number:
-            raise LeaseLostError(f"{label} was claimed by another worker since")
+            raise LeaseLostError(f"{_label(write)} was claimed by another worker since")
     elif (expect is not None or write.kind == "patch") and mine is None:
-        raise NotFoundError(f"{label} is not there")
+        raise NotFoundError(f"{_label(write)} is not there")
     elif isinstance(expect, Version) and mine is not None and mine.version != expect.number:
-        raise VersionConflictError(f"{label} was written since it was read")
+        raise VersionConflictError(f"{_label(write)} was written since it was read")
 
 
 def _label(write: Write) -> str:
@@ -302,7 +305,7 @@ def _put(write: Write, mine: Current | None) -> Change:
     assert write.prepared is not None
     if write.schema.moves_checked:
         check_move(write.schema, mine.document(), write.prepared.document)
-    return Change("update", write.schema, write.key, write.prepared)
+    return Change("update", write.schema, write.key, write.prepared, before=mine)
 
 
 def _patch(write: Write, mine: Current | None) -> Change:
@@ -320,7 +323,7 @@ def _patch(write: Write, mine: Current | None) -> Change:
         raise ImmutableFieldError("the fields that make up the path can't change", moved[0])
     if schema.moves_checked:
         check_move(schema, old, new)
-    return Change("update", schema, write.key, prepared)
+    return Change("update", schema, write.key, prepared, before=mine)
 
 
 def _upsert(write: Write, mine: Current | None) -> Change:
@@ -362,7 +365,9 @@ def check_move(schema: Schema[Any], old: Any, new: Any) -> None:
 
 def apply(schema: Schema[Any], document: Any, changes: Mapping[str, Any]) -> Any:
     """A copy of the document with the changes made; checking it is the caller's next step."""
-    new = schema.copy(document)
+    # Only a change inside a field could reach through a shallow copy into the document itself.
+    nested = any("." in path for path in changes)
+    new = schema.copy(document) if nested else copy(document)
     for path, value in changes.items():
         target, name = new, path
         while "." in name:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from holdfast.clock import from_us
-from holdfast.model.columns import Column
+from holdfast.model.columns import Kind
 from holdfast.model.order import ordered
 from holdfast.model.path import parent_of, split_key
 from holdfast.model.schema import Prepared, ResolvedIndex, Schema
-from holdfast.store.commit import Snapshot
+from holdfast.store.commit import Current, Snapshot
 from holdfast.store.relational.dialect import quote
 from holdfast.store.relational.tables import (
     BODY,
@@ -26,6 +26,9 @@ from holdfast.store.sqlite.dialect import DIALECT
 
 Row = tuple[Any, ...]
 
+# How a column's value becomes the document's again, where it is not that already.
+_UNBIND: Final[dict[Kind, Callable[[Any], Any]]] = {"time": from_us, "boolean": bool}
+
 
 class Shelf:
     """Knows a table by heart: what to select, insert, update, and how to read a row back."""
@@ -33,21 +36,19 @@ class Shelf:
     def __init__(self, schema: Schema[Any], table: str) -> None:
         self.schema, self.table = schema, table
         self.columns = plain_columns(schema)
-        # What can't change is left out of updates, so that its indexes are not written again.
-        self._changing = tuple(c for c in self.columns if c.path not in schema.immutable)
         self._positions = tuple(schema.columns.index(c) for c in self.columns)
-        self._changing_positions = tuple(schema.columns.index(c) for c in self._changing)
+        self._changing = tuple(p for p in self._positions if schema.columns[p].path not in schema.immutable)
         self._times = any(c.kind == "time" for c in self.columns)
+        self._updates: dict[tuple[int, ...], str] = {}
         self.hot = schema.hot
+        self._overlay = tuple((n, c.path, _UNBIND.get(c.kind)) for n, c in enumerate(self.hot, 3))
         self.selected = (KEY, VERSION, BODY, *(c.stored for c in self.hot))
         if schema.tenant is not None:
             self.selected = (*self.selected, schema.tenant.stored)
         shown = ", ".join(map(quote, self.selected))
         self.select_sql = f"SELECT {shown} FROM {quote(table)} WHERE {quote(KEY)} = ?"
-        self.present_sql = f"SELECT 1 FROM {quote(table)} WHERE {quote(KEY)} = ?"
         self.insert_sql = self._insert_sql()
         self.upsert_sql = self.insert_sql + self._on_conflict()
-        self.update_sql = self._update_sql()
         self.delete_sql = f"DELETE FROM {quote(table)} WHERE {quote(KEY)} = ?"
         self.lists = tuple(ItemShelf(schema, table, i) for i in schema.indexes if i.member is not None)
 
@@ -68,11 +69,6 @@ class Shelf:
         sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in self._names())
         return f" ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
 
-    def _update_sql(self) -> str:
-        names = [VERSION, *(c.stored for c in self._changing), BODY]
-        sets = ", ".join(f"{quote(n)} = ?" for n in names)
-        return f"UPDATE {quote(self.table)} SET {sets} WHERE {quote(KEY)} = ?"
-
     def values(self, prepared: Prepared) -> list[Any]:
         return self._bound(prepared.values, self._positions)
 
@@ -86,27 +82,33 @@ class Shelf:
             row.append(parent_of(prepared.key))
         return tuple(row)
 
-    def update_row(self, prepared: Prepared, version: int) -> Row:
-        values = self._bound(prepared.values, self._changing_positions)
-        return (version, *values, prepared.body.decode(), prepared.key)
+    def update(self, prepared: Prepared, version: int, *, before: Current | None) -> tuple[str, Row]:
+        """The statement that writes what differs: SQLite writes every index whose column is named in one."""
+        new, changed = prepared.values, self._changing
+        # An upgraded document may differ from its columns, which were written before the upgrade.
+        if before is not None and not self.schema.declared.upgrades:
+            old = self.schema.values(before.document())
+            changed = tuple([p for p in changed if old[p] != new[p]])
+        sql = self._updates.get(changed) or self._update_sql(changed)
+        return sql, (version, *self._bound(new, changed), prepared.body.decode(), prepared.key)
+
+    def _update_sql(self, changed: tuple[int, ...]) -> str:
+        names = [VERSION, *(self.schema.columns[p].stored for p in changed), BODY]
+        sets = ", ".join(f"{quote(n)} = ?" for n in names)
+        sql = f"UPDATE {quote(self.table)} SET {sets} WHERE {quote(KEY)} = ?"
+        self._updates[changed] = sql
+        return sql
 
     def load(self, row: Row) -> Any:
-        document = self.schema.load(row[2], split_key(row[0]))
-        for column, value in zip(self.hot, row[3:], strict=False):
-            setattr(document, column.path, unbind(column, value))
+        decode = self.schema.decode
+        document = self.schema.load(row[2], split_key(row[0])) if decode is None else decode(row[2])
+        for position, path, convert in self._overlay:
+            value = row[position]
+            setattr(document, path, value if convert is None or value is None else convert(value))
         return document
 
     def snapshot(self, row: Row) -> Snapshot[Any]:
         return Snapshot(self.load(row), row[1], row[0])
-
-
-def unbind(column: Column, value: Any) -> Any:
-    """A column's value as the document holds it."""
-    if value is None:
-        return None
-    if column.kind == "time":
-        return from_us(value)
-    return bool(value) if column.kind == "boolean" else value
 
 
 class StoredRow:

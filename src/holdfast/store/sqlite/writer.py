@@ -88,7 +88,7 @@ class Desk:
             self.link.execute(shelf.delete_sql, (change.key,))
             self.deleted += 1
         elif change.kind == "update":
-            self.link.execute(shelf.update_sql, shelf.update_row(change.prepared, version))
+            self.link.execute(*shelf.update(change.prepared, version, before=change.before))
         elif change.blind:
             self.link.execute(shelf.upsert_sql, shelf.insert_row(change.prepared, version))
         else:
@@ -99,10 +99,11 @@ class Desk:
 
     def _rewrite_items(self, shelf: Shelf, change: Change) -> None:
         for items in shelf.lists:
+            rows = [] if change.prepared is None else items.rows(change.prepared)
             if change.kind != "insert" or change.blind:
                 self.link.execute(items.delete_sql, (change.key,))
-            if change.prepared is not None:
-                self.link.executemany(items.insert_sql, items.rows(change.prepared))
+            if rows:
+                self.link.executemany(items.insert_sql, rows)
 
 
 class Writer:
