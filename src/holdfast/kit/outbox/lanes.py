@@ -21,6 +21,7 @@ Signing = Callable[[Endpoint], Awaitable[Sign]]
 # What a claim over all lanes takes from one at most: enough to start with, little enough to share.
 PER_LANE: Final = 32
 LANES_KEPT_MAX: Final = 20_000
+LANES_REFRESHED_MAX: Final = 2_000
 UNUSABLE_S: Final = 30.0
 _log: Final = structlog.get_logger("holdfast.outbox")
 
@@ -49,12 +50,14 @@ class Lanes:
         return lane
 
     def known(self, lane_id: str) -> Lane | None:
-        """A lane whose endpoint has been looked at, minded from now on."""
+        """A lane whose endpoint has been looked at."""
         lane = self._lanes.get(lane_id)
         if lane is None or lane.version < 0:
             return None
-        self.notable[lane_id] = lane
         return lane
+
+    def mind(self, lane: Lane) -> None:
+        self.notable[lane.id] = lane
 
     def forget_idle(self, now: float) -> None:
         """Stop minding lanes that hold nothing and could take a whole share at once."""
@@ -101,7 +104,7 @@ class Lanes:
         found = await self._store.get_many(self._kinds.endpoint, names)
         changed = []
         for name, snapshot in zip(names, found, strict=True):
-            lane = self.get(name)
+            lane = self._lanes.get(name) or self.get(name)
             if snapshot is None:
                 lane.endpoint, lane.version = None, -1
                 changed.append(lane)
@@ -111,9 +114,14 @@ class Lanes:
         return changed
 
     async def refresh(self) -> list[Lane]:
-        """Look at every endpoint in use again; the rest is forgotten and looked at when next needed."""
-        self._lanes = dict(self.notable)
+        """Look at the endpoints again; of very many, the idle ones only when they are next needed."""
+        if len(self._lanes) > LANES_REFRESHED_MAX:
+            self._lanes = dict(self.notable)
         return await self.load(list(self._lanes))
+
+    def forget(self, lane: Lane) -> None:
+        self._lanes.pop(lane.id, None)
+        self.notable.pop(lane.id, None)
 
     async def _set_up(self, lane: Lane, snapshot: Snapshot[Endpoint]) -> None:
         now = self._store.clock.monotonic()

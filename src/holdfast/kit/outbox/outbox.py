@@ -103,6 +103,8 @@ class Outbox:
         if ordered:
             return await self._in_turn(ordered, event, chosen, also)
         self._check(event)
+        if self._near is not None:
+            await self._near.learn(endpoint.id for endpoint in chosen)
         now = self._store.clock.now()
         deliveries = [self._delivery(event, endpoint, now) for endpoint in chosen]
         places = self._reserve(chosen, deliveries, now) if self._near is not None else []

@@ -90,10 +90,13 @@ class Pools:
 
     async def obtain(self, pool: Pool) -> Connection:
         """A connection of one's own, opened or handed over as soon as the limits allow."""
-        if pool.waiters or not self._reserve(pool):
+        while pool.waiters or not self._reserve(pool):
             handed = await self._wait(pool)
-            if handed is not None:
+            if handed is None:
+                break
+            if handed.usable():
                 return handed
+            handed.drop()
         try:
             return await self._open(pool)
         except BaseException:
@@ -184,7 +187,9 @@ class Pools:
             self._serve(pool)
 
     def _lost(self, connection: Connection) -> None:
-        pool = self._homes.pop(connection)
+        pool = self._homes.pop(connection, None)
+        if pool is None:
+            return  # it ended while it was being opened; its slot is given back there
         with suppress(ValueError):
             pool.idle.remove(connection)
         self._leave(pool)
@@ -218,7 +223,7 @@ class Pools:
             await loop.sock_connect(sock, (str(address), target.port))
             connection = Connection(
                 sock, loop=loop, idle_s=limits.idle_s, resend_after_s=limits.resend_after_s,
-                on_free=self._freed, on_lost=self._lost_or_stillborn,
+                on_free=self._freed, on_lost=self._lost,
             )  # fmt: skip
             secure = target.scheme == "https"
             await loop.create_connection(
@@ -230,13 +235,12 @@ class Pools:
         except BaseException:
             sock.close()
             raise
+        if connection.closed or self._closed:
+            connection.drop()
+            raise SendFailure("reset", "the connection was closed as soon as it was open")
         self._homes[connection] = pool
         self.opened += 1
         return connection
-
-    def _lost_or_stillborn(self, connection: Connection) -> None:
-        if connection in self._homes:
-            self._lost(connection)
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:

@@ -15,7 +15,7 @@ from holdfast.store import Fence, Increment, Write, put, upsert
 GONE: Final = 410
 _WORTH_RETRYING: Final = (408, 425, 429)
 _ASK_TO_WAIT: Final = (429, 503)
-_HOPELESS: Final = ("refused_address",)
+_HOPELESS: Final = ("refused_address", "bad_request")
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ HEAD_BYTES_MAX: Final = 16_384
 _WRITE_JOINED_BYTES_MAX: Final = 65_536
 # A connection that rested this long may have died without the loop having seen it yet.
 _PEEK_AFTER_S: Final = 0.001
+_PEEK: Final = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
 
 class StaleConnectionError(Exception):
@@ -75,7 +76,7 @@ class Connection(asyncio.Protocol):
         if rested_s < _PEEK_AFTER_S:
             return True
         try:
-            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            self._sock.recv(1, _PEEK)
         except BlockingIOError:
             return rested_s < self._idle_s
         except OSError:
@@ -192,14 +193,18 @@ class Connection(asyncio.Protocol):
             self._check_head(self._head_bytes)
             return
         self._rest_since = now = time.monotonic()
-        if waiter.done():
+        if waiter.done() or self._unsent():
             reusable = False
-        else:
+        if not waiter.done():
             waiter.set_result(Answer(self._status, self._headers, self._excerpt, now - self._asked_at))
         if reusable and not self.closed:
             self._on_free(self)
         else:
             self.drop()
+
+    def _unsent(self) -> bool:
+        """Whether the receiver answered before it had the whole request: the rest would follow it."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     # -- what the parser says ---------------------------------------------------------------------
 

@@ -1,0 +1,244 @@
+"""Looking at what went out and what did not; replaying, cancelling, resolving, by filter and in batches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import ConflictError, InvalidError, NotFoundError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.outbox import fifo
+from holdfast.kit.outbox.models import (
+    EVERY_STATUS,
+    KINDS,
+    UNDELIVERED,
+    DeadLetter,
+    Delivery,
+    DeliveryStatus,
+    Kinds,
+)
+from holdfast.store import Page, Query, Store, Transaction, put
+
+BATCH: Final = 100
+SAMPLE_MAX: Final = 20
+REPLAYABLE: Final = ("dead", "failed", "delivered", "skipped", "cancelled")
+_CANCELLABLE: Final = ("pending", "failed")
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which deliveries: by status, and where given by endpoint, type and time put out.
+
+    Example: `Selection(statuses=["dead"], endpoint_id="rms-7", since=yesterday)`
+    """
+
+    statuses: Sequence[DeliveryStatus] = UNDELIVERED
+    endpoint_id: str | None = None
+    event_type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What was, or with `dry_run` would be, done. `cursor` goes on where a limit stopped it."""
+
+    matched: int
+    changed: int
+    dry_run: bool
+    sample: tuple[str, ...]
+    cursor: str | None
+
+
+class Ledger:
+    """The outbox's books for one tenant: every event and endpoint has exactly one state in them.
+
+    Example:
+        report = await Ledger(acme).replay(Selection(statuses=["dead"]))       # says what it would do
+        report = await Ledger(acme).replay(Selection(statuses=["dead"]), dry_run=False)
+    """
+
+    def __init__(self, store: Store, *, kinds: Kinds = KINDS) -> None:
+        self._store = store.tenant(store.tenant_id or NO_TENANT)
+        self._kinds = kinds
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    async def find(
+        self, selection: Selection, *, limit: int = BATCH, cursor: str | None = None
+    ) -> Page[Delivery]:
+        """One page of deliveries, newest first. A page may be short where `event_type` left some out."""
+        page = await self._store.query(self._query(selection).limit(limit).after(cursor))
+        kept = [item for item in page.items if selection.event_type in (None, item.doc.event_type)]
+        return Page(kept, page.cursor)
+
+    async def undelivered(
+        self, endpoint_id: str | None = None, *, limit: int = BATCH, cursor: str | None = None
+    ) -> Page[Delivery]:
+        """What was put out and has not arrived, newest first."""
+        return await self.find(Selection(endpoint_id=endpoint_id), limit=limit, cursor=cursor)
+
+    async def of_event(self, event_id: str) -> list[Delivery]:
+        """An event's deliveries, one per endpoint."""
+        query = Query(self._kinds.delivery).where("event_id", "==", event_id)
+        return [item.doc async for item in self._store.scan(query)]
+
+    async def dead_letters(
+        self,
+        *,
+        resolved: bool = False,
+        endpoint_id: str | None = None,
+        limit: int = BATCH,
+        cursor: str | None = None,
+    ) -> Page[DeadLetter]:
+        """What was given up, newest first."""
+        query = Query(self._kinds.dead_letter).where("resolved", "==", resolved)
+        if endpoint_id is not None:
+            query = query.where("endpoint_id", "==", endpoint_id)
+        return await self._store.query(query.order_by("-died_at").limit(limit).after(cursor))
+
+    def _query(self, selection: Selection) -> Query[Delivery]:
+        unknown = set(selection.statuses) - set(EVERY_STATUS)
+        if unknown or not selection.statuses:
+            raise InvalidError(f"statuses are some of {', '.join(EVERY_STATUS)}", "statuses")
+        query = Query(self._kinds.delivery).where("status", "in", list(selection.statuses))
+        if selection.endpoint_id is not None:
+            query = query.where("endpoint_id", "==", selection.endpoint_id)
+        if selection.since is not None:
+            query = query.where("created_at", ">=", selection.since)
+        if selection.until is not None:
+            query = query.where("created_at", "<", selection.until)
+        return query.order_by("-created_at")
+
+    # -- changing ---------------------------------------------------------------------------------
+
+    async def replay(
+        self,
+        selection: Selection,
+        *,
+        dry_run: bool = True,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Report:
+        """Put finished deliveries out again, each under its old event id with its old body."""
+        wrong = set(selection.statuses) - set(REPLAYABLE)
+        if wrong:
+            raise InvalidError(f"can't replay what is {', '.join(sorted(wrong))}", "statuses")
+        return await self._each(selection, self.replay_one, dry_run=dry_run, limit=limit, cursor=cursor)
+
+    async def cancel(
+        self,
+        selection: Selection,
+        *,
+        dry_run: bool = True,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Report:
+        """Give up deliveries that wait; what is being sent at this moment is left alone."""
+        wrong = set(selection.statuses) - set(_CANCELLABLE)
+        if wrong:
+            raise InvalidError(f"can't cancel what is {', '.join(sorted(wrong))}", "statuses")
+        return await self._each(selection, self.cancel_one, dry_run=dry_run, limit=limit, cursor=cursor)
+
+    async def replay_one(self, delivery_id: str) -> bool:
+        """Put one out again; False where it is on its way already."""
+
+        async def act(tx: Transaction) -> bool:
+            found = await tx.get(self._kinds.delivery, delivery_id)
+            if found is None:
+                raise NotFoundError(f"no delivery {delivery_id!r}")
+            if found.doc.status not in REPLAYABLE:
+                return False
+            await self._replay(tx, found.doc)
+            return True
+
+        return await self._store.transact(act)
+
+    async def _replay(self, tx: Transaction, delivery: Delivery) -> None:
+        now = self._store.clock.now()
+        was_dead = delivery.status == "dead"
+        endpoint = await tx.get(self._kinds.endpoint, delivery.endpoint_id)
+        if delivery.status == "failed" or endpoint is None or not endpoint.doc.fifo:
+            delivery.next_attempt_at = now
+        else:
+            await fifo.rejoin(tx, delivery, kinds=self._kinds, now=now)
+        delivery.status, delivery.reason, delivery.finished_at = "pending", "", None
+        delivery.attempt_count = 0
+        delivery.replay_count += 1
+        tx.write(put(delivery))
+        if was_dead:
+            await self._resolve(tx, delivery.id, "replayed")
+
+    async def cancel_one(self, delivery_id: str) -> bool:
+        """Give up one that waits; False where it is under way or finished."""
+        found = await self._store.get(self._kinds.delivery, delivery_id)
+        if found is None:
+            raise NotFoundError(f"no delivery {delivery_id!r}")
+        delivery = found.doc
+        if delivery.status not in _CANCELLABLE:
+            return False
+        now = self._store.clock.now()
+        was_head = delivery.next_attempt_at is not None
+        delivery.status, delivery.finished_at, delivery.next_attempt_at = "cancelled", now, None
+        writes = [put(delivery, found.unchanged)]
+        endpoint = await self._store.get(self._kinds.endpoint, delivery.endpoint_id)
+        try:
+            if was_head and endpoint is not None and endpoint.doc.fifo:
+                await fifo.leave(self._store, delivery, writes, kinds=self._kinds, now=now)
+            else:
+                await self._store.commit(*writes)
+        except ConflictError:
+            return False
+        return True
+
+    async def resolve(self, delivery_id: str, note: str) -> None:
+        """Mark a dead letter as dealt with."""
+
+        async def act(tx: Transaction) -> None:
+            if not await self._resolve(tx, delivery_id, note):
+                raise NotFoundError(f"no dead letter {delivery_id!r}")
+
+        await self._store.transact(act)
+
+    async def _resolve(self, tx: Transaction, delivery_id: str, note: str) -> bool:
+        found = await tx.get(self._kinds.dead_letter, delivery_id)
+        if found is None:
+            return False
+        letter = found.doc
+        letter.resolved, letter.resolved_at, letter.resolution = True, self._store.clock.now(), note
+        tx.write(put(letter))
+        return True
+
+    async def _each(
+        self,
+        selection: Selection,
+        act: Callable[[str], Awaitable[bool]],
+        *,
+        dry_run: bool,
+        limit: int | None,
+        cursor: str | None,
+    ) -> Report:
+        matched = changed = 0
+        sample: list[str] = []
+        async for page in self._pages(selection, limit, cursor):
+            for item in page.items:
+                matched += 1
+                if len(sample) < SAMPLE_MAX:
+                    sample.append(item.doc.id)
+                changed += 0 if dry_run else await act(item.doc.id)
+            cursor = page.cursor
+        return Report(matched, changed, dry_run, tuple(sample), cursor)
+
+    async def _pages(
+        self, selection: Selection, limit: int | None, cursor: str | None
+    ) -> AsyncIterator[Page[Delivery]]:
+        left = limit
+        while left is None or left > 0:
+            size = BATCH if left is None else min(BATCH, left)
+            page = await self.find(selection, limit=size, cursor=cursor)
+            yield page
+            cursor = page.cursor
+            left = None if left is None else left - len(page.items)
+            if cursor is None:
+                return
