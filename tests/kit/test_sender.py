@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -324,6 +326,38 @@ async def test_a_connection_closed_while_resting_is_never_written_to(sender: Raw
     assert sender.stats().resends == 0
 
 
+async def test_a_receiver_that_hangs_up_at_once_takes_no_connection_away_for_good() -> None:
+    sender = local(PoolLimits(per_host_max=1))
+
+    async def hang_up(state: Serving, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    async with serving(hang_up) as receiver:
+        for _ in range(20):
+            assert await failure_of(sender, outgoing(receiver.url(), timeout_s=2)) == "reset"
+        assert receiver.connections == 20
+    await sender.close()
+    assert sender.stats().open_now == 0
+
+
+async def test_an_answer_before_the_whole_request_ends_the_connection(sender: RawSender) -> None:
+    early = b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"
+    released = asyncio.Event()
+
+    async def talk(state: Serving, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(early)
+        await released.wait()
+        while await reader.read(65_536):
+            pass
+
+    async with serving(talk) as receiver:
+        request = msgspec.structs.replace(outgoing(receiver.url()), body=b"x" * 30_000_000)
+        assert [(await sender.send(request)).status for _ in range(2)] == [413, 413]
+        assert receiver.connections == 2
+        released.set()
+
+
 def closes_on_second() -> Talk:
     async def talk(state: Serving, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await state.read(reader)
@@ -350,6 +384,64 @@ async def test_a_connection_in_full_use_that_is_closed_under_the_request_is_a_re
         await sender.send(outgoing(receiver.url()))
         assert await failure_of(sender, outgoing(receiver.url())) == "reset"
         assert (sender.stats().resends, receiver.connections) == (0, 1)
+
+
+def chaos(dice: random.Random) -> Talk:
+    """Echoes each message's id, or breaks off in one of many ways."""
+
+    async def talk(state: Serving, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            request = await state.read(reader)
+            echo = request.headers["webhook-id"].encode()
+            whole = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(echo), echo)
+            fate = dice.random()
+            if fate < 0.05:
+                writer.transport.abort()
+                return
+            if fate < 0.1:
+                writer.write(whole[: dice.randrange(len(whole))])
+                return
+            if fate < 0.15:
+                await reader.read()
+                return
+            for part in (whole[:20], whole[20:]) if fate < 0.4 else (whole,):
+                writer.write(part)
+                await asyncio.sleep(0)
+            if fate < 0.45:
+                return
+
+    return talk
+
+
+async def test_through_all_faults_each_caller_gets_its_own_answer_or_a_failure_and_no_place_is_lost() -> None:
+    dice = random.Random(7)
+    sender = local(PoolLimits(per_host_max=8, total_max=12, resend_after_s=0.0))
+    ended: Counter[str] = Counter()
+
+    async def call(url: str, n: int) -> None:
+        name = f"evt-{n}"
+        request = Outgoing("POST", url, (("webhook-id", name),), b"x", dice.uniform(0.05, 0.4), 65_536)
+        task = asyncio.create_task(sender.send(request))
+        if dice.random() < 0.05:
+            asyncio.get_running_loop().call_later(dice.uniform(0, 0.05), task.cancel)
+        try:
+            assert (await task).excerpt == name.encode()
+            ended["answer"] += 1
+        except SendFailure as failure:
+            ended[failure.reason] += 1
+        except asyncio.CancelledError:
+            ended["cancelled"] += 1
+
+    async with serving(chaos(dice)) as first, serving(chaos(dice)) as second:
+        urls = [first.url(), second.url()]
+        for _ in range(10):
+            await asyncio.gather(*(call(urls[n % 2], n) for n in range(100)))
+        for url in urls:
+            await call(url, 1)
+    assert ended.total() == 1_002
+    assert min(ended[word] for word in ("answer", "reset", "timeout", "cancelled")) > 0
+    await sender.close()
+    assert sender.stats().open_now == 0
 
 
 FORGED = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged"
