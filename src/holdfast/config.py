@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +21,11 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "environment": ("HOLDFAST_ENV",),
     "host": ("HOLDFAST_HOST",),
     "port": ("HOLDFAST_PORT", "PORT"),
+    "public_url": ("HOLDFAST_PUBLIC_URL",),
+    "keys": ("HOLDFAST_KEYS",),
+    "allow": ("HOLDFAST_ALLOW",),
 }
+SERVICES = "services"
 _PREFIXES = {"production": "prod", "staging": "staging", "ci": "ci"}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 # Up to the last @ there is: a password that should have been escaped must not be shown either.
@@ -42,6 +46,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     environment: str = "development"
     host: str = "127.0.0.1"
     port: int = 8000
+    public_url: str = ""
+    keys: str = ""
+    allow: tuple[str, ...] = ()
+    services: Mapping[str, Mapping[str, Any]] = {}
 
     @property
     def prefix(self) -> str:
@@ -56,6 +64,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             "environment": self.environment,
             "host": self.host,
             "port": self.port,
+            "public_url": self.public_url,
+            "keys": "***" if self.keys else "",
+            "allow": ", ".join(self.allow),
         }
 
     def __repr__(self) -> str:
@@ -100,7 +111,7 @@ def _from_file(file: Path | None) -> dict[str, tuple[object, str]]:
         raise ConfigError(f"{path} can't be read: {_reason(error)}; check its path and rights") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}; fix that line") from None
-    _refuse_unknown(table, f"{path}: ")
+    _refuse_unknown([name for name in table if name != SERVICES], f"{path}: ")
     return {name: (value, str(path)) for name, value in table.items()}
 
 
@@ -120,7 +131,7 @@ def _from_arguments(arguments: Mapping[str, object]) -> dict[str, tuple[object, 
     return {name: (value, f"argument {name}") for name, value in arguments.items() if value is not None}
 
 
-def _refuse_unknown(settings: Mapping[str, object], source: str) -> None:
+def _refuse_unknown(settings: Iterable[str], source: str) -> None:
     for name in settings:
         if name not in VARIABLES:
             known = ", ".join(sorted(VARIABLES))
@@ -130,6 +141,10 @@ def _refuse_unknown(settings: Mapping[str, object], source: str) -> None:
 def _checked(name: str, value: object, source: str) -> Any:
     if name == "port":
         return _checked_port(value, source)
+    if name == SERVICES:
+        return _checked_services(value, source)
+    if name == "allow":
+        return _checked_list(value, source)
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
@@ -138,6 +153,19 @@ def _checked(name: str, value: object, source: str) -> Any:
         # The value is not shown: what is pasted here by mistake may be a password.
         raise ConfigError(f"{source}: store must be a URL such as sqlite:///data/holdfast.db", name)
     return value
+
+
+def _checked_services(value: object, source: str) -> dict[str, dict[str, Any]]:
+    if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
+        raise ConfigError(f"{source}: write settings of a service under [services.NAME]", SERVICES)
+    return value
+
+
+def _checked_list(value: object, source: str) -> tuple[str, ...]:
+    words = value.split(",") if isinstance(value, str) else value
+    if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+        raise ConfigError(f"{source}: allow is a list of host names and networks", "allow")
+    return tuple(word.strip() for word in words if word.strip())
 
 
 def _checked_port(value: object, source: str) -> int:

@@ -19,7 +19,7 @@ from holdfast.clock import Clock
 from holdfast.kit.audit import Audit
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import Meter
-from holdfast.kit.outbox.outbox import Outbox
+from holdfast.kit.outbox import Outbox
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
 from holdfast.model import Document
@@ -51,15 +51,21 @@ class Loop(Protocol):
     async def run(self, stop: Any) -> None: ...
 
 
-class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider's webhook: verified, kept in the inbox, then answered.
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """Which status a provider's message gets; providers differ in what they take as delivered."""
 
-    `answers` says which status a message gets: "kept", "duplicate", "unverified", "malformed".
-    """
+    kept: int = 202
+    duplicate: int = 200
+    unverified: int = 401
+    malformed: int = 400
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider's webhook: verified, kept in the inbox, then answered."""
 
     path: str
     source: Source
-    answers: Mapping[str, int] = {"kept": 202, "duplicate": 200, "unverified": 401, "malformed": 400}
+    answers: Answers = Answers()
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,219 @@
+"""A running whole: the store, the kit, the services that are there, and the loops that move them.
+
+config ──► Runtime.open ──► store + vault + inbox + outbox + schedules
+                              │
+                services found by their folder: build(Context) ──► Parts
+                              │
+        http, cli, console over it; Supervisor keeps the loops
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import pkgutil
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from holdfast.app import open_store
+from holdfast.clock import Clock, SystemClock
+from holdfast.config import Config
+from holdfast.errors import ConfigError, DeclarationError
+from holdfast.kit.audit import Audit, AuditEvent, AuditHead
+from holdfast.kit.inbox import Handler, Inbox, InboxItem, InboxLane, InboxWorker
+from holdfast.kit.metering import Allowance, Meter, UsageEvent, UsageSum
+from holdfast.kit.outbox import (
+    AddressGuard,
+    DeadLetter,
+    Delivery,
+    Dispatcher,
+    Endpoint,
+    EndpointNotice,
+    EndpointSecrets,
+    FifoLane,
+    Outbox,
+    RawSender,
+)
+from holdfast.kit.schedules import Job, Schedule, Scheduler, SlotRun
+from holdfast.kit.vault import Rotation, Vault, new_key
+from holdfast.model import Document
+from holdfast.service import Context, Health, Loop, Parts, Service
+from holdfast.store import Store
+from holdfast.worker import Supervisor
+
+log = structlog.get_logger("holdfast.runtime")
+
+ENTRY_POINTS: Final = "holdfast.services"
+KEYS_FILE: Final = "keys"
+KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
+    Allowance, AuditEvent, AuditHead, DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, InboxItem,
+    InboxLane, Rotation, Schedule, SlotRun, UsageEvent, UsageSum,
+)  # fmt: skip
+_WORST: Final = ("ok", "degraded", "critical")
+
+
+def find_services() -> list[Service]:
+    """Every service there is: the folders of `holdfast.services`, and what other packages announce."""
+    found = [_service_in(name) for name in _folders()]
+    found += [entry.load() for entry in entry_points(group=ENTRY_POINTS)]
+    names = [service.name for service in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise DeclarationError(f"two services are called {name!r}; rename one")
+    return sorted(found, key=lambda service: service.name)
+
+
+def _folders() -> list[str]:
+    try:
+        package = importlib.import_module(ENTRY_POINTS)
+    except ModuleNotFoundError:
+        return []
+    return [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+
+
+def _service_in(folder: str) -> Service:
+    module = importlib.import_module(f"{ENTRY_POINTS}.{folder}")
+    service = getattr(module, "service", None)
+    if not isinstance(service, Service) or service.name != folder:
+        raise DeclarationError(f"{module.__name__} must have `service = Service(name={folder!r}, ...)`")
+    return service
+
+
+class Runtime:
+    """Everything one process holds. Open it, work or serve, close it.
+
+    Example:
+        runtime = await Runtime.open(load_config())
+        await runtime.work(stop)
+        await runtime.close()
+    """
+
+    def __init__(self, config: Config, store: Store, services: Sequence[Service], *, vault: Vault) -> None:
+        self.config, self.store, self.services, self.vault = config, store, services, vault
+        self.clock = store.clock
+        self.inbox = Inbox(store)
+        self._sender = RawSender(AddressGuard(allow=config.allow))
+        self.dispatcher = Dispatcher(store, self._sender, signing=EndpointSecrets(vault).signing)
+        self.parts: dict[str, Parts] = {s.name: s.build(self._context(s)) for s in services}
+        self.scheduler = Scheduler(store, self._jobs())
+        self.inbox_worker = InboxWorker(store, self._handlers())
+        self.supervisor = Supervisor(self._loops(), clock=self.clock)
+
+    @classmethod
+    async def open(
+        cls,
+        config: Config,
+        *,
+        only: Sequence[str] | None = None,
+        clock: Clock | None = None,
+        services: Sequence[Service] | None = None,
+        migrate: bool = True,
+    ) -> Runtime:
+        """Open the store, bring it to what is declared, and build the services."""
+        chosen = _chosen(find_services() if services is None else services, only)
+        vault = Vault.from_settings(config.keys or _own_keys(config.home))
+        documents = [*KIT_DOCUMENTS, *(cls_ for service in chosen for cls_ in service.documents)]
+        store = await open_store(config.store, documents, env=config.prefix, clock=clock or SystemClock())
+        try:
+            if migrate:
+                for line in await store.migrate():
+                    log.info("migrated", step=line)
+            runtime = cls(config, store, chosen, vault=vault)
+            for parts in runtime.parts.values():
+                if parts.start is not None:
+                    await parts.start()
+        except BaseException:
+            await store.close()
+            raise
+        return runtime
+
+    async def work(self, stop: asyncio.Event) -> None:
+        """Run every loop until told to stop."""
+        await self.supervisor.run(stop)
+
+    async def health(self) -> Health:
+        """The whole's health: the worst of its parts, with their reasons."""
+        found: dict[str, Health] = {"loops": self.supervisor.health()}
+        for name, parts in self.parts.items():
+            if parts.health is not None:
+                found[name] = await parts.health()
+        worst = max((h.status for h in found.values()), key=_WORST.index)
+        reasons = tuple(f"{name}: {reason}" for name, h in found.items() for reason in h.reasons)
+        return Health(worst, reasons, {name: h.facts for name, h in found.items() if h.facts})
+
+    async def close(self) -> None:
+        await self._sender.close()
+        await self.store.close()
+
+    # -- composing --------------------------------------------------------------------------------
+
+    def _context(self, service: Service) -> Context:
+        return Context(
+            store=self.store, clock=self.clock, settings=self._settings(service), inbox=self.inbox,
+            vault=self.vault, public_url=self.config.public_url, home=self.config.home,
+            outbox=lambda tenant: Outbox(self.store.tenant(tenant), near=self.dispatcher),
+            audit=lambda tenant: Audit(self.store, tenant_id=tenant),
+            meter=lambda tenant: Meter(self.store, tenant_id=tenant),
+        )  # fmt: skip
+
+    def _settings(self, service: Service) -> Any:
+        table = dict(self.config.services.get(service.name, {}))
+        for field in msgspec.structs.fields(service.settings):
+            variable = f"HOLDFAST_{service.name}_{field.name}".upper()
+            if os.environ.get(variable):
+                table[field.encode_name] = os.environ[variable]
+        try:
+            return msgspec.convert(table, service.settings, strict=False)
+        except msgspec.ValidationError as fault:
+            raise ConfigError(f"[services.{service.name}]: {fault}", service.name) from None
+
+    def _jobs(self) -> list[Job]:
+        return [job for parts in self.parts.values() for job in parts.jobs]
+
+    def _handlers(self) -> dict[str, Handler]:
+        return {
+            source: handler for parts in self.parts.values() for source, handler in parts.handlers.items()
+        }
+
+    def _loops(self) -> dict[str, Loop]:
+        own: dict[str, Loop] = {
+            "inbox": self.inbox_worker,
+            "outbox": self.dispatcher,
+            "schedules": self.scheduler,
+        }
+        theirs = {
+            f"{name}.{label}": loop for name, p in self.parts.items() for label, loop in p.loops.items()
+        }
+        return own | theirs
+
+
+def _chosen(services: Sequence[Service], only: Sequence[str] | None) -> list[Service]:
+    if not only:
+        return list(services)
+    known = {word: service for service in services for word in (service.name, service.address)}
+    unknown = [name for name in only if name not in known]
+    if unknown:
+        there = ", ".join(sorted(service.address for service in services)) or "none"
+        raise ConfigError(
+            f"--only {unknown[0]}: there is no service of that name; there are: {there}", "only"
+        )
+    return [known[name] for name in dict.fromkeys(only)]
+
+
+def _own_keys(home: Path) -> str:
+    """The keys of a store that nobody gave any: made once, kept beside it, readable by its owner alone."""
+    path = home / KEYS_FILE
+    try:
+        if not path.exists():
+            home.mkdir(parents=True, exist_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(new_key("first"))
+        return path.read_text()
+    except OSError as fault:
+        raise ConfigError(f"can't keep keys in {path}: {fault.strerror}; set HOLDFAST_KEYS", "keys") from None

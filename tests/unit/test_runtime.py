@@ -1,0 +1,163 @@
+"""The whole, composed: a service's parts at work in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.clock import SystemClock
+from holdfast.config import load_config
+from holdfast.errors import ConfigError
+from holdfast.kit.inbox import InboxItem, Source, Verified
+from holdfast.kit.schedules import Job, Slot
+from holdfast.model import Document, document
+from holdfast.runtime import Runtime
+from holdfast.service import Context, Health, Hook, Parts, Service
+from holdfast.store import Transaction, put
+from holdfast.worker import Supervisor
+
+
+@document("greetings/{id}")
+class Greeting(Document):
+    id: str
+    text: str
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    words: str = "hello"
+    times: int = 1
+
+
+class Anybody:
+    def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Verified:
+        return Verified(headers["x-name"])
+
+
+SOURCE = Source(name="greetings", verifier=Anybody())
+
+
+class Falls:
+    """A loop that fails at first and then goes on."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.stands = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self.turns += 1
+        if self.turns < 2:
+            raise RuntimeError("tripped")
+        self.stands.set()
+        await stop.wait()
+
+
+def _service(loop: Falls | None = None, health: Health | None = None) -> Service:
+    def build(context: Context) -> Parts:
+        async def greet(item: InboxItem, tx: Transaction) -> None:
+            tx.write(put(Greeting(id=item.mark, text=context.settings.words)))
+
+        async def daily(slot: Slot) -> None:
+            await context.store.commit(put(Greeting(id="daily", text="by the clock")))
+
+        async def state() -> Health:
+            return health or Health()
+
+        return Parts(
+            hooks=[Hook(path="/webhook", source=SOURCE)], handlers={"greetings": greet}, health=state,
+            jobs=[Job(name="daily", cron="0 0 1 1 *", act=daily)], loops={"falls": loop} if loop else {},
+        )  # fmt: skip
+
+    return Service(
+        name="greetings", summary="Says hello.", documents=[Greeting], settings=Settings, build=build
+    )
+
+
+@pytest.fixture
+def loop() -> Falls:
+    return Falls()
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path, loop: Falls) -> AsyncIterator[Runtime]:
+    config = load_config(
+        {"home": tmp_path}, environ={}, file=_file(tmp_path, '[services.greetings]\nwords = "moin"')
+    )
+    made = await Runtime.open(config, services=[_service(loop)])
+    yield made
+    await made.close()
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "holdfast.toml"
+    path.write_text(text)
+    return path
+
+
+async def test_a_message_is_received_worked_on_and_the_job_runs(runtime: Runtime, loop: Falls) -> None:
+    stop = asyncio.Event()
+    working = asyncio.create_task(runtime.work(stop))
+    bell = runtime.store.watch(Greeting)
+    await runtime.inbox.receive(SOURCE, {"x-name": "m1"}, b"{}")
+    await runtime.scheduler.declare()
+    await runtime.scheduler.run_now("-_daily")
+    async with asyncio.timeout(20):
+        while len([g for g in await runtime.store.get_many(Greeting, ["m1", "daily"]) if g]) < 2:
+            await bell.wait(0.2)
+        await loop.stands.wait()
+    stop.set()
+    await asyncio.wait_for(working, 10)
+    found = await runtime.store.get(Greeting, "m1")
+    assert found is not None
+    assert found.doc.text == "moin"
+    assert loop.turns == 2
+
+
+async def test_health_is_the_worst_of_the_parts(tmp_path: Path) -> None:
+    sick = _service(health=Health("critical", ("no live channel",)))
+    runtime = await Runtime.open(load_config({"home": tmp_path}, environ={}), services=[sick])
+    health = await runtime.health()
+    await runtime.close()
+    assert health.status == "critical"
+    assert "greetings: no live channel" in health.reasons
+
+
+async def test_a_wrong_setting_names_its_table(tmp_path: Path) -> None:
+    config = load_config(
+        {"home": tmp_path}, environ={}, file=_file(tmp_path, "[services.greetings]\ntimes = 'x'")
+    )
+    with pytest.raises(ConfigError, match=r"\[services\.greetings\]"):
+        await Runtime.open(config, services=[_service()])
+
+
+async def test_a_service_nobody_knows_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there are: greetings"):
+        await Runtime.open(
+            load_config({"home": tmp_path}, environ={}), services=[_service()], only=["greeting"]
+        )
+
+
+async def test_keys_are_made_once_and_only_their_owner_can_read_them(tmp_path: Path) -> None:
+    config = load_config({"home": tmp_path}, environ={})
+    for _ in range(2):
+        runtime = await Runtime.open(config, services=[])
+        await runtime.close()
+    assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "keys").read_text().count(":") == 1
+
+
+async def test_a_loop_that_does_not_stop_in_time_is_ended() -> None:
+    class Deaf:
+        async def run(self, stop: asyncio.Event) -> None:
+            await asyncio.Event().wait()
+
+    supervisor = Supervisor({"deaf": Deaf()}, clock=SystemClock(), stop_s=0.05)
+    stop = asyncio.Event()
+    task = asyncio.create_task(supervisor.run(stop))
+    stop.set()
+    await asyncio.wait_for(task, 5)
+    assert not supervisor.status()[0].running
