@@ -235,12 +235,11 @@ async def test_a_change_whose_link_breaks_is_made_exactly_once(
 async def test_when_even_asking_is_impossible_the_caller_is_told_to_read_before_repeating(
     postgres_url: str,
 ) -> None:
-    async with severing_proxy(postgres_url) as (proxy, url):
-        async with opened(f"{url}?writers=1&patience_s=0.3") as store:
-            await store.commit(create(Receipt(id="warm")))
-            proxy.sever("answer", when=lambda data: b"the-one" in data, for_good=True)
-            with pytest.raises(OutcomeUnknownError):
-                await store.commit(create(Receipt(id="the-one")))
-            proxy.mend()
-            assert await store.get(Receipt, "the-one") is not None
-            await store.commit(create(Receipt(id="next")))
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?patience_s=0.3") as store:
+        await store.commit(create(Receipt(id="warm")))
+        proxy.sever("answer", when=lambda data: b"the-one" in data, for_good=True)
+        with pytest.raises(OutcomeUnknownError):
+            await store.commit(create(Receipt(id="the-one")))
+        proxy.mend()
+        assert await store.get(Receipt, "the-one") is not None
+        await store.commit(create(Receipt(id="next")))

@@ -12,7 +12,7 @@ from holdfast.store.postgres.dialect import DIALECT
 from holdfast.store.postgres.shelf import ItemShelf, Shelf
 from holdfast.store.postgres.statement import SEQUENCE
 from holdfast.store.relational.dialect import Bound, quote
-from holdfast.store.relational.tables import KEY, VERSION
+from holdfast.store.relational.tables import KEY, VERSION, claim_index, claimable
 
 
 def claim_statement(shelf: Shelf, request: ClaimRequest) -> tuple[str, list[Any]]:
@@ -38,7 +38,8 @@ def next_due_statement(shelf: Shelf, tenant: str | None) -> tuple[str, list[Any]
     mine = ""
     if tenant is not None and shelf.schema.tenant is not None:
         mine = f" AND {quote(shelf.schema.tenant.stored)} = {bound.add(tenant)}"
-    text = f"SELECT {due} FROM {quote(shelf.table)} WHERE {due} IS NOT NULL{mine} ORDER BY {due} LIMIT 1"
+    where = f"{_claimable(shelf, lanes=False)}{mine}"
+    text = f"SELECT {due} FROM {quote(shelf.table)} WHERE {where} ORDER BY {due} LIMIT 1"
     return text, bound.values
 
 
@@ -65,9 +66,11 @@ def _picked(shelf: Shelf, request: ClaimRequest, bound: Bound, now: str) -> str:
     mine = ""
     if request.tenant is not None and shelf.schema.tenant is not None:
         mine = f" AND {quote(shelf.schema.tenant.stored)} = {bound.add(request.tenant)}"
-    rows = f"SELECT {quote(KEY)} AS k, {due} AS was FROM {quote(shelf.table)} WHERE {due} <= {now}{mine}"
+    lanes = request.per_lane is not None or request.only_lanes is not None or bool(request.skip_lanes)
+    where = f"{_claimable(shelf, lanes=lanes)} AND {due} <= {now}{mine}"
+    rows = f"SELECT {quote(KEY)} AS k, {due} AS was FROM {quote(shelf.table)} WHERE {where}"
     order = f"ORDER BY {due}, {quote(KEY)}"
-    if request.per_lane is None and request.only_lanes is None and not request.skip_lanes:
+    if not lanes:
         return f"{rows} {order} LIMIT {request.limit} FOR UPDATE SKIP LOCKED"
     return _by_lane(shelf, request, bound, rows=rows, order=order)
 
@@ -101,7 +104,9 @@ def _lanes(shelf: Shelf, request: ClaimRequest, bound: Bound) -> str:
 def _walk(shelf: Shelf, request: ClaimRequest, bound: Bound, *, within: str) -> str:
     """Lane after lane, each found by one look into the index, however many documents it holds."""
     lane, due = quote(_lane(shelf)), quote(shelf.hot[0].stored)
-    first = f"SELECT {lane} AS lane FROM {quote(shelf.table)} WHERE {due} IS NOT NULL AND {within}"
+    first = (
+        f"SELECT {lane} AS lane FROM {quote(shelf.table)} WHERE {_claimable(shelf, lanes=True)} AND {within}"
+    )
     order = f"ORDER BY {lane}, {due}, {quote(KEY)} LIMIT 1"
     rest = f"SELECT n.lane FROM w CROSS JOIN LATERAL ({first} AND {lane} > w.lane {order}) AS n"
     skipped = f"{bound.add(sorted(request.skip_lanes))}::text[]"
@@ -109,6 +114,10 @@ def _walk(shelf: Shelf, request: ClaimRequest, bound: Bound, *, within: str) -> 
         f"(WITH RECURSIVE w AS (({first} {order}) UNION ALL {rest})"
         f" SELECT w.lane FROM w WHERE w.lane <> ALL({skipped}))"
     )
+
+
+def _claimable(shelf: Shelf, *, lanes: bool) -> str:
+    return claimable(quote(shelf.hot[0].stored), claim_index(shelf.table, DIALECT, lanes=lanes), DIALECT)
 
 
 def _lane(shelf: Shelf) -> str:

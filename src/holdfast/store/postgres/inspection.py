@@ -24,6 +24,8 @@ SELECT t.relname AS table, c.relname AS name, i.indisvalid AS valid, i.indoption
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
 WHERE t.relnamespace = current_schema()::regnamespace AND t.relname = ANY($1::text[])
   AND NOT i.indisprimary"""
+_ROLES = """
+SELECT to_regrole($1) IS NOT NULL, rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"""
 _TYPES = {"TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
 
 
@@ -35,22 +37,25 @@ class FoundIndex(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct):
-    """Tables with their columns' types, tables with their indexes, what migrations noted, the role."""
+    """Tables with columns and indexes, what migrations noted, and how it stands with the role."""
 
     columns: dict[str, dict[str, str]]
     indexes: dict[str, dict[str, FoundIndex]]
     notes: dict[str, str]
     prepared: bool
     role: bool
+    may_make_role: bool
 
 
 async def inspect(link: Link, tables: Sequence[str]) -> Found:
-    found = Found({}, {}, {}, False, False)
+    found = Found({}, {}, {}, False, False, False)
     found.prepared = bool(await link.fetchval("SELECT to_regclass($1) IS NOT NULL", SCHEMA_TABLE))
     if found.prepared:
         rows = await link.fetch(f"SELECT name, value FROM {SCHEMA_TABLE}")
         found.notes = {row["name"]: row["value"] for row in rows}
-    found.role = bool(await link.fetchval("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", ROLE))
+    row = await link.fetchrow(_ROLES, ROLE)
+    assert row is not None
+    found.role, found.may_make_role = row
     for row in await link.fetch(_COLUMNS, tables):
         kind = _TYPES.get(row["type"], row["type"]) + (' COLLATE "C"' if row["collname"] == "C" else "")
         found.columns.setdefault(row["relname"], {})[row["attname"]] = kind

@@ -138,6 +138,12 @@ class Migration:
             yield from _index_steps(table, found)
 
     def _security_steps(self, found: Found) -> Iterator[Step]:
+        if not found.role and not found.may_make_role:
+            yield Step(
+                f"row-level security is off: this user may not create the role {security.ROLE}; let an"
+                f" administrator run CREATE ROLE {security.ROLE} NOLOGIN, then migrate again"
+            )
+            return
         for shelf in self._shelves.values():
             statements = [*security.make_role(), *security.protect(shelf)]
             digest = hashlib.blake2b("\n".join(statements).encode(), digest_size=12).hexdigest()

@@ -31,7 +31,7 @@ _POLICIES: Final[dict[str, tuple[Action, str]]] = {
 def make_role() -> list[str]:
     """The role, which all databases of a server share, and what it needs besides the tables."""
     return [
-        f"DO $$ BEGIN CREATE ROLE {ROLE} NOLOGIN;"
+        f"DO $$ BEGIN IF to_regrole('{ROLE}') IS NULL THEN CREATE ROLE {ROLE} NOLOGIN; END IF;"
         " EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$",
         f"DO $$ BEGIN EXECUTE format('GRANT USAGE ON SCHEMA %I TO {ROLE}', current_schema()); END $$",
         f"GRANT USAGE ON SEQUENCE {SEQUENCE} TO {ROLE}",

@@ -33,6 +33,17 @@ class Dialect(Protocol):
         """Words after a table's name that hold the planner to an index, or nothing."""
         ...
 
+    def mark(self, key: str, index: str) -> str:
+        """A condition true of every row that only this index and its queries carry, or nothing.
+
+        Where there are no words to hold the planner to an index, such a mark leaves it no other.
+        """
+        ...
+
+    def tie(self, key: str) -> str:
+        """The key as declared indexes order it, so that the primary key can't stand in for them."""
+        ...
+
 
 class Bound:
     """Collects the values of one statement and hands out their placeholders."""

@@ -90,10 +90,16 @@ def _indexes(
     schema: Schema[Any], table: str, plain: list[ResolvedIndex], dialect: Dialect
 ) -> list[TableIndex]:
     found = [
-        TableIndex(index_name(table, index, dialect), table, _terms(schema, index, index.fields, dialect))
+        _declared(
+            index_name(table, index, dialect), table, _terms(schema, index, index.fields, dialect), dialect
+        )
         for index in plain
     ]
     return found + _claim_indexes(schema, table, dialect)
+
+
+def _declared(name: str, table: str, terms: tuple[str, ...], dialect: Dialect) -> TableIndex:
+    return TableIndex(name, table, terms, dialect.mark(quote(KEY), name))
 
 
 def _terms(
@@ -101,7 +107,7 @@ def _terms(
 ) -> tuple[str, ...]:
     terms = [quote(name) for name in scope_columns(schema, index)]
     terms += [dialect.ordered(quote(ITEM if f.member else f.column.stored), f.descending) for f in fields]
-    return (*terms, dialect.ordered(quote(KEY), index.key_descending))
+    return (*terms, dialect.ordered(dialect.tie(quote(KEY)), index.key_descending))
 
 
 def claim_index(table: str, dialect: Dialect, *, lanes: bool) -> str:
@@ -113,13 +119,20 @@ def _claim_indexes(schema: Schema[Any], table: str, dialect: Dialect) -> list[Ta
     if schema.claim is None:
         return []
     due = quote(schema.hot[0].stored)
-    where = f"{due} IS NOT NULL"
-    found = [TableIndex(claim_index(table, dialect, lanes=False), table, (due, quote(KEY)), where)]
+    name = claim_index(table, dialect, lanes=False)
+    found = [TableIndex(name, table, (due, quote(KEY)), claimable(due, name, dialect))]
     lane = schema.column(schema.claim.lane) if schema.claim.lane else None
     if lane is not None:
         terms = (quote(lane.stored), due, quote(KEY))
-        found.append(TableIndex(claim_index(table, dialect, lanes=True), table, terms, where))
+        name = claim_index(table, dialect, lanes=True)
+        found.append(TableIndex(name, table, terms, claimable(due, name, dialect)))
     return found
+
+
+def claimable(due: str, index: str, dialect: Dialect) -> str:
+    """What a row must be to stand in a claim's index; finished documents are not in it."""
+    mark = dialect.mark(quote(KEY), index)
+    return f"{due} IS NOT NULL AND {mark}" if mark else f"{due} IS NOT NULL"
 
 
 def _items(schema: Schema[Any], table: str, index: ResolvedIndex, dialect: Dialect) -> Table:
@@ -133,7 +146,7 @@ def _items(schema: Schema[Any], table: str, index: ResolvedIndex, dialect: Diale
         TableColumn(f.column.stored, dialect.types[f.column.kind]) for f in index.fields if not f.member
     ]
     terms = _terms(schema, index, index.fields, dialect)
-    own = TableIndex(index_name(table, index, dialect), name, terms)
+    own = _declared(index_name(table, index, dialect), name, terms, dialect)
     return Table(name, tuple(columns), (KEY, ITEM), (own,), items_of=index.name)
 
 

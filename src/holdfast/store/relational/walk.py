@@ -50,34 +50,33 @@ class Branch(msgspec.Struct, frozen=True):
 def select(plan: Plan, table: str, *, dialect: Dialect, columns: Sequence[str]) -> tuple[str, list[Any]]:
     """The statement that finds the plan's page: columns of the main table, in order."""
     bound = Bound(dialect)
-    source, alias = _source(plan, table, dialect)
-    order = [(f"{alias}.{quote(t.column.stored)}", t.descending) for t in plan.order]
-    order.append((f"{alias}.{quote(KEY)}", plan.key_descending))
+    origin = _origin(plan, table, dialect)
+    order = [(f"{origin.alias}.{quote(t.column.stored)}", t.descending) for t in plan.order]
+    order.append((origin.key, plan.key_descending))
     branches = list(_branches(plan))
     shown = ", ".join(f"t.{quote(c)}" for c in columns)
     if not branches:
         # Only a cursor that no page gave can lie beyond all that the filters leave.
         return f"SELECT {shown} FROM {quote(table)} AS t WHERE 1 = 0", []
     if len(branches) == 1:
-        terms = ", ".join(dialect.ordered(name, down) for name, down in order)
-        where = _where(plan, branches[0], alias, bound)
-        return f"SELECT {shown} FROM {source}{where} ORDER BY {terms} LIMIT {plan.limit}", bound.values
-    return _merged(
-        plan, branches, (source, alias), order=order, columns=columns, bound=bound, dialect=dialect
-    )
+        # The primary key is kept in its plain order, which no null disturbs.
+        plain = plan.index is None
+        terms = origin.key if plain else ", ".join(dialect.ordered(name, down) for name, down in order)
+        where = _where(plan, branches[0], origin, bound)
+        return f"SELECT {shown} FROM {origin.source}{where} ORDER BY {terms} LIMIT {plan.limit}", bound.values
+    return _merged(plan, branches, origin, order=order, columns=columns, bound=bound, dialect=dialect)
 
 
 def _merged(
     plan: Plan,
     branches: list[Branch],
-    origin: tuple[str, str],
+    origin: Origin,
     *,
     order: list[tuple[str, bool]],
     columns: Sequence[str],
     bound: Bound,
     dialect: Dialect,
 ) -> tuple[str, list[Any]]:
-    source, alias = origin
     shown = ", ".join(
         [f"t.{quote(c)} AS c{n}" for n, c in enumerate(columns)]
         + [f"{name} AS o{n}" for n, (name, _) in enumerate(order)]
@@ -85,7 +84,7 @@ def _merged(
     inner_terms = ", ".join(dialect.ordered(name, down) for name, down in order)
     outer_terms = ", ".join(dialect.ordered(f"o{n}", down) for n, (_, down) in enumerate(order))
     parts = [
-        f"SELECT * FROM (SELECT {shown} FROM {source}{_where(plan, branch, alias, bound)}"
+        f"SELECT * FROM (SELECT {shown} FROM {origin.source}{_where(plan, branch, origin, bound)}"
         f" ORDER BY {inner_terms} LIMIT {plan.limit}) AS b{n}"
         for n, branch in enumerate(branches)
     ]
@@ -98,10 +97,12 @@ def aggregate(plan: Plan, table: str, *, dialect: Dialect) -> tuple[str, list[An
     """The statement that gives the number of rows, of values, and the values' sum."""
     assert plan.aggregate is not None
     bound = Bound(dialect)
-    source, alias = _source(plan, table, dialect)
+    origin = _origin(plan, table, dialect)
     summed = None if plan.aggregate.field is None else plan.schema.column(plan.aggregate.field)
-    value = "1" if summed is None else f"{alias}.{quote(summed.stored)}"
-    parts = [f"SELECT {value} AS v FROM {source}{_where(plan, b, alias, bound)}" for b in _branches(plan)]
+    value = "1" if summed is None else f"{origin.alias}.{quote(summed.stored)}"
+    parts = [
+        f"SELECT {value} AS v FROM {origin.source}{_where(plan, b, origin, bound)}" for b in _branches(plan)
+    ]
     total = "NULL" if summed is None else "sum(v)"
     return f"SELECT count(*), count(v), {total} FROM ({' UNION ALL '.join(parts)}) AS u", bound.values
 
@@ -121,18 +122,32 @@ def answer(plan: Plan, row: Sequence[Any]) -> int | float | None:
     return total / counted if counted else None
 
 
-def _source(plan: Plan, table: str, dialect: Dialect) -> tuple[str, str]:
+class Origin(msgspec.Struct, frozen=True):
+    """Where a plan's rows come from: the tables, whose columns to ask, the key, the index's mark."""
+
+    source: str
+    alias: str
+    key: str
+    mark: str = ""
+
+
+def _origin(plan: Plan, table: str, dialect: Dialect) -> Origin:
+    key = quote(KEY)
     if plan.index is None:
-        return f"{quote(table)} AS t", "t"
-    use = dialect.use_index(index_name(table, plan.index, dialect))
+        return Origin(f"{quote(table)} AS t", "t", f"t.{key}")
+    name = index_name(table, plan.index, dialect)
+    use = dialect.use_index(name)
     if plan.index.member is None:
-        return f"{quote(table)} AS t{use}", "t"
-    items = quote(items_table(table, plan.index, dialect))
-    return f"{items} AS i{use} JOIN {quote(table)} AS t ON t.{quote(KEY)} = i.{quote(KEY)}", "i"
+        source, alias = f"{quote(table)} AS t{use}", "t"
+    else:
+        items = quote(items_table(table, plan.index, dialect))
+        source, alias = f"{items} AS i{use} JOIN {quote(table)} AS t ON t.{key} = i.{key}", "i"
+    return Origin(source, alias, dialect.tie(f"{alias}.{key}"), dialect.mark(f"{alias}.{key}", name))
 
 
-def _where(plan: Plan, branch: Branch, alias: str, bound: Bound) -> str:
-    conditions = []
+def _where(plan: Plan, branch: Branch, origin: Origin, bound: Bound) -> str:
+    alias = origin.alias
+    conditions = [origin.mark] if origin.mark else []
     if plan.parent is not None:
         conditions += _under(plan, plan.parent, alias, bound)
     if plan.tenant is not None and plan.schema.tenant is not None and not plan.schema.tenant_is_parent:
@@ -147,9 +162,7 @@ def _where(plan: Plan, branch: Branch, alias: str, bound: Bound) -> str:
     for column, choices in branch.rest:
         conditions += _any_of(f"{alias}.{quote(column.stored)}", choices, bound)
     if branch.key is not None:
-        conditions.append(
-            f"{alias}.{quote(KEY)} {'<' if plan.key_descending else '>'} {bound.add(branch.key)}"
-        )
+        conditions.append(f"{origin.key} {'<' if plan.key_descending else '>'} {bound.add(branch.key)}")
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 

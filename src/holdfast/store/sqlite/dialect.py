@@ -36,5 +36,11 @@ class SqliteDialect:
         # Without statistics the planner may prefer an index that needs a sort; here it has no choice.
         return f" INDEXED BY {quote(name)}"
 
+    def mark(self, key: str, index: str) -> str:
+        return ""
+
+    def tie(self, key: str) -> str:
+        return key
+
 
 DIALECT = SqliteDialect()

@@ -1,0 +1,185 @@
+"""PostgreSQL walks the declared index and nothing else, for every index and every way to ask it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+import pytest
+
+from holdfast.clock import to_us
+from holdfast.model.document import schema_of
+from holdfast.model.schema import Schema
+from holdfast.store import Store, create, postgres
+from holdfast.store.contract.models import NOON, Chore, Job, Note
+from holdfast.store.port import ClaimRequest
+from holdfast.store.postgres.address import parse_url
+from holdfast.store.postgres.claims import claim_statement, next_due_statement
+from holdfast.store.postgres.dialect import DIALECT
+from holdfast.store.postgres.links import Link, Links
+from holdfast.store.postgres.shelf import Shelf
+from holdfast.store.query import Aggregate, Plan
+from holdfast.store.relational import walk
+from holdfast.store.relational.tables import index_name
+from tests.contract.test_sqlite_plans import CATALOG, DECLARED, continued, planned
+
+DECLARING = [pytest.param(s, id=s.name) for s in CATALOG.schemas if s.indexes]
+
+
+@pytest.fixture
+async def link(postgres_url: str) -> AsyncIterator[Link]:
+    """A link as the engine opens them, to a database as the engine makes it."""
+    store = Store(await postgres.connect(postgres_url, CATALOG))
+    await store.migrate()
+    await store.close()
+    links = Links(parse_url(postgres_url))
+    found = await links.open()
+    yield found
+    await found.close()
+
+
+async def explained(link: Link, sql: str, values: list[Any]) -> dict[str, Any]:
+    text = await link.fetchval(f"EXPLAIN (FORMAT JSON) {sql}", *values)
+    (plan,) = msgspec.json.decode(text)
+    root: dict[str, Any] = plan["Plan"]
+    return root
+
+
+def nodes(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield root
+    for child in root.get("Plans", ()):
+        yield from nodes(child)
+
+
+def assert_walked(root: dict[str, Any], plan: Plan, sql: str) -> None:
+    table = CATALOG.table(plan.schema)
+    primary = f"{table}_pkey"
+    # By id alone there is no index but the primary key.
+    name = primary if plan.index is None else index_name(table, plan.index, DIALECT)
+    scans = [node for node in nodes(root) if "Scan" in node["Node Type"]]
+    read = [node for node in scans if node["Node Type"] != "Subquery Scan"]
+    assert any(node.get("Index Name") == name for node in read), root
+    for node in read:
+        assert node["Node Type"] in ("Index Scan", "Index Only Scan"), root
+        by_key = node["Index Name"] == primary and "_key = " in node.get("Index Cond", "")
+        assert by_key or node["Index Name"] == name, root
+    sorts = sum(node["Node Type"] == "Sort" for node in nodes(root))
+    assert sorts <= (1 if " UNION ALL " in sql else 0), root
+
+
+@pytest.mark.parametrize("schema", DECLARING)
+async def test_a_question_walks_its_index_and_nothing_is_scanned_or_sorted(
+    link: Link, schema: Schema[Any]
+) -> None:
+    shelf = Shelf(schema, CATALOG.table(schema))
+    for index in schema.indexes:
+        plans = list(planned(schema, index))
+        assert plans
+        for page in [one for plan in plans for one in (plan, continued(plan))]:
+            sql, values = walk.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
+            assert_walked(await explained(link, sql, values), page, sql)
+
+
+@pytest.mark.parametrize("schema", DECLARING)
+async def test_a_count_or_sum_walks_its_index_without_sorting(link: Link, schema: Schema[Any]) -> None:
+    for index in schema.indexes:
+        plans = list(planned(schema, index, Aggregate("count")))
+        last = index.fields[-1].column if index.fields else None
+        if last is not None and last.kind in ("integer", "number"):
+            plans += planned(schema, index, Aggregate("sum", last.path))
+        for plan in plans:
+            sql, values = walk.aggregate(plan, CATALOG.table(schema), dialect=DIALECT)
+            root = await explained(link, sql, values)
+            assert_walked(root, plan, sql)
+            assert not any("Sort" in node["Node Type"] for node in nodes(root)), root
+
+
+def test_every_declared_index_was_asked() -> None:
+    assert {s.values[0] for s in DECLARING} == {p.values[0] for p in DECLARED}
+
+
+@pytest.mark.parametrize("schema", [pytest.param(schema_of(cls), id=cls.__name__) for cls in (Job, Chore)])
+@pytest.mark.parametrize(
+    "lanes",
+    [
+        {}, {"per_lane": 2}, {"per_lane": 2, "after_lane": "m"}, {"only_lanes": frozenset("ab")},
+        {"skip_lanes": frozenset("a")},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("tenant", [None, "t"])
+async def test_a_claim_searches_its_partial_indexes(
+    link: Link, schema: Schema[Any], lanes: dict[str, Any], tenant: str | None
+) -> None:
+    if schema.tenant is None and (lanes or tenant):
+        return
+    request = ClaimRequest(
+        schema=schema, now_us=to_us(NOON), lease_us=1, limit=5, owner="w", tenant=tenant, **lanes
+    )
+    table = CATALOG.table(schema)
+    sql, values = claim_statement(Shelf(schema, table), request)
+    root = await explained(link, sql, values)
+    allowed = {f"{table}__due", f"{table}__due_by_lane", f"{table}_pkey"}
+    read = [
+        node for node in nodes(root) if node.get("Relation Name") == table and "Scan" in node["Node Type"]
+    ]
+    assert {node.get("Index Name") for node in read} <= allowed, root
+    wanted = f"{table}__due_by_lane" if lanes else f"{table}__due"
+    assert any(node["Index Name"] == wanted for node in read), root
+
+
+@pytest.mark.parametrize("tenant", [None, "t"])
+async def test_asking_when_something_is_due_searches_the_partial_index(
+    link: Link, tenant: str | None
+) -> None:
+    sql, values = next_due_statement(Shelf(schema_of(Job), "jobs"), tenant)
+    read = [node for node in nodes(await explained(link, sql, values)) if "Relation Name" in node]
+    assert [node.get("Index Name") for node in read] == ["jobs__due"]
+
+
+async def test_a_page_reads_no_more_among_ten_times_as_many_documents(postgres_url: str, link: Link) -> None:
+    schema = schema_of(Note)
+    shelf = Shelf(schema, CATALOG.table(schema))
+    plans = [plan for index in schema.indexes for plan in planned(schema, index)]
+    statements = [
+        walk.select(msgspec.structs.replace(p, limit=5), shelf.table, dialect=DIALECT, columns=shelf.selected)
+        for plan in plans
+        for p in (plan, continued(plan))
+    ]
+    store = Store(await postgres.connect(postgres_url, CATALOG))
+    costs = []
+    for first, beyond in ((0, 200), (200, 2_000)):
+        await store.settle([[create(_note(n))] for n in range(first, beyond)])
+        await link.execute("VACUUM ANALYZE")
+        costs.append([await _rows_read(link, sql, values) for sql, values in statements])
+    await store.close()
+    for (sql, _), few, many in zip(statements, *costs, strict=True):
+        assert many <= few * 1.5 + 20, sql
+
+
+def _note(n: int) -> Note:
+    return Note(
+        id=f"{n:05}", text="abc"[n % 3], whole=n % 7, part=n % 5 + 0.5, flag=n % 2 == 0, blob=b"abc"[n % 3 :],
+        at=NOON + timedelta(days=n % 3), mixed=n % 4 if n % 3 else "t", moment=n % 3 if n % 2 else NOON,
+        labels=["a", "b"], scores=["a", n % 3], maybe=n % 5,
+    )  # fmt: skip
+
+
+async def _rows_read(link: Link, sql: str, values: list[Any]) -> int:
+    """How many rows the scans of a statement gave or threw away."""
+    text = await link.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {sql}", *values)
+    (plan,) = msgspec.json.decode(text)
+    return sum(
+        int((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
+        for node in nodes(plan["Plan"])
+        if "Index" in node["Node Type"] or node["Node Type"] == "Seq Scan"
+    )
+
+
+async def test_the_settings_that_hold_the_planner_are_the_links_own(link: Link, postgres_url: str) -> None:
+    plain = await asyncpg.connect(postgres_url)
+    assert await plain.fetchval("SHOW enable_seqscan") == "on"
+    assert await link.fetchval("SHOW enable_seqscan") == "off"
+    await plain.close()
