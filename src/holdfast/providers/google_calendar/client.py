@@ -1,0 +1,160 @@
+"""Google Calendar v3: events, their push channels, and the list of calendars."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final, TypeVar
+
+import aiohttp
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from holdfast.clock import Clock
+from holdfast.providers.google_calendar.faults import fault_of
+from holdfast.providers.google_calendar.types import (
+    CalendarList,
+    CalendarListQuery,
+    Channel,
+    Event,
+    EventPatch,
+    EventQuery,
+    Events,
+    InstanceQuery,
+    NewEvent,
+    SendOptions,
+    SendUpdates,
+)
+from holdfast.providers.rest import Call, Limits, Rest, TokenSource, path_of, query_of
+
+CALENDAR_URL: Final = "https://www.googleapis.com/calendar/v3"
+CALENDAR_SCOPE: Final = "https://www.googleapis.com/auth/calendar"
+
+Q = TypeVar("Q", EventQuery, InstanceQuery)
+
+
+class GoogleCalendar:
+    """Calendar, as the person whose tokens these are.
+
+    A patch with an `etag` is refused with VersionConflictError when somebody changed the event meanwhile;
+    a list whose sync token is too old is refused with FullSyncRequiredError.
+
+    Example:
+        calendar = GoogleCalendar(session, tokens, clock=clock)
+        async for page in calendar.event_pages("primary", EventQuery(sync_token=saved)):
+            ...
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        tokens: TokenSource,
+        *,
+        clock: Clock,
+        base_url: str = CALENDAR_URL,
+        limits: Limits = Limits(),
+    ) -> None:
+        self._rest = Rest(session, base_url, fault_of=fault_of, clock=clock, tokens=tokens, limits=limits)
+
+    async def list_events(self, calendar_id: str, query: EventQuery = EventQuery()) -> Events:
+        """One page of a calendar's events."""
+        path = path_of("calendars", calendar_id, "events")
+        return await self._rest.fetch(Call("events.list", "GET", path, query_of(query)), Events)
+
+    async def event_pages(
+        self,
+        calendar_id: str,
+        query: EventQuery = EventQuery(),
+    ) -> AsyncIterator[Events]:
+        """Every page from `query` on; the last one, and only that, has the next sync token."""
+        while True:
+            page = await self.list_events(calendar_id, query)
+            yield page
+            if not page.next_page_token:
+                return
+            query = _next(query, page)
+
+    async def list_instances(
+        self,
+        calendar_id: str,
+        event_id: str,
+        *,
+        query: InstanceQuery = InstanceQuery(),
+    ) -> Events:
+        """One page of a recurring event's instances."""
+        path = path_of("calendars", calendar_id, "events", event_id, "instances")
+        return await self._rest.fetch(Call("events.instances", "GET", path, query_of(query)), Events)
+
+    async def get_event(self, calendar_id: str, event_id: str) -> Event:
+        """The event, also when it is cancelled."""
+        return await self._rest.fetch(Call("events.get", "GET", _event(calendar_id, event_id)), Event)
+
+    async def insert_event(
+        self, calendar_id: str, event: NewEvent, *, send_updates: SendUpdates | UnsetType = UNSET
+    ) -> Event:
+        """The event as it was made; AlreadyExistsError when its chosen id is taken."""
+        path = path_of("calendars", calendar_id, "events")
+        return await self._rest.fetch(_write("events.insert", "POST", path, event, send_updates), Event)
+
+    async def patch_event(
+        self,
+        calendar_id: str,
+        event_id: str,
+        *,
+        patch: EventPatch,
+        etag: str = "",
+        send_updates: SendUpdates | UnsetType = UNSET,
+    ) -> Event:
+        """The event as it is now; with `etag`, only if it still was as it had been read."""
+        path = _event(calendar_id, event_id)
+        call = _write("events.patch", "PATCH", path, patch, send_updates)
+        if etag:
+            call = msgspec.structs.replace(call, headers={"If-Match": etag})
+        return await self._rest.fetch(call, Event)
+
+    async def delete_event(
+        self, calendar_id: str, event_id: str, *, send_updates: SendUpdates | UnsetType = UNSET
+    ) -> None:
+        """Delete it; GoneError when that had been done already, NotFoundError when it never was."""
+        path = _event(calendar_id, event_id)
+        await self._rest.call(_write("events.delete", "DELETE", path, None, send_updates))
+
+    async def watch_events(self, calendar_id: str, channel: Channel) -> Channel:
+        """Open a push channel on a calendar's events; the answer says until when it lives.
+
+        Its first notification may arrive before this returns.
+        """
+        path = path_of("calendars", calendar_id, "events", "watch")
+        asked = msgspec.structs.replace(channel, type="web_hook")
+        return await self._rest.fetch(_write("events.watch", "POST", path, asked), Channel)
+
+    async def stop_channel(self, channel_id: str, resource_id: str) -> None:
+        """Stop a channel; NotFoundError when it isn't there (any more)."""
+        channel = Channel(id=channel_id, resource_id=resource_id)
+        await self._rest.call(_write("channels.stop", "POST", path_of("channels", "stop"), channel))
+
+    async def list_calendars(
+        self,
+        query: CalendarListQuery = CalendarListQuery(),
+    ) -> CalendarList:
+        """One page of the calendars in this person's list."""
+        path = path_of("users", "me", "calendarList")
+        return await self._rest.fetch(Call("calendarList.list", "GET", path, query_of(query)), CalendarList)
+
+
+def _event(calendar_id: str, event_id: str) -> str:
+    return path_of("calendars", calendar_id, "events", event_id)
+
+
+def _write(
+    act: str,
+    method: str,
+    path: str,
+    body: msgspec.Struct | None = None,
+    send_updates: SendUpdates | UnsetType = UNSET,
+) -> Call:
+    query = query_of(SendOptions(send_updates=send_updates))
+    return Call(act, method, path, query, None if body is None else msgspec.json.encode(body))
+
+
+def _next(query: EventQuery, page: Events) -> EventQuery:
+    return msgspec.structs.replace(query, page_token=page.next_page_token)

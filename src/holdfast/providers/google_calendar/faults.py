@@ -1,0 +1,56 @@
+"""Calendar's failures, by the reason in their body: one status stands for several."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import (
+    ForbiddenError,
+    FullSyncRequiredError,
+    GoneError,
+    HoldfastError,
+    RetryLaterError,
+)
+from holdfast.providers.google_calendar.types import Fault, Reason
+from holdfast.providers.rest import Answer, fault_by_status
+
+# A daily quota comes back at midnight Pacific time; asking again each hour finds that soon enough.
+_QUOTA_S: Final = {
+    "rateLimitExceeded": 0.0,
+    "userRateLimitExceeded": 0.0,
+    "quotaExceeded": 3_600.0,
+    "dailyLimitExceeded": 3_600.0,
+}
+_GONE: Final[dict[str, type[GoneError]]] = {
+    "fullSyncRequired": FullSyncRequiredError,
+    "updatedMinTooLongAgo": FullSyncRequiredError,
+}
+_REMEDIES: Final = {
+    "insufficientPermissions": "the token lacks the calendar scope",
+    "accessNotConfigured": "enable the Calendar API in the project",
+    "forbiddenForServiceAccounts": "attendees need domain-wide delegation",
+    "forbiddenForNonOrganizer": "only the organizer may change this",
+}
+
+
+def fault_of(act: str, answer: Answer) -> HoldfastError:
+    """What a refusal by the Calendar API tells the caller to do."""
+    reason = _reason(answer)
+    if answer.status in (403, 429) and reason.reason in _QUOTA_S:
+        return RetryLaterError(f"{act} is over a limit: {reason.reason}", after_s=_QUOTA_S[reason.reason])
+    text = ": ".join(part for part in (reason.reason, reason.message) if part)
+    if answer.status == 410 and reason.reason in _GONE:
+        return _GONE[reason.reason](f"{act} was answered 410: {text}")
+    if answer.status == 403 and reason.reason in _REMEDIES:
+        return ForbiddenError(f"{act} was refused: {text}; {_REMEDIES[reason.reason]}")
+    return fault_by_status(act, answer, text)
+
+
+def _reason(answer: Answer) -> Reason:
+    try:
+        detail = msgspec.json.decode(answer.body, type=Fault).error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Reason()
+    return detail.errors[0] if detail.errors else Reason(message=detail.message)

@@ -1,0 +1,133 @@
+"""Tokens for a service account, for itself or on behalf of a person of its domain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+
+from holdfast.clock import Clock
+from holdfast.errors import ForbiddenError, HoldfastError, ReauthRequiredError, RetryLaterError
+from holdfast.providers.google_oauth.assertion import Signer, claims_of
+from holdfast.providers.google_oauth.types import ServiceAccountKey, TokenAnswer, TokenFault
+from holdfast.providers.rest import Answer, Call, Limits, Rest, fault_by_status
+
+GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+# A token is renewed this long before it ends, and used this close to its end while renewing fails.
+EARLY_S: Final = 300.0
+LAST_S: Final = 10.0
+_REMEDIES: Final = {
+    "unauthorized_client": "allow its client id these scopes under domain-wide delegation",
+    "access_denied": "an administrator's policy forbids it",
+    "invalid_client": "the service account is disabled or deleted",
+}
+
+
+def fault_of(act: str, answer: Answer) -> HoldfastError:
+    """What a refusal by the token endpoint tells the caller to do."""
+    try:
+        fault = msgspec.json.decode(answer.body, type=TokenFault)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        fault = TokenFault()
+    reason = f"{fault.error} ({fault.error_description})" if fault.error_description else fault.error
+    if fault.error == "invalid_grant":
+        return ReauthRequiredError(f"{act} was refused: {reason}")
+    if fault.error in _REMEDIES:
+        return ForbiddenError(f"{act} was refused: {reason}; {_REMEDIES[fault.error]}")
+    return fault_by_status(act, answer, reason)
+
+
+class ServiceAccount:
+    """A service account that can speak for people of a domain which delegated to it.
+
+    Example:
+        account = ServiceAccount(session, ServiceAccountKey.read(path), clock=clock)
+        calendar = GoogleCalendar(session, account.tokens([SCOPE], subject="alice@hoge.jp"), clock=clock)
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        key: ServiceAccountKey,
+        *,
+        clock: Clock,
+        limits: Limits = Limits(call_s=10.0),
+    ) -> None:
+        self._key = key
+        self._signer = Signer(key)
+        self._clock = clock
+        self._rest = Rest(session, key.token_uri, fault_of=fault_of, clock=clock, limits=limits)
+
+    def tokens(self, scopes: Sequence[str], *, subject: str = "") -> ServiceAccountTokens:
+        """Tokens for these scopes, on behalf of `subject`; keep it, for it holds the cache."""
+        return ServiceAccountTokens(self, scopes=tuple(scopes), subject=subject, clock=self._clock)
+
+    async def grant(self, scopes: Sequence[str], *, subject: str = "") -> TokenAnswer:
+        """A new token from the endpoint."""
+        claims = claims_of(
+            self._key, scopes, subject=subject, audience=self._key.token_uri, now=self._clock.now()
+        )
+        form = urlencode({"grant_type": GRANT, "assertion": self._signer.sign(claims)})
+        call = Call(
+            f"a token for {subject or self._key.client_email}",
+            "POST",
+            "",
+            body=form.encode(),
+            content_type="application/x-www-form-urlencoded",
+            repeatable=True,
+        )
+        return await self._rest.fetch(call, TokenAnswer)
+
+
+class ServiceAccountTokens:
+    """A token source: one token kept and renewed early, one request however many wait for it."""
+
+    def __init__(
+        self, account: ServiceAccount, *, scopes: tuple[str, ...], subject: str, clock: Clock
+    ) -> None:
+        self._account = account
+        self._scopes = scopes
+        self._subject = subject
+        self._clock = clock
+        self._token = ""
+        self._ends_at_s = 0.0
+        self._renewing: asyncio.Task[str] | None = None
+
+    async def __call__(self, *, rejected: str = "") -> str:
+        if self._token == rejected:
+            self._token = ""
+        if self._lasts(EARLY_S):
+            return self._token
+        try:
+            return await self._renewed()
+        except RetryLaterError:
+            if self._lasts(LAST_S):
+                return self._token
+            raise
+
+    def _lasts(self, seconds: float) -> bool:
+        return bool(self._token) and self._clock.monotonic() + seconds < self._ends_at_s
+
+    async def _renewed(self) -> str:
+        if self._renewing is None:
+            self._renewing = asyncio.ensure_future(self._renew())
+            self._renewing.add_done_callback(self._ended)
+        # Whoever gives up waiting must not take the token from the others.
+        return await asyncio.shield(self._renewing)
+
+    async def _renew(self) -> str:
+        asked_at_s = self._clock.monotonic()
+        answer = await self._account.grant(self._scopes, subject=self._subject)
+        self._token = answer.access_token
+        self._ends_at_s = asked_at_s + answer.expires_in
+        return self._token
+
+    def _ended(self, task: asyncio.Task[str]) -> None:
+        self._renewing = None
+        if not task.cancelled():
+            # Looked at here, or a failure that everybody stopped waiting for would be reported as unseen.
+            task.exception()

@@ -1,0 +1,82 @@
+"""Google Sheets v4: reading values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from holdfast.clock import Clock
+from holdfast.errors import HoldfastError, RetryLaterError
+from holdfast.providers.google_sheets.types import BatchQuery, BatchValues, Fault, ValueQuery, ValueRange
+from holdfast.providers.rest import (
+    Answer,
+    Call,
+    Limits,
+    Rest,
+    TokenSource,
+    fault_by_status,
+    path_of,
+    query_of,
+)
+
+SHEETS_URL: Final = "https://sheets.googleapis.com/v4"
+SHEETS_READ_SCOPE: Final = "https://www.googleapis.com/auth/spreadsheets.readonly"
+
+
+def fault_of(act: str, answer: Answer) -> HoldfastError:
+    """What a refusal by the Sheets API tells the caller to do."""
+    try:
+        detail = msgspec.json.decode(answer.body, type=Fault).error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return fault_by_status(act, answer)
+    text = ": ".join(part for part in (detail.status, detail.message) if part)
+    if detail.status == "RESOURCE_EXHAUSTED":
+        # Sheets counts by the minute and says no more than that.
+        return RetryLaterError(f"{act} is over a limit: {text}", after_s=0.0)
+    return fault_by_status(act, answer, text)
+
+
+class GoogleSheets:
+    """Sheets, as the person or service account whose tokens these are.
+
+    Example:
+        sheets = GoogleSheets(session, tokens, clock=clock)
+        rows = (await sheets.values("1AbC", "User Mappings!A2:C")).values
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        tokens: TokenSource,
+        *,
+        clock: Clock,
+        base_url: str = SHEETS_URL,
+        limits: Limits = Limits(),
+    ) -> None:
+        self._rest = Rest(session, base_url, fault_of=fault_of, clock=clock, tokens=tokens, limits=limits)
+
+    async def values(
+        self,
+        spreadsheet_id: str,
+        a1_range: str,
+        *,
+        query: ValueQuery = ValueQuery(),
+    ) -> ValueRange:
+        """The values of one range."""
+        path = path_of("spreadsheets", spreadsheet_id, "values", a1_range)
+        return await self._rest.fetch(Call("values.get", "GET", path, query_of(query)), ValueRange)
+
+    async def batch_values(
+        self,
+        spreadsheet_id: str,
+        a1_ranges: Sequence[str],
+        *,
+        query: ValueQuery = ValueQuery(),
+    ) -> BatchValues:
+        """The values of several ranges, as they were at one moment."""
+        asked = BatchQuery(ranges=tuple(a1_ranges), **msgspec.structs.asdict(query))
+        path = path_of("spreadsheets", spreadsheet_id, "values:batchGet")
+        return await self._rest.fetch(Call("values.batchGet", "GET", path, query_of(asked)), BatchValues)
