@@ -1,0 +1,202 @@
+"""Watch channels that never go quiet: say what is to be watched, and it is, across crashes and renewals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from holdfast.errors import BadQueryError
+from holdfast.ids import ulid
+from holdfast.kit import NO_TENANT
+from holdfast.kit.channels import decision, report
+from holdfast.kit.channels.care import Care, Hook, epoch_ms
+from holdfast.kit.channels.decision import Life
+from holdfast.kit.channels.models import Channel, ChannelFields, ChannelStatus, Watch
+from holdfast.kit.channels.naming import NAME_CHARACTERS_MAX, watch_id_of
+from holdfast.kit.channels.port import Provider
+from holdfast.kit.channels.register import Register
+from holdfast.kit.channels.report import Forced, Health, Listing, Renewal, Renewed
+from holdfast.kit.inbox.verifiers import CHANNEL_TOKEN_BYTES
+from holdfast.kit.waiting import rest
+from holdfast.store import Query, Snapshot, Store
+
+POLL_S: Final = 60.0
+PAGE: Final = 500
+
+
+class Channels:
+    """Keeps one channel open for each thing that is wanted watched. Any number of processes may run it.
+
+    `name` begins every channel id and tells this set from others in the same store. `key` makes the
+    tokens by which the inbox knows a channel's notifications (`GoogleChannelVerifier(key)`). `hook` adds
+    writes to the commits that open, stop or expire a channel.
+
+    Example:
+        channels = Channels(store, google, name="calendar-sync", key=key, kind=WatchChannel)
+        await channels.want(["alice@hoge.jp", "bob@hoge.jp"])
+        await channels.run(stop)
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        provider: Provider,
+        *,
+        name: str,
+        key: bytes,
+        kind: type[ChannelFields] = Channel,
+        life: Life | None = None,
+        hook: Hook | None = None,
+        owner: str = "",
+    ) -> None:
+        if len(key) < CHANNEL_TOKEN_BYTES:
+            raise BadQueryError(f"the channel key needs at least {CHANNEL_TOKEN_BYTES} bytes")
+        if not name.replace("-", "").isalnum() or not name.isascii() or len(name) > NAME_CHARACTERS_MAX:
+            raise BadQueryError(f"the name has 1 to {NAME_CHARACTERS_MAX} letters, digits and hyphens")
+        self._life = life or Life()
+        if self._life.lease_s <= self._life.call_limit_s:
+            raise BadQueryError("the lease must be longer than a provider's answer may take")
+        self._store = store.tenant(store.tenant_id or NO_TENANT)
+        self._clock = store.clock
+        self._name, self._kind, self._owner = name, kind, owner or ulid()
+        self._register = Register(self._store, kind, name=name, life=self._life)
+        self._care = Care(
+            self._store, provider, kind=kind, key=key, life=self._life, hook=hook, known=self._register.known
+        )
+        self.last_turn_at: datetime | None = None
+
+    async def want(self, watched_ids: Iterable[str]) -> None:
+        """Declare all that is to be watched; the next turn opens what is new and stops what is not named.
+
+        The first call also takes in channels that are on record and that no watch knows.
+        """
+        await self._register.want(set(watched_ids))
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Open, renew, stop and repair until told to stop; then finish what is under way."""
+        bell = self._store.watch(Watch)
+        try:
+            while not stop.is_set():
+                if await self.turn(stop) == 0:
+                    await rest(self._clock, await self._idle_s(), wake=bell, stop=stop)
+        finally:
+            bell.close()
+
+    async def _idle_s(self) -> float:
+        due = await self._store.next_due(Watch)
+        wait = POLL_S if due is None else (due - self._clock.now()).total_seconds()
+        return min(max(wait, 0.05), POLL_S)
+
+    async def turn(self, stop: asyncio.Event | None = None) -> int:
+        """Do everything that is due now; says how many watches were tended."""
+        self.last_turn_at = self._clock.now()
+        tasks: set[asyncio.Task[None]] = set()
+        tended = 0
+        try:
+            while stop is None or not stop.is_set():
+                room = self._life.concurrency - len(tasks)
+                claimed = await self._claim(room) if room else []
+                tasks |= {asyncio.create_task(self._care.tend(one)) for one in claimed}
+                tended += len(claimed)
+                if not tasks:
+                    break
+                if len(claimed) < room or not room:
+                    done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()
+        finally:
+            await asyncio.gather(*tasks)
+        return tended
+
+    async def _claim(self, room: int) -> list[Snapshot[Watch]]:
+        return await self._store.claim_due(
+            Watch, limit=room, lease_s=self._life.lease_s, owner=self._owner, only_lanes=[self._name]
+        )
+
+    # -- what people do ---------------------------------------------------------------------------
+
+    async def renew_expiring(self, threshold_s: float = 86_400.0, *, dry_run: bool = False) -> Renewal:
+        """Renew channels that end within `threshold_s`, now; says what became of each."""
+        before = epoch_ms(self._clock.now()) + round(threshold_s * 1000)
+        query = Query(self._kind).where("status", "==", "active").where("expiration", "<", before).limit(PAGE)
+        expiring = [found.doc async for found in self._store.scan(query.order_by("expiration"))]
+        if dry_run:
+            would = [
+                Renewed(channel_id=c.channel_id, watched_id=c.watched_id, old_expiration=c.expiration)
+                for c in expiring
+            ]
+            return Renewal(renewed=would, dry_run=True)
+        ids = await self._register.ids_of([channel.watched_id for channel in expiring])
+        await self._register.change_each(ids.values(), decision.renewing)
+        await self.turn()
+        after = await self._register.read(ids)
+        now = self._clock.now()
+        judged = [report.judge(channel, after.get(channel.watched_id), now) for channel in expiring]
+        return report.gather_up(judged, dry_run=False)
+
+    async def force(self, reason: str = "") -> Forced:
+        """Replace every channel by a new one, also where credentials were given up; safe to repeat."""
+        before = {watch.watched_id: watch async for watch in self._register.all() if watch.wanted}
+        await self._register.change_each([watch.id for watch in before.values()], decision.renewing)
+        await self.turn()
+        after = {watch.watched_id: watch async for watch in self._register.all() if watch.wanted}
+        opened = {id for id, watch in after.items() if id in before and watch.openings > before[id].openings}
+        errors = {id: after[id].error for id in before if id in after and id not in opened}
+        replaced = [
+            watch.current.channel_id for id, watch in before.items() if id in opened and watch.current
+        ]
+        leaving = {held.channel_id for watch in after.values() for held in watch.leaving}
+        stopped = len(set(replaced) - leaving)
+        return Forced(opened=len(opened), stopped=stopped, failed=len(errors), errors=errors)
+
+    async def retry(self, watched_ids: Iterable[str]) -> None:
+        """Try again at the next turn what needed attention or waits after failures, as after a reconnect."""
+        ids = await self._register.ids_of(list(watched_ids))
+        await self._register.change_each(ids.values(), decision.renewing)
+
+    async def stop(self, channel_id: str) -> None:
+        """Stop one channel. What is still wanted gets another first, so that nothing goes unseen."""
+        await self._register.release(channel_id)
+        await self.turn()
+
+    # -- what notifications say -------------------------------------------------------------------
+
+    async def find(self, channel_id: str) -> str | None:
+        """What a channel watches, also before it is on record; None when it was never ours."""
+        known = self._register.known.get(channel_id)
+        if known is not None:
+            return known
+        found = await self._store.get(self._kind, channel_id)
+        if found is not None:
+            return found.doc.watched_id
+        watch = await self._store.get(Watch, watch_id_of(channel_id)) if watch_id_of(channel_id) else None
+        return watch.doc.watched_id if watch and decision.knows(watch.doc, channel_id) else None
+
+    async def learn(self, channel_id: str, resource_id: str) -> None:
+        """A verified notification named its resource: lets a half-opened channel be stopped."""
+        await self._register.change(
+            watch_id_of(channel_id), lambda watch, now: decision.learnt(watch, channel_id, resource_id)
+        )
+
+    # -- what people see --------------------------------------------------------------------------
+
+    async def status(
+        self, only: ChannelStatus | None = None, *, limit: int = 100, cursor: str | None = None
+    ) -> Listing:
+        """Channels with the time left to them, soonest end first."""
+        query = Query(self._kind) if only is None else Query(self._kind).where("status", "==", only)
+        page = await self._store.query(query.order_by("expiration").limit(limit).after(cursor))
+        now_ms = epoch_ms(self._clock.now())
+        rows = [report.row(channel, now_ms=now_ms, warn_s=self._life.warn_s) for channel in page.docs]
+        return Listing(rows, page.cursor)
+
+    async def health(self) -> Health:
+        """How channels are, as the store has it; what needs somebody's attention is named."""
+        return await report.look(
+            self._store, self._kind, name=self._name, last_turn_at=self.last_turn_at,
+            last_error=self._care.last_error,
+        )  # fmt: skip

@@ -1,0 +1,162 @@
+"""What channels tell people: rows with the time left, what a renewal did, and health that tells the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.kit.channels.care import epoch_ms
+from holdfast.kit.channels.models import ChannelFields, ChannelStatus, Watch
+from holdfast.kit.channels.naming import lasting
+from holdfast.store import Query, Store
+
+ATTENTION_TOLD_MAX: Final = 50
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One channel, with the time left to it; `warning` under the set time."""
+
+    channel_id: str
+    watched_id: str
+    status: ChannelStatus
+    expiration: int
+    registered_at: int
+    expires_in: str
+    warning: bool
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Some rows, soonest end first, and the cursor that goes on after them."""
+
+    rows: list[Row]
+    cursor: str | None
+
+
+class Renewed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A channel and the one that took its place; in a dry run, the one that would be renewed."""
+
+    channel_id: str
+    watched_id: str
+    old_expiration: int
+    new_channel_id: str = ""
+    new_expiration: int = 0
+    took_ms: int = 0
+
+
+class Skipped(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    channel_id: str
+    watched_id: str
+    reason: str
+
+
+class NotRenewed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    channel_id: str
+    watched_id: str
+    error: str
+    retry_after_s: float | None
+
+
+class Renewal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a renewal did, or in a dry run would do."""
+
+    renewed: list[Renewed] = []
+    skipped: list[Skipped] = []
+    failed: list[NotRenewed] = []
+    dry_run: bool = False
+
+
+class Forced(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a forced registration did: counts also when some failed."""
+
+    opened: int
+    stopped: int
+    failed: int
+    errors: dict[str, str] = {}
+
+
+class Trouble(msgspec.Struct, frozen=True, rename="camel"):
+    watched_id: str
+    error: str
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How channels are: `critical` when something is wanted and nothing is live."""
+
+    verdict: Literal["ok", "degraded", "critical"]
+    live: int
+    watches: dict[str, int]
+    failing: int
+    overdue: int
+    attention: list[Trouble]
+    soonest_expiration: int | None
+    last_opened_at: datetime | None
+    next_renewal_at: datetime | None
+    last_turn_at: datetime | None
+    last_error: str
+
+
+def row(channel: ChannelFields, *, now_ms: int, warn_s: float) -> Row:
+    left_s = (channel.expiration - now_ms) / 1000 if channel.status == "active" else 0.0
+    return Row(
+        channel_id=channel.channel_id, watched_id=channel.watched_id, status=channel.status,
+        expiration=channel.expiration, registered_at=channel.registered_at, expires_in=lasting(left_s),
+        warning=channel.status == "active" and left_s < warn_s,
+    )  # fmt: skip
+
+
+def judge(channel: ChannelFields, after: Watch | None, now: datetime) -> Renewed | Skipped | NotRenewed:
+    """What became of a channel that was to be renewed."""
+    id, watched_id = channel.channel_id, channel.watched_id
+    if after is None or not after.wanted:
+        return Skipped(channel_id=id, watched_id=watched_id, reason="no longer wanted")
+    if after.current is not None and after.current.channel_id != id:
+        return Renewed(
+            channel_id=id, watched_id=watched_id, old_expiration=channel.expiration,
+            new_channel_id=after.current.channel_id, new_expiration=epoch_ms(after.current.ends_at),
+            took_ms=after.took_ms,
+        )  # fmt: skip
+    if after.status == "attention" or after.failures:
+        wait_s = None if after.retry_at is None else max(0.0, (after.retry_at - now).total_seconds())
+        return NotRenewed(channel_id=id, watched_id=watched_id, error=after.error, retry_after_s=wait_s)
+    return Skipped(channel_id=id, watched_id=watched_id, reason="another process is renewing it")
+
+
+def gather_up(found: Sequence[Renewed | Skipped | NotRenewed], *, dry_run: bool) -> Renewal:
+    return Renewal(
+        renewed=[one for one in found if isinstance(one, Renewed)],
+        skipped=[one for one in found if isinstance(one, Skipped)],
+        failed=[one for one in found if isinstance(one, NotRenewed)],
+        dry_run=dry_run,
+    )
+
+
+async def look(
+    store: Store, kind: type[ChannelFields], *, name: str, last_turn_at: datetime | None, last_error: str
+) -> Health:
+    """Health from a few indexed questions, whatever the number of channels."""
+    now_ms = epoch_ms(store.clock.now())
+    mine = Query(Watch).where("name", "==", name)
+    states = ("opening", "watched", "attention", "ending")
+    watches = {state: await store.count(mine.where("status", "==", state)) for state in states}
+    active = Query(kind).where("status", "==", "active")
+    live = await store.count(active.where("expiration", ">", now_ms))
+    soonest = (await store.query(active.order_by("expiration").limit(1))).docs
+    in_trouble = await store.query(mine.where("status", "==", "attention").limit(ATTENTION_TOLD_MAX))
+    last = (await store.query(mine.order_by("-opened_at").limit(1))).docs
+    following = (await store.query(mine.where("status", "==", "watched").order_by("renew_at").limit(1))).docs
+    failing = await store.count(mine.where("wanted", "==", True).where("failures", ">", 0))
+    overdue = await store.count(active.where("expiration", "<=", now_ms))
+    wanted = watches["opening"] + watches["watched"] + watches["attention"]
+    trouble = watches["opening"] + watches["attention"] + failing + overdue
+    return Health(
+        verdict="critical" if wanted and not live else "degraded" if trouble else "ok",
+        live=live, watches=watches, failing=failing, overdue=overdue,
+        attention=[Trouble(watch.watched_id, watch.error) for watch in in_trouble.docs],
+        soonest_expiration=soonest[0].expiration if soonest else None,
+        last_opened_at=last[0].opened_at if last else None,
+        next_renewal_at=following[0].renew_at if following else None,
+        last_turn_at=last_turn_at, last_error=last_error,
+    )  # fmt: skip
