@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
@@ -55,11 +56,11 @@ class SystemClock:
 
 def from_us(us: int) -> datetime:
     """The instant `us` microseconds after 1970, exact (a float would lose the last digit)."""
-    return EPOCH + timedelta(microseconds=us)
+    return EPOCH + _MICROSECOND * us
 
 
 def to_us(instant: datetime) -> int:
     """Whole microseconds since 1970; the inverse of `from_us` for any aware datetime."""
     if instant.tzinfo is None:
         raise ValueError(f"{instant!r} has no time zone, so it names no instant")
-    return (instant - EPOCH) // timedelta(microseconds=1)
+    return (instant - EPOCH) // _MICROSECOND

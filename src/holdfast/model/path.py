@@ -57,10 +57,11 @@ def join_key(ids: tuple[str, ...], names: tuple[str, ...]) -> str:
     """One text for a document's ids; refuses ids that an engine could not hold."""
     if len(ids) != len(names):
         raise BadIdError(f"give {len(names)} ids ({', '.join(names)}), not {len(ids)}")
+    if len(ids) == 1:
+        check_id(ids[0], names[0], bytes_max=ID_BYTES_MAX)
+        return ids[0]
     for value, name in zip(ids, names, strict=True):
         check_id(value, name, bytes_max=ID_BYTES_MAX)
-    if len(ids) == 1:
-        return ids[0]
     key = JOINT.join(ids)
     if len(key.encode()) > KEY_BYTES_MAX:
         raise BadIdError(f"the ids of a path take at most {KEY_BYTES_MAX} bytes together")

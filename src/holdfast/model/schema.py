@@ -158,8 +158,9 @@ class Schema(Generic[D]):
     # -- naming -----------------------------------------------------------------------------------
 
     def key_of(self, document: D) -> tuple[tuple[str, ...], str]:
-        ids = tuple(getattr(document, name) for name in self.path.parameters)
-        return ids, join_key(ids, self.path.parameters)
+        names = self.path.parameters
+        ids = (getattr(document, names[0]),) if len(names) == 1 else attrgetter(*names)(document)
+        return ids, join_key(ids, names)
 
     def give_id(self, document: D) -> None:
         """Fill in an id that is still empty, where the declaration says how."""
@@ -189,7 +190,7 @@ class Schema(Generic[D]):
             whole = self._decoder.decode(body)
         except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError) as fault:
             raise self._wrong_type(document, fault) from None
-        check_size(body, lambda: _ANY_DECODER.decode(body))
+        check_size(body, _ANY_DECODER.decode)
         values = self.values(whole)
         self._check_indexed(values, key)
         tenant = None if self.tenant is None else self._tenant_value(whole)

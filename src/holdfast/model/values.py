@@ -177,12 +177,12 @@ def _struct(kind: mi.StructType) -> Check | None:
     return check
 
 
-def check_size(body: bytes, load: Callable[[], Any]) -> None:
+def check_size(body: bytes, load: Callable[[bytes], Any]) -> None:
     """Refuse what the smallest engine could not hold, counting as it counts."""
     # No value takes more than four times its JSON there, so small documents need no exact count.
     if len(body) * 4 <= DOCUMENT_BYTES_MAX:
         return
-    size = size_of(load()) if len(body) <= DOCUMENT_BYTES_MAX else len(body)
+    size = size_of(load(body)) if len(body) <= DOCUMENT_BYTES_MAX else len(body)
     if size > DOCUMENT_BYTES_MAX:
         raise TooLargeError(f"a document takes at most {DOCUMENT_BYTES_MAX:,} bytes; this one {size:,}")
 

@@ -44,13 +44,13 @@ class Absent(msgspec.Struct, frozen=True):
     """No such document may be there."""
 
 
-class Fence(msgspec.Struct, frozen=True):
+class Fence(msgspec.Struct, frozen=True, gc=False):
     """The document must still carry this fencing number: nobody claimed it since."""
 
     number: int
 
 
-class Version(msgspec.Struct, frozen=True):
+class Version(msgspec.Struct, frozen=True, gc=False):
     """The document must not have been written since it was read."""
 
     number: int
@@ -61,7 +61,7 @@ PRESENT: Final = Present()
 ABSENT: Final = Absent()
 
 
-class Write(msgspec.Struct, frozen=True):
+class Write(msgspec.Struct, frozen=True, gc=False):
     """One write of a commit. Make it with `create`, `put`, `patch`, `upsert`, `delete` or `check`."""
 
     kind: Kind
@@ -72,7 +72,7 @@ class Write(msgspec.Struct, frozen=True):
     changes: Mapping[str, Any] | None = None
 
 
-class Commit(msgspec.Struct, frozen=True):
+class Commit(msgspec.Struct, frozen=True, gc=False):
     """Writes that land together or not at all; `tenant` is None only for privileged handles."""
 
     writes: tuple[Write, ...]
@@ -80,7 +80,7 @@ class Commit(msgspec.Struct, frozen=True):
     expiring: bool = False  # retention may remove what nobody else may
 
 
-class Committed(msgspec.Struct, frozen=True):
+class Committed(msgspec.Struct, frozen=True, gc=False):
     """What a commit gave: a version per write, in order (0 for deletes and checks)."""
 
     versions: tuple[int, ...]
@@ -229,7 +229,7 @@ class Current(Protocol):
     def document(self) -> Any: ...
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """What an engine must do: insert, replace or delete one document.
 
     `blind` marks an insert decided without looking: it replaces what may be there. `before` is what an
@@ -366,29 +366,35 @@ def check_move(schema: Schema[Any], old: Any, new: Any) -> None:
 def apply(schema: Schema[Any], document: Any, changes: Mapping[str, Any]) -> Any:
     """A copy of the document with the changes made; checking it is the caller's next step."""
     # Only a change inside a field could reach through a shallow copy into the document itself.
-    nested = any("." in path for path in changes)
-    new = schema.copy(document) if nested else copy(document)
+    new = schema.copy(document) if "." in "".join(changes) else copy(document)
     for path, value in changes.items():
-        target, name = new, path
-        while "." in name:
-            head, _, name = name.partition(".")
-            target = getattr(target, head)
-            if target is None or target is msgspec.UNSET:
-                raise WrongTypeError(f"{head} is not set, so {path} can't be", path)
-        if not hasattr(target, name):
-            raise UnknownFieldError(f"{schema.name} has no field {path!r}", path)
-        old = getattr(target, name)
-        try:
-            setattr(target, name, value.apply(old) if isinstance(value, _TRANSFORMS) else value)
-        except TypeError:
-            raise WrongTypeError(f"{type(value).__name__} doesn't fit what {path} holds", path) from None
+        target, name = (new, path) if path in schema.fields else _inside(schema, new, path)
+        if isinstance(value, _TRANSFORMS):
+            try:
+                value = value.apply(getattr(target, name))
+            except TypeError:
+                raise WrongTypeError(f"{type(value).__name__} doesn't fit what {path} holds", path) from None
+        setattr(target, name, value)
     return new
+
+
+def _inside(schema: Schema[Any], document: Any, path: str) -> tuple[Any, str]:
+    """The struct in which a dotted path ends, and the name there."""
+    target, name = document, path
+    while "." in name:
+        head, _, name = name.partition(".")
+        target = getattr(target, head)
+        if target is None or target is msgspec.UNSET:
+            raise WrongTypeError(f"{head} is not set, so {path} can't be", path)
+    if not hasattr(target, name):
+        raise UnknownFieldError(f"{schema.name} has no field {path!r}", path)
+    return target, name
 
 
 # -- reading --------------------------------------------------------------------------------------
 
 
-class Snapshot(msgspec.Struct, Generic[D], frozen=True):
+class Snapshot(msgspec.Struct, Generic[D], frozen=True, gc=False):
     """A document as it was stored when read, with its version."""
 
     doc: D

@@ -38,7 +38,7 @@ class Shelf:
         self.columns = plain_columns(schema)
         self._positions = tuple(schema.columns.index(c) for c in self.columns)
         self._changing = tuple(p for p in self._positions if schema.columns[p].path not in schema.immutable)
-        self._times = any(c.kind == "time" for c in self.columns)
+        self._times = frozenset(p for p in self._positions if schema.columns[p].kind == "time")
         self._updates: dict[tuple[int, ...], str] = {}
         self.hot = schema.hot
         self._overlay = tuple((n, c.path, _UNBIND.get(c.kind)) for n, c in enumerate(self.hot, 3))
@@ -47,6 +47,9 @@ class Shelf:
             self.selected = (*self.selected, schema.tenant.stored)
         shown = ", ".join(map(quote, self.selected))
         self.select_sql = f"SELECT {shown} FROM {quote(table)} WHERE {quote(KEY)} = ?"
+        self.select_many_sql = (
+            f"SELECT {shown} FROM {quote(table)} WHERE {quote(KEY)} IN (SELECT value FROM json_each(?))"
+        )
         self.insert_sql = self._insert_sql()
         self.upsert_sql = self.insert_sql + self._on_conflict()
         self.delete_sql = f"DELETE FROM {quote(table)} WHERE {quote(KEY)} = ?"
@@ -73,8 +76,10 @@ class Shelf:
         return self._bound(prepared.values, self._positions)
 
     def _bound(self, values: Row, positions: tuple[int, ...]) -> list[Any]:
-        chosen = [values[p] for p in positions]
-        return [DIALECT.bind(v) for v in chosen] if self._times else chosen
+        times = self._times
+        if times.isdisjoint(positions):
+            return [values[p] for p in positions]
+        return [DIALECT.bind(values[p]) if p in times else values[p] for p in positions]
 
     def insert_row(self, prepared: Prepared, version: int) -> Row:
         row = [prepared.key, version, *self.values(prepared), prepared.body.decode()]

@@ -10,17 +10,21 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import apsw
+import msgspec
 
 from holdfast.errors import AlreadyExistsError, HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide, needs_current
 from holdfast.store.sqlite.links import Options, one, open_link
-from holdfast.store.sqlite.shelf import Shelf, StoredRow
+from holdfast.store.sqlite.shelf import Row, Shelf, StoredRow
 
 BATCH_MAX = 1_000
+LOOK_AHEAD_MIN = 4
+
+_JSON: Final = msgspec.json.Encoder()
 
 
 class Work(Protocol):
@@ -45,6 +49,7 @@ class Desk:
         self.version = 0
         self.touched: set[Schema[Any]] = set()
         self.deleted = 0
+        self._seen: dict[tuple[Schema[Any], str], Row] = {}
 
     def next_version(self) -> int:
         self.version += 1
@@ -52,8 +57,28 @@ class Desk:
 
     def read(self, schema: Schema[Any], key: str) -> StoredRow | None:
         shelf = self.shelves[schema]
-        row = self.link.execute(shelf.select_sql, (key,)).fetchone()
+        row = self._seen.get((schema, key)) or self.link.execute(shelf.select_sql, (key,)).fetchone()
         return None if row is None else StoredRow(shelf, row)
+
+    def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
+        """Each by itself, in their order."""
+        if len(commits) >= LOOK_AHEAD_MIN:
+            self._look_ahead(commits)
+        try:
+            return [self.commit(commit) for commit in commits]
+        finally:
+            self._seen.clear()
+
+    def _look_ahead(self, commits: Sequence[Commit]) -> None:
+        """Read at once what the commits will look at; a row is forgotten as soon as one changes it."""
+        wanted: dict[Schema[Any], list[str]] = {}
+        for commit in commits:
+            for write in commit.writes:
+                if needs_current(write):
+                    wanted.setdefault(write.schema, []).append(write.key)
+        for schema, keys in wanted.items():
+            rows = self.link.execute(self.shelves[schema].select_many_sql, (_JSON.encode(keys).decode(),))
+            self._seen.update({(schema, row[0]): row for row in rows})
 
     def commit(self, commit: Commit) -> Outcome:
         """Decide all writes first, so that a refused commit has written nothing."""
@@ -84,6 +109,8 @@ class Desk:
             return 0
         shelf = self.shelves[change.schema]
         self.touched.add(change.schema)
+        if self._seen:
+            self._seen.pop((change.schema, change.key), None)
         if change.kind == "delete" or change.prepared is None:
             self.link.execute(shelf.delete_sql, (change.key,))
             self.deleted += 1
@@ -141,7 +168,7 @@ class Writer:
         return await future
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        answer: list[Outcome] = await self.do(lambda desk: [desk.commit(c) for c in commits], len(commits))
+        answer: list[Outcome] = await self.do(lambda desk: desk.commits(commits), len(commits))
         return answer
 
     async def close(self) -> None:
