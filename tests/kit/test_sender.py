@@ -467,7 +467,7 @@ async def test_bytes_that_come_while_resting_end_the_connection(sender: RawSende
     async with serving(talk) as receiver:
         await sender.send(outgoing(receiver.url()))
         late.set()
-        await receiver.ended.wait()
+        await asyncio.wait_for(receiver.ended.wait(), 5)
         assert (await sender.send(outgoing(receiver.url()))).excerpt == b"ok"
         assert receiver.connections == 2
 
@@ -535,6 +535,18 @@ async def test_closing_fails_what_is_under_way_and_refuses_what_comes_after(send
             await busy
         assert await failure_of(sender, outgoing(receiver.url())) == "connect"
         assert sender.stats().open_now == 0
+
+
+async def test_closing_while_a_connection_is_being_opened_leaves_none_behind(sender: RawSender) -> None:
+    async with serving(answering(OK)) as receiver:
+        await sender.send(outgoing(receiver.url()))
+        opening = [asyncio.create_task(sender.send(outgoing(receiver.url()))) for _ in range(5)]
+        await asyncio.sleep(0)
+        await sender.close()
+        ended = await asyncio.gather(*opening, return_exceptions=True)
+        assert {type(one) for one in ended} == {SendFailure}
+        # One of them found the kept connection; nothing was sent on those that opened too late.
+        assert (sender.stats().open_now, len(receiver.requests)) == (0, 2)
 
 
 # -- TLS --------------------------------------------------------------------------------------------

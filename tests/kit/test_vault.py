@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from holdfast.errors import UnreadableError, WrongTenantError
 from holdfast.kit.vault import Rotation, Vault, new_key, rotate
 from holdfast.model import Document, document
-from holdfast.store import Increment, Query, Store, create, delete, patch
+from holdfast.store import Increment, Page, Query, Store, create, delete, patch
+
+D = TypeVar("D", bound=Document)
 
 OLD_KEY, NEW_KEY = new_key("old"), new_key("new")
 OLD = Vault.from_settings(OLD_KEY)
@@ -135,6 +139,37 @@ async def test_writers_beside_a_rotation_lose_nothing(kit_store: Store) -> None:
     assert await revealed(kit_store, NEW) == expected(60)
     found = {s.doc.id: s.doc.touched async for s in store.scan(Query(Account).across_parents())}
     assert {name: count for name, count in found.items() if count} == written
+
+
+class Interrupted(Store):
+    """A handle on which somebody else writes right after each page is read."""
+
+    between: Callable[[], Awaitable[object]] | None = None
+
+    def privileged(self) -> Interrupted:
+        return self
+
+    async def query(self, query: Query[D]) -> Page[D]:
+        page = await super().query(query)
+        between, self.between = self.between, None
+        if between is not None:
+            await between()
+        return page
+
+
+async def test_a_secret_replaced_or_removed_after_it_was_read_is_not_brought_back(kit_store: Store) -> None:
+    await fill(kit_store, 6)
+    store = kit_store.privileged()
+    replaced, removed = ("chat-0", "a-0000"), ("chat-1", "a-0001")
+    anew = OLD.field(Account, "refresh_token").seal("given anew", *replaced)
+    handle = Interrupted(kit_store.engine, clock=kit_store.clock, privileged=True)
+    handle.between = lambda: store.commit(
+        patch(Account, *replaced, changes={"refresh_token": anew}), delete(Account, *removed)
+    )
+    await rotate(BOTH, Account, fields=FIELDS, store=handle)
+    opened = await revealed(kit_store, NEW)
+    assert opened.pop("a-0000") == ["given anew", "0 of a-0000", "1 of a-0000"]
+    assert opened == {name: texts for name, texts in expected(6).items() if name > "a-0001"}
 
 
 async def test_a_value_written_with_the_old_key_behind_the_walk_is_found_by_the_next(
