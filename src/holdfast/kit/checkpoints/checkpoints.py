@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from holdfast.store.query import Query
 from holdfast.store.store import Store
 
 STATE_BYTES_MAX: Final = 512 * 1024
+RETIRED_S: Final = 7 * 86_400.0
 
 
 class Checkpoints:
@@ -43,9 +45,15 @@ class Checkpoints:
         return list((await self._store.query(query)).docs)
 
     def next(
-        self, run_id: str, *, step_id: str, state: Mapping[str, Any], after: CheckpointFields | None
+        self,
+        run_id: str,
+        *,
+        step_id: str,
+        state: Mapping[str, Any],
+        after: CheckpointFields | None,
+        expires_at: datetime | None = None,
     ) -> CheckpointFields:
-        """The checkpoint that follows `after`."""
+        """The checkpoint that follows `after`; `expires_at` where nobody will go on from it."""
         size = len(msgspec.json.encode(state))
         if size > STATE_BYTES_MAX:
             raise TooLargeError(
@@ -55,12 +63,18 @@ class Checkpoints:
         return self._kind(
             checkpoint_id=f"{run_id}.{number:05}", run_id=run_id, tenant_id=self._tenant_id, step_id=step_id,
             number=number, state=dict(state), created_at=self._store.clock.now(),
+            expires_at=expires_at,
         )  # fmt: skip
 
     def writes_checkpoint(self, new: CheckpointFields, *, after: CheckpointFields | None) -> list[Write]:
         """The new checkpoint becomes the latest and the one before it stops being so: for one commit."""
-        writes = [create(new)]
-        if after is not None:
-            changes = {"is_latest": False}
-            writes.append(patch(self._kind, after.checkpoint_id, changes=changes, expect=PRESENT))
-        return writes
+        return [create(new), *(self.writes_retire(after, is_latest=False) if after is not None else [])]
+
+    def writes_retire(self, last: CheckpointFields, *, is_latest: bool = True) -> list[Write]:
+        """Nobody will go on from this checkpoint any more: it may be removed after a while."""
+        changes = {"is_latest": is_latest, "expires_at": self.expiry()}
+        return [patch(self._kind, last.checkpoint_id, changes=changes, expect=PRESENT)]
+
+    def expiry(self) -> datetime:
+        """When a checkpoint that is done with now may be removed."""
+        return self._store.clock.now() + timedelta(seconds=RETIRED_S)

@@ -13,6 +13,7 @@ class CheckpointFields(Document, rename="camel"):
     """The fields of a checkpoint; declare a subclass to keep checkpoints under another collection name.
 
     `checkpoint_id` is made of run and number, so that two writers of the same number can't both succeed.
+    `expires_at` is null as long as somebody may have to go on from here.
     """
 
     checkpoint_id: str
@@ -23,6 +24,7 @@ class CheckpointFields(Document, rename="camel"):
     state: dict[str, Any] = {}
     created_at: datetime
     is_latest: bool = True
+    expires_at: datetime | None = None
 
 
 @document(
@@ -30,7 +32,7 @@ class CheckpointFields(Document, rename="camel"):
     tenant="tenant_id",
     indexes=[Index("run_id", "is_latest"), Index("run_id", "-number")],
     immutable=["run_id", "step_id", "number", "state", "created_at"],
-    retention=Retention("created_at", after_s=7 * 86_400, when={"is_latest": False}),
+    retention=Retention("expires_at"),
 )
 class CheckpointDocument(CheckpointFields, rename="camel"):
     """A checkpoint of the kit's own collection."""

@@ -1,0 +1,51 @@
+"""Runs: ordered steps that never run again once committed, whatever happens to their workers.
+
+    pending ──claim──► running ──► completed
+       │                  │  └───► failed        a step failed for good, or the time was over
+       └────► cancelled ◄─┘                      between two steps
+
+A worker claims a run for a minute and renews the claim three times in it. Each step ends in one commit:
+its output, the run's summary, the checkpoint to go on from, the step's own writes and what the joins
+add. Every commit carries the claim's fencing number, so a worker that lost the run can't write.
+"""
+
+from holdfast.kit.runs.models import (
+    KIT,
+    RUN_CLAIM,
+    RUN_LIFE,
+    STEP_LIFE,
+    Kinds,
+    RunDocument,
+    RunFields,
+    StepDocument,
+    StepFields,
+    StepSummary,
+    Tokens,
+)
+from holdfast.kit.runs.runner import Runner, RunnerStatus
+from holdfast.kit.runs.runs import Runs
+from holdfast.kit.runs.workflow import BackOff, Step, StepWaits, Workflow
+from holdfast.kit.runs.writing import Join, Moved
+
+__all__ = [
+    "KIT",
+    "RUN_CLAIM",
+    "RUN_LIFE",
+    "STEP_LIFE",
+    "BackOff",
+    "Join",
+    "Kinds",
+    "Moved",
+    "RunDocument",
+    "RunFields",
+    "Runner",
+    "RunnerStatus",
+    "Runs",
+    "Step",
+    "StepDocument",
+    "StepFields",
+    "StepSummary",
+    "StepWaits",
+    "Tokens",
+    "Workflow",
+]

@@ -1,0 +1,175 @@
+"""What a run does next, and what each event changes: pure rules over the stored run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.errors import ForbiddenError, InvalidError, RetryLaterError
+from holdfast.kit.runs.models import RunFields, StepSummary
+from holdfast.kit.runs.workflow import Plan, Step, StepWaits
+
+LOSSES_MAX: Final = 10
+OUTPUT_BYTES_MAX: Final = 900_000
+INPUT_BYTES_MAX: Final = 64 * 1024
+RESULT_BYTES_MAX: Final = 64 * 1024
+SUMMARY_BYTES_MAX: Final = 1024
+ERROR_CHARACTERS_MAX: Final = 1_000
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """Begin the step at this place."""
+
+    place: int
+
+
+class End(msgspec.Struct, frozen=True):
+    """Nothing more is to be done."""
+
+    status: Literal["completed", "failed", "cancelled"]
+    error: str | None = None
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A step did its work."""
+
+    output: Any
+    state: dict[str, Any]
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A step raised; `after_s` is what it asked for itself; not `again` where no retry can help."""
+
+    error: str
+    again: bool = True
+    after_s: float | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A step can't go on yet."""
+
+    after_s: float | None
+
+
+Outcome = Finished | Failed | Waiting
+
+
+def next_turn(run: RunFields, now: datetime) -> Begin | End:
+    """The first step not completed yet, unless the run was cancelled, is out of time or keeps dying."""
+    if run.cancel_requested_at is not None:
+        return End("cancelled", run.cancel_reason)
+    place = next((n for n, step in enumerate(run.steps) if step.status != "completed"), None)
+    if place is None:
+        return End("completed")
+    if run.deadline_at is not None and run.deadline_at <= now:
+        return End("failed", "the run took longer than its time limit")
+    step = run.steps[place]
+    if step.attempts - step.failures >= LOSSES_MAX:
+        return End("failed", f"{step.name} lost its worker {LOSSES_MAX} times")
+    return Begin(place)
+
+
+def judge_output(output: Any, state: dict[str, Any]) -> Outcome:
+    """Output and state as JSON values, or a failure no retry can mend."""
+    try:
+        finished = Finished(msgspec.to_builtins(output), msgspec.to_builtins(state))
+        size = len(msgspec.json.encode(finished.output))
+    except (TypeError, ValueError) as fault:
+        return Failed(f"the output can't be kept: {fault}"[:ERROR_CHARACTERS_MAX], again=False)
+    if size > OUTPUT_BYTES_MAX:
+        return Failed(f"an output takes at most {OUTPUT_BYTES_MAX:,} bytes; this one {size:,}", again=False)
+    return finished
+
+
+def judge_fault(fault: BaseException) -> Outcome:
+    """Whether what a step raised is worth another try."""
+    if isinstance(fault, StepWaits):
+        return Waiting(fault.after_s)
+    text = f"{type(fault).__name__}: {fault}"[:ERROR_CHARACTERS_MAX]
+    if isinstance(fault, RetryLaterError):
+        return Failed(text, after_s=fault.after_s)
+    return Failed(text, again=not isinstance(fault, (InvalidError, ForbiddenError)))
+
+
+def retry_after_s(failed: Failed, failures: int, *, plan: Plan) -> float | None:
+    """How long until the next try, or None when there is none."""
+    if not failed.again or failures > plan.retries:
+        return None
+    wanted = plan.back_off.after(failures)
+    return wanted if failed.after_s is None else max(wanted, failed.after_s)
+
+
+def bounded(value: Any, bytes_max: int) -> Any:
+    """The value, or None where it is too large to stand here."""
+    return value if len(msgspec.json.encode(value)) <= bytes_max else None
+
+
+# -- changes --------------------------------------------------------------------------------------
+
+Changes = dict[str, Any]
+
+
+def begun(summary: StepSummary, *, input: Any, now: datetime) -> Changes:
+    return {
+        "status": "running", "input": bounded(input, INPUT_BYTES_MAX), "attempts": summary.attempts + 1,
+        "started_at": summary.started_at or now,
+    }  # fmt: skip
+
+
+def finished(summary: StepSummary, outcome: Finished, *, step: Step, now: datetime) -> Changes:
+    return _ended(summary, step=step, now=now) | {
+        "status": "completed", "output": outcome.output, "error": None,
+    }  # fmt: skip
+
+
+def failed(summary: StepSummary, outcome: Failed, *, step: Step, now: datetime, again: bool) -> Changes:
+    changes = {"error": outcome.error, "failures": summary.failures + 1}
+    if again:
+        return changes | {"status": "pending", "tokens_used": _tokens(summary, step)}
+    return changes | _ended(summary, step=step, now=now) | {"status": "failed"}
+
+
+def set_back(summary: StepSummary) -> Changes:
+    """As if the attempt had not begun: the step waits, or its worker was told to stop."""
+    return {"status": "pending", "attempts": summary.attempts - 1}
+
+
+def summed(summary: StepSummary, changes: Mapping[str, Any]) -> StepSummary:
+    """The summary with a step's changes, large values left out."""
+    small = dict(changes)
+    if "output" in small:
+        small["output_bytes"] = len(msgspec.json.encode(small["output"]))
+    for name in ("input", "output"):
+        if name in small:
+            small[name] = bounded(small[name], SUMMARY_BYTES_MAX)
+    return msgspec.structs.replace(summary, **small)
+
+
+def given_up(run: RunFields, *, due_at: datetime | None) -> Changes:
+    """The claim let go: the new number refuses whatever this holder still has under way."""
+    return {"due_at": due_at, "held_by": "", "fence": run.fence + 1}
+
+
+def ended(run: RunFields, end: End, *, now: datetime) -> Changes:
+    """The run's last change."""
+    return given_up(run, due_at=None) | {
+        "status": end.status, "error": end.error, "current_step": None, "completed_at": now,
+        "duration_ms": _ms(run.started_at or now, now), "updated_at": now,
+    }  # fmt: skip
+
+
+def _ended(summary: StepSummary, *, step: Step, now: datetime) -> Changes:
+    started = summary.started_at or now
+    return {"completed_at": now, "duration_ms": _ms(started, now), "tokens_used": _tokens(summary, step)}
+
+
+def _tokens(summary: StepSummary, step: Step) -> Any:
+    used = step.tokens if summary.tokens_used is None else summary.tokens_used + step.tokens
+    return used if used.input or used.output else None
+
+
+def _ms(start: datetime, end: datetime) -> int:
+    return max(0, (end - start) // timedelta(milliseconds=1))

@@ -1,0 +1,280 @@
+"""One claimed run in a worker's hands, from the claim until it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from holdfast.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    LeaseLostError,
+    LimitReachedError,
+    OutcomeUnknownError,
+    RetryLaterError,
+    VersionConflictError,
+)
+from holdfast.kit.checkpoints import CheckpointFields, Checkpoints
+from holdfast.kit.runs import decision
+from holdfast.kit.runs.decision import Begin, End, Failed, Finished, Outcome, Waiting, next_turn
+from holdfast.kit.runs.models import Kinds, RunFields
+from holdfast.kit.runs.workflow import Plan, Step, Workflow
+from holdfast.kit.runs.writing import Join, Move, ending
+from holdfast.store.commit import Fence, Snapshot, Version, Write, patch
+from holdfast.store.store import Store
+from holdfast.store.transaction import Transaction
+
+UNKNOWN: Final = -1
+# What a step's own writes may be refused with; a lost claim is not among it.
+_REFUSALS = (ConflictError, ForbiddenError, InvalidError, LimitReachedError)
+
+
+class Execution:
+    """Begins steps, runs them, and lands what they come to, each time only while the claim holds."""
+
+    def __init__(
+        self,
+        claimed: Snapshot[RunFields],
+        store: Store,
+        *,
+        workflow: Workflow,
+        kinds: Kinds,
+        joins: Sequence[Join],
+        lease_s: float,
+    ) -> None:
+        self.run = claimed.doc
+        self.good_until_s = store.clock.monotonic() + lease_s
+        self.stopping = False
+        self.lost = False
+        self.due_again_s: float | None = None
+        self._version = claimed.version
+        self._store = store
+        self._clock = store.clock
+        self._workflow = workflow
+        self._kinds = kinds
+        self._joins = joins
+        self._lease = timedelta(seconds=lease_s)
+        self._checkpoints = Checkpoints(store, kind=kinds.checkpoint)
+        self._checkpoint: CheckpointFields | None = None
+        self._input: Any = None
+
+    async def work(self) -> None:
+        """Go on from the last checkpoint until the run ends, waits, or must be given back."""
+        turn = await self._recall() or next_turn(self.run, self._clock.now())
+        while isinstance(turn, Begin):
+            if self.stopping:
+                return await self.give_back(0.0)
+            if await self._begin(turn):
+                step, outcome = await self._perform(turn.place)
+                if not await self._settle(turn.place, outcome, step=step):
+                    return None
+            turn = next_turn(self.run, self._clock.now())
+        return await self._land(ending(self.run, turn, now=self._clock.now()), *self._retiring())
+
+    def renewal(self) -> Write:
+        """The claim for another while."""
+        changes = {"due_at": self._clock.now() + self._lease}
+        return patch(self._kinds.run, self.run.id, changes=changes, expect=Fence(self.run.fence))
+
+    async def give_back(self, after_s: float) -> None:
+        """Let the run go for another worker; a step under way counts as never begun."""
+        while True:
+            # What was under way when this was asked for may have landed: only the stored run knows.
+            await self._refresh()
+            now = self._clock.now()
+            changes = decision.given_up(self.run, due_at=now + timedelta(seconds=after_s)) | {
+                "updated_at": now
+            }
+            running = {n: step for n, step in enumerate(self.run.steps) if step.status == "running"}
+            move = Move(changes, {n: decision.set_back(step) for n, step in running.items()})
+            if await self._made(move):
+                return
+
+    async def _made(self, move: Move) -> bool:
+        """Make a move only if nobody wrote the run since it was read."""
+        writes = move.writes(self.run, self._kinds, Version(self._version))
+        try:
+            self._version = (await self._store.commit(*writes)).versions[0]
+        except VersionConflictError:
+            return False
+        self.run = move.after(self.run)
+        return True
+
+    # -- one step ---------------------------------------------------------------------------------
+
+    async def _begin(self, turn: Begin) -> bool:
+        """Say that the step is under way; False when the run was written since: ask all anew."""
+        now, summary = self._clock.now(), self.run.steps[turn.place]
+        changes: dict[str, Any] = {"current_step": summary.id, "updated_at": now, "due_at": now + self._lease}
+        changes["started_at"] = self.run.started_at or now
+        if self.run.deadline_at is None:
+            changes["deadline_at"] = now + timedelta(seconds=self._workflow.limit_s)
+        move = Move(changes, {turn.place: decision.begun(summary, input=self._input, now=now)}, turn.place)
+        # By version, not only by fence: a cancel that was kept before this lets no step begin.
+        if self._version != UNKNOWN and await self._made(move):
+            return True
+        await self._refresh()
+        return False
+
+    async def _perform(self, place: int) -> tuple[Step, Outcome]:
+        summary = self.run.steps[place]
+        plan = self._workflow.steps.get(summary.name)
+        state = {} if self._checkpoint is None else copy.deepcopy(self._checkpoint.state)
+        step = Step(self.run, summary.name, input=self._input, state=state, attempt=summary.attempts)
+        if plan is None:
+            return step, Failed(f"workflow {self._workflow.name} has no step {summary.name}", again=False)
+        return step, await self._within_limit(plan, step)
+
+    async def _within_limit(self, plan: Plan, step: Step) -> Outcome:
+        assert self.run.deadline_at is not None
+        left_s = (self.run.deadline_at - self._clock.now()).total_seconds()
+        limit_s = max(0.0, min(plan.limit_s, left_s))
+        acting = asyncio.ensure_future(plan.act(step))
+        timer = asyncio.ensure_future(self._clock.sleep(limit_s))
+        try:
+            await asyncio.wait({acting, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if not acting.done():
+                return Failed(f"{plan.name} took longer than {limit_s:g} s")
+            if acting.cancelled():
+                return Failed(f"{plan.name} cancelled itself")
+            fault = acting.exception()
+            if fault is not None:
+                return decision.judge_fault(fault)
+            return decision.judge_output(acting.result(), step.state)
+        finally:
+            acting.cancel()
+            timer.cancel()
+            await asyncio.gather(acting, timer, return_exceptions=True)
+
+    async def _settle(self, place: int, outcome: Outcome, *, step: Step) -> bool:
+        """Land what a step came to; False when the run is out of this worker's hands after it."""
+        if isinstance(outcome, Finished):
+            try:
+                return await self._finish(place, outcome, step=step)
+            except _REFUSALS as refusal:
+                outcome = decision.judge_fault(refusal)
+        if isinstance(outcome, Waiting):
+            await self._wait(place, outcome)
+        elif isinstance(outcome, Failed):
+            await self._fail(place, outcome, step=step)
+        return False
+
+    async def _finish(self, place: int, outcome: Finished, *, step: Step) -> bool:
+        now, summary = self._clock.now(), self.run.steps[place]
+        last = place == len(self.run.steps) - 1
+        changes: dict[str, Any] = step.changes | {
+            "tokens": self.run.tokens + step.tokens, "current_step": None, "updated_at": now,
+            "due_at": now + self._lease,
+        }  # fmt: skip
+        if last:
+            changes |= decision.ended(self.run, End("completed"), now=now)
+            changes["result"] = decision.bounded(outcome.output, decision.RESULT_BYTES_MAX)
+        move = Move(changes, {place: decision.finished(summary, outcome, step=step, now=now)}, place)
+        new = self._checkpoints.next(
+            self.run.id, step_id=summary.id, state=outcome.state, after=self._checkpoint,
+            expires_at=self._checkpoints.expiry() if last else None,
+        )  # fmt: skip
+        checkpoint = self._checkpoints.writes_checkpoint(new, after=self._checkpoint)
+        await self._land(move, *checkpoint, *step.writes)
+        self._checkpoint, self._input = new, outcome.output
+        return not last
+
+    async def _fail(self, place: int, outcome: Failed, *, step: Step) -> None:
+        now, summary = self._clock.now(), self.run.steps[place]
+        plan = self._workflow.steps.get(summary.name)
+        wait_s = None if plan is None else decision.retry_after_s(outcome, summary.failures + 1, plan=plan)
+        again = wait_s is not None
+        changes = {place: decision.failed(summary, outcome, step=step, now=now, again=again)}
+        tokens = {"tokens": self.run.tokens + step.tokens, "updated_at": now}
+        if wait_s is not None:
+            self.due_again_s = wait_s
+            due = now + timedelta(seconds=wait_s)
+            await self._land(Move(decision.given_up(self.run, due_at=due) | tokens, changes, place))
+            return
+        end = ending(self.run, End("failed", f"{summary.name}: {outcome.error}"), now=now)
+        await self._land(Move(end.run | tokens, end.steps | changes, place), *self._retiring())
+
+    async def _wait(self, place: int, outcome: Waiting) -> None:
+        """Park the run, unless it was woken since the step began."""
+        wakes = self.run.wakes
+        while True:
+            due = self._due_after(outcome, woken=self.run.wakes != wakes)
+            changes = decision.given_up(self.run, due_at=due)
+            changes |= {"deadline_at": None, "updated_at": self._clock.now()}
+            move = Move(changes, {place: decision.set_back(self.run.steps[place])}, place)
+            if await self._made(move):
+                self.due_again_s = outcome.after_s
+                return
+            await self._refresh()
+
+    def _due_after(self, outcome: Waiting, *, woken: bool) -> datetime | None:
+        if woken or self.run.cancel_requested_at is not None:
+            return self._clock.now()
+        return None if outcome.after_s is None else self._clock.now() + timedelta(seconds=outcome.after_s)
+
+    # -- landing ----------------------------------------------------------------------------------
+
+    async def _land(self, move: Move, *others: Write) -> None:
+        """Make the move while the claim holds; asks again while the store can't be reached."""
+        writes = [*move.writes(self.run, self._kinds, Fence(self.run.fence)), *others]
+        while True:
+            try:
+                await self._commit(move, writes)
+                break
+            except RetryLaterError as later:
+                if isinstance(later, OutcomeUnknownError) and await self._landed(move):
+                    break
+                await self._pause(later.after_s)
+        self.run = move.after(self.run)
+
+    async def _commit(self, move: Move, writes: list[Write]) -> None:
+        if not self._joins:
+            self._version = (await self._store.commit(*writes)).versions[0]
+            return
+        moved = move.moved(self.run)
+
+        async def act(transaction: Transaction) -> None:
+            transaction.write(*writes)
+            for join in self._joins:
+                await join(transaction, moved)
+
+        await self._store.transact(act)
+        # A transaction doesn't tell the new version, so the next beginning looks first.
+        self._version = UNKNOWN
+
+    async def _landed(self, move: Move) -> bool:
+        found = await self._store.get(self._kinds.run, self.run.id)
+        return found is not None and found.doc.updated_at == move.run["updated_at"]
+
+    async def _pause(self, seconds: float) -> None:
+        if self._clock.monotonic() + seconds >= self.good_until_s:
+            raise LeaseLostError(f"run {self.run.id}: the store was out of reach for longer than the claim")
+        await self._clock.sleep(seconds)
+
+    async def _refresh(self) -> None:
+        found = await self._store.get(self._kinds.run, self.run.id)
+        if found is None or found.doc.fence != self.run.fence:
+            raise LeaseLostError(f"run {self.run.id} was claimed by another worker since")
+        self.run, self._version = found.doc, found.version
+
+    # -- remembering ------------------------------------------------------------------------------
+
+    async def _recall(self) -> End | None:
+        """What the finished steps left behind: the last state and the last output."""
+        self._input = self.run.input
+        finished = [step for step in self.run.steps if step.status == "completed"]
+        if not finished:
+            return None
+        self._checkpoint = await self._checkpoints.latest(self.run.id)
+        last = await self._store.get(self._kinds.step, self.run.id, finished[-1].id)
+        if self._checkpoint is None or last is None:
+            return End("failed", "the checkpoint to go on from was removed")
+        self._input = last.doc.output
+        return None
+
+    def _retiring(self) -> list[Write]:
+        return [] if self._checkpoint is None else self._checkpoints.writes_retire(self._checkpoint)

@@ -1,0 +1,158 @@
+"""What is kept of a run: the run itself, bounded so that one read shows it, and a document per step."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.kit import NO_TENANT
+from holdfast.kit.checkpoints import CheckpointDocument, CheckpointFields
+from holdfast.model import Claim, Document, Index, Lifecycle, Retention, Stamped, document
+
+RunStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
+StepStatus = Literal["pending", "running", "completed", "failed", "skipped"]
+
+RUN_LIFE = Lifecycle(
+    "status",
+    initial=["pending"],
+    moves={"pending": ["running", "cancelled"], "running": ["completed", "failed", "cancelled"]},
+)
+# A step that is to be tried again, or waits, is pending; one that a crash or a cancel left is skipped.
+STEP_LIFE = Lifecycle(
+    "status",
+    initial=["pending"],
+    moves={
+        "pending": ["running", "skipped"],
+        "running": ["pending", "completed", "failed", "skipped"],
+    },
+)
+RUN_CLAIM = Claim(due="due_at", fence="fence", owner="held_by", lane="tenant_id", state=("status", "running"))
+
+
+class Tokens(msgspec.Struct, frozen=True, rename="camel"):
+    """What language models read and wrote."""
+
+    input: int = 0
+    output: int = 0
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(self.input + other.input, self.output + other.output)
+
+
+class StepSummary(msgspec.Struct, rename="camel", kw_only=True):
+    """A step as its run shows it. Values too large for the run are in the step's document alone."""
+
+    id: str
+    run_id: str
+    name: str
+    status: StepStatus = "pending"
+    input: Any = None
+    output: Any = None
+    output_bytes: int = 0
+    error: str | None = None
+    attempts: int = 0
+    failures: int = 0
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    duration_ms: int | None = None
+    tokens_used: Tokens | None = None
+
+
+class StepFields(Document, rename="camel"):
+    """The fields of a step; `attempts` counts beginnings, `failures` those that ended in an error."""
+
+    id: str
+    run_id: str
+    tenant_id: str = NO_TENANT
+    name: str
+    number: int
+    status: StepStatus = "pending"
+    input: Any = None
+    output: Any = None
+    error: str | None = None
+    attempts: int = 0
+    failures: int = 0
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    duration_ms: int | None = None
+    tokens_used: Tokens | None = None
+
+
+class RunFields(Document, rename="camel"):
+    """The fields of a run; declare a subclass to add a service's own and another collection name.
+
+    `due_at`, `fence` and `held_by` are the run's lock: claimed for a minute, renewed, and given up with
+    a new fencing number, so that nothing an earlier holder sends can land.
+    """
+
+    id: str = ""
+    tenant_id: str = NO_TENANT
+    type: str
+    status: RunStatus = "pending"
+    current_step: str | None = None
+    steps: list[StepSummary] = []
+    input: Any = None
+    result: Any = None
+    error: str | None = None
+    tokens: Tokens = Tokens()
+    cancel_requested_at: datetime | None = None
+    cancel_reason: str | None = None
+    due_at: datetime | None = None
+    fence: int = 0
+    held_by: str = ""
+    wakes: int = 0
+    deadline_at: datetime | None = None
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    duration_ms: int | None = None
+
+
+@document(
+    "holdfast_runs/{id}",
+    id=Stamped("run"),
+    tenant="tenant_id",
+    indexes=[
+        Index("-created_at"),
+        Index("status", "-created_at"),
+        Index("type", "-created_at"),
+        Index("status", "-created_at", across="tenants"),
+    ],
+    lifecycle=RUN_LIFE,
+    claim=RUN_CLAIM,
+    immutable=["created_at", "type"],
+    retention=Retention("completed_at", after_s=90 * 86_400),
+)
+class RunDocument(RunFields, rename="camel"):
+    """A run of the kit's own collection."""
+
+
+@document(
+    "holdfast_runs/{run_id}/holdfast_run_steps/{id}",
+    tenant="tenant_id",
+    indexes=[Index("number")],
+    lifecycle=STEP_LIFE,
+    retention=Retention("completed_at", after_s=90 * 86_400),
+)
+class StepDocument(StepFields, rename="camel"):
+    """A step of the kit's own collection."""
+
+
+class Kinds(msgspec.Struct, frozen=True, kw_only=True):
+    """The classes that runs are kept as: the kit's own, or a service's with its names and fields."""
+
+    run: type[RunFields] = RunDocument
+    step: type[StepFields] = StepDocument
+    summary: type[StepSummary] = StepSummary
+    checkpoint: type[CheckpointFields] = CheckpointDocument
+
+    @property
+    def documents(self) -> list[type[Document]]:
+        """What a store must be opened with to keep runs."""
+        return [self.run, self.step, self.checkpoint]
+
+
+KIT = Kinds()

@@ -1,0 +1,147 @@
+"""Runs from the outside: start, look, cancel, wake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import ids
+from holdfast.errors import DeclarationError, NotFoundError, TooLargeError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.checkpoints import Checkpoints
+from holdfast.kit.runs.decision import End
+from holdfast.kit.runs.models import KIT, Kinds, RunFields, RunStatus, StepFields
+from holdfast.kit.runs.workflow import Workflow
+from holdfast.kit.runs.writing import Join, ending
+from holdfast.store.commit import Write, create, patch
+from holdfast.store.query import Query
+from holdfast.store.store import Store
+from holdfast.store.transaction import Transaction
+
+RUN_INPUT_BYTES_MAX: Final = 256 * 1024
+
+
+class Runs:
+    """The runs of one tenant, or runs without tenants.
+
+    Example:
+        runs = Runs(store.tenant("acme"))
+        run, writes = runs.writes_start(autopilot, input={"pr": 42})
+        await acme.commit(patch(Candidate, "c-1", changes={"status": "applying"}), *writes)
+    """
+
+    def __init__(self, store: Store, *, kinds: Kinds = KIT, joins: Sequence[Join] = ()) -> None:
+        self._tenant_id = store.tenant_id or NO_TENANT
+        self._store = store.tenant(self._tenant_id)
+        self._kinds = kinds
+        self._joins = tuple(joins)
+        self._checkpoints = Checkpoints(self._store, kind=kinds.checkpoint)
+
+    def writes_start(
+        self,
+        workflow: Workflow,
+        *,
+        input: Any = None,
+        delay_s: float = 0.0,
+        fields: Mapping[str, Any] | None = None,
+    ) -> tuple[RunFields, list[Write]]:
+        """A new run and the writes that start it; `fields` are those a service's own class adds."""
+        if not workflow.steps:
+            raise DeclarationError(f"workflow {workflow.name} has no steps")
+        size = len(msgspec.json.encode(input))
+        if size > RUN_INPUT_BYTES_MAX:
+            raise TooLargeError(
+                f"an input takes at most {RUN_INPUT_BYTES_MAX:,} bytes; this one {size:,}", "input"
+            )
+        now = self._store.clock.now()
+        run = self._kinds.run(
+            tenant_id=self._tenant_id, type=workflow.name, input=msgspec.to_builtins(input),
+            due_at=now + timedelta(seconds=delay_s), created_at=now, updated_at=now,
+            **{"id": ids.stamped("run"), **(fields or {})},
+        )  # fmt: skip
+        steps = self._steps_of(run, workflow)
+        run.steps = [self._kinds.summary(id=one.id, run_id=run.id, name=one.name) for one in steps]
+        return run, [create(run), *map(create, steps)]
+
+    async def start(
+        self,
+        workflow: Workflow,
+        *,
+        input: Any = None,
+        delay_s: float = 0.0,
+        fields: Mapping[str, Any] | None = None,
+    ) -> RunFields:
+        """Start a run in a commit of its own."""
+        run, writes = self.writes_start(workflow, input=input, delay_s=delay_s, fields=fields)
+        await self._store.commit(*writes)
+        return run
+
+    async def get(self, run_id: str) -> RunFields | None:
+        found = await self._store.get(self._kinds.run, run_id)
+        return None if found is None else found.doc
+
+    async def steps(self, run_id: str) -> list[StepFields]:
+        """The steps with their whole inputs and outputs, in order."""
+        query = Query(self._kinds.step).under(run_id).order_by("number")
+        return list((await self._store.query(query)).docs)
+
+    async def cancel(self, run_id: str, *, reason: str = "cancelled") -> RunStatus:
+        """Let no further step begin; gives the run's status after it.
+
+        A run in nobody's hands ends at once. In a worker's hands it ends when its present step does, and one
+        whose last step is running may still complete.
+        """
+
+        async def act(transaction: Transaction) -> RunStatus:
+            found = await transaction.get(self._kinds.run, run_id)
+            if found is None:
+                raise NotFoundError(f"run {run_id!r} is not there")
+            run, now = found.doc, self._store.clock.now()
+            if run.completed_at is not None:
+                return run.status
+            if run.held_by:
+                changes = {"cancel_requested_at": now, "cancel_reason": reason, "updated_at": now}
+                transaction.write(patch(self._kinds.run, run_id, changes=changes))
+                return run.status
+            return await self._end(transaction, run, End("cancelled", reason))
+
+        return await self._store.transact(act)
+
+    async def _end(self, transaction: Transaction, run: RunFields, end: End) -> RunStatus:
+        move = ending(run, end, now=self._store.clock.now())
+        transaction.write(*move.writes(run, self._kinds, None))
+        last = await self._checkpoints.latest(run.id)
+        if last is not None:
+            transaction.write(*self._checkpoints.writes_retire(last))
+        moved = move.moved(run)
+        for join in self._joins:
+            await join(transaction, moved)
+        return moved.run.status
+
+    async def wake(self, run_id: str, transaction: Transaction | None = None) -> None:
+        """Let a run that waits go on; in the caller's transaction, in the commit of what it waited for."""
+        if transaction is None:
+            return await self._store.transact(lambda own: self.wake(run_id, own))
+        found = await transaction.get(self._kinds.run, run_id)
+        if found is None or found.doc.completed_at is not None:
+            return None
+        changes: dict[str, Any] = {"wakes": found.doc.wakes + 1}
+        # A run that is just about to wait is still in a worker's hands: it will see the count.
+        if not found.doc.held_by:
+            changes["due_at"] = self._store.clock.now()
+        transaction.write(patch(self._kinds.run, run_id, changes=changes))
+
+    def _steps_of(self, run: RunFields, workflow: Workflow) -> list[StepFields]:
+        return [
+            self._kinds.step(
+                id=f"step-{number:03}-{name}",
+                run_id=run.id,
+                tenant_id=run.tenant_id,
+                name=name,
+                number=number,
+            )
+            for number, name in enumerate(workflow.steps, 1)
+        ]

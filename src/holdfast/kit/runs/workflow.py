@@ -1,0 +1,134 @@
+"""What a run does: a named list of steps, each an async function."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from holdfast.errors import DeclarationError, InvalidError
+from holdfast.kit.runs.models import RunFields, Tokens
+from holdfast.store.commit import Fence, Write, check
+
+STEPS_MAX: Final = 100
+STEP_LIMIT_S: Final = 300.0
+RUN_LIMIT_S: Final = 3_600.0
+RETRIES: Final = 3
+
+Act = Callable[["Step"], Awaitable[Any]]
+A = TypeVar("A", bound=Act)
+
+
+class StepWaits(Exception):
+    """Raised by a step that can't go on yet: for `after_s`, or until `Runs.wake` where that is None.
+
+    The step is begun anew then; waiting is no failure and doesn't count against the run's time.
+    """
+
+    def __init__(self, after_s: float | None = None) -> None:
+        super().__init__("the step waits")
+        self.after_s = after_s
+
+
+class BackOff(msgspec.Struct, frozen=True):
+    """How long to wait before a retry: doubled each time, up to a limit."""
+
+    first_s: float = 1.0
+    factor: float = 2.0
+    most_s: float = 60.0
+
+    def after(self, failures: int) -> float:
+        return min(self.most_s, self.first_s * self.factor ** (failures - 1))
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One declared step."""
+
+    name: str
+    act: Act
+    retries: int
+    limit_s: float
+    back_off: BackOff
+
+
+class Workflow:
+    """Steps in the order of their declaration.
+
+    Example:
+        autopilot = Workflow("autopilot")
+
+        @autopilot.step()
+        async def triage(step: Step) -> dict[str, int]:
+            return {"complexity": 3}
+
+        @autopilot.step(retries=5, limit_s=60)
+        async def code(step: Step) -> str:
+            return f"patch for complexity {step.input['complexity']}"
+    """
+
+    def __init__(self, name: str, *, limit_s: float = RUN_LIMIT_S) -> None:
+        self.name = name
+        self.limit_s = limit_s
+        self.steps: dict[str, Plan] = {}
+
+    def step(
+        self,
+        *,
+        name: str | None = None,
+        retries: int = RETRIES,
+        limit_s: float = STEP_LIMIT_S,
+        back_off: BackOff | None = None,
+    ) -> Callable[[A], A]:
+        """Declare the next step; its name is the function's unless given."""
+
+        def declare(act: A) -> A:
+            title = name or getattr(act, "__name__", "")
+            if not title or title in self.steps or len(self.steps) == STEPS_MAX:
+                raise DeclarationError(
+                    f"workflow {self.name}: {title!r} needs a name of its own among at most {STEPS_MAX} steps"
+                )
+            self.steps[title] = Plan(
+                name=title, act=act, retries=retries, limit_s=limit_s, back_off=back_off or BackOff()
+            )
+            return act
+
+        return declare
+
+
+class Step:
+    """What a step's function gets: what came before, and what it may put into its own commit."""
+
+    def __init__(self, run: RunFields, name: str, *, input: Any, state: dict[str, Any], attempt: int) -> None:
+        self.run = run
+        self.name = name
+        self.attempt = attempt
+        self.input = input
+        self.state = state
+        self.tokens = Tokens()
+        self.writes: list[Write] = []
+        self.changes: dict[str, Any] = {}
+
+    @property
+    def key(self) -> str:
+        """The same at every attempt: the idempotency key for calls to the outside."""
+        return f"{self.run.id}:{self.name}"
+
+    def guard(self) -> Write:
+        """For commits of the step's own on the way: refused once another worker holds the run."""
+        return check(type(self.run), self.run.id, expect=Fence(self.run.fence))
+
+    def add(self, *writes: Write) -> None:
+        """Writes that land in the commit that finishes the step, or not at all."""
+        self.writes.extend(writes)
+
+    def change(self, **fields: Any) -> None:
+        """Fields of the run itself, of those a service added, to change in that commit."""
+        for name in fields:
+            if name in RunFields.__struct_fields__:
+                raise InvalidError(f"{name} is kept by the runner itself", name)
+        self.changes.update(fields)
+
+    def use(self, tokens: Tokens) -> None:
+        """Count tokens; also those of attempts that fail."""
+        self.tokens += tokens
