@@ -163,7 +163,7 @@ BAD_KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "says"), BAD_KEYS)
+@pytest.mark.parametrize(("text", "says"), BAD_KEYS, ids=[says for _, says in BAD_KEYS])
 def test_missing_and_weak_keys_are_refused_with_what_to_do_and_without_showing_them(
     text: str | None, says: str
 ) -> None:
