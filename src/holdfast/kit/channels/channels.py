@@ -11,7 +11,7 @@ from holdfast.errors import BadQueryError
 from holdfast.ids import ulid
 from holdfast.kit import NO_TENANT
 from holdfast.kit.channels import decision, report
-from holdfast.kit.channels.care import Care, Hook, epoch_ms
+from holdfast.kit.channels.care import Care, Hook, epoch_ms, log
 from holdfast.kit.channels.decision import Life
 from holdfast.kit.channels.models import Channel, ChannelFields, ChannelStatus, Watch
 from holdfast.kit.channels.naming import NAME_CHARACTERS_MAX, watch_id_of
@@ -131,7 +131,8 @@ class Channels:
             ]
             return Renewal(renewed=would, dry_run=True)
         ids = await self._register.ids_of([channel.watched_id for channel in expiring])
-        await self._register.change_each(ids.values(), decision.renewing)
+        ending = {channel.channel_id for channel in expiring}
+        await self._register.change_each(ids.values(), lambda w, now: decision.ending_soon(w, ending, now))
         await self.turn()
         after = await self._register.read(ids)
         now = self._clock.now()
@@ -140,6 +141,7 @@ class Channels:
 
     async def force(self, reason: str = "") -> Forced:
         """Replace every channel by a new one, also where credentials were given up; safe to repeat."""
+        log.info("channels are replaced by new ones", name=self._name, reason=reason)
         before = {watch.watched_id: watch async for watch in self._register.all() if watch.wanted}
         await self._register.change_each([watch.id for watch in before.values()], decision.renewing)
         await self.turn()

@@ -8,7 +8,7 @@ Opening comes before stopping, so a renewal overlaps and never leaves a gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -212,6 +212,13 @@ def renewing(watch: Watch, now: datetime) -> Watch:
     """Renew at the next turn; what waited after failures, or for people, is tried again."""
     status = "opening" if watch.status == "attention" else watch.status
     return replace(watch, renew_at=now, retry_at=None, status=status)
+
+
+def ending_soon(watch: Watch, ending: Container[str], now: datetime) -> Watch:
+    """Renew at the next turn, unless another process has done so since the channel was found to end."""
+    if watch.current is None or watch.current.channel_id not in ending:
+        return watch
+    return replace(watch, renew_at=now)
 
 
 def without(watch: Watch, id: str, found: Held | None) -> Watch:

@@ -1,0 +1,526 @@
+"""Channels on every engine, against a provider as strict as the real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.errors import BadQueryError, NotFoundError
+from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
+from holdfast.kit.channels import (
+    CHANNEL_ID,
+    CHANNEL_INDEXES,
+    CHANNEL_LIFE,
+    EXPIRED_KEPT,
+    Channel,
+    ChannelFields,
+    Channels,
+    Happening,
+    Life,
+    Watch,
+)
+from holdfast.kit.inbox import GoogleChannelVerifier, channel_token
+from holdfast.model import Document, document, schema_of
+from holdfast.store import Query, Store, Transaction, create
+from holdfast.testing import ManualClock
+from tests.kit.switchboard import KEY, Switchboard
+
+DAY = 86_400.0
+
+
+@document(
+    "watchChannels/{channel_id}",
+    id=CHANNEL_ID,
+    indexes=CHANNEL_INDEXES,
+    lifecycle=CHANNEL_LIFE,
+    immutable=["registered_at"],
+    retention=EXPIRED_KEPT,
+)
+class WatchChannel(ChannelFields, rename="camel"):
+    """A service's own channels, with its own word for what is watched."""
+
+    watched_id: str = msgspec.field(name="calendarId")
+    sync_token: str = ""
+
+
+DOCUMENTS: list[type[Document]] = [Channel, WatchChannel, Watch, AuditEvent, AuditHead]
+ALICE, BOB = "alice@hoge.jp", "bob@hoge.jp"
+
+
+@pytest.fixture
+def board(clock: ManualClock) -> Switchboard:
+    return Switchboard(clock)
+
+
+@pytest.fixture
+def channels(kit_store: Store, board: Switchboard) -> Callable[..., Channels]:
+    def make(**words: Any) -> Channels:
+        said: dict[str, Any] = {"name": "calendar-sync", "key": KEY} | words
+        return Channels(kit_store, board, **said)
+
+    return make
+
+
+async def _watch(store: Store) -> Watch:
+    found = await store.tenant("-").get(Watch, "calendar-sync-alice-hoge-jp")
+    assert found is not None
+    return found.doc
+
+
+async def _documents(store: Store, kind: type[ChannelFields] = Channel) -> list[ChannelFields]:
+    return (await store.tenant("-").query(Query(kind).order_by("expiration"))).docs
+
+
+async def test_what_is_wanted_gets_one_channel_each(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    one = channels()
+    await one.want([ALICE, BOB])
+    assert board.all_live() == {}, "wanting asks nobody"
+    assert await one.turn() == 2
+    assert sorted(board.all_live().values()) == [ALICE, BOB]
+    assert {doc.channel_id for doc in await _documents(kit_store)} == board.all_live().keys()
+    (id,) = board.live(ALICE)
+    assert id == f"calendar-sync-alice-hoge-jp-{clock.now_us() // 1000}"
+    assert await one.turn() == 0
+
+
+async def test_the_token_lets_a_notification_be_verified_without_a_look_up(
+    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+) -> None:
+    one = channels()
+    await one.want([ALICE])
+    await one.turn()
+    (id,) = board.live(ALICE)
+    headers = {
+        "x-goog-channel-id": id,
+        "x-goog-resource-id": board.lines[id].resource_id,
+        "x-goog-resource-state": "sync",
+        "x-goog-message-number": "1",
+        "x-goog-channel-token": channel_token(KEY, id),
+    }
+    assert GoogleChannelVerifier(KEY).verify(headers, b"", clock.now()).order_key == id
+
+
+async def test_a_services_own_collection_holds_exactly_the_named_fields(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    one = channels(kind=WatchChannel)
+    await one.want([ALICE])
+    await one.turn()
+    (doc,) = await _documents(kit_store, WatchChannel)
+    now_ms = clock.now_us() // 1000
+    assert schema_of(WatchChannel).to_fields(doc) == {  # type: ignore[arg-type]
+        "channelId": board.live(ALICE)[0],
+        "resourceId": f"resource of {ALICE}",
+        "calendarId": ALICE,
+        "expiration": now_ms + 7 * 86_400_000,
+        "registeredAt": now_ms,
+        "lastUpdatedAt": now_ms,
+        "status": "active",
+        "syncToken": "",
+    }
+
+
+async def test_renewal_opens_the_new_channel_before_it_stops_the_old(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    seen: list[tuple[str, int]] = []
+
+    async def hook(tx: Transaction, news: Sequence[Happening]) -> None:
+        seen.extend((one.act, len(board.live(ALICE))) for one in news)
+
+    one = channels(hook=hook)
+    await one.want([ALICE])
+    await one.turn()
+    (old,) = board.live(ALICE)
+    await clock.advance(5.5 * DAY)
+    assert await one.turn() == 0, "not due yet"
+    await clock.advance(0.5 * DAY)
+    assert await one.turn() == 1
+    (new,) = board.live(ALICE)
+    assert new != old
+    assert seen == [("opened", 1), ("opened", 2), ("stopped", 1)]
+    assert [doc.channel_id for doc in await _documents(kit_store)] == [new], "stopped ones are deleted"
+
+
+async def test_stopped_documents_are_kept_when_the_setting_says_so(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    one = channels(life=Life(keep_stopped=True))
+    await one.want([ALICE])
+    await one.turn()
+    await clock.advance(6 * DAY)
+    await one.turn()
+    assert sorted(doc.status for doc in await _documents(kit_store)) == ["active", "stopped"]
+
+
+async def test_a_channel_that_ended_while_nobody_ran_is_expired_and_replaced_at_once(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    first = channels()
+    await first.want([ALICE])
+    await first.turn()
+    (old,) = board.live(ALICE)
+    await clock.advance(8 * DAY)
+    second = channels()
+    await second.want([ALICE])
+    await second.turn()
+    (new,) = board.live(ALICE)
+    statuses = {doc.channel_id: doc.status for doc in await _documents(kit_store)}
+    assert statuses == {old: "expired", new: "active"}
+    assert await kit_store.privileged().expire(Channel) == 0
+    await clock.advance(31 * DAY)
+    assert await kit_store.privileged().expire(Channel) == 1
+
+
+async def test_what_is_no_longer_wanted_is_stopped_and_forgotten_in_the_end(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    one = channels()
+    await one.want([ALICE, BOB])
+    await one.turn()
+    await one.want([BOB])
+    await one.turn()
+    assert list(board.all_live().values()) == [BOB]
+    watch = await _watch(kit_store)
+    assert (watch.status, watch.due_at) == ("ended", None)
+    await one.want([ALICE, BOB])
+    await one.turn()
+    assert len(board.live(ALICE)) == 1
+    await one.want([])
+    await one.turn()
+    assert board.all_live() == {}
+    await clock.advance(31 * DAY)
+    assert await kit_store.privileged().expire(Watch) == 2
+
+
+async def test_revoked_credentials_stop_the_renewals_and_show_in_health(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    one = channels()
+    await one.want([ALICE, BOB])
+    await one.turn()
+    assert (await one.health()).verdict == "ok"
+    board.revoked.add(ALICE)
+    await clock.advance(6 * DAY)
+    await one.turn()
+    health = await one.health()
+    assert health.verdict == "degraded"
+    assert [(one.watched_id, one.error) for one in health.attention] == [(ALICE, "invalid_grant")]
+    assert health.live == 2, "the old one lives on to its end"
+    opens = board.opens[ALICE]
+    for _ in range(10):
+        await clock.advance(0.3 * DAY)
+        await one.turn()
+    assert board.opens[ALICE] == opens
+    assert {doc.status for doc in await _documents(kit_store) if doc.watched_id == ALICE} == {"expired"}
+    assert (await _watch(kit_store)).due_at is None
+    board.revoked.clear()
+    await one.retry([ALICE])
+    await one.turn()
+    assert len(board.live(ALICE)) == 1
+    assert (await one.health()).verdict == "ok"
+
+
+async def test_health_is_critical_when_something_is_wanted_and_nothing_lives(
+    channels: Callable[..., Channels], board: Switchboard
+) -> None:
+    one = channels()
+    assert (await one.health()).verdict == "ok"
+    board.failing = 2.0
+    await one.want([ALICE])
+    await one.turn()
+    health = await one.health()
+    assert (health.verdict, health.live, health.failing) == ("critical", 0, 1)
+    assert "quota" in health.last_error
+
+
+async def test_a_provider_that_asks_to_wait_is_not_asked_sooner(
+    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock, kit_store: Store
+) -> None:
+    one = channels()
+    board.failing, board.retry_after_s = 2.0, 777.0
+    await one.want([ALICE])
+    await one.turn()
+    board.failing = 0.0
+    await clock.advance(776)
+    assert await one.turn() == 0
+    await clock.advance(1)
+    assert await one.turn() == 1
+    assert len(board.live(ALICE)) == 1
+    assert (await _watch(kit_store)).failures == 0
+
+
+async def test_waits_grow_with_failures_up_to_a_limit(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    one = channels(life=Life(back_off_s=10, back_off_s_max=100))
+    board.failing = 2.0
+    await one.want([ALICE])
+    waits = []
+    for _ in range(6):
+        await one.turn()
+        retry_at = (await _watch(kit_store)).retry_at
+        assert retry_at is not None
+        waits.append((retry_at - clock.now()).total_seconds())
+        await clock.advance(waits[-1])
+    tops = [10, 20, 40, 80, 100, 100]
+    assert all(top / 2 <= wait <= top for wait, top in zip(waits, tops, strict=True))
+
+
+async def test_two_processes_never_open_two_channels_for_one_thing(
+    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+) -> None:
+    people = [f"p{n}@hoge.jp" for n in range(12)]
+    both = [channels(), channels()]
+    await asyncio.gather(*(one.want(people) for one in both))
+    for _ in range(4):
+        await asyncio.gather(*(one.turn() for one in both))
+        assert sorted(board.all_live().values()) == sorted(people)
+        await clock.advance(6 * DAY)
+    assert set(board.opens.values()) == {4}
+
+
+async def test_a_process_that_was_held_up_for_longer_than_its_lease_takes_back_what_it_opened(
+    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock, kit_store: Store
+) -> None:
+    slow, quick = channels(), channels()
+    await slow.want([ALICE])
+    late = board.delay = asyncio.Event()
+    waiting = asyncio.create_task(slow.turn())
+    await board.asked.wait()
+    board.forget_asking()
+    board.delay = None
+    await clock.advance(91)
+    assert await quick.turn() == 1
+    late.set()
+    await waiting
+    (id,) = board.live(ALICE)
+    watch = await _watch(kit_store)
+    assert watch.current is not None
+    assert watch.current.channel_id == id
+    assert watch.leaving == []
+
+
+async def test_addresses_that_look_alike_or_are_long_get_ids_of_their_own(
+    channels: Callable[..., Channels], board: Switchboard
+) -> None:
+    alike = ["a.b@c.jp", "a@b.c.jp", "a-b@c.jp"]
+    long = [f"{'x' * 80}{n}@hoge.jp" for n in range(3)]
+    both = [channels(), channels()]
+    await asyncio.gather(*(one.want([*alike, *long]) for one in both))
+    await asyncio.gather(*(one.turn() for one in both))
+    assert sorted(board.all_live().values()) == sorted([*alike, *long])
+    assert all(len(id) <= 64 for id in board.all_live())
+    await channels().want([*alike, *long])
+    assert await channels().turn() == 0
+
+
+async def test_a_channel_is_found_before_it_is_on_record(
+    channels: Callable[..., Channels], board: Switchboard
+) -> None:
+    one = channels()
+    await one.want([ALICE])
+    board.pause = asyncio.Event()
+    opening = asyncio.create_task(one.turn())
+    await board.opened.wait()
+    (id,) = board.live(ALICE)
+    assert await channels().find(id) == ALICE
+    assert await channels().find("calendar-sync-alice-hoge-jp-1") is None
+    assert await channels().find("nonsense") is None
+    board.pause.set()
+    await opening
+    assert await one.find(id) == await channels().find(id) == ALICE
+
+
+async def test_renew_expiring_says_what_became_of_each_and_a_dry_run_changes_nothing(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    one = channels(life=Life(renew_before_s=3_600))
+    await one.want([ALICE, BOB])
+    await one.turn()
+    assert (await one.renew_expiring()).renewed == []
+    await clock.advance(6.5 * DAY)
+    before = (board.all_live(), await _documents(kit_store), await _watch(kit_store))
+    dry = await one.renew_expiring(dry_run=True)
+    assert (sorted(r.watched_id for r in dry.renewed), dry.dry_run) == ([ALICE, BOB], True)
+    assert (board.all_live(), await _documents(kit_store), await _watch(kit_store)) == before
+    board.revoked.add(BOB)
+    report = await one.renew_expiring()
+    (done,) = report.renewed
+    assert (done.watched_id, done.new_channel_id) == (ALICE, board.live(ALICE)[0])
+    assert done.new_expiration - done.old_expiration == 6.5 * 86_400_000
+    assert [(f.watched_id, f.error) for f in report.failed] == [(BOB, "invalid_grant")]
+
+
+async def test_two_schedulers_renewing_at_once_do_the_work_once(
+    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+) -> None:
+    people = [f"p{n}@hoge.jp" for n in range(8)]
+    both = [channels(life=Life(renew_before_s=3_600)), channels(life=Life(renew_before_s=3_600))]
+    await both[0].want(people)
+    await both[0].turn()
+    await clock.advance(6.5 * DAY)
+    reports = await asyncio.gather(*(one.renew_expiring() for one in both))
+    assert set(board.opens.values()) == {2}
+    renewed = {r.watched_id for report in reports for r in report.renewed}
+    assert renewed == set(people)
+
+
+async def test_force_replaces_every_channel_and_counts_also_what_failed(
+    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+) -> None:
+    one = channels()
+    await one.want([ALICE, BOB])
+    await one.turn()
+    old = set(board.all_live())
+    board.revoked.add(BOB)
+    forced = await one.force("moved to another project")
+    assert (forced.opened, forced.stopped, forced.failed) == (1, 1, 1)
+    assert forced.errors == {BOB: "invalid_grant"}
+    board.revoked.clear()
+    again = await one.force()
+    assert (again.opened, again.stopped, again.failed) == (2, 2, 0)
+    assert sorted(board.all_live().values()) == [ALICE, BOB]
+    assert not old & board.all_live().keys()
+
+
+async def test_stopping_a_wanted_channel_puts_another_in_its_place(
+    channels: Callable[..., Channels], board: Switchboard
+) -> None:
+    one = channels()
+    await one.want([ALICE])
+    await one.turn()
+    (old,) = board.live(ALICE)
+    await one.stop(old)
+    (new,) = board.live(ALICE)
+    assert new != old
+    with pytest.raises(NotFoundError):
+        await one.stop(old)
+    with pytest.raises(NotFoundError):
+        await one.stop("never-heard-of-1")
+
+
+async def test_channels_on_record_that_no_watch_knows_are_taken_in(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    now_ms = clock.now_us() // 1000
+    for watched_id, number in ((ALICE, 1), (ALICE, 2), (BOB, 3)):
+        await board.open(
+            watched_id, channel_id=f"old-{number}", token=channel_token(KEY, f"old-{number}"), ttl_s=3 * DAY
+        )
+        await kit_store.tenant("-").commit(create(Channel(
+            channel_id=f"old-{number}", resource_id=f"resource of {watched_id}", watched_id=watched_id,
+            expiration=now_ms + 3 * 86_400_000, registered_at=now_ms, last_updated_at=now_ms,
+        )))  # fmt: skip
+    one = channels()
+    await one.want([ALICE])
+    await one.turn()
+    assert len(board.live(ALICE)) == 1, "one of the two goes on"
+    assert board.opens[ALICE] == 2, "none was opened besides"
+    assert board.live(BOB) == [], "nobody wants it"
+    await clock.advance(2.5 * DAY)
+    await one.turn()
+    assert board.live(ALICE)[0].startswith("calendar-sync-alice")
+
+
+async def test_a_half_opened_channel_is_stopped_once_its_resource_is_learnt(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    one = channels()
+    await one.want([ALICE])
+    board.lose_next_answer = True
+    await one.turn()
+    (id,) = board.live(ALICE)
+    await channels().want([])
+    await one.turn()
+    assert board.live(ALICE) == [id], "nobody knows its resource, so nobody can stop it"
+    await one.learn(id, board.lines[id].resource_id)
+    await one.turn()
+    assert board.live(ALICE) == []
+    assert (await _watch(kit_store)).status == "ended"
+
+
+async def test_a_half_opened_channel_that_nobody_can_name_is_left_to_its_end(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    one = channels()
+    await one.want([ALICE])
+    board.lose_next_answer = True
+    await one.turn()
+    assert len(board.live(ALICE)) == 1
+    await one.want([])
+    while (await _watch(kit_store)).status != "ended":
+        await clock.advance(3_600)
+        await one.turn()
+    assert board.live(ALICE) == []
+
+
+async def test_the_status_tells_the_time_left_and_warns_near_the_end(
+    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+) -> None:
+    one = channels(life=Life(renew_before_s=60))
+    await one.want([ALICE, BOB])
+    await one.turn()
+    await clock.advance(0.5 * DAY - 34 * 60)
+    listing = await one.status()
+    assert [row.expires_in for row in listing.rows] == ["6d 12h 34m"] * 2
+    assert not any(row.warning for row in listing.rows)
+    await clock.advance(6 * DAY)
+    page = await one.status("active", limit=1)
+    assert [row.warning for row in page.rows] == [True]
+    rest = await one.status("active", limit=1, cursor=page.cursor)
+    assert {page.rows[0].watched_id, rest.rows[0].watched_id} == {ALICE, BOB}
+    assert (await one.status("expired")).rows == []
+
+
+async def test_what_happens_to_channels_is_audited_in_the_same_commit(
+    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+) -> None:
+    audit = Audit(kit_store, tenant_id="-")
+
+    async def hook(tx: Transaction, news: Sequence[Happening]) -> None:
+        await audit.add(
+            tx,
+            *(Entry(action=f"channel.{one.act}", actor="channels", subject=one.channel_id) for one in news),
+        )
+
+    one = channels(hook=hook)
+    await one.want([ALICE])
+    await one.turn()
+    await clock.advance(6 * DAY)
+    await one.turn()
+    lines = [msgspec.json.decode(line) async for line in audit.export()]
+    assert [line["action"] for line in lines] == ["channel.opened", "channel.opened", "channel.stopped"]
+    assert (await audit.verify()).sound
+
+
+async def test_the_loop_opens_what_is_wanted_and_renews_by_the_clock(
+    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+) -> None:
+    one, stop = channels(), asyncio.Event()
+    running = asyncio.create_task(one.run(stop))
+    await one.want([ALICE])
+    async with asyncio.timeout(10):
+        await board.opened.wait()
+        (old,) = board.live(ALICE)
+        while board.live(ALICE) == [old] or len(board.live(ALICE)) != 1:
+            await clock.advance(0.2 * DAY)
+            await asyncio.sleep(0.005)
+    stop.set()
+    await running
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"key": b"short"}, {"name": "no spaces"}, {"name": "x" * 31}, {"life": Life(lease_s=20)}]
+)
+async def test_settings_that_cannot_work_are_refused(
+    channels: Callable[..., Channels], wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(BadQueryError):
+        channels(**wrong)
