@@ -260,6 +260,9 @@ def decide(write: Write, current: Current | None, *, commit: Commit) -> Change |
     mine = current
     if current is not None and tenant is not None and current.tenant not in (None, tenant):
         mine = None
+    if write.kind == "create":
+        # First of all, because an engine may find an id taken only as it inserts.
+        _check_start(write)
     _check_expectation(write, current, mine)
     if commit.expiring and write.kind == "delete" and mine is not None:
         return Change("delete", schema, write.key)
@@ -289,13 +292,17 @@ def _label(write: Write) -> str:
     return f"{write.schema.name} {write.key!r}".replace("\x01", "/").replace("\\x01", "/")
 
 
-def _insert(write: Write, mine: Current | None) -> Change:
-    assert write.prepared is not None
+def _check_start(write: Write) -> None:
     schema = write.schema
-    if schema.lifecycle and schema.state:
+    if schema.lifecycle and schema.state and write.prepared is not None:
         schema.lifecycle.check_start(schema.state.read(write.prepared.document), schema.state.stored)
+
+
+def _insert(write: Write, mine: Current | None) -> Change:
+    if write.kind != "create":
+        _check_start(write)
     return Change(
-        "insert", schema, write.key, write.prepared, write.kind == "put" and not needs_current(write)
+        "insert", write.schema, write.key, write.prepared, write.kind == "put" and not needs_current(write)
     )
 
 
@@ -317,7 +324,7 @@ def _patch(write: Write, mine: Current | None) -> Change:
         raise AppendOnlyError(f"{schema.name} takes new documents only")
     old = mine.document()
     new = apply(schema, old, write.changes)
-    prepared = schema.prepare(new)
+    prepared = schema.prepare_changed(new, write.key, write.changes)
     if prepared.key != write.key:
         moved = [n for n in schema.path.parameters if getattr(new, n) != getattr(old, n)]
         raise ImmutableFieldError("the fields that make up the path can't change", moved[0])

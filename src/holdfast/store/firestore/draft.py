@@ -31,6 +31,10 @@ class Draft:
         """After a conflict nothing is taken for granted, not even that a new id is free."""
         self.reads = list(self.names)
 
+    @property
+    def saw_all(self) -> bool:
+        return len(self.reads) == len(self.names)
+
     def decide(self, found: Mapping[str, Any]) -> None:
         """Make the writes from what was read; raises what the rule book refuses."""
         self.writes, self._slots, self.changes = [], [], 0

@@ -73,7 +73,7 @@ class Writer:
             return
         for draft in drafts:
             _decide(draft, found)
-        ready = [draft for draft in drafts if draft.outcome is None]
+        ready = [draft for draft in drafts if draft.outcome is None and draft.writes]
         single = [draft for draft in ready if len(draft.writes) == 1] if len(ready) > 1 else []
         sends = [self._send(draft) for draft in ready if not single or len(draft.writes) > 1]
         sends += [self._send_each(batch) for batch in _batches(single)]
@@ -119,7 +119,9 @@ def _decide(draft: Draft, found: dict[str, Any]) -> None:
     try:
         draft.decide(found)
     except HoldfastError as refusal:
-        draft.outcome = refusal
+        # The first write that can't be is the answer; it may be a create, whose id was not looked up yet.
+        draft.outcome = refusal if draft.saw_all else None
+        draft.writes = []
         return
     if draft.idle or not draft.writes:
         draft.landed([])

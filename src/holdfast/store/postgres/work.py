@@ -35,6 +35,10 @@ class Landed:
         return self.prepared.document
 
 
+class UnseenError(Exception):
+    """A commit was refused behind a create whose id nobody has looked up, which may be refused first."""
+
+
 class Slot:
     """One document's way through the batch."""
 
@@ -62,15 +66,22 @@ class Work:
         for row in rows:
             self._slots[schema, row[0]] = Slot(StoredRow(shelf, row))
 
-    def decide(self, commits: Sequence[Commit]) -> None:
+    def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
         for commit in commits:
+            changes: list[Change | None] = []
             try:
-                changes = [decide(write, self._now(write), commit=commit) for write in commit.writes]
+                changes.extend(decide(write, self._now(write), commit=commit) for write in commit.writes)
             except HoldfastError as refusal:
+                if not careful and self._trusted(commit.writes[: len(changes)]):
+                    raise UnseenError from refusal
                 self.outcomes.append(refusal)
             else:
                 alone = len(changes) == 1 and commit.writes[0].kind == "create"
                 self.outcomes.append(Committed(tuple([self._land(c, alone) for c in changes])))
+
+    def _trusted(self, writes: Sequence[Write]) -> bool:
+        """Whether one of these was let through without a look at what is there."""
+        return any(w.kind == "create" and (w.schema, w.key) not in self._slots for w in writes)
 
     def _now(self, write: Write) -> Current | None:
         slot = self._slots.get((write.schema, write.key))

@@ -21,7 +21,7 @@ from holdfast.store.postgres.faults import explain, is_away, is_turn_lost
 from holdfast.store.postgres.links import Link, Links, Patience, shut, unavailable
 from holdfast.store.postgres.shelf import Shelf
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, render
-from holdfast.store.postgres.work import Work, to_read
+from holdfast.store.postgres.work import UnseenError, Work, to_read
 
 WRITES_A_BATCH = 500
 VERSIONS_A_BLOCK = 8_192
@@ -120,7 +120,7 @@ class Writer:
                 link = await self._ready()
                 batch = self._next_version()
                 return await self._attempt(link, commits, work=work, batch=batch, careful=careful)
-            except asyncpg.UniqueViolationError:
+            except (asyncpg.UniqueViolationError, UnseenError):
                 careful = True
             except Exception as fault:
                 if is_away(fault):
@@ -147,7 +147,7 @@ class Writer:
         async def act(link: Link) -> None:
             for schema, keys in wanted.items():
                 work.found(schema, await link.fetch(self._shelves[schema].lock_sql, keys))
-            work.decide(commits)
+            work.decide(commits, careful=careful)
             await self._apply(link, commits, work=work, batch=batch)
 
         await (self._links.transact(link, act) if wanted else self._links.whole(link, act))
