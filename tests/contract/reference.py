@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import operator
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -90,7 +91,8 @@ class Reference:
         column = _column(plan, plan.aggregate.field)
         numbers = [v for s in found if (v := column.read(s.doc)) is not None]
         if plan.aggregate.function == "sum":
-            return sum(numbers)
+            total: int | float = sum(numbers)
+            return total
         return sum(numbers) / len(numbers) if numbers else None
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
@@ -111,6 +113,12 @@ class Reference:
             _lease(request, row, next(self._place.versions))
         self._ring({request.schema} if taken else set())
         return [_snapshot(key, row) for key, row in taken]
+
+    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
+        assert schema.claim is not None
+        mine = [row.kept for row in self._rows(schema).values() if tenant in (None, row.tenant)]
+        times = [due for document in mine if (due := getattr(document, schema.claim.due)) is not None]
+        return to_us(min(times)) if times else None
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
         bell = Bell()
@@ -229,9 +237,8 @@ def _within(value: Any, bound: Filter) -> bool:
     if rank(value) != rank(bound.value):
         return False
     ours, theirs = _weight(value), _weight(bound.value)
-    return {"<": ours < theirs, "<=": ours <= theirs, ">": ours > theirs, ">=": ours >= theirs}[
-        bound.operator
-    ]
+    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+    return bool(compare[bound.operator](ours, theirs))
 
 
 def rank(value: Any) -> int:

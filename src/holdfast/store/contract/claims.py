@@ -179,6 +179,19 @@ class Claims:
         assert names(await store.tenant("u").claim_due(Job, limit=9, lease_s=60)) == "u1 u2"
         assert names(await store.tenant("t").claim_due(Job, limit=9, lease_s=60, per_lane=5)) == "t1"
 
+    async def test_the_next_due_time_is_the_earliest_of_ones_own(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        later, sooner = clock.now() + timedelta(seconds=9), clock.now() - timedelta(microseconds=1)
+        assert await store.privileged().next_due(Job) is None
+        await keep(store, job("a", later), job("b", sooner, tenant="u"), job("c", None))
+        assert [await store.tenant(t).next_due(Job) for t in "tuv"] == [later, sooner, None]
+        assert await store.privileged().next_due(Job) == sooner
+        (taken,) = await store.privileged().claim_due(Job, limit=9, lease_s=60)
+        assert await store.privileged().next_due(Job) == later
+        await store.privileged().commit(delete(Job, "a"))
+        assert await store.privileged().next_due(Job) == taken.doc.due
+
     async def test_what_is_made_due_again_is_claimed_again(self, store: Store, clock: ManualClock) -> None:
         await store.commit(create(Chore(id="c")))
         assert await store.claim_due(Chore, limit=1, lease_s=1) == []
@@ -187,10 +200,23 @@ class Claims:
         assert (claimed.doc.done, claimed.doc.fence) == (1, 1)
 
     async def test_a_claim_that_asks_for_nothing_is_refused(self, store: Store) -> None:
-        for asked in [{"limit": 0}, {"limit": -1}, {"lease_s": 0}, {"lease_s": -1}, {"per_lane": 0}]:
+        wrong: list[dict[str, Any]] = [
+            {"limit": 0},
+            {"limit": -1},
+            {"lease_s": 0},
+            {"lease_s": -1},
+            {"per_lane": 0},
+        ]
+        for asked in wrong:
             with pytest.raises(BadQueryError):
                 await store.privileged().claim_due(Job, **{"limit": 1, "lease_s": 1, **asked})
-        for lanes in [{"per_lane": 1}, {"after_lane": "a"}, {"skip_lanes": ["a"]}, {"only_lanes": ["a"]}]:
+        unlaned: list[dict[str, Any]] = [
+            {"per_lane": 1},
+            {"after_lane": "a"},
+            {"skip_lanes": ["a"]},
+            {"only_lanes": ["a"]},
+        ]
+        for lanes in unlaned:
             with pytest.raises(BadQueryError):
                 await store.claim_due(Chore, **{"limit": 1, "lease_s": 1, **lanes})
         with pytest.raises(BadQueryError):

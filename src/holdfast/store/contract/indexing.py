@@ -98,8 +98,11 @@ class Indexing:
             for served in [Query(cls).order_by("a", "-b"), Query(cls).order_by("-a", "b"),
                            Query(cls).where("a", "==", 1).order_by("b")]:  # fmt: skip
                 assert (await tenant.query(served)).items
-            for query in [Query(cls).order_by("a", "b"), Query(cls).order_by("b"), Query(cls).order_by("b", "a"),
-                          Query(cls).where("a", "==", 1), Query(cls).where("b", "==", "x")]:  # fmt: skip
+            refused = [
+                Query(cls).order_by("a", "b"), Query(cls).order_by("b"), Query(cls).order_by("b", "a"),
+                Query(cls).where("a", "==", 1), Query(cls).where("b", "==", "x"),
+            ]  # fmt: skip
+            for query in refused:
                 await _refused(store, query, privileged=False)
             await _refused(store, Query(cls).order_by("a", "-b"), privileged=True)
 

@@ -110,7 +110,8 @@ TOO_LARGE: dict[str, Case] = {
 
 BAD_IDS: dict[str, Case] = {
     repr(id)[:20]: (BadIdError, "id", _new(id=id))
-    for id in ["", ".", "..", "a/b", "__x__", "____", "a\x00", "a\x01b", "\n", "\x7f", "\ud800", "x" * 501, "ż" * 251, 7]
+    for id in ["", ".", "..", "a/b", "__x__", "____", "a\x00", "a\x01b", "\n", "\x7f", "\ud800", "x" * 501,
+               "ż" * 251, 7]
 } | {
     "a bad parent": (BadIdError, "branch", lambda: [create(Leaf(tree="t", branch="a/b", id="x"))]),
     "ids too long together": (
@@ -159,16 +160,24 @@ CASES = WRONG_TYPES | UNKNOWN | TOO_LARGE | BAD_IDS | FORBIDDEN_CHANGES
 
 ASKED: dict[str, tuple[type[HoldfastError], str | None, Callable[[], Query[Any]]]] = {
     "an unknown field": (UnknownFieldError, "nope", lambda: Query(Note).where("nope", "==", 1)),
-    "an unknown field in the order": (UnknownFieldError, "spot.nope", lambda: Query(Note).order_by("spot.nope")),
+    "an unknown field in the order": (
+        UnknownFieldError, "spot.nope", lambda: Query(Note).order_by("spot.nope"),
+    ),
     "a path into a mapping": (UnknownFieldError, "table.x", lambda: Query(Note).where("table.x", "==", 1)),
     "a wrong type": (WrongTypeError, "whole", lambda: Query(Note).where("whole", ">", "1")),
     "a boolean for a number": (WrongTypeError, "whole", lambda: Query(Note).where("whole", "==", True)),
     "a number over 64 bits": (WrongTypeError, "whole", lambda: Query(Note).where("whole", "<", 2**63)),
-    "a mixed number over 64 bits": (WrongTypeError, "mixed", lambda: Query(Note).where("mixed", "<", -(2**64))),
-    "a number too large for a fraction": (WrongTypeError, "part", lambda: Query(Note).where("part", "<", 10**400)),
+    "a mixed number over 64 bits": (
+        WrongTypeError, "mixed", lambda: Query(Note).where("mixed", "<", -(2**64)),
+    ),
+    "a number too large for a fraction": (
+        WrongTypeError, "part", lambda: Query(Note).where("part", "<", 10**400),
+    ),
     "NaN": (WrongTypeError, "part", lambda: Query(Note).where("part", "==", math.nan)),
     "infinity": (WrongTypeError, "mixed", lambda: Query(Note).where("mixed", "<", math.inf)),
-    "a time without a zone": (WrongTypeError, "at", lambda: Query(Note).where("at", "<", datetime(2026, 1, 1))),
+    "a time without a zone": (
+        WrongTypeError, "at", lambda: Query(Note).where("at", "<", datetime(2026, 1, 1)),
+    ),
     "a mixed time without a zone": (
         WrongTypeError, "moment", lambda: Query(Note).where("moment", "<", datetime(2026, 1, 1)),
     ),
@@ -260,10 +269,11 @@ class Invalid:
 
     async def test_a_cursor_is_good_for_its_own_question_only(self, kept: Store) -> None:
         first = await kept.query(Query(Note).order_by("text").limit(1))
-        for other in [
+        others: list[Query[Any]] = [
             Query(Note), Query(Note).order_by("-text"), Query(Note).order_by("whole"), Query(Order),
             Query(Note).where("text", ">", "").order_by("text"),
-        ]:  # fmt: skip
+        ]  # fmt: skip
+        for other in others:
             with pytest.raises(BadCursorError):
                 await kept.query(other.after(first.cursor))
 

@@ -96,7 +96,7 @@ ASKED: list[tuple[Query[Note], str]] = [
     (Query(Note).where("whole", ">", 0).where("part", ">", 0).order_by("whole"), "ac"),
     (Query(Note).where("whole", ">", 0).where("part", "!=", 0.5).order_by("whole"), "bchge"),
     (Query(Note).where("text", ">", "a").where("part", "<", 1).order_by("text", "part"), "eahigf"),
-    (Query(Note).where("text", "!=", "ant").where("part", "not-in", [0.0, 5e-324]).order_by("text", "part"), "bc"),
+    (Query(Note).where("text", "!=", "ant").where("part", "not-in", [0, 5e-324]).order_by("text"), "bc"),
     (Query(Note).where("flag", "==", False).where("mixed", ">", 0).order_by("mixed", "-text"), "dih"),
     (Query(Note).where("flag", "==", False).order_by("-mixed", "text"), "fhidgb"),
 ]  # fmt: skip
@@ -177,7 +177,7 @@ class Queries:
         assert ids(first) + ids(await notes.query(query.after(first.cursor))) == "egh" + "bai"
 
     async def test_ties_are_broken_by_id_in_the_last_direction(self, store: Store) -> None:
-        await store.commit(*(create(Note(id=id, text=text)) for id, text in ["cx", "ax", "by", "dy"]))
+        await store.commit(*(create(Note(id=id, text=text)) for id, text in zip("cabd", "xxyy", strict=True)))
         assert ids(await store.query(Query(Note).order_by("text"))) == "acbd"
         assert ids(await store.query(Query(Note).order_by("-text"))) == "dbca"
         assert [i.doc.id async for i in store.scan(Query(Note).order_by("-text").limit(1))] == list("dbca")

@@ -1,0 +1,181 @@
+"""The same random history on every engine, answer by answer.
+
+`HOLDFAST_HISTORY_OPERATIONS` says how many operations are run at least; 10,000 unless told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Protocol
+
+import pytest
+import uvloop
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from holdfast.errors import HoldfastError
+from holdfast.store import Store, firestore, postgres, sqlite
+from holdfast.store.contract import Home
+from holdfast.store.contract.models import NOON
+from holdfast.testing import ManualClock
+from tests.contract import reference
+from tests.contract.history import asking, writing
+from tests.contract.history.models import CLASSES
+from tests.contract.history.session import Refusal, Session, refusal
+
+OPERATIONS = int(os.environ.get("HOLDFAST_HISTORY_OPERATIONS", "10000"))
+SHARDS = 4  # so that several workers can share the run
+STEPS = 40
+
+
+class Operation(Protocol):
+    async def run(self, session: Session) -> Any: ...
+
+
+class Engines:
+    """All engines side by side on one clock, and a count of what was put to them."""
+
+    def __init__(self, homes: dict[str, Home]) -> None:
+        self.clock = ManualClock(NOON)
+        self.ran: Counter[str] = Counter()
+        self.refused = 0
+        self._names = map("h{}".format, itertools.count())
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self._open = contextlib.AsyncExitStack()
+        self.stores = {name: self._runner.run(self._enter(home)) for name, home in homes.items()}
+
+    async def _enter(self, home: Home) -> Store:
+        return await self._open.enter_async_context(home.open(self.clock, classes=CLASSES))
+
+    def sessions(self) -> dict[str, Session]:
+        history = next(self._names)
+        return {name: Session(store, history) for name, store in self.stores.items()}
+
+    def act(self, operation: Operation, sessions: dict[str, Session]) -> dict[str, Any]:
+        answers = self._runner.run(self._on_all(operation, sessions))
+        self.ran[type(operation).__name__] += 1
+        self.refused += isinstance(answers["reference"], Refusal)
+        return answers
+
+    async def _on_all(self, operation: Operation, sessions: dict[str, Session]) -> dict[str, Any]:
+        answers = await asyncio.gather(*(_answer(operation, session) for session in sessions.values()))
+        return dict(zip(sessions, answers, strict=True))
+
+    def close(self) -> None:
+        self._runner.run(self._open.aclose())
+        self._runner.close()
+
+
+async def _answer(operation: Operation, session: Session) -> Any:
+    try:
+        return await operation.run(session)
+    except HoldfastError as fault:
+        return refusal(fault)
+
+
+def _machine(engines: Engines) -> type[RuleBasedStateMachine]:
+    class History(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sessions = engines.sessions()
+            engines.clock.set(NOON)
+
+        def act(self, operation: Operation) -> None:
+            answers = engines.act(operation, self.sessions)
+            plain = answers["reference"]
+            assert answers == dict.fromkeys(answers, plain), operation
+
+        @rule(operation=writing.committing)
+        def commit(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=writing.committing)
+        def commit_more(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=writing.settling)
+        def settle(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=writing.transacting)
+        def transact(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=asking.reading)
+        def read(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=asking.asking)
+        def ask(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=asking.asking)
+        def ask_more(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=asking.going_on)
+        def go_on(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=asking.asking_others)
+        def ask_with_anothers_cursor(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=asking.totalling)
+        def total(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=asking.claiming)
+        def claim(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(operation=asking.expiring)
+        def expire(self, operation: Operation) -> None:
+            self.act(operation)
+
+        @rule(passing=asking.waiting)
+        def wait(self, passing: timedelta) -> None:
+            engines.clock.tick(passing.total_seconds())
+
+    return History
+
+
+@pytest.fixture
+def engines(sqlite_url: str, postgres_url: str, firestore_url: str) -> Iterator[Engines]:
+    homes = {
+        "reference": Home(reference.connect, f"history of {sqlite_url}"),
+        "sqlite": Home(sqlite.connect, sqlite_url),
+        "postgres": Home(postgres.connect, postgres_url),
+        "firestore": Home(firestore.connect, firestore_url),
+    }
+    with contextlib.closing(Engines(homes)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_engine_gives_the_same_answers(
+    engines: Engines, shard: int, capsys: pytest.CaptureFixture[str], record_property: Any
+) -> None:
+    wanted = math.ceil(OPERATIONS / SHARDS)
+    while engines.ran.total() < wanted:
+        examples = math.ceil((wanted - engines.ran.total()) / STEPS)
+        run_state_machine_as_test(_machine(engines), settings=_settings(examples))
+    record_property("operations", engines.ran.total())
+    with capsys.disabled():
+        print(f"\nhistory {shard + 1}/{SHARDS}: {engines.ran.total():,} operations"
+              f" ({engines.refused:,} refused alike): {dict(engines.ran.most_common())}")  # fmt: skip
+    assert engines.ran.total() >= wanted
+
+
+def _settings(examples: int) -> settings:
+    return settings(
+        max_examples=examples, stateful_step_count=STEPS, deadline=None, database=None, print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
