@@ -32,6 +32,13 @@ _AGAIN = (
     asyncpg.InvalidCachedStatementError,
 )
 
+_REFUSED = (
+    asyncpg.DataError,
+    asyncpg.exceptions.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    ValueError,
+)
+
 
 def is_away(fault: BaseException) -> bool:
     """Whether the link is gone or the server takes none: what was asked may be asked on a new one."""
@@ -55,6 +62,6 @@ def explain(fault: BaseException) -> HoldfastError:
         return ConfigError(f"the database refuses: {fault}")
     if isinstance(fault, asyncpg.ProgramLimitExceededError):
         return TooLargeError(f"more than PostgreSQL can index: {fault}")
-    if isinstance(fault, (asyncpg.DataError, asyncpg.exceptions.DataError, ValueError)):
+    if isinstance(fault, _REFUSED):
         return InvalidError(f"PostgreSQL can't keep this: {fault}")
     return StoreUnavailableError(f"PostgreSQL refused: {fault}")

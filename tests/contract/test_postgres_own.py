@@ -1,0 +1,263 @@
+"""What only the PostgreSQL engine has: batches, several processes on one server, a pooler in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from holdfast.errors import (
+    AlreadyExistsError,
+    ConfigError,
+    InvalidError,
+    NotFoundError,
+    StoreUnavailableError,
+)
+from holdfast.model import Claim, Document, Index, document
+from holdfast.store import Catalog, Committed, Increment, Query, Store, create, delete, patch, postgres, put
+from holdfast.store.contract.models import ALL, NOON, Chore, Job, Note
+from holdfast.store.postgres.address import parse_url
+from holdfast.testing import ManualClock
+from holdfast.testing.process import ServerProcess, free_port
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, *classes: type[Document]) -> AsyncIterator[Store]:
+    store = Store(await postgres.connect(url, Catalog(classes or ALL)), clock=ManualClock(NOON))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[Store]:
+    async with opened(f"{postgres_url}?writers=1") as found:
+        await found.migrate()
+        yield found
+
+
+async def test_commits_that_wait_together_land_in_one_transaction(store: Store, postgres_url: str) -> None:
+    await store.commit(create(Chore(id="warm")))
+    link = await asyncpg.connect(postgres_url)
+    await asyncio.gather(*(store.commit(create(Chore(id=f"{n}"))) for n in range(200)))
+    sharing = await link.fetch("SELECT xmin::text, count(*) FROM chores WHERE _key <> 'warm' GROUP BY 1")
+    await link.close()
+    assert sum(row[1] for row in sharing) == 200
+    assert len(sharing) <= 3
+
+
+async def test_commits_of_one_batch_see_one_another_in_order(store: Store) -> None:
+    more = {"done": Increment(1)}
+    outcomes = await store.settle([
+        [patch(Chore, "c", changes=more)], [create(Chore(id="c"))], [patch(Chore, "c", changes=more)],
+        [create(Chore(id="c"))], [patch(Chore, "c", changes=more), create(Chore(id="d"))],
+        [delete(Chore, "d")], [create(Chore(id="d", done=9))], [put(Note(id="n", labels=["a"]))],
+        [put(Note(id="n", labels=["b"]))],
+    ])  # fmt: skip
+    refused = [type(outcome) for outcome in outcomes if not isinstance(outcome, Committed)]
+    assert refused == [NotFoundError, AlreadyExistsError]
+    found = [await store.get(Chore, id) for id in "cd"]
+    assert [one.doc.done for one in found if one] == [2, 9]
+    for label, count in (("a", 0), ("b", 1)):
+        assert await store.count(Query(Note).where("labels", "array-contains", label)) == count
+
+
+async def test_a_document_the_server_refuses_fails_alone(store: Store, postgres_url: str) -> None:
+    link = await asyncpg.connect(postgres_url)
+    await link.execute("ALTER TABLE notes ADD CHECK (whole <> 13)")
+    await link.close()
+    outcomes = await store.settle([[create(Note(id=f"{n}", whole=n))] for n in (12, 13, 14)])
+    assert [type(outcome) for outcome in outcomes] == [Committed, InvalidError, Committed]
+    assert [bool(one) for one in await store.get_many(Note, ["12", "13", "14"])] == [True, False, True]
+
+
+async def test_stores_that_create_the_same_documents_share_them_out(postgres_url: str, store: Store) -> None:
+    async with opened(postgres_url) as other:
+        alone = [[create(Chore(id=f"{n}"))] for n in range(300)]
+        paired = [[create(Note(id=f"{n}")), create(Chore(id=f"pair-{n}"))] for n in range(100)]
+        answers = await asyncio.gather(*(
+            one.settle(writes) for writes in (alone, paired, paired[::-1]) for one in (store, other)
+        ))  # fmt: skip
+    first, second = answers[0], answers[1]
+    assert all(
+        [isinstance(a, Committed), isinstance(b, Committed)].count(True) == 1
+        for a, b in zip(first, second, strict=True)
+    )
+    landed = [outcome for answer in answers[2:] for outcome in answer if isinstance(outcome, Committed)]
+    assert len(landed) == 100
+    assert await store.count(Query(Note)) == 100
+
+
+async def test_a_commit_in_one_store_wakes_another_within_fifty_milliseconds(
+    postgres_url: str, store: Store
+) -> None:
+    async with opened(postgres_url) as other:
+        bell = other.watch(Chore)
+        await store.commit(create(Chore(id="warm")))
+        await bell.wait(1)
+        waits = []
+        for n in range(10):
+            waiting = asyncio.create_task(bell.wait(5))
+            await store.commit(create(Chore(id=f"{n}")))
+            committed = time.monotonic()
+            assert await waiting
+            waits.append(time.monotonic() - committed)
+        assert sorted(waits)[5] < 0.05
+        bell.close()
+
+
+async def test_marks_of_answered_batches_are_cleared_away(store: Store, postgres_url: str) -> None:
+    for n in range(600):
+        await store.commit(put(Note(id="n", whole=n)))
+    link = await asyncpg.connect(postgres_url)
+    assert await link.fetchval("SELECT count(*) FROM _holdfast_batches") < 520
+    await link.close()
+
+
+@document("tasks/{id}", claim=Claim(due="due", state=("state", "taken")), indexes=[Index("tags[]", "state")])
+class Task(Document):
+    id: str
+    due: datetime | None = None
+    fence: int = 0
+    state: str = "new"
+    tags: list[str] = []
+
+
+async def test_a_claim_is_seen_by_questions_about_lists_too(postgres_url: str) -> None:
+    async with opened(postgres_url, Task) as store:
+        await store.migrate()
+        await store.commit(create(Task(id="t", due=NOON, tags=["a"])))
+        await store.claim_due(Task, limit=1, lease_s=5)
+        asked = Query(Task).where("tags", "array-contains", "a").where("state", "==", "taken")
+        assert [doc.fence for doc in (await store.query(asked)).docs] == [1]
+
+
+async def test_lanes_with_a_million_waiting_do_not_slow_the_others(postgres_url: str, store: Store) -> None:
+    link = await asyncpg.connect(postgres_url)
+    await link.execute(
+        "INSERT INTO jobs (_key, _version, tenant_id, status, due, fence, lane, _body)"
+        " SELECT 'crowd-' || n, 0, 't', 'waiting', $1::timestamptz - interval '1 hour', 0, 'crowd', '{}'"
+        " FROM generate_series(1, 20000) AS n",
+        NOON,
+    )
+    await link.close()
+    worker = store.privileged()
+    await worker.commit(*(create(Job(id=f"j{n}", tenant_id="t", lane=f"l{n}", due=NOON)) for n in range(20)))
+    start = time.monotonic()
+    taken = await worker.claim_due(Job, limit=20, lease_s=5, skip_lanes=["crowd"])
+    assert (len(taken), time.monotonic() - start < 0.5) == (20, True)
+
+
+async def test_a_database_not_migrated_yet_says_so(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        for ask in (store.get(Note, "n"), store.commit(create(Note(id="n")))):
+            with pytest.raises(ConfigError, match="holdfast schema migrate"):
+                await ask
+
+
+async def test_two_migrations_at_once_do_each_thing_once(postgres_url: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as two:
+        done = await asyncio.gather(one.migrate(), two.migrate())
+        assert sorted(map(bool, done)) == [False, True]
+        assert await one.diff() == []
+
+
+async def test_a_closed_store_says_so(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        await store.migrate()
+        waiting = asyncio.create_task(store.commit(create(Note(id="last"))))
+        await asyncio.sleep(0)
+    await waiting
+    for ask in (store.get(Note, "n"), store.commit(create(Note(id="n")))):
+        with pytest.raises(StoreUnavailableError, match="closed"):
+            await ask
+
+
+@pytest.mark.parametrize("query", ["pooler=maybe", "readers=0", "writers=1.5", "patience_s=soon"])
+def test_words_in_the_url_that_make_no_sense_are_refused(query: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_url(f"postgresql://u@h/d?{query}")
+
+
+def test_our_words_are_taken_out_of_the_url_and_the_rest_left() -> None:
+    address = parse_url(
+        "postgresql://u:p@h:6432/d?sslmode=require&pooler=transaction&direct=db:5432&readers=3"
+    )
+    assert address.dsn == "postgresql://u:p@h:6432/d?sslmode=require"
+    assert address.direct == "postgresql://u:p@db:5432/d?sslmode=require"
+    assert (address.pooled, address.readers) == (True, 3)
+
+
+@pytest.fixture
+def pooler(postgres_url: str, tmp_path: Path) -> Iterator[str]:
+    """PgBouncer in transaction mode, with fewer links to the server than callers have to it."""
+    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if program is None:
+        pytest.skip("NO PGBOUNCER HERE: the transaction pooler is not tested; install pgbouncer")
+    parts, port = urlsplit(postgres_url), free_port()
+    folder = tmp_path / "pooler"
+    folder.mkdir()
+    (folder / "ini").write_text(
+        f"[databases]\n* = host={parts.hostname} port={parts.port} user={parts.username}\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+        "auth_type = any\npool_mode = transaction\ndefault_pool_size = 3\nserver_round_robin = 1\n"
+    )
+    owner = None
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        owner = (nobody.pw_uid, nobody.pw_gid)
+        for place in (folder, *folder.parents[:3]):
+            place.chmod(0o755)
+    process = ServerProcess([program, str(folder / "ini")], log=tmp_path / "pooler.log", owner=owner)
+    try:
+        process.wait_until(lambda: _listens(port), timeout_s=10)
+        yield f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}?pooler=transaction"
+    finally:
+        process.end(signal.SIGTERM)
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+async def test_everything_works_through_a_transaction_pooler(pooler: str, postgres_url: str) -> None:
+    direct = urlsplit(postgres_url).netloc.rpartition("@")[2]
+    async with opened(f"{pooler}&direct={direct}") as store, opened(pooler) as plain:
+        assert store.capabilities.wakes_processes
+        assert not plain.capabilities.wakes_processes
+        assert await store.migrate()
+        assert await plain.diff() == []
+        bell = store.watch(Chore)
+        await bell.wait(0.2)
+        await asyncio.gather(*(plain.commit(create(Chore(id=f"{n}", due=NOON))) for n in range(60)))
+        assert await bell.wait(5)
+        more = {"done": Increment(1)}
+        changes = [patch(Chore, f"{n % 60}", changes=more) for n in range(240)]
+        await asyncio.gather(*((store, plain)[n % 2].commit(change) for n, change in enumerate(changes)))
+        found = await asyncio.gather(*(store.get(Chore, f"{n}") for n in range(60)))
+        assert [one.doc.done for one in found if one] == [4] * 60
+        claimed = await asyncio.gather(*(s.claim_due(Chore, limit=20, lease_s=9) for s in (store, plain) * 2))
+        assert sorted(len(taken) for taken in claimed) == [0, 20, 20, 20]
+        bell.close()
+
+
+async def test_without_a_direct_way_bells_ring_now_and_then(pooler: str) -> None:
+    async with opened(pooler) as store:
+        bell = store.watch(Chore)
+        assert await bell.wait(5)
+        bell.close()
