@@ -31,7 +31,7 @@ def signed(*secrets: str, at_s: int | None = None, body: bytes = BODY) -> dict[s
     return dict(Signer(secrets).headers("evt-1", int(time.time()) if at_s is None else at_s, body))
 
 
-@pytest.mark.parametrize("receiver", [OLD, NEW])
+@pytest.mark.parametrize("receiver", [OLD, NEW], ids=["old held", "new held"])
 @pytest.mark.parametrize("active", [(OLD, NEW), (NEW, OLD)], ids=["old first", "new first"])
 def test_during_a_rotation_a_receiver_may_hold_either_secret(receiver: str, active: tuple[str, str]) -> None:
     headers = signed(*active)
@@ -40,7 +40,9 @@ def test_during_a_rotation_a_receiver_may_hold_either_secret(receiver: str, acti
     svix.webhooks.Webhook(receiver).verify(BODY, headers)
 
 
-@pytest.mark.parametrize("secret", [OLD, NEW, "whsec_" + base64.b64encode(b"k" * 64).decode()])
+@pytest.mark.parametrize(
+    "secret", [OLD, NEW, "whsec_" + base64.b64encode(b"k" * 64).decode()], ids=["given", "made", "longest"]
+)
 def test_one_secret_verifies_with_both_packages(secret: str) -> None:
     headers = signed(secret)
     assert standardwebhooks.Webhook(secret).verify(BODY, headers) == json.loads(BODY)
@@ -169,7 +171,7 @@ BAD_SECRETS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("secret", BAD_SECRETS)
+@pytest.mark.parametrize("secret", BAD_SECRETS, ids=range(len(BAD_SECRETS)))
 def test_a_malformed_secret_is_refused_without_being_shown(secret: str) -> None:
     with pytest.raises(WrongTypeError) as caught:
         Signer([secret])
