@@ -6,7 +6,7 @@ replaces the whole list. `EventPatch` sends only what is set, because what is le
 
 from __future__ import annotations
 
-from datetime import date as Day  # noqa: N812 - the field of that name would hide it
+from datetime import date as Day
 from datetime import datetime
 from typing import Literal
 

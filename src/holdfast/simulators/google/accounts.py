@@ -1,0 +1,215 @@
+"""People, service accounts and their tokens; the token endpoint checks what it is given, as Google's does."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from holdfast.clock import Clock
+from holdfast.simulators.google.refusals import Refusal
+
+GOOGLE_AUDIENCE: Final = "https://oauth2.googleapis.com/token"
+GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+ASSERTION_S_MAX: Final = 3_600
+SKEW_S: Final = 300
+_TIMEFRAME: Final = (
+    "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe. "
+    "Check your iat and exp values in the JWT claim."
+)
+_UNAUTHORIZED: Final = (
+    "Client is unauthorized to retrieve access tokens using this method, or client not authorized for any of "
+    "the scopes requested."
+)
+
+
+class TokenRefusal(Exception):
+    """An answer of the token endpoint other than a token."""
+
+    def __init__(self, error: str, description: str, *, status: int = 400) -> None:
+        super().__init__(error)
+        self.error = error
+        self.description = description
+        self.status = status
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a bearer token speaks for (`email`), who asked for it, and for what."""
+
+    email: str
+    client: str
+    scopes: frozenset[str]
+    ends_at_s: float
+
+    @property
+    def delegated(self) -> bool:
+        return self.email != self.client
+
+
+class Client(msgspec.Struct, kw_only=True):
+    """A service account: its public key, and the scopes a domain's administrator delegated (None: any)."""
+
+    email: str
+    key_id: str
+    public_key: RSAPublicKey
+    delegated: frozenset[str] | None
+    revoked: bool = False
+
+
+class _Header(msgspec.Struct):
+    alg: str = ""
+    kid: str = ""
+
+
+class _Claims(msgspec.Struct):
+    iss: str = ""
+    scope: str = ""
+    aud: str = ""
+    iat: int = 0
+    exp: int = 0
+    sub: str = ""
+
+
+class Accounts:
+    """Everybody Google knows, and the tokens it gave out."""
+
+    def __init__(self, clock: Clock, *, token_s: float = 3_600.0) -> None:
+        self._clock = clock
+        self._token_s = token_s
+        self._clients: dict[str, Client] = {}
+        self._tokens: dict[str, Token] = {}
+        self.people: set[str] = set()
+        self.revoked: set[str] = set()
+
+    def add_client(self, name: str, *, token_url: str, scopes: list[str] | None = None) -> dict[str, str]:
+        """A new service account; the key file that is handed out for it, once."""
+        email, key_id = f"{name}@simulated.iam.gserviceaccount.com", secrets.token_hex(20)
+        private = generate_private_key(public_exponent=65537, key_size=2048)
+        delegated = None if scopes is None else frozenset(scopes)
+        self._clients[email] = Client(
+            email=email, key_id=key_id, public_key=private.public_key(), delegated=delegated
+        )
+        return {
+            "type": "service_account",
+            "project_id": "simulated",
+            "private_key_id": key_id,
+            "private_key": _pem(private),
+            "client_email": email,
+            "client_id": str(secrets.randbelow(10**21)),
+            "token_uri": token_url,
+        }
+
+    def revoke(self, email: str) -> None:
+        """End a person's grants or a service account: old tokens stop working, new ones are refused."""
+        if email in self._clients:
+            self._clients[email].revoked = True
+        elif email in self.people:
+            self.revoked.add(email)
+        else:
+            raise LookupError(f"nobody is called {email}")
+
+    def restore(self, email: str) -> None:
+        """Take a revocation back; old tokens stay dead."""
+        self._tokens = {text: token for text, token in self._tokens.items() if token.email != email}
+        self.revoked.discard(email)
+        if email in self._clients:
+            self._clients[email].revoked = False
+
+    def end_tokens(self) -> None:
+        """Make every token given out so far useless, as if its time were over."""
+        self._tokens.clear()
+
+    def grant(self, form: Mapping[str, str], *, own_url: str) -> dict[str, object]:
+        """A token for a signed assertion."""
+        if form.get("grant_type") != GRANT:
+            raise TokenRefusal("unsupported_grant_type", "Invalid grant_type: " + form.get("grant_type", ""))
+        claims, client = self._verified(form.get("assertion", ""))
+        if claims.aud not in (own_url, GOOGLE_AUDIENCE):
+            raise TokenRefusal("invalid_grant", "Invalid JWT: Failed audience check.")
+        self._check_times(claims)
+        scopes = frozenset(claims.scope.split())
+        if not scopes:
+            raise TokenRefusal("invalid_scope", "Invalid OAuth scope or ID token audience provided.")
+        self._check_subject(claims, client, scopes)
+        text = "ya29.simulated-" + secrets.token_urlsafe(32)
+        self._tokens[text] = Token(
+            email=(claims.sub or client.email).lower(),
+            client=client.email,
+            scopes=scopes,
+            ends_at_s=self._clock.monotonic() + self._token_s,
+        )
+        return {"access_token": text, "expires_in": int(self._token_s), "token_type": "Bearer"}
+
+    def holder(self, authorization: str, *, any_of: frozenset[str]) -> Token:
+        """Who is calling; refused with 401 when the token doesn't work, 403 when it may not do this."""
+        scheme, _, text = authorization.partition(" ")
+        token = self._tokens.get(text)
+        if scheme != "Bearer" or token is None or not self._works(token):
+            raise Refusal(401, "authError", "Invalid Credentials", where="Authorization")
+        if not token.scopes & any_of:
+            message = "Request had insufficient authentication scopes."
+            raise Refusal(403, "insufficientPermissions", message)
+        return token
+
+    def _works(self, token: Token) -> bool:
+        alive = self._clock.monotonic() < token.ends_at_s
+        return alive and token.email not in self.revoked and not self._clients[token.client].revoked
+
+    def _verified(self, assertion: str) -> tuple[_Claims, Client]:
+        try:
+            head, body, signature = (_bytes(part) for part in assertion.split("."))
+            header = msgspec.json.decode(head, type=_Header)
+            claims = msgspec.json.decode(body, type=_Claims)
+        except (ValueError, msgspec.DecodeError):
+            raise TokenRefusal("invalid_grant", "Bad Request") from None
+        client = self._clients.get(claims.iss)
+        if client is None or client.revoked:
+            raise TokenRefusal("invalid_grant", "Invalid grant: account not found")
+        signed = assertion.rpartition(".")[0].encode()
+        if header.alg != "RS256" or header.kid != client.key_id or not _signed(client, signature, signed):
+            raise TokenRefusal("invalid_grant", "Invalid JWT Signature.")
+        return claims, client
+
+    def _check_times(self, claims: _Claims) -> None:
+        now = self._clock.now().timestamp()
+        in_time = claims.iat - SKEW_S <= now <= claims.exp + SKEW_S
+        if not in_time or not 0 < claims.exp - claims.iat <= ASSERTION_S_MAX:
+            raise TokenRefusal("invalid_grant", _TIMEFRAME)
+
+    def _check_subject(self, claims: _Claims, client: Client, scopes: frozenset[str]) -> None:
+        if not claims.sub:
+            return
+        if client.delegated is not None and not scopes <= client.delegated:
+            raise TokenRefusal("unauthorized_client", _UNAUTHORIZED, status=401)
+        if claims.sub.lower() not in self.people:
+            raise TokenRefusal("invalid_grant", "Invalid email or User ID")
+        if claims.sub.lower() in self.revoked:
+            raise TokenRefusal("invalid_grant", "Token has been expired or revoked.")
+
+
+def _signed(client: Client, signature: bytes, signed: bytes) -> bool:
+    try:
+        client.public_key.verify(signature, signed, PKCS1v15(), hashes.SHA256())
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _bytes(part: str) -> bytes:
+    try:
+        return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError("not base64url") from error
+
+
+def _pem(key: RSAPrivateKey) -> str:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

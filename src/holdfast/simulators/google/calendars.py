@@ -1,0 +1,205 @@
+"""Everybody's calendars. An event is one record on the calendar of its organizer and of each guest.
+
+Each calendar counts its changes: an entry carries the count of its last one, and a sync token is a count.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.clock import Clock
+from holdfast.simulators.google.events import (
+    Data,
+    Record,
+    checked_event,
+    checked_id,
+    instance,
+    merged,
+)
+from holdfast.simulators.google.moments import Start, as_instant, rfc3339, stamp, start_of
+from holdfast.simulators.google.recurrence import parse
+from holdfast.simulators.google.refusals import Refusal
+
+# How far an endless series is followed.
+HORIZON: Final = timedelta(days=730)
+_OWN: Final = frozenset({"responseStatus", "comment", "additionalGuests"})
+
+
+class Entry(msgspec.Struct):
+    """A record on one calendar; `gone` when this person was taken off it."""
+
+    record: Record
+    change: int
+    gone: bool = False
+
+
+class Calendar:
+    """One person's calendar."""
+
+    def __init__(self, email: str, time_zone: str) -> None:
+        self.email = email
+        self.time_zone = time_zone
+        self.entries: dict[str, Entry] = {}
+        self.change = 0
+        self.generation = 0
+        self.pages: dict[str, Any] = {}
+
+    def keep(self, record: Record, *, gone: bool) -> None:
+        self.change += 1
+        self.entries[record.id] = Entry(record, self.change, gone)
+
+
+class Calendars:
+    """The acts on events; `changed` is told the owner of each calendar that an act changed."""
+
+    def __init__(self, clock: Clock, changed: Callable[[str], None]) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._etags = itertools.count(3_400_000_000_000_000)
+        self._by_email: dict[str, Calendar] = {}
+
+    def add(self, email: str, *, time_zone: str = "UTC") -> Calendar:
+        return self._by_email.setdefault(email, Calendar(email, time_zone))
+
+    def of(self, calendar_id: str, caller: str) -> Calendar:
+        """The calendar a caller named; only one's own is there to be seen."""
+        email = caller if calendar_id == "primary" else calendar_id.lower()
+        if email != caller or email not in self._by_email:
+            raise Refusal(404, "notFound", "Not Found")
+        return self._by_email[email]
+
+    def owned(self, email: str) -> Calendar:
+        if email not in self._by_email:
+            raise LookupError(f"nobody is called {email}")
+        return self._by_email[email]
+
+    def everyone(self) -> Iterator[Calendar]:
+        return iter(self._by_email.values())
+
+    def get(self, calendar: Calendar, event_id: str) -> Record:
+        """The event, or the instance of a series, with this id; also a cancelled one."""
+        entry = calendar.entries.get(event_id)
+        if entry is not None:
+            return entry.record
+        series = calendar.entries.get(event_id.rpartition("_")[0])
+        if series is not None and series.record.recurring:
+            wanted = event_id.rpartition("_")[2]
+            for start in self.starts(series.record):
+                if stamp(start) == wanted:
+                    return Record(instance(series.record, start), series.record.organizer)
+        raise Refusal(404, "notFound", "Not Found")
+
+    def starts(self, series: Record, until: datetime | None = None) -> Iterator[Start]:
+        """When a series takes place, up to the horizon."""
+        until = until or self._clock.now() + HORIZON
+        starts = parse(series.data["recurrence"]).starts(start_of(series.data["start"]))
+        return itertools.takewhile(lambda start: as_instant(start) < until, starts)
+
+    def insert(self, calendar: Calendar, body: Data) -> Record:
+        event_id = checked_id(body["id"]) if "id" in body else secrets.token_hex(13)
+        if event_id in calendar.entries:
+            raise Refusal(409, "duplicate", "The requested identifier already exists.")
+        now, person = rfc3339(self._clock.now()), {"email": calendar.email}
+        start = {
+            "kind": "calendar#event",
+            "id": event_id,
+            "status": "confirmed",
+            "htmlLink": f"https://www.google.com/calendar/event?eid={event_id}",
+            "created": now,
+            "creator": person,
+            "organizer": dict(person),
+            "iCalUID": f"{event_id}@google.com",
+            "sequence": 0,
+            "reminders": {"useDefault": True},
+            "eventType": "default",
+        }
+        record = Record(checked_event(merged(start, body) | {"sequence": 0}), calendar.email)
+        self._settle(record, record.guests())
+        return record
+
+    def patch(self, calendar: Calendar, event_id: str, *, patch: Data, if_match: str = "") -> Record:
+        record = self.get(calendar, event_id)
+        _check_etag(record, if_match)
+        data = checked_event(merged(record.data, patch))
+        _check_rights(record, data, calendar.email)
+        before = record.guests()
+        record.data = data
+        self._settle(record, before)
+        return record
+
+    def delete(self, calendar: Calendar, event_id: str, *, if_match: str = "") -> None:
+        """Cancel it for all when the organizer deletes it; a guest only takes it off the own calendar."""
+        record = self.get(calendar, event_id)
+        entry = calendar.entries.get(event_id)
+        if record.cancelled or (entry is not None and entry.gone):
+            raise Refusal(410, "deleted", "Resource has been deleted")
+        _check_etag(record, if_match)
+        if calendar.email != record.organizer:
+            calendar.keep(record, gone=True)
+            self._changed(calendar.email)
+            return
+        for one in (record, *self._exceptions(calendar, record)):
+            one.data["status"] = "cancelled"
+            self._settle(one, one.guests())
+
+    def respond(self, calendar: Calendar, event_id: str, *, status: str) -> Record:
+        """A guest's own answer to the invitation."""
+        guests = self.get(calendar, event_id).data.get("attendees", [])
+        answered = [
+            guest | ({"responseStatus": status} if guest["email"].lower() == calendar.email else {})
+            for guest in guests
+        ]
+        return self.patch(calendar, event_id, patch={"attendees": answered})
+
+    def _exceptions(self, calendar: Calendar, series: Record) -> list[Record]:
+        records = [entry.record for entry in calendar.entries.values()]
+        return [record for record in records if record.parent_id == series.id and not record.cancelled]
+
+    def _settle(self, record: Record, before: set[str]) -> None:
+        record.data["etag"] = f'"{next(self._etags)}"'
+        record.data["updated"] = rfc3339(self._clock.now())
+        now = record.guests()
+        for email in sorted(before | now):
+            calendar = self._by_email.get(email)
+            if calendar is not None and _has_place(calendar, record):
+                calendar.keep(record, gone=email not in now)
+                self._changed(email)
+
+
+def _has_place(calendar: Calendar, record: Record) -> bool:
+    """An id that a guest chose for another event stays theirs."""
+    entry = calendar.entries.get(record.id)
+    return entry is None or entry.record is record or entry.record.organizer == record.organizer
+
+
+def _check_etag(record: Record, if_match: str) -> None:
+    if if_match not in ("", "*", record.data["etag"]):
+        raise Refusal(412, "conditionNotMet", "Precondition Failed", where="If-Match")
+
+
+def _check_rights(record: Record, after: Data, email: str) -> None:
+    """What a guest may change: the own answer, and with leave of the organizer the guests or everything."""
+    if email == record.organizer or record.data.get("guestsCanModify", False):
+        return
+    old = {guest["email"].lower(): guest for guest in record.data.get("attendees", [])}
+    new = {guest["email"].lower(): guest for guest in after.get("attendees", [])}
+    kept = all(
+        _without_own(old[one], one == email) == _without_own(new.get(one), one == email) for one in old
+    )
+    may_invite = record.data.get("guestsCanInviteOthers", True) or not new.keys() - old.keys()
+    others = (record.data.keys() | after.keys()) - {"attendees"}
+    if not (kept and may_invite and all(record.data.get(name) == after.get(name) for name in others)):
+        message = "Shared properties can only be changed by the organizer of the event."
+        raise Refusal(403, "forbiddenForNonOrganizer", message)
+
+
+def _without_own(guest: Data | None, own: bool) -> Data | None:
+    if guest is None:
+        return None
+    return {name: value for name, value in guest.items() if not (own and name in _OWN)}

@@ -1,0 +1,244 @@
+"""Push channels: opened on a calendar, told of each change by a real HTTP POST, stopped or expired."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import random
+import re
+from collections import deque
+from email.utils import format_datetime
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from holdfast.clock import Clock, from_us
+from holdfast.simulators.google.refusals import Refusal
+
+LIFE_S: Final = 7 * 24 * 3_600
+_ID: Final = re.compile(r"[A-Za-z0-9\-_+/=]{1,64}")
+_RETRIED: Final = frozenset({500, 502, 503, 504})
+_ATTEMPTS_MAX: Final = 6
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_AGENT: Final = "APIs-Google; (+https://developers.google.com/webmasters/APIs-Google.html)"
+
+
+class ChannelRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a channel is asked to be; `expiration` is milliseconds since 1970, as a number or as text."""
+
+    id: str = ""
+    type: str = ""
+    address: str = ""
+    token: str = ""
+    expiration: int | str = 0
+    params: dict[str, str] = {}
+    resource_id: str = ""
+
+
+class OpenChannel(msgspec.Struct, kw_only=True, rename="camel"):
+    """A channel and what became of it."""
+
+    id: str
+    resource_id: str
+    resource_uri: str
+    calendar: str
+    client: str
+    address: str
+    token: str
+    expiration_ms: int
+    state: Literal["live", "stopped", "expired"] = "live"
+    number: int = 0
+    delivered: int = 0
+    failed: int = 0
+
+    def granted(self) -> dict[str, str]:
+        answer = {
+            "kind": "api#channel",
+            "id": self.id,
+            "resourceId": self.resource_id,
+            "resourceUri": self.resource_uri,
+            "expiration": str(self.expiration_ms),
+        }
+        return answer | ({"token": self.token} if self.token else {})
+
+
+class PushTrouble(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to the next pushes: dropped, sent twice, or sent after `delay_s`."""
+
+    act: Literal["drop", "double", "delay"]
+    delay_s: float = 0.0
+
+
+class _Message(msgspec.Struct, frozen=True):
+    channel: OpenChannel
+    state: str
+    number: int
+
+
+class Channels:
+    """Every channel, and the posts that are under way; each channel's go out one after another."""
+
+    def __init__(self, clock: Clock, *, http_on_loopback: bool, life_s: float = LIFE_S) -> None:
+        self._clock = clock
+        self._http_on_loopback = http_on_loopback
+        self._life_ms = int(life_s * 1000)
+        self._all: dict[str, OpenChannel] = {}
+        self._queues: dict[str, asyncio.Queue[_Message]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._session: aiohttp.ClientSession | None = None
+        self._gaps = random.Random(1)
+        self.troubles: deque[PushTrouble] = deque()
+
+    async def start(self) -> None:
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    def clear(self) -> None:
+        """Forget every channel; their posts end with them."""
+        for task in self._tasks:
+            task.cancel()
+        self._all.clear()
+        self._queues.clear()
+        self.troubles.clear()
+
+    async def settled(self) -> None:
+        """Return once every push so far was delivered or given up."""
+        for queue in list(self._queues.values()):
+            await queue.join()
+
+    def all(self) -> list[OpenChannel]:
+        for channel in self._all.values():
+            if channel.state == "live" and self._now_ms() >= channel.expiration_ms:
+                channel.state = "expired"
+        return list(self._all.values())
+
+    def open(self, asked: ChannelRequest, *, calendar: str, client: str, uri: str) -> OpenChannel:
+        """A new channel; its first message says that it is in sync."""
+        self._check(asked)
+        channel = OpenChannel(
+            id=asked.id,
+            resource_id=_resource_id(calendar),
+            resource_uri=uri,
+            calendar=calendar,
+            client=client,
+            address=asked.address,
+            token=asked.token,
+            expiration_ms=self._expiration_ms(asked),
+        )
+        self._all[channel.id] = channel
+        queue = self._queues[channel.id] = asyncio.Queue()
+        self._tasks.append(asyncio.ensure_future(self._post_all(queue)))
+        self._push(channel, "sync")
+        return channel
+
+    def stop(self, asked: ChannelRequest, *, client: str) -> None:
+        """End a channel; only whoever opened it can."""
+        live = [channel for channel in self.all() if channel.state == "live" and channel.client == client]
+        for channel in live:
+            if (channel.id, channel.resource_id) == (asked.id, asked.resource_id):
+                channel.state = "stopped"
+                return
+        raise Refusal(404, "notFound", f"Channel '{asked.id}' not found for project 'simulated'")
+
+    def tell(self, calendar: str) -> None:
+        """A calendar changed: every live channel on it says so."""
+        for channel in self.all():
+            if channel.calendar == calendar and channel.state == "live":
+                self._push(channel, "exists")
+
+    def _check(self, asked: ChannelRequest) -> None:
+        if not _ID.fullmatch(asked.id) or len(asked.token) > 256:
+            raise Refusal(400, "invalid", "Invalid channel id or token.")
+        if asked.type not in ("web_hook", "webhook"):
+            raise Refusal(400, "invalid", f"Unknown channel type: {asked.type}")
+        address = urlsplit(asked.address)
+        loopback = self._http_on_loopback and address.scheme == "http" and address.hostname in _LOOPBACK
+        if address.scheme != "https" and not loopback:
+            message = f"WebHook callback must be HTTPS: {asked.address}"
+            raise Refusal(400, "push.webhookUrlNotHttps", message)
+        if asked.id in self._all:
+            raise Refusal(400, "channelIdNotUnique", f"Channel id {asked.id} not unique")
+
+    def _expiration_ms(self, asked: ChannelRequest) -> int:
+        now = self._now_ms()
+        try:
+            wanted = int(asked.expiration) or now + int(asked.params.get("ttl", "0")) * 1000
+        except ValueError:
+            raise Refusal(400, "invalid", "Invalid expiration.") from None
+        if wanted < now:
+            raise Refusal(400, "invalid", "Channel expiration must be in the future.")
+        longest = now + self._life_ms
+        return min(wanted, longest) if wanted > now else longest
+
+    def _push(self, channel: OpenChannel, state: str) -> None:
+        # Numbers grow, but not by one: a receiver that counts on that is wrong.
+        channel.number += 1 if state == "sync" else self._gaps.randint(1, 5_000)
+        self._queues[channel.id].put_nowait(_Message(channel, state, channel.number))
+
+    async def _post_all(self, queue: asyncio.Queue[_Message]) -> None:
+        while True:
+            message = await queue.get()
+            try:
+                await self._met(message)
+            finally:
+                queue.task_done()
+
+    async def _met(self, message: _Message) -> None:
+        trouble = self.troubles.popleft() if self.troubles else None
+        if trouble is not None and trouble.act == "drop":
+            return
+        if trouble is not None and trouble.delay_s:
+            await self._clock.sleep(trouble.delay_s)
+        for _ in range(2 if trouble is not None and trouble.act == "double" else 1):
+            await self._deliver(message)
+
+    async def _deliver(self, message: _Message) -> None:
+        channel = message.channel
+        for attempt in range(_ATTEMPTS_MAX):
+            status = await self._post(message)
+            if status is not None and status not in _RETRIED:
+                break
+            await self._clock.sleep(2.0**attempt)
+        delivered = status in (102, 200, 201, 202, 204)
+        channel.delivered += delivered
+        channel.failed += not delivered
+
+    async def _post(self, message: _Message) -> int | None:
+        assert self._session is not None
+        try:
+            async with self._session.post(message.channel.address, headers=_headers(message)) as response:
+                return response.status
+        except (aiohttp.ClientError, OSError):
+            return None
+
+    def _now_ms(self) -> int:
+        return self._clock.now_us() // 1000
+
+
+def _headers(message: _Message) -> dict[str, str]:
+    channel = message.channel
+    headers = {
+        "X-Goog-Channel-ID": channel.id,
+        "X-Goog-Channel-Expiration": format_datetime(from_us(channel.expiration_ms * 1000), usegmt=True),
+        "X-Goog-Resource-ID": channel.resource_id,
+        "X-Goog-Resource-URI": channel.resource_uri,
+        "X-Goog-Resource-State": message.state,
+        "X-Goog-Message-Number": str(message.number),
+        "User-Agent": _AGENT,
+        "Content-Length": "0",
+    }
+    return headers | ({"X-Goog-Channel-Token": channel.token} if channel.token else {})
+
+
+def _resource_id(calendar: str) -> str:
+    """The same for every channel on one calendar."""
+    return base64.urlsafe_b64encode(hashlib.sha256(calendar.encode()).digest()[:20]).decode().rstrip("=")

@@ -1,0 +1,151 @@
+"""What an event is: how a body becomes one, how a patch changes it, how each guest sees it."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any, Final
+
+from holdfast.simulators.google.moments import Start, as_instant, checked, end_after, stamp, start_of, when_of
+from holdfast.simulators.google.recurrence import parse
+from holdfast.simulators.google.refusals import Refusal
+
+Data = dict[str, Any]
+
+_ID: Final = re.compile(r"[a-v0-9]{5,1024}")
+_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
+WRITABLE: Final = frozenset(
+    {
+        "summary",
+        "description",
+        "location",
+        "start",
+        "end",
+        "recurrence",
+        "attendees",
+        "status",
+        "visibility",
+        "transparency",
+        "colorId",
+        "extendedProperties",
+        "guestsCanInviteOthers",
+        "guestsCanModify",
+        "guestsCanSeeOtherGuests",
+        "reminders",
+    }
+)
+_RESCHEDULING: Final = ("start", "end", "recurrence")
+_TOMBSTONE: Final[tuple[str, ...]] = ("kind", "etag", "id", "status", "recurringEventId", "originalStartTime")
+
+
+class Record:
+    """One event, shared by the calendars of its organizer and guests."""
+
+    def __init__(self, data: Data, organizer: str) -> None:
+        self.data = data
+        self.organizer = organizer
+
+    @property
+    def id(self) -> str:
+        return str(self.data["id"])
+
+    @property
+    def cancelled(self) -> bool:
+        return bool(self.data["status"] == "cancelled")
+
+    @property
+    def recurring(self) -> bool:
+        return "recurrence" in self.data
+
+    @property
+    def parent_id(self) -> str:
+        return str(self.data.get("recurringEventId", ""))
+
+    def guests(self) -> set[str]:
+        """Everybody on whose calendar it is."""
+        return {self.organizer, *(guest["email"].lower() for guest in self.data.get("attendees", []))}
+
+
+def checked_id(given: object) -> str:
+    """An id chosen by the client: base32hex."""
+    if not isinstance(given, str) or not _ID.fullmatch(given):
+        raise Refusal(400, "invalid", "Invalid resource id value.")
+    return given
+
+
+def checked_event(data: Data) -> Data:
+    """The event with its times as they are kept; refused when they make no sense."""
+    for name in ("start", "end"):
+        if not isinstance(data.get(name), dict):
+            raise Refusal(400, "required", f"Missing {name} time.")
+        data[name] = checked(data[name], name)
+    start, end = start_of(data["start"]), start_of(data["end"])
+    if type(start) is not type(end) or as_instant(start) > as_instant(end):
+        raise Refusal(400, "timeRangeEmpty", "The specified time range is empty.", where="timeMax")
+    if data.get("recurrence"):
+        if "dateTime" in data["start"] and "timeZone" not in data["start"]:
+            raise Refusal(400, "required", "Missing time zone definition for start time.")
+        parse(data["recurrence"])
+    else:
+        data.pop("recurrence", None)
+    data["attendees"] = [_guest(guest) for guest in data.get("attendees") or []]
+    if not data["attendees"]:
+        del data["attendees"]
+    return data
+
+
+def _guest(guest: Any) -> Data:
+    if not isinstance(guest, dict) or not _EMAIL.fullmatch(str(guest.get("email", ""))):
+        raise Refusal(400, "invalid", "Invalid attendee email.")
+    kept = {name: value for name, value in guest.items() if name not in ("self", "organizer")}
+    return {"responseStatus": "needsAction"} | kept
+
+
+def merged(data: Data, patch: Data) -> Data:
+    """The event after a patch: objects are merged, lists replaced, null clears."""
+    result = copy.deepcopy(data)
+    for name, value in patch.items():
+        if name in WRITABLE:
+            _merge(result, name, value)
+    if any(result.get(name) != data.get(name) for name in _RESCHEDULING):
+        result["sequence"] = data.get("sequence", 0) + 1
+    return result
+
+
+def _merge(result: Data, name: str, value: object) -> None:
+    if value is None:
+        result.pop(name, None)
+    elif isinstance(value, dict) and isinstance(result.get(name), dict) and name not in ("start", "end"):
+        for inner, one in value.items():
+            _merge(result[name], inner, one)
+    else:
+        result[name] = copy.deepcopy(value)
+
+
+def instance(record: Record, start: Start) -> Data:
+    """One taking-place of a series that nobody changed on its own."""
+    data = copy.deepcopy(record.data)
+    del data["recurrence"]
+    when = when_of(start, record.data["start"])
+    own = {"start": when, "end": end_after(start, record.data), "originalStartTime": when}
+    return data | own | {"id": f"{record.id}_{stamp(start)}", "recurringEventId": record.id}
+
+
+def view(record: Record, email: str, *, attendees_max: int | None = None) -> Data:
+    """The event as it stands on this person's calendar."""
+    data = copy.deepcopy(record.data)
+    for name in ("creator", "organizer"):
+        if data[name]["email"] == email:
+            data[name]["self"] = True
+    for guest in data.get("attendees", []):
+        guest |= {"self": True} if guest["email"].lower() == email else {}
+        guest |= {"organizer": True} if guest["email"].lower() == record.organizer else {}
+    if attendees_max is not None and len(data.get("attendees", [])) > attendees_max:
+        data["attendees"] = [guest for guest in data["attendees"] if guest.get("self")]
+        data["attendeesOmitted"] = True
+    return data
+
+
+def tombstone(data: Data) -> Data:
+    """All that is told of a deleted event."""
+    return {name: data[name] for name in _TOMBSTONE if name in data} | {"status": "cancelled"}

@@ -1,0 +1,97 @@
+"""Calendar's times: a moment with a zone, or a whole day."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from holdfast.simulators.google.refusals import Refusal
+
+When = dict[str, Any]
+Start = datetime | date
+
+_DAY: Final = timedelta(days=1)
+
+
+def zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise Refusal(400, "invalid", f"Invalid time zone definition: {name}.") from None
+
+
+def instant(text: str, *, where: str = "") -> datetime:
+    """An RFC 3339 time with its offset."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.tzinfo is None or "T" not in text.upper():
+        raise Refusal(400, "badRequest", "Bad Request", where=where)
+    return parsed
+
+
+def rfc3339(moment: datetime) -> str:
+    """To the millisecond, in UTC: as `updated` is given."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"
+
+
+def checked(when: When, name: str) -> When:
+    """A start or end as it is kept: with its offset, also when only a zone was given."""
+    if "date" in when:
+        try:
+            date.fromisoformat(when["date"])
+        except (TypeError, ValueError):
+            raise Refusal(400, "invalid", f"Invalid value for: {name}.date") from None
+        return {"date": when["date"]}
+    try:
+        moment = datetime.fromisoformat(when.get("dateTime", ""))
+    except (TypeError, ValueError):
+        raise Refusal(400, "required", f"Missing {name} time.") from None
+    if moment.tzinfo is None:
+        if not when.get("timeZone"):
+            raise Refusal(400, "required", f"Missing time zone definition for {name} time.")
+        moment = moment.replace(tzinfo=zone(when["timeZone"]))
+    kept = {"dateTime": moment.isoformat(timespec="seconds")}
+    if when.get("timeZone"):
+        zone(when["timeZone"])
+        kept["timeZone"] = when["timeZone"]
+    return kept
+
+
+def start_of(when: When) -> Start:
+    """The day, or the moment in its own zone, so that adding days keeps its time of day."""
+    if "date" in when:
+        return date.fromisoformat(when["date"])
+    moment = datetime.fromisoformat(when["dateTime"])
+    return moment.astimezone(zone(when["timeZone"])) if "timeZone" in when else moment
+
+
+def when_of(start: Start, like: When) -> When:
+    """The start in the form that `like` has."""
+    if not isinstance(start, datetime):
+        return {"date": start.isoformat()}
+    return like | {"dateTime": start.isoformat(timespec="seconds")}
+
+
+def as_instant(start: Start) -> datetime:
+    """For comparing: a day begins at midnight UTC."""
+    return start if isinstance(start, datetime) else datetime(start.year, start.month, start.day, tzinfo=UTC)
+
+
+def stamp(start: Start) -> str:
+    """What an instance's id ends with."""
+    if isinstance(start, datetime):
+        return start.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return start.strftime("%Y%m%d")
+
+
+def end_after(start: Start, event: dict[str, Any]) -> When:
+    """The end of an instance that starts at `start`: as long after it as the series' own."""
+    first, last = start_of(event["start"]), start_of(event["end"])
+    length = as_instant(last) - as_instant(first)
+    if isinstance(start, datetime):
+        ended = (start.astimezone(UTC) + length).astimezone(start.tzinfo)
+        return when_of(ended, event["end"])
+    return when_of(start + max(length, _DAY), event["end"])
