@@ -132,9 +132,9 @@ def failed(summary: StepSummary, outcome: Failed, *, step: Step, now: datetime, 
     return changes | _ended(summary, step=step, now=now) | {"status": "failed"}
 
 
-def set_back(summary: StepSummary) -> Changes:
-    """As if the attempt had not begun: the step waits, or its worker was told to stop."""
-    return {"status": "pending", "attempts": summary.attempts - 1}
+def set_back(summary: StepSummary, *, forget: bool = True) -> Changes:
+    """The step waits for another attempt; to `forget` is as if this one had not begun."""
+    return {"status": "pending", "attempts": summary.attempts - forget}
 
 
 def summed(summary: StepSummary, changes: Mapping[str, Any]) -> StepSummary:

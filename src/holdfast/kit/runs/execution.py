@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast.errors import (
     ConflictError,
@@ -28,6 +28,7 @@ from holdfast.store.commit import Fence, Snapshot, Version, Write, patch
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
 
+T = TypeVar("T")
 UNKNOWN: Final = -1
 # What a step's own writes may be refused with; a lost claim is not among it.
 _REFUSALS = (ConflictError, ForbiddenError, InvalidError, LimitReachedError)
@@ -80,29 +81,18 @@ class Execution:
         changes = {"due_at": self._clock.now() + self._lease}
         return patch(self._kinds.run, self.run.id, changes=changes, expect=Fence(self.run.fence))
 
-    async def give_back(self, after_s: float) -> None:
-        """Let the run go for another worker; a step under way counts as never begun."""
+    async def give_back(self, after_s: float, *, forget: bool = True) -> None:
+        """Let the run go for another worker; a step under way counts, to `forget`, as never begun."""
         while True:
             # What was under way when this was asked for may have landed: only the stored run knows.
             await self._refresh()
             now = self._clock.now()
-            changes = decision.given_up(self.run, due_at=now + timedelta(seconds=after_s)) | {
-                "updated_at": now
-            }
+            changes = decision.given_up(self.run, due_at=now + timedelta(seconds=after_s))
             running = {n: step for n, step in enumerate(self.run.steps) if step.status == "running"}
-            move = Move(changes, {n: decision.set_back(step) for n, step in running.items()})
-            if await self._made(move):
+            steps = {n: decision.set_back(step, forget=forget) for n, step in running.items()}
+            if await self._made(Move(changes | {"updated_at": now}, steps)):
+                self.due_again_s = after_s
                 return
-
-    async def _made(self, move: Move) -> bool:
-        """Make a move only if nobody wrote the run since it was read."""
-        writes = move.writes(self.run, self._kinds, Version(self._version))
-        try:
-            self._version = (await self._store.commit(*writes)).versions[0]
-        except VersionConflictError:
-            return False
-        self.run = move.after(self.run)
-        return True
 
     # -- one step ---------------------------------------------------------------------------------
 
@@ -219,21 +209,10 @@ class Execution:
     # -- landing ----------------------------------------------------------------------------------
 
     async def _land(self, move: Move, *others: Write) -> None:
-        """Make the move while the claim holds; asks again while the store can't be reached."""
+        """Make the move while the claim holds."""
         writes = [*move.writes(self.run, self._kinds, Fence(self.run.fence)), *others]
-        while True:
-            try:
-                await self._commit(move, writes)
-                break
-            except RetryLaterError as later:
-                if isinstance(later, OutcomeUnknownError) and await self._landed(move):
-                    break
-                await self._pause(later.after_s)
-        self.run = move.after(self.run)
-
-    async def _commit(self, move: Move, writes: list[Write]) -> None:
         if not self._joins:
-            self._version = (await self._store.commit(*writes)).versions[0]
+            await self._send(move, writes)
             return
         moved = move.moved(self.run)
 
@@ -242,9 +221,32 @@ class Execution:
             for join in self._joins:
                 await join(transaction, moved)
 
-        await self._store.transact(act)
+        await self._insist(move, lambda: self._store.transact(act))
         # A transaction doesn't tell the new version, so the next beginning looks first.
-        self._version = UNKNOWN
+        self.run, self._version = moved.run, UNKNOWN
+
+    async def _made(self, move: Move) -> bool:
+        """Make the move only if nobody wrote the run since it was read."""
+        try:
+            await self._send(move, move.writes(self.run, self._kinds, Version(self._version)))
+        except VersionConflictError:
+            return False
+        return True
+
+    async def _send(self, move: Move, writes: list[Write]) -> None:
+        committed = await self._insist(move, lambda: self._store.commit(*writes))
+        self.run = move.after(self.run)
+        self._version = UNKNOWN if committed is None else committed.versions[0]
+
+    async def _insist(self, move: Move, commit: Callable[[], Awaitable[T]]) -> T | None:
+        """Ask again while the store can't be reached and the claim holds; None when it had landed unheard."""
+        while True:
+            try:
+                return await commit()
+            except RetryLaterError as later:
+                if isinstance(later, OutcomeUnknownError) and await self._landed(move):
+                    return None
+                await self._pause(later.after_s)
 
     async def _landed(self, move: Move) -> bool:
         found = await self._store.get(self._kinds.run, self.run.id)

@@ -73,6 +73,7 @@ class Runner:
         self._stop_s = stop_s
         self._held: dict[asyncio.Task[None], Execution] = {}
         self._dues_s: list[float] = []
+        self._nudge = asyncio.Event()
         self._lane: str | None = None
         self._status = RunnerStatus()
 
@@ -87,7 +88,8 @@ class Runner:
             while not stop.is_set():
                 await self._turn()
                 await rest(self._clock, TURN_S_MIN, stop=stop)
-                await rest(self._clock, self._idle_s(), wake=bell, stop=stop)
+                self._nudge.clear()
+                await first_of(rest(self._clock, self._idle_s(), wake=bell, stop=stop), self._nudge.wait())
         finally:
             bell.close()
             await self._wind_down()
@@ -139,22 +141,24 @@ class Runner:
             # Left to workers that know its workflow, and looked at again when they might be there.
             await (execution.work() if known else execution.give_back(self._lease_s))
             self._status.settled += 1
-            if execution.due_again_s is not None:
-                heapq.heappush(self._dues_s, self._clock.monotonic() + execution.due_again_s)
         except asyncio.CancelledError:
-            await self._interrupted(execution)
+            await self._let_go(execution, 0.0, forget=True)
         except LeaseLostError:
             self._status.lost += 1
         except Exception as fault:
-            # The claim runs out and the run is taken up again from its last checkpoint.
             self._note(fault)
+            await self._let_go(execution, self._poll_s, forget=False)
+        if execution.due_again_s is not None:
+            heapq.heappush(self._dues_s, self._clock.monotonic() + execution.due_again_s)
+        self._nudge.set()
 
-    async def _interrupted(self, execution: Execution) -> None:
+    async def _let_go(self, execution: Execution, after_s: float, *, forget: bool) -> None:
+        """Give the run back; where that fails too, its claim runs out, and it goes on from its checkpoint."""
         if execution.lost:
             self._status.lost += 1
             return
         with contextlib.suppress(HoldfastError):
-            await execution.give_back(0.0)
+            await execution.give_back(after_s, forget=forget)
 
     def _idle_s(self) -> float:
         """Until the next run that this worker put off is due, but no longer than between two looks."""
