@@ -29,7 +29,7 @@ from holdfast.model.limits import INDEX_ENTRY_BYTES_MAX
 from holdfast.model.order import ordered
 from holdfast.model.path import CollectionPath, join_key, parse_path
 from holdfast.model.retention import Retention
-from holdfast.model.values import check_for, check_size
+from holdfast.model.values import Check, check_for, check_size
 
 D = TypeVar("D", bound=msgspec.Struct)
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
@@ -184,8 +184,21 @@ class Schema(Generic[D]):
         if type(document) is not self.cls:
             raise WrongTypeError(f"expected a {self.name}, got a {type(document).__name__}")
         _, key = self.key_of(document)
+        return self._encoded(document, key, self._checks)
+
+    def prepare_changed(self, document: D, key: str, changes: Iterable[str]) -> Prepared:
+        """The same for a stored document in which these paths were changed: the rest was checked before."""
+        heads = {path.partition(".")[0] for path in changes}
+        if not heads.isdisjoint(self.path.parameters):
+            return self.prepare(document)
+        return self._encoded(document, key, [check for check in self._checks if check[0] in heads])
+
+    def _encoded(self, document: D, key: str, checks: list[tuple[str, str, Check]]) -> Prepared:
         try:
-            self._check_values(document)
+            for name, stored, check in checks:
+                old = getattr(document, name)
+                if old is not UNSET and (new := check(old, stored)) is not old:
+                    msgspec.structs.force_setattr(document, name, new)
             body = _ENCODER.encode(document)
             whole = self._decoder.decode(body)
         except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError) as fault:
@@ -197,15 +210,6 @@ class Schema(Generic[D]):
         if self.declared.path_only:
             body = self._without_path_fields(body)
         return Prepared(key, tenant, whole, body, values)
-
-    def _check_values(self, document: D) -> None:
-        for name, stored, check in self._checks:
-            old = getattr(document, name)
-            if old is UNSET:
-                continue
-            new = check(old, stored)
-            if new is not old:
-                msgspec.structs.force_setattr(document, name, new)
 
     def _wrong_type(self, document: D, fault: Exception) -> HoldfastError:
         if not isinstance(fault, msgspec.ValidationError):

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.clock import from_us
 from holdfast.store.commit import Snapshot
 from holdfast.store.port import ClaimRequest
 from holdfast.store.relational.dialect import quote
@@ -28,7 +29,7 @@ def claim(desk: Desk, request: ClaimRequest) -> list[Snapshot[Any]]:
     desk.link.execute(_update_sql(shelf), _update_values(shelf, request, version=version, rows=rows))
     desk.touched.add(request.schema)
     rows.sort(key=lambda row: (row[3], row[0]))
-    return [_taken(shelf, row, request, version) for row in rows]
+    return list(_taken(shelf, rows, request, version=version))
 
 
 def next_due(shelf: Shelf, tenant: str | None) -> tuple[str, tuple[str, ...]]:
@@ -146,7 +147,15 @@ def _marks(shelf: Shelf, request: ClaimRequest) -> list[str]:
     return ([request.owner] if claim.owner else []) + ([claim.state[1]] if claim.state else [])
 
 
-def _taken(shelf: Shelf, row: Row, request: ClaimRequest, version: int) -> Snapshot[Any]:
-    """The document as it is now that it is claimed, without reading it again."""
-    hot = [request.now_us + request.lease_us, row[4] + 1, *_marks(shelf, request)]
-    return shelf.snapshot((row[0], version, row[2], *hot, *row[3 + len(hot) :]))
+def _taken(shelf: Shelf, rows: list[Row], request: ClaimRequest, *, version: int) -> Iterator[Snapshot[Any]]:
+    """The documents as they are now that they are claimed, without reading them again."""
+    due, fence, *others = (column.path for column in shelf.hot)
+    until = from_us(request.now_us + request.lease_us)
+    marks = list(zip(others, _marks(shelf, request), strict=True))
+    for row in rows:
+        document = shelf.decode(row)
+        setattr(document, due, until)
+        setattr(document, fence, row[4] + 1)
+        for path, mark in marks:
+            setattr(document, path, mark)
+        yield Snapshot(document, version, row[0])

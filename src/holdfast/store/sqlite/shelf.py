@@ -104,9 +104,13 @@ class Shelf:
         self._updates[changed] = sql
         return sql
 
-    def load(self, row: Row) -> Any:
+    def decode(self, row: Row) -> Any:
+        """The document as its JSON says, which claims don't touch."""
         decode = self.schema.decode
-        document = self.schema.load(row[2], split_key(row[0])) if decode is None else decode(row[2])
+        return self.schema.load(row[2], split_key(row[0])) if decode is None else decode(row[2])
+
+    def load(self, row: Row) -> Any:
+        document = self.decode(row)
         for position, path, convert in self._overlay:
             value = row[position]
             setattr(document, path, value if convert is None or value is None else convert(value))
