@@ -1,0 +1,7 @@
+"""A stand-in for a revenue-management system that receives webhooks, well or badly."""
+
+from holdfast.simulators.rms.simulator import RmsSimulator
+from holdfast.simulators.rms.world import Behave, ShowCounts, ShowReceived
+from holdfast.simulators.serving import Trouble
+
+__all__ = ["Behave", "RmsSimulator", "ShowCounts", "ShowReceived", "Trouble"]

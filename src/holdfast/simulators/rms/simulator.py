@@ -1,0 +1,80 @@
+"""The simulated revenue-management system as a thing to start and stop."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+from aiohttp import web
+
+from holdfast.clock import Clock
+from holdfast.simulators.rms.world import Behave, ShowCounts, ShowReceived, World
+from holdfast.simulators.serving import Command, Serving, Trouble
+
+
+COMMANDS: Final[dict[str, type[Command[World]]]] = {
+    "behave": Behave,
+    "received": ShowReceived,
+    "counts": ShowCounts,
+}
+
+
+class RmsSimulator:
+    """A receiver of webhooks: any path under `/webhooks/`, one for each property.
+
+    Example:
+        async with RmsSimulator(clock=SystemClock()) as rms:
+            rms.run(Behave(failure_rate=0.3))
+            endpoint = rms.webhook_url("property-7")
+    """
+
+    def __init__(self, *, clock: Clock, port: int = 0) -> None:
+        self.world = World(clock)
+        self._clock = clock
+        self._serving = Serving(self.world, clock=clock, commands=COMMANDS, refuse=_refuse, port=port)
+        self._serving.app.router.add_post("/webhooks/{name:.+}", self._receive)
+
+    @property
+    def url(self) -> str:
+        return self._serving.url
+
+    def webhook_url(self, name: str) -> str:
+        return f"{self.url}/webhooks/{name}"
+
+    async def __aenter__(self) -> Self:
+        await self._serving.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._serving.__aexit__(kind, error, trace)
+
+    def run(self, command: Command[World]) -> object:
+        """Cause something, as `POST /_control/…` does."""
+        return command.run(self.world)
+
+    def trouble(self, trouble: Trouble) -> None:
+        """Plan what the next messages meet."""
+        self._serving.troubles.plan(trouble)
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        behaviour = self.world.behaviour
+        if behaviour.delay_s:
+            await self._clock.sleep(behaviour.delay_s)
+        got = self.world.receive(request.path, headers, body=await request.read())
+        return _answer(got.status, got.fault, retry_after_s=behaviour.retry_after_s)
+
+
+def _refuse(request: web.Request, trouble: Trouble) -> web.Response:
+    return _answer(trouble.status, trouble.reason, retry_after_s=trouble.retry_after_s)
+
+
+def _answer(status: int, fault: str, *, retry_after_s: int | None) -> web.Response:
+    said = {"received": True} if status == 200 else {"error": fault or "out of order"}
+    asks = status in (429, 503) and retry_after_s is not None
+    headers = {"Retry-After": str(retry_after_s)} if asks else {}
+    body = msgspec.json.encode(said)
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json")

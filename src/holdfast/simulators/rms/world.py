@@ -1,0 +1,118 @@
+"""What a revenue-management system got, and how well it is doing."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from holdfast.clock import Clock
+from holdfast.simulators.rms.signatures import fault_of
+from holdfast.simulators.serving import Command
+
+RECEIVED_KEPT: Final = 10_000
+
+
+class Received(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One message as it came in, and how it was answered."""
+
+    at: datetime
+    path: str
+    message_id: str
+    headers: dict[str, str]
+    body: str
+    status: int
+    fault: str = ""
+    repeated: bool = False
+
+
+class World:
+    """The messages that came, the ids among them that were accepted, and counts of it all."""
+
+    def __init__(self, clock: Clock, *, seed: int = 1) -> None:
+        self.clock = clock
+        self._seed = seed
+        self.clear()
+
+    def clear(self) -> None:
+        self.behaviour = Behave()
+        self.received: deque[Received] = deque(maxlen=RECEIVED_KEPT)
+        self.accepted: Counter[str] = Counter()
+        self.statuses: Counter[int] = Counter()
+        self._dice = random.Random(self._seed)
+
+    def receive(self, path: str, headers: Mapping[str, str], *, body: bytes) -> Received:
+        """Take a message in; header names come in lower case."""
+        fault = self._fault(headers, body)
+        status = 401 if fault else self._status()
+        message_id = headers.get("webhook-id", "")
+        repeated = status == 200 and self.accepted[message_id] > 0
+        if status == 200:
+            self.accepted[message_id] += 1
+        got = Received(
+            at=self.clock.now(),
+            path=path,
+            message_id=message_id,
+            headers=dict(headers),
+            body=body.decode(errors="replace"),
+            status=status,
+            fault=fault,
+            repeated=repeated,
+        )
+        self.statuses[status] += 1
+        self.received.append(got)
+        return got
+
+    def _fault(self, headers: Mapping[str, str], body: bytes) -> str:
+        if not self.behaviour.secret:
+            return ""
+        return fault_of(headers, body, secret=self.behaviour.secret, now=self.clock.now())
+
+    def _status(self) -> int:
+        failing = self._dice.random() < self.behaviour.failure_rate
+        return self.behaviour.failure_status if failing else 200
+
+    def counts(self) -> dict[str, object]:
+        """How many messages came, how many different ones were accepted, how many of those again."""
+        return {
+            "received": sum(self.statuses.values()),
+            "accepted": len(self.accepted),
+            "repeated": sum(self.accepted.values()) - len(self.accepted),
+            "statuses": {str(status): count for status, count in sorted(self.statuses.items())},
+        }
+
+
+class Behave(Command[World], frozen=True):
+    """Answer like this from now on: {failureRate, failureStatus, retryAfterS, delayS, secret}.
+
+    A share of `failure_rate` is answered `failure_status`, all after `delay_s`; with a `secret`, a message
+    whose signature doesn't fit is answered 401.
+    """
+
+    failure_rate: float = 0.0
+    failure_status: int = 503
+    retry_after_s: int | None = None
+    delay_s: float = 0.0
+    secret: str = ""
+
+    def run(self, world: World) -> object:
+        world.behaviour = self
+        return self
+
+
+class ShowReceived(Command[World], frozen=True):
+    """The messages that came in, oldest first: {}."""
+
+    def run(self, world: World) -> object:
+        return list(world.received)
+
+
+class ShowCounts(Command[World], frozen=True):
+    """How many came, how many different ones were accepted, how many of those again: {}."""
+
+    def run(self, world: World) -> object:
+        return world.counts()
