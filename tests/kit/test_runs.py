@@ -386,7 +386,7 @@ async def test_a_run_of_an_unknown_workflow_is_left_to_others(live_store: Store)
     assert (found.held_by, found.steps[0].status) == ("", "pending")
 
 
-async def test_a_hundred_runs_go_on_at_once_and_a_crowded_tenant_delays_no_other(live_store: Store) -> None:
+async def test_many_runs_go_on_at_once_and_a_crowded_tenant_delays_no_other(live_store: Store) -> None:
     together = asyncio.Barrier(20)
 
     async def meets(step: Step) -> str:

@@ -51,7 +51,6 @@ class Execution:
         self.good_until_s = store.clock.monotonic() + lease_s
         self.stopping = False
         self.lost = False
-        self.due_again_s: float | None = None
         self._version = claimed.version
         self._store = store
         self._clock = store.clock
@@ -91,7 +90,6 @@ class Execution:
             running = {n: step for n, step in enumerate(self.run.steps) if step.status == "running"}
             steps = {n: decision.set_back(step, forget=forget) for n, step in running.items()}
             if await self._made(Move(changes | {"updated_at": now}, steps)):
-                self.due_again_s = after_s
                 return
 
     # -- one step ---------------------------------------------------------------------------------
@@ -181,7 +179,6 @@ class Execution:
         changes = {place: decision.failed(summary, outcome, step=step, now=now, again=again)}
         tokens = {"tokens": self.run.tokens + step.tokens, "updated_at": now}
         if wait_s is not None:
-            self.due_again_s = wait_s
             due = now + timedelta(seconds=wait_s)
             await self._land(Move(decision.given_up(self.run, due_at=due) | tokens, changes, place))
             return
@@ -197,7 +194,6 @@ class Execution:
             changes |= {"deadline_at": None, "updated_at": self._clock.now()}
             move = Move(changes, {place: decision.set_back(self.run.steps[place])}, place)
             if await self._made(move):
-                self.due_again_s = outcome.after_s
                 return
             await self._refresh()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import os
 import secrets
 import socket
@@ -72,7 +71,6 @@ class Runner:
         self._poll_s = poll_s
         self._stop_s = stop_s
         self._held: dict[asyncio.Task[None], Execution] = {}
-        self._dues_s: list[float] = []
         self._nudge = asyncio.Event()
         self._lane: str | None = None
         self._status = RunnerStatus()
@@ -86,10 +84,10 @@ class Runner:
         keeper = asyncio.create_task(self._keep())
         try:
             while not stop.is_set():
-                await self._turn()
-                await rest(self._clock, TURN_S_MIN, stop=stop)
                 self._nudge.clear()
-                await first_of(rest(self._clock, self._idle_s(), wake=bell, stop=stop), self._nudge.wait())
+                idle_s = await self._turn()
+                await rest(self._clock, TURN_S_MIN, stop=stop)
+                await first_of(rest(self._clock, idle_s, wake=bell, stop=stop), self._nudge.wait())
         finally:
             bell.close()
             await self._wind_down()
@@ -98,7 +96,8 @@ class Runner:
 
     # -- claiming ---------------------------------------------------------------------------------
 
-    async def _turn(self) -> None:
+    async def _turn(self) -> float:
+        """Claim what is due and there is room for; gives how long nothing new can come due."""
         self._status.last_turn_at = self._clock.now()
         try:
             while (free := self._at_once - len(self._held)) > 0:
@@ -106,9 +105,12 @@ class Runner:
                 for one in claimed:
                     self._take(one)
                 if not claimed:
-                    return
+                    due = await self._store.next_due(self._kinds.run)
+                    left_s = self._poll_s if due is None else (due - self._clock.now()).total_seconds()
+                    return min(self._poll_s, max(0.0, left_s))
         except RetryLaterError as later:
             self._note(later)
+        return self._poll_s
 
     async def _claim(self, limit: int) -> list[Snapshot[RunFields]]:
         """In turn from each tenant, so that one with a crowd of runs doesn't keep the others waiting."""
@@ -148,8 +150,6 @@ class Runner:
         except Exception as fault:
             self._note(fault)
             await self._let_go(execution, self._poll_s, forget=False)
-        if execution.due_again_s is not None:
-            heapq.heappush(self._dues_s, self._clock.monotonic() + execution.due_again_s)
         self._nudge.set()
 
     async def _let_go(self, execution: Execution, after_s: float, *, forget: bool) -> None:
@@ -159,15 +159,6 @@ class Runner:
             return
         with contextlib.suppress(HoldfastError):
             await execution.give_back(after_s, forget=forget)
-
-    def _idle_s(self) -> float:
-        """Until the next run that this worker put off is due, but no longer than between two looks."""
-        now_s = self._clock.monotonic()
-        if not self._dues_s or self._dues_s[0] > now_s:
-            return min(self._poll_s, self._dues_s[0] - now_s if self._dues_s else self._poll_s)
-        while self._dues_s and self._dues_s[0] <= now_s:
-            heapq.heappop(self._dues_s)
-        return 0.0
 
     def _note(self, fault: Exception) -> None:
         self._status.faults += 1
