@@ -12,7 +12,6 @@ from holdfast.clock import Clock
 from holdfast.simulators.rms.world import Behave, ShowCounts, ShowReceived, World
 from holdfast.simulators.serving import Command, Serving, Trouble
 
-
 COMMANDS: Final[dict[str, type[Command[World]]]] = {
     "behave": Behave,
     "received": ShowReceived,
