@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.errors import BadQueryError, NotFoundError
-from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
+from holdfast.kit.audit import AuditEvent, AuditHead
 from holdfast.kit.channels import (
     CHANNEL_ID,
     CHANNEL_INDEXES,
@@ -23,7 +22,7 @@ from holdfast.kit.channels import (
     Life,
     Watch,
 )
-from holdfast.kit.inbox import GoogleChannelVerifier, channel_token
+from holdfast.kit.inbox import channel_token
 from holdfast.model import Document, document, schema_of
 from holdfast.store import Query, Store, Transaction, create
 from holdfast.testing import ManualClock
@@ -89,23 +88,6 @@ async def test_what_is_wanted_gets_one_channel_each(
     assert await one.turn() == 0
 
 
-async def test_the_token_lets_a_notification_be_verified_without_a_look_up(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
-) -> None:
-    one = channels()
-    await one.want([ALICE])
-    await one.turn()
-    (id,) = board.live(ALICE)
-    headers = {
-        "x-goog-channel-id": id,
-        "x-goog-resource-id": board.lines[id].resource_id,
-        "x-goog-resource-state": "sync",
-        "x-goog-message-number": "1",
-        "x-goog-channel-token": channel_token(KEY, id),
-    }
-    assert GoogleChannelVerifier(KEY).verify(headers, b"", clock.now()).order_key == id
-
-
 async def test_a_services_own_collection_holds_exactly_the_named_fields(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
@@ -146,17 +128,6 @@ async def test_renewal_opens_the_new_channel_before_it_stops_the_old(
     assert new != old
     assert seen == [("opened", 1), ("opened", 2), ("stopped", 1)]
     assert [doc.channel_id for doc in await _documents(kit_store)] == [new], "stopped ones are deleted"
-
-
-async def test_stopped_documents_are_kept_when_the_setting_says_so(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
-) -> None:
-    one = channels(life=Life(keep_stopped=True))
-    await one.want([ALICE])
-    await one.turn()
-    await clock.advance(6 * DAY)
-    await one.turn()
-    assert sorted(doc.status for doc in await _documents(kit_store)) == ["active", "stopped"]
 
 
 async def test_a_channel_that_ended_while_nobody_ran_is_expired_and_replaced_at_once(
@@ -227,52 +198,6 @@ async def test_revoked_credentials_stop_the_renewals_and_show_in_health(
     assert (await one.health()).verdict == "ok"
 
 
-async def test_health_is_critical_when_something_is_wanted_and_nothing_lives(
-    channels: Callable[..., Channels], board: Switchboard
-) -> None:
-    one = channels()
-    assert (await one.health()).verdict == "ok"
-    board.failing = 2.0
-    await one.want([ALICE])
-    await one.turn()
-    health = await one.health()
-    assert (health.verdict, health.live, health.failing) == ("critical", 0, 1)
-    assert "quota" in health.last_error
-
-
-async def test_a_provider_that_asks_to_wait_is_not_asked_sooner(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock, kit_store: Store
-) -> None:
-    one = channels()
-    board.failing, board.retry_after_s = 2.0, 777.0
-    await one.want([ALICE])
-    await one.turn()
-    board.failing = 0.0
-    await clock.advance(776)
-    assert await one.turn() == 0
-    await clock.advance(1)
-    assert await one.turn() == 1
-    assert len(board.live(ALICE)) == 1
-    assert (await _watch(kit_store)).failures == 0
-
-
-async def test_waits_grow_with_failures_up_to_a_limit(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
-) -> None:
-    one = channels(life=Life(back_off_s=10, back_off_s_max=100))
-    board.failing = 2.0
-    await one.want([ALICE])
-    waits = []
-    for _ in range(6):
-        await one.turn()
-        retry_at = (await _watch(kit_store)).retry_at
-        assert retry_at is not None
-        waits.append((retry_at - clock.now()).total_seconds())
-        await clock.advance(waits[-1])
-    tops = [10, 20, 40, 80, 100, 100]
-    assert all(top / 2 <= wait <= top for wait, top in zip(waits, tops, strict=True))
-
-
 async def test_two_processes_never_open_two_channels_for_one_thing(
     channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
 ) -> None:
@@ -284,27 +209,6 @@ async def test_two_processes_never_open_two_channels_for_one_thing(
         assert sorted(board.all_live().values()) == sorted(people)
         await clock.advance(6 * DAY)
     assert set(board.opens.values()) == {4}
-
-
-async def test_a_process_that_was_held_up_for_longer_than_its_lease_takes_back_what_it_opened(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock, kit_store: Store
-) -> None:
-    slow, quick = channels(), channels()
-    await slow.want([ALICE])
-    late = board.delay = asyncio.Event()
-    waiting = asyncio.create_task(slow.turn())
-    await board.asked.wait()
-    board.forget_asking()
-    board.delay = None
-    await clock.advance(91)
-    assert await quick.turn() == 1
-    late.set()
-    await waiting
-    (id,) = board.live(ALICE)
-    watch = await _watch(kit_store)
-    assert watch.current is not None
-    assert watch.current.channel_id == id
-    assert watch.leaving == []
 
 
 async def test_addresses_that_look_alike_or_are_long_get_ids_of_their_own(
@@ -319,43 +223,6 @@ async def test_addresses_that_look_alike_or_are_long_get_ids_of_their_own(
     assert all(len(id) <= 64 for id in board.all_live())
     await channels().want([*alike, *long])
     assert await channels().turn() == 0
-
-
-async def test_a_channel_is_found_before_it_is_on_record(
-    channels: Callable[..., Channels], board: Switchboard
-) -> None:
-    one = channels()
-    await one.want([ALICE])
-    board.pause = asyncio.Event()
-    opening = asyncio.create_task(one.turn())
-    await board.opened.wait()
-    (id,) = board.live(ALICE)
-    assert await channels().find(id) == ALICE
-    assert await channels().find("calendar-sync-alice-hoge-jp-1") is None
-    assert await channels().find("nonsense") is None
-    board.pause.set()
-    await opening
-    assert await one.find(id) == await channels().find(id) == ALICE
-
-
-async def test_renew_expiring_says_what_became_of_each_and_a_dry_run_changes_nothing(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
-) -> None:
-    one = channels(life=Life(renew_before_s=3_600))
-    await one.want([ALICE, BOB])
-    await one.turn()
-    assert (await one.renew_expiring()).renewed == []
-    await clock.advance(6.5 * DAY)
-    before = (board.all_live(), await _documents(kit_store), await _watch(kit_store))
-    dry = await one.renew_expiring(dry_run=True)
-    assert (sorted(r.watched_id for r in dry.renewed), dry.dry_run) == ([ALICE, BOB], True)
-    assert (board.all_live(), await _documents(kit_store), await _watch(kit_store)) == before
-    board.revoked.add(BOB)
-    report = await one.renew_expiring()
-    (done,) = report.renewed
-    assert (done.watched_id, done.new_channel_id) == (ALICE, board.live(ALICE)[0])
-    assert done.new_expiration - done.old_expiration == 6.5 * 86_400_000
-    assert [(f.watched_id, f.error) for f in report.failed] == [(BOB, "invalid_grant")]
 
 
 async def test_two_schedulers_renewing_at_once_do_the_work_once(
@@ -390,22 +257,6 @@ async def test_force_replaces_every_channel_and_counts_also_what_failed(
     assert not old & board.all_live().keys()
 
 
-async def test_stopping_a_wanted_channel_puts_another_in_its_place(
-    channels: Callable[..., Channels], board: Switchboard
-) -> None:
-    one = channels()
-    await one.want([ALICE])
-    await one.turn()
-    (old,) = board.live(ALICE)
-    await one.stop(old)
-    (new,) = board.live(ALICE)
-    assert new != old
-    with pytest.raises(NotFoundError):
-        await one.stop(old)
-    with pytest.raises(NotFoundError):
-        await one.stop("never-heard-of-1")
-
-
 async def test_channels_on_record_that_no_watch_knows_are_taken_in(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
@@ -429,38 +280,6 @@ async def test_channels_on_record_that_no_watch_knows_are_taken_in(
     assert board.live(ALICE)[0].startswith("calendar-sync-alice")
 
 
-async def test_a_half_opened_channel_is_stopped_once_its_resource_is_learnt(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
-) -> None:
-    one = channels()
-    await one.want([ALICE])
-    board.lose_next_answer = True
-    await one.turn()
-    (id,) = board.live(ALICE)
-    await channels().want([])
-    await one.turn()
-    assert board.live(ALICE) == [id], "nobody knows its resource, so nobody can stop it"
-    await one.learn(id, board.lines[id].resource_id)
-    await one.turn()
-    assert board.live(ALICE) == []
-    assert (await _watch(kit_store)).status == "ended"
-
-
-async def test_a_half_opened_channel_that_nobody_can_name_is_left_to_its_end(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
-) -> None:
-    one = channels()
-    await one.want([ALICE])
-    board.lose_next_answer = True
-    await one.turn()
-    assert len(board.live(ALICE)) == 1
-    await one.want([])
-    while (await _watch(kit_store)).status != "ended":
-        await clock.advance(3_600)
-        await one.turn()
-    assert board.live(ALICE) == []
-
-
 async def test_the_status_tells_the_time_left_and_warns_near_the_end(
     channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
 ) -> None:
@@ -479,27 +298,6 @@ async def test_the_status_tells_the_time_left_and_warns_near_the_end(
     assert (await one.status("expired")).rows == []
 
 
-async def test_what_happens_to_channels_is_audited_in_the_same_commit(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
-) -> None:
-    audit = Audit(kit_store, tenant_id="-")
-
-    async def hook(tx: Transaction, news: Sequence[Happening]) -> None:
-        await audit.add(
-            tx,
-            *(Entry(action=f"channel.{one.act}", actor="channels", subject=one.channel_id) for one in news),
-        )
-
-    one = channels(hook=hook)
-    await one.want([ALICE])
-    await one.turn()
-    await clock.advance(6 * DAY)
-    await one.turn()
-    lines = [msgspec.json.decode(line) async for line in audit.export()]
-    assert [line["action"] for line in lines] == ["channel.opened", "channel.opened", "channel.stopped"]
-    assert (await audit.verify()).sound
-
-
 async def test_the_loop_opens_what_is_wanted_and_renews_by_the_clock(
     channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
 ) -> None:
@@ -514,13 +312,3 @@ async def test_the_loop_opens_what_is_wanted_and_renews_by_the_clock(
             await asyncio.sleep(0.005)
     stop.set()
     await running
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"key": b"short"}, {"name": "no spaces"}, {"name": "x" * 31}, {"life": Life(lease_s=20)}]
-)
-async def test_settings_that_cannot_work_are_refused(
-    channels: Callable[..., Channels], wrong: dict[str, Any]
-) -> None:
-    with pytest.raises(BadQueryError):
-        channels(**wrong)

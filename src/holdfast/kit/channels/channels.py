@@ -106,10 +106,9 @@ class Channels:
                     break
                 if len(claimed) < room or not room:
                     done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                    for task in done:
-                        task.result()
+                    await asyncio.gather(*done)
         finally:
-            await asyncio.gather(*tasks)
+            await asyncio.gather(*tasks, return_exceptions=True)
         return tended
 
     async def _claim(self, room: int) -> list[Snapshot[Watch]]:
