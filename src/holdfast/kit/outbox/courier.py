@@ -193,8 +193,8 @@ class Courier:
 
     async def finished(self) -> None:
         """Return once no send is under way."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        while under_way := [task for task in self._tasks if not task.done()]:
+            await asyncio.wait(under_way)
 
     async def abandon(self) -> None:
         """Cut off what is still under way; its leases end by themselves."""

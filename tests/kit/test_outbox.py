@@ -1,0 +1,338 @@
+"""The outbox on every engine: what is put out arrives, and the books say so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from holdfast.errors import AlreadyExistsError, InvalidError, TooLargeError
+from holdfast.kit.outbox import (
+    KINDS,
+    DeadLetter,
+    Delivery,
+    Endpoint,
+    EndpointNotice,
+    Endpoints,
+    Event,
+    Ledger,
+    Outbox,
+    Retry,
+    Selection,
+    Verifier,
+    delivery_id,
+)
+from holdfast.kit.outbox.models import UNDELIVERED
+from holdfast.store import Query, Store, create, delete, put
+from tests.kit.eventually import until
+from tests.kit.outbox_bed import (
+    FAIL,
+    SECRET,
+    answer,
+    delivery,
+    dispatching,
+    endpoint_at,
+    receiving,
+    send,
+    state_is,
+)
+from tests.kit.receiver import OK, Received
+
+DOCUMENTS = list(KINDS.all)
+QUICK = Retry(waits_s=(0.02, 0.02))
+
+
+async def test_an_event_arrives_signed_and_byte_for_byte_and_is_recorded(live_store: Store) -> None:
+    body = b'{"price": 1.10,\n "name": "\xc3\xa9"}'
+    async with receiving() as receiver, dispatching(live_store):
+        endpoint = await endpoint_at(live_store, receiver.url())
+        await send(live_store, endpoint, "evt-1", body=body)
+        found = await state_is(live_store, "evt-1", "delivered")
+    (request,) = receiver.requests
+    assert request.body == body
+    assert Verifier([SECRET]).verify(request.headers, body, now=live_store.clock.now()) == "evt-1"
+    (attempt,) = found.attempts
+    assert (attempt.status, attempt.excerpt, attempt.fence) == (200, "ok", found.fence)
+    assert (found.next_attempt_at, found.owner) == (None, None)
+    assert found.finished_at is not None
+
+
+async def test_an_event_lands_with_the_callers_writes_or_not_at_all(live_store: Store) -> None:
+    endpoint = await endpoint_at(live_store, "http://127.0.0.1:9/")
+    beside = Endpoint(id="beside", url="http://127.0.0.1:9/", created_at=live_store.clock.now())
+    event = Event(id="evt-1", type="thing.made", body=b"{}")
+    acme = live_store.tenant("-")
+    await Outbox(live_store).send(event, [endpoint])
+    with pytest.raises(AlreadyExistsError):
+        await Outbox(live_store).send(event, [endpoint], put(beside))
+    assert await acme.get(Endpoint, "beside") is None
+    await acme.commit(
+        put(beside), *Outbox(live_store).writes(Event(id="evt-2", type="t", body=b"{}"), [endpoint])
+    )
+    assert (await delivery(live_store, "evt-2")).status == "pending"
+
+
+async def test_an_endpoint_that_takes_no_such_event_is_recorded_as_skipped(live_store: Store) -> None:
+    wants = await endpoint_at(live_store, "http://127.0.0.1:9/", "wants", event_types=["invoice.*"])
+    shut = await endpoint_at(live_store, "http://127.0.0.1:9/", "shut", status="disabled")
+    await Outbox(live_store).send(Event(id="evt-1", type="invoice.paid", body=b"{}"), [wants, shut])
+    await Outbox(live_store).send(Event(id="evt-2", type="user.made", body=b"{}"), [wants])
+    states = {
+        (one.event_id, one.endpoint_id): (one.status, one.next_attempt_at is None)
+        for event_id in ("evt-1", "evt-2")
+        for one in await Ledger(live_store).of_event(event_id)
+    }
+    assert states == {
+        ("evt-1", "wants"): ("pending", False),
+        ("evt-1", "shut"): ("skipped", True),
+        ("evt-2", "wants"): ("skipped", True),
+    }
+
+
+async def test_a_body_over_the_limit_is_refused_before_anything_is_written(live_store: Store) -> None:
+    endpoint = await endpoint_at(live_store, "http://127.0.0.1:9/")
+    outbox = Outbox(live_store, body_bytes_max=100)
+    await outbox.send(Event(id="fits", type="t", body=b"x" * 100), [endpoint])
+    with pytest.raises(TooLargeError):
+        await outbox.send(Event(id="over", type="t", body=b"x" * 101), [endpoint])
+    assert await Ledger(live_store).of_event("over") == []
+
+
+async def test_after_the_last_attempt_the_delivery_is_dead_and_has_one_dead_letter(live_store: Store) -> None:
+    async with receiving(lambda received: FAIL) as receiver, dispatching(live_store):
+        endpoint = await endpoint_at(live_store, receiver.url(), retry=QUICK)
+        await send(live_store, endpoint, "evt-1")
+        found = await state_is(live_store, "evt-1", "dead")
+    assert [attempt.status for attempt in found.attempts] == [503, 503, 503]
+    assert len({attempt.fence for attempt in found.attempts}) == 3
+    (letter,) = (await Ledger(live_store).dead_letters()).docs
+    assert (letter.id, letter.deaths) == (found.id, 1)
+    assert letter.reason == found.reason == "3 attempts failed; the last: HTTP 503"
+
+
+async def test_a_replay_keeps_the_event_id_and_the_body_and_resolves_the_dead_letter(
+    live_store: Store,
+) -> None:
+    said = [FAIL]
+    async with receiving(lambda received: said[0]) as receiver, dispatching(live_store):
+        endpoint = await endpoint_at(live_store, receiver.url(), retry=Retry(waits_s=()))
+        await send(live_store, endpoint, "evt-1", "evt-2", body=b"exactly this")
+        await state_is(live_store, "evt-1", "dead")
+        await state_is(live_store, "evt-2", "dead")
+        ledger = Ledger(live_store)
+        dry = await ledger.replay(Selection(statuses=["dead"]))
+        assert (dry.matched, dry.changed, dry.dry_run) == (2, 0, True)
+        assert (await delivery(live_store, "evt-1")).status == "dead"
+        said[0] = OK
+        report = await ledger.replay(Selection(statuses=["dead"]), dry_run=False)
+        assert (report.matched, report.changed) == (2, 2)
+        found = await state_is(live_store, "evt-1", "delivered")
+        await state_is(live_store, "evt-2", "delivered")
+    assert (found.attempt_count, found.replay_count, len(found.attempts)) == (1, 1, 2)
+    seen = Counter((r.headers["webhook-id"], r.body) for r in receiver.requests)
+    assert seen == {("evt-1", b"exactly this"): 2, ("evt-2", b"exactly this"): 2}
+    assert (await ledger.dead_letters()).docs == []
+    assert {letter.resolution for letter in (await ledger.dead_letters(resolved=True)).docs} == {"replayed"}
+
+
+async def test_a_replayed_delivery_that_dies_again_reopens_its_one_dead_letter(live_store: Store) -> None:
+    async with receiving(lambda received: FAIL) as receiver, dispatching(live_store):
+        endpoint = await endpoint_at(live_store, receiver.url(), retry=Retry(waits_s=()))
+        await send(live_store, endpoint, "evt-1")
+        await state_is(live_store, "evt-1", "dead")
+        assert await Ledger(live_store).replay_one(delivery_id("evt-1", "ep"))
+        await until(lambda: len(receiver.requests) == 2)
+        await state_is(live_store, "evt-1", "dead")
+    (letter,) = (await Ledger(live_store).dead_letters()).docs
+    assert (letter.deaths, letter.resolved) == (2, False)
+
+
+async def test_what_a_receiver_says_is_wrong_is_dead_at_once(live_store: Store) -> None:
+    wrong = answer(422, body="no such tenant")
+    async with receiving(lambda received: wrong) as receiver, dispatching(live_store):
+        endpoint = await endpoint_at(live_store, receiver.url())
+        await send(live_store, endpoint, "evt-1")
+        found = await state_is(live_store, "evt-1", "dead")
+    assert [(a.status, a.excerpt) for a in found.attempts] == [(422, "no such tenant")]
+    assert len(receiver.requests) == 1
+
+
+async def test_a_redirect_is_not_followed_and_counts_as_a_failure(live_store: Store) -> None:
+    async with receiving() as elsewhere:
+        moved = answer(302, f"location: {elsewhere.url()}")
+        async with receiving(lambda received: moved) as receiver, dispatching(live_store):
+            endpoint = await endpoint_at(live_store, receiver.url(), retry=QUICK)
+            await send(live_store, endpoint, "evt-1")
+            found = await state_is(live_store, "evt-1", "dead")
+    assert [attempt.status for attempt in found.attempts] == [302, 302, 302]
+    assert elsewhere.requests == []
+
+
+async def test_a_receiver_that_is_gone_disables_its_endpoint_and_an_operator_is_told(
+    live_store: Store,
+) -> None:
+    told: list[EndpointNotice] = []
+
+    async def on_notice(notice: EndpointNotice) -> None:
+        told.append(notice)
+
+    gone = answer(410)
+    async with receiving(lambda received: gone) as receiver, dispatching(live_store, on_notice=on_notice):
+        endpoint = await endpoint_at(live_store, receiver.url(), concurrency=1)
+        await send(live_store, endpoint, "evt-1")
+        await state_is(live_store, "evt-1", "dead")
+        await until(lambda: bool(told))
+    kept = await live_store.tenant("-").query(
+        Query(EndpointNotice).where("endpoint_id", "==", "ep").order_by("-at")
+    )
+    (notice,) = kept.docs
+    assert (notice.kind, notice.reason) == ("disabled", "the receiver answered HTTP 410")
+    assert told == [notice]
+    found = await live_store.tenant("-").get(Endpoint, "ep")
+    assert found is not None
+    await Outbox(live_store).send(Event(id="evt-2", type="t", body=b"{}"), [found.doc])
+    assert (await delivery(live_store, "evt-2")).status == "skipped"
+
+
+async def test_a_paused_endpoint_gets_nothing_until_it_is_resumed(live_store: Store) -> None:
+    operator = Endpoints(live_store)
+    async with receiving() as receiver, receiving() as other:
+        endpoint = await endpoint_at(live_store, receiver.url())
+        beside = await endpoint_at(live_store, other.url(), "beside")
+        assert await operator.pause("ep", reason="maintenance", by="ada")
+        assert not await operator.pause("ep", reason="maintenance", by="ada")
+        async with dispatching(live_store):
+            await send(live_store, endpoint, "evt-1")
+            for n in range(3):
+                await send(live_store, beside, f"beside-{n}")
+                await other.received(n + 1)
+            assert receiver.requests == []
+            await operator.resume("ep", by="ada")
+            await state_is(live_store, "evt-1", "delivered", within_s=3)
+
+
+async def test_what_waits_for_an_endpoint_that_is_no_more_is_dead(live_store: Store) -> None:
+    endpoint = await endpoint_at(live_store, "http://127.0.0.1:9/")
+    await send(live_store, endpoint, "evt-1")
+    await live_store.tenant("-").commit(delete(Endpoint, "ep"))
+    async with dispatching(live_store):
+        found = await state_is(live_store, "evt-1", "dead")
+    assert found.reason == "the endpoint is gone"
+    assert await live_store.tenant("-").get(DeadLetter, found.id) is not None
+
+
+async def test_a_late_answer_of_a_lost_lease_can_not_overwrite_a_newer_state(live_store: Store) -> None:
+    go = asyncio.Event()
+
+    async def when_told(received: Received) -> bytes:
+        await go.wait()
+        return OK
+
+    async with receiving(when_told) as receiver, dispatching(live_store) as dispatcher:
+        endpoint = await endpoint_at(live_store, receiver.url())
+        await send(live_store, endpoint, "evt-1")
+        await receiver.received(1)
+        taken = await delivery(live_store, "evt-1")
+        taken.fence += 1
+        taken.owner = "somebody else"
+        await live_store.tenant("-").commit(put(taken))
+        go.set()
+        await until(lambda: dispatcher.status().lost == 1)
+    found = await delivery(live_store, "evt-1")
+    assert (found.status, found.owner, found.attempts) == ("sending", "somebody else", [])
+
+
+async def test_a_stopped_dispatcher_finishes_what_is_under_way_and_gives_back_the_rest(
+    live_store: Store,
+) -> None:
+    go = asyncio.Event()
+
+    async def when_told(received: Received) -> bytes:
+        await go.wait()
+        return OK
+
+    async with receiving(when_told) as receiver:
+        endpoint = await endpoint_at(live_store, receiver.url(), concurrency=2)
+        await send(live_store, endpoint, *(f"evt-{n}" for n in range(4)))
+        async with dispatching(live_store) as dispatcher:
+            await receiver.received(2)
+            await until(lambda: dispatcher.status().buffered == 2)
+            asyncio.get_running_loop().call_later(0.2, go.set)
+        states = Counter([(await delivery(live_store, f"evt-{n}")).status for n in range(4)])
+        assert states == {"delivered": 2, "pending": 2}
+        async with dispatching(live_store):
+            for n in range(4):
+                await state_is(live_store, f"evt-{n}", "delivered", within_s=5)
+    assert len(receiver.requests) == 4
+
+
+async def test_two_dispatchers_send_each_delivery_once(live_store: Store) -> None:
+    async with receiving() as receiver, dispatching(live_store), dispatching(live_store):
+        endpoint = await endpoint_at(live_store, receiver.url())
+        await send(live_store, endpoint, *(f"evt-{n}" for n in range(40)))
+        for n in range(40):
+            await state_is(live_store, f"evt-{n}", "delivered")
+    assert Counter(r.headers["webhook-id"] for r in receiver.requests) == {f"evt-{n}": 1 for n in range(40)}
+
+
+async def test_a_delivery_put_out_beside_a_dispatcher_is_its_own_from_the_first_commit(
+    live_store: Store,
+) -> None:
+    async with receiving() as receiver, dispatching(live_store) as dispatcher:
+        endpoint = await endpoint_at(live_store, receiver.url())
+        outbox = Outbox(live_store, near=dispatcher)
+        await outbox.send(Event(id="evt-1", type="t", body=b"{}"), [endpoint])
+        first = await state_is(live_store, "evt-1", "delivered")
+        with pytest.raises(AlreadyExistsError):
+            await outbox.send(Event(id="evt-1", type="t", body=b"{}"), [endpoint])
+        await outbox.send(Event(id="evt-2", type="t", body=b"{}"), [endpoint])
+        await state_is(live_store, "evt-2", "delivered")
+    assert (first.fence, first.attempts[0].fence) == (1, 1)
+    assert Counter(r.headers["webhook-id"] for r in receiver.requests) == {"evt-1": 1, "evt-2": 1}
+
+
+async def test_undelivered_is_one_question(live_store: Store) -> None:
+    endpoint = await endpoint_at(live_store, "http://127.0.0.1:9/")
+    other = await endpoint_at(live_store, "http://127.0.0.1:9/", "other")
+    await send(live_store, endpoint, "evt-1", "evt-2")
+    await send(live_store, other, "evt-3")
+    ledger = Ledger(live_store)
+    assert [d.event_id for d in (await ledger.undelivered()).docs] == ["evt-3", "evt-2", "evt-1"]
+    assert [d.event_id for d in (await ledger.undelivered("ep")).docs] == ["evt-2", "evt-1"]
+    report = await ledger.cancel(Selection(statuses=["pending"], endpoint_id="ep"), dry_run=False)
+    assert (report.matched, report.changed) == (2, 2)
+    assert [d.event_id for d in (await ledger.undelivered()).docs] == ["evt-3"]
+
+
+async def test_a_replay_stopped_by_its_limit_goes_on_from_its_cursor(live_store: Store) -> None:
+    endpoint = await endpoint_at(live_store, "http://127.0.0.1:9/")
+    await send(live_store, endpoint, *(f"evt-{n}" for n in range(5)))
+    ledger, waiting = Ledger(live_store), Selection(statuses=["pending"])
+    await ledger.cancel(waiting, dry_run=False)
+    gone = Selection(statuses=["cancelled"])
+    first = await ledger.replay(gone, dry_run=False, limit=3)
+    assert (first.matched, first.changed) == (3, 3)
+    rest = await ledger.replay(gone, dry_run=False, cursor=first.cursor)
+    assert (rest.matched, rest.changed, rest.cursor) == (2, 2, None)
+    assert len((await ledger.find(waiting)).docs) == 5
+
+
+async def test_only_what_is_finished_can_be_replayed(live_store: Store) -> None:
+    with pytest.raises(InvalidError):
+        await Ledger(live_store).replay(Selection(statuses=["pending"]))
+    assert set(UNDELIVERED) <= {"pending", "sending", "failed", "dead"}
+
+
+async def test_a_tenants_outbox_reaches_nobody_elses(live_store: Store) -> None:
+    async with receiving() as receiver, dispatching(live_store):
+        endpoint = Endpoint(
+            id="theirs", tenant_id="acme", url=receiver.url(), created_at=live_store.clock.now()
+        )
+        acme = live_store.tenant("acme")
+        await acme.commit(create(endpoint))
+        await Outbox(acme).send(Event(id="evt-1", type="t", body=b"{}"), [endpoint])
+        await receiver.received(1)
+    assert await live_store.tenant("other").get(Delivery, delivery_id("evt-1", "theirs")) is None
+    (found,) = await Ledger(acme).of_event("evt-1")
+    assert found.tenant_id == "acme"
