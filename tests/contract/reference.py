@@ -125,6 +125,11 @@ class Reference:
         self._place.bells.append(({self.catalog.table(schema) for schema in schemas}, bell))
         return bell
 
+    def peek(self, cls: type, prefix: str) -> list[Document]:
+        """What is kept now under ids that begin so, to ask about."""
+        schema = next(schema for schema in self.catalog.schemas if schema.cls is cls)
+        return [row.kept for key, row in sorted(self._rows(schema).items()) if key.startswith(prefix)]
+
     async def migrate(self) -> list[str]:
         return []
 

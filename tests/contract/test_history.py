@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from holdfast.errors import HoldfastError
 from holdfast.store import Store, firestore, postgres, sqlite
@@ -45,8 +45,8 @@ class Engines:
     def __init__(self, homes: dict[str, Home]) -> None:
         self.clock = ManualClock(NOON)
         self.ran: Counter[str] = Counter()
-        self.refused = 0
-        self._names = map("h{}".format, itertools.count())
+        self.refused = self.shown = 0
+        self._names = map("h{:05}".format, itertools.count())
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self._open = contextlib.AsyncExitStack()
         self.stores = {name: self._runner.run(self._enter(home)) for name, home in homes.items()}
@@ -56,17 +56,26 @@ class Engines:
 
     def sessions(self) -> dict[str, Session]:
         history = next(self._names)
-        return {name: Session(store, history) for name, store in self.stores.items()}
+        plain = self.stores["reference"].engine
+        assert isinstance(plain, reference.Reference)
+        return {name: Session(store, history, plain.peek) for name, store in self.stores.items()}
 
     def act(self, operation: Operation, sessions: dict[str, Session]) -> dict[str, Any]:
         answers = self._runner.run(self._on_all(operation, sessions))
         self.ran[type(operation).__name__] += 1
         self.refused += isinstance(answers["reference"], Refusal)
+        self.shown += sessions["reference"].shown_count
+        sessions["reference"].shown_count = 0
         return answers
 
     async def _on_all(self, operation: Operation, sessions: dict[str, Session]) -> dict[str, Any]:
         answers = await asyncio.gather(*(_answer(operation, session) for session in sessions.values()))
         return dict(zip(sessions, answers, strict=True))
+
+    def report(self) -> str:
+        kinds = ", ".join(f"{count:,} {name}" for name, count in self.ran.most_common())
+        told = f"{self.refused:,} refused alike, {self.shown:,} documents shown alike"
+        return f"{self.ran.total():,} operations ({kinds}); {told}"
 
     def close(self) -> None:
         self._runner.run(self._open.aclose())
@@ -91,6 +100,10 @@ def _machine(engines: Engines) -> type[RuleBasedStateMachine]:
             answers = engines.act(operation, self.sessions)
             plain = answers["reference"]
             assert answers == dict.fromkeys(answers, plain), operation
+
+        @initialize(operation=writing.first_documents())
+        def begin(self, operation: Operation) -> None:
+            self.act(operation)
 
         @rule(operation=writing.committing)
         def commit(self, operation: Operation) -> None:
@@ -124,20 +137,12 @@ def _machine(engines: Engines) -> type[RuleBasedStateMachine]:
         def go_on(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=asking.asking_others)
-        def ask_with_anothers_cursor(self, operation: Operation) -> None:
-            self.act(operation)
-
         @rule(operation=asking.totalling)
         def total(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=asking.claiming)
-        def claim(self, operation: Operation) -> None:
-            self.act(operation)
-
-        @rule(operation=asking.expiring)
-        def expire(self, operation: Operation) -> None:
+        @rule(operation=asking.claiming | asking.expiring)
+        def take(self, operation: Operation) -> None:
             self.act(operation)
 
         @rule(passing=asking.waiting)
@@ -169,8 +174,7 @@ def test_every_engine_gives_the_same_answers(
         run_state_machine_as_test(_machine(engines), settings=_settings(examples))
     record_property("operations", engines.ran.total())
     with capsys.disabled():
-        print(f"\nhistory {shard + 1}/{SHARDS}: {engines.ran.total():,} operations"
-              f" ({engines.refused:,} refused alike): {dict(engines.ran.most_common())}")  # fmt: skip
+        print(f"\nhistory {shard + 1}/{SHARDS}: {engines.report()}")
     assert engines.ran.total() >= wanted
 
 

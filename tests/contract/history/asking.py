@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from holdfast.model import schema_of
 from holdfast.model.schema import ResolvedIndex
@@ -43,13 +44,38 @@ class Question:
     def query(self, session: Session) -> Query[Any]:
         query = Query(self.cls)
         for field, operator, value in self.filters:
-            query = query.where(field, operator, session.history if field == "history" else value)
+            query = query.where(field, operator, _resolved(session, self.cls, field, value))
         if self.parent is not None:
             parent = (session.history,) if self.cls is Thing else (session.history, f"p{self.parent}")
             query = query.under(*parent)
         elif schema_of(self.cls).path.nested:
             query = query.across_parents()
         return query.order_by(*self.order)
+
+
+@dataclass(frozen=True)
+class Like:
+    """The value that some document has in the field, so that there is something to find."""
+
+    which: int
+    otherwise: Any
+
+    def value(self, session: Session, cls: Any, path: str) -> Any:
+        documents = session.peek(cls, session.history)
+        column = schema_of(cls).column(path)
+        if not documents or column is None:
+            return self.otherwise
+        value = column.read(documents[self.which % len(documents)])
+        value = value[self.which % len(value)] if isinstance(value, list) and value else value
+        return self.otherwise if value is None or value is UNSET or value == [] else value
+
+
+def _resolved(session: Session, cls: Any, path: str, value: Any) -> Any:
+    if path == "history":
+        return session.history
+    if isinstance(value, list):
+        return [_resolved(session, cls, path, one) for one in value]
+    return value.value(session, cls, path) if isinstance(value, Like) else value
 
 
 @dataclass(frozen=True)
@@ -153,6 +179,13 @@ class Expire:
 # -- drawing --------------------------------------------------------------------------------------
 
 
+def _like(operand: Any) -> Any:
+    return st.builds(Like, st.integers(0, 99), operand) | operand
+
+
+_operands = {path: _like(operand) for path, operand in values.OPERANDS.items()}
+
+
 @st.composite
 def questions(draw: st.DrawFn, privileged: bool) -> Question:
     """A query that an index serves, most of the time."""
@@ -162,11 +195,11 @@ def questions(draw: st.DrawFn, privileged: bool) -> Question:
     fitting = [index for index in schema_of(cls).indexes if index.across in reach]
     index = draw(st.sampled_from(fitting)) if fitting else schema_of(cls).indexes[0]
     fixed = draw(st.integers(_fixed_min(index), len(index.fields)))
-    filters = [draw(_equality(f.column.path, f.member)) for f in index.fields[:fixed]]
+    filters = [_equality(draw, f.column.path, f.member) for f in index.fields[:fixed]]
     turned, order = draw(st.booleans()), []
     for field in index.fields[fixed:]:
         order.append(("-" if field.descending != turned else "") + field.column.path)
-        filters += draw(_bounds(field.column.path))
+        filters += _bounds(draw, field.column.path)
     parent = draw(st.sampled_from(PARENTS)) if cls in (Thing, Leaf) and index.across == "nothing" else None
     return Question(cls, tuple(filters), tuple(order), parent)
 
@@ -177,23 +210,21 @@ def _fixed_min(index: ResolvedIndex) -> int:
     return max(paths, default=0)
 
 
-@st.composite
 def _equality(draw: st.DrawFn, path: str, member: bool) -> tuple[str, str, Any]:
     if path == "history":
         return path, "==", None
     if member:
-        return path, "array-contains", draw(values.OPERANDS[path])
+        return path, "array-contains", draw(_operands[path])
     if path in values.NULLABLE and draw(st.integers(0, 3)) == 0:
         return path, "==", None
     if draw(st.booleans()):
-        return path, "==", draw(values.OPERANDS[path])
-    return path, "in", draw(st.lists(values.OPERANDS[path], min_size=1, max_size=3))
+        return path, "==", draw(_operands[path])
+    return path, "in", draw(st.lists(_operands[path], min_size=1, max_size=3))
 
 
-@st.composite
 def _bounds(draw: st.DrawFn, path: str) -> list[tuple[str, str, Any]]:
     operator = draw(st.sampled_from([None, None, *BOUNDS]))
-    operand = values.OPERANDS[path]
+    operand = _operands[path]
     if operator is None:
         return []
     if operator == "not-in":
@@ -215,21 +246,26 @@ _lanes_asked = st.fixed_dictionaries(
 
 
 @st.composite
-def _asked_by(draw: st.DrawFn) -> tuple[str, Question]:
+def _asking(draw: st.DrawFn, make: Any, *rest: Any) -> Any:
+    """An operation that begins with who asks what."""
     asker = draw(who)
-    return asker, draw(questions(asker == "privileged"))
+    question = draw(_of_all if asker == "privileged" else _of_one)
+    return make(asker, question, *map(draw, rest))
 
 
+_of_all, _of_one = questions(privileged=True), questions(privileged=False)
+_which = st.integers(0, 99)
 reading = st.builds(
     Read, who,
     st.sampled_from(CLASSES).flatmap(lambda cls: st.lists(targets(cls), min_size=1, max_size=3).map(tuple)),
 )  # fmt: skip
-asking = _asked_by().flatmap(lambda by: st.builds(Ask, *map(st.just, by), st.integers(1, 4) | st.just(50)))
-going_on = st.builds(GoOn, st.integers(0, 99))
-asking_others = _asked_by().flatmap(lambda by: st.builds(AskOther, *map(st.just, by), st.integers(0, 99)))
-_function = st.sampled_from(["count", "sum", "avg"])
-_summed = st.sampled_from(["whole", "level", "amount", "points", "fence"])
-totalling = _asked_by().flatmap(lambda by: st.builds(Total, *map(st.just, by), _function, _summed))
+asking = _asking(Ask, st.integers(1, 4) | st.just(50))
+_next_page = st.builds(GoOn, _which)
+going_on = st.one_of(_next_page, _next_page, _next_page, _asking(AskOther, _which))
+totalling = _asking(
+    Total, st.sampled_from(["count", "sum", "avg"]),
+    st.sampled_from(["whole", "level", "amount", "points", "fence"]),
+)  # fmt: skip
 claiming = st.builds(Claim, who, st.integers(1, 4), st.sampled_from([1, 30.5]), _lanes_asked)
 expiring = st.builds(Expire, st.sampled_from(["t", "u"]), st.integers(1, 3))
 waiting = st.integers(1, 90).map(lambda s: timedelta(seconds=s))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,10 +20,12 @@ class Session:
 
     store: Store
     history: str
+    peek: Callable[[type, str], list[Any]]
     latest: dict[Ref, int] = field(default_factory=dict)
     seen: dict[Ref, list[int]] = field(default_factory=dict)
     cursors: list[tuple[str, Query[Any], str]] = field(default_factory=list)
     fences: dict[Ref, int] = field(default_factory=dict)
+    shown_count: int = 0
 
     def handle(self, who: str) -> Store:
         if who == "privileged":
@@ -47,6 +50,7 @@ class Session:
         """A document as an answer, its version only as `the last one written` or not."""
         if snapshot is None:
             return None
+        self.shown_count += 1
         ref = (type(snapshot.doc), snapshot.key)
         known = "latest" if self.latest.get(ref) == snapshot.version else "other"
         return exact(snapshot.doc), snapshot.key, known

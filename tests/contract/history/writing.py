@@ -35,7 +35,7 @@ from tests.contract.history.models import Leaf, Member, Thing, Work
 from tests.contract.history.session import TENANTS, Ref, Session, outcome
 
 Who = Literal["t", "u", "privileged"]
-IDS = ["a", "a-b", "a.b", "b", "é", "\U0001f41c"]
+IDS = ["a", "a-b", "a.b", "aa", "b", "A", "é", "e\u0301", "\uff5e", "\U0001f41c", "0", "00", "~", "_"]
 PARENTS = ["", "-b", ".b"]
 
 
@@ -178,12 +178,15 @@ def _named(session: Session, writes: tuple[Planned, ...]) -> tuple[list[Ref], li
 # -- drawing --------------------------------------------------------------------------------------
 
 
-def _some(fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+@st.composite
+def _some(draw: st.DrawFn, fields: dict[str, Any], most: int = 4) -> dict[str, Any]:
     """A few of the fields, each with a value."""
-    names = st.lists(st.sampled_from(sorted(fields)), max_size=4, unique=True)
-    return names.flatmap(lambda chosen: st.fixed_dictionaries({name: fields[name] for name in chosen}))
+    names = sorted(fields)
+    chosen = {names[draw(_position) % len(names)] for _ in range(draw(st.integers(0, most)))}
+    return {name: draw(fields[name]) for name in sorted(chosen)}
 
 
+_position = st.integers(0, 999)
 _step: Any = st.integers(-3, 3) | st.sampled_from([0.5, 2**53, 2**62])
 _thing_changes: dict[str, Any] = {
     **values.FIELDS, "whole": values.whole | st.builds(Increment, _step) | st.builds(Maximum, _step),
@@ -210,6 +213,9 @@ _CHANGES: dict[Any, dict[str, Any]] = {
     Thing: _thing_changes, Member: {**_member, "points": st.builds(Increment, st.integers(-2, 2))},
     Leaf: {**_leaf, "size": st.builds(Increment, st.integers(-2, 2))}, Work: _work,
 }  # fmt: skip
+_given = {cls: _some(fields) for cls, fields in _GIVEN.items()}
+_changes = {cls: _some(fields) for cls, fields in _CHANGES.items()}
+_refused = _some(values.REFUSED)
 KINDS = ["create", "create", "put", "put", "patch", "patch", "upsert", "delete", "check"]
 EXPECTED = ["any", "any", "any", "latest", "latest", "oldest", "present", "absent", "fence", "no fence"]
 
@@ -223,15 +229,26 @@ def targets(*classes: Any) -> st.SearchStrategy[Target]:
 
 @st.composite
 def planned(draw: st.DrawFn) -> Planned:
-    target, kind = draw(targets()), draw(st.sampled_from(KINDS))
-    given = _CHANGES[target.cls] if kind in ("patch", "upsert") else _GIVEN[target.cls]
-    fields = draw(_some(given)) if kind not in ("delete", "check") else {}
-    if target.cls is Thing and kind != "upsert" and draw(st.integers(0, 19)) == 19:
-        fields = {**fields, **draw(_some(values.REFUSED))}
-    return Planned(kind, target, fields, draw(st.sampled_from(EXPECTED)))
+    target, kind = draw(_target), draw(_kind)
+    fields = _changes if kind in ("patch", "upsert") else _given
+    chosen = draw(fields[target.cls]) if kind not in ("delete", "check") else {}
+    if target.cls is Thing and kind != "upsert" and draw(_position) > 950:
+        chosen = {**chosen, **draw(_refused)}
+    return Planned(kind, target, chosen, draw(_expected))
 
 
+@st.composite
+def first_documents(draw: st.DrawFn) -> Settle:
+    """Something to ask about from the start."""
+    made = []
+    for _ in range(draw(st.integers(2, 16))):
+        target = draw(_target)
+        made.append((Planned("put", target, draw(_given[target.cls]), "any"),))
+    return Settle("privileged", tuple(made))
+
+
+_kind, _expected, _target = st.sampled_from(KINDS), st.sampled_from(EXPECTED), targets()
 commits = st.lists(planned(), min_size=1, max_size=3).map(tuple)
 committing = st.builds(Commit, who, commits)
 settling = st.builds(Settle, who, st.lists(commits, min_size=1, max_size=4).map(tuple))
-transacting = st.builds(Transact, who, st.tuples(targets(), targets()), planned(), st.none() | planned())
+transacting = st.builds(Transact, who, st.tuples(_target, _target), planned(), st.none() | planned())
