@@ -1,0 +1,113 @@
+"""What a process does that carries runs while a test pauses and kills it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from holdfast.app import open_store
+from holdfast.kit.runs import KIT, BackOff, Runner, Runs, Step, Workflow
+from holdfast.kit.runs.workflow import Act
+from holdfast.model import Document, document
+from holdfast.store import Store, create
+from tests.faults.puppet import Hear, Order, Role
+
+TENANT = "acme"
+STEPS = ["s1", "s2", "s3", "s4"]
+Say = Callable[[str], None]
+
+
+@document("effects/{id}", tenant="tenant_id")
+class Effect(Document):
+    """What a step did: made by `create`, so that a step committed twice is refused."""
+
+    id: str
+    tenant_id: str = TENANT
+    worker: str
+    fence: int
+
+
+ALL: list[type[Document]] = [*KIT.documents, Effect]
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = await open_store(url, ALL)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def four_steps(act: Act) -> Workflow:
+    workflow = Workflow("faulty")
+    for name in STEPS:
+        workflow.step(name=name, retries=0, back_off=BackOff(first_s=0.01))(act)
+    return workflow
+
+
+async def finish(step: Step, worker: str) -> int:
+    """A step's work: one more than it was given, a mark in the state, a document of its own."""
+    step.state[step.name] = worker
+    step.add(create(Effect(id=f"{step.run.id}-{step.name}", worker=worker, fence=step.run.fence)))
+    return (step.input or 0) + 1
+
+
+async def carry(store: Store, workflow: Workflow, order: Order, stop: asyncio.Event) -> str:
+    runner = Runner(
+        store.privileged(), [workflow], owner=order["me"], lease_s=order["lease_s"],
+        renew_s=order["lease_s"] / 3, poll_s=1.0, at_once=10,
+    )  # fmt: skip
+    await runner.run(stop)
+    status = runner.status()
+    return f"lost {status.lost} faults {status.faults} {status.last_fault}"
+
+
+async def gated(order: Order, say: Say, hear: Hear) -> None:
+    """Stands still in the second step until told to go on, then is told to stop."""
+    stop = asyncio.Event()
+
+    async def act(step: Step) -> Any:
+        say(f"{step.name} begins")
+        if step.name == "s2":
+            await hear()
+            stop.set()
+        return await finish(step, order["me"])
+
+    async with opened(order["url"]) as store:
+        say(await carry(store, four_steps(act), order, stop))
+
+
+async def steady(order: Order, say: Say, hear: Hear) -> None:
+    """Carries runs until told to stop; now and then it stops dead with its work done and not committed."""
+    stop = asyncio.Event()
+
+    async def act(step: Step) -> Any:
+        if await already_done(step):
+            say(f"REDONE {step.key}")
+        await asyncio.sleep(random.uniform(0.0, 0.02))
+        if random.random() < order["stops"]:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return await finish(step, order["me"])
+
+    async def already_done(step: Step) -> bool:
+        run = await Runs(store.tenant(TENANT)).get(step.run.id)
+        assert run is not None
+        # Under another number it may well be done: then this process stood still and will be refused.
+        mine = run.fence == step.run.fence
+        return mine and any(one.name == step.name and one.status == "completed" for one in run.steps)
+
+    async with opened(order["url"]) as store:
+        say("open")
+        working = asyncio.create_task(carry(store, four_steps(act), order, stop))
+        await hear()
+        stop.set()
+        say(await working)
+
+
+ROLES: dict[str, Role] = {"gated": gated, "steady": steady}
