@@ -20,6 +20,7 @@ import msgspec
 
 from holdfast.testing import PostgresServer, fresh_database, postgres_server
 
+TURNS = 5
 Measure = Callable[[], Awaitable[float]]
 
 
@@ -111,12 +112,17 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 async def _in_turn(pair: Pair, repeats: int) -> AsyncIterator[tuple[float, float]]:
-    """Each goes first every other time; a first turn of both is not counted."""
+    """A repeat is a few short turns of each, each going first every other time: what else the machine
+    does then meets both alike. A first turn of both is not counted."""
     await pair.ours()
     await pair.other()
-    for turn in range(repeats):
-        if turn % 2:
-            other, ours = await pair.other(), await pair.ours()
-        else:
-            ours, other = await pair.ours(), await pair.other()
-        yield ours, other
+    for _ in range(repeats):
+        turns = [await _turn(pair, other_first=bool(n % 2)) for n in range(TURNS)]
+        yield statistics.median(t[0] for t in turns), statistics.median(t[1] for t in turns)
+
+
+async def _turn(pair: Pair, *, other_first: bool) -> tuple[float, float]:
+    if other_first:
+        other = await pair.other()
+        return await pair.ours(), other
+    return await pair.ours(), await pair.other()

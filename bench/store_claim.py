@@ -69,7 +69,7 @@ async def raw(url: str) -> AsyncIterator[Callable[[Store], Awaitable[int]]]:
 @asynccontextmanager
 async def claims(place: Place, engine: str) -> AsyncIterator[Pair]:
     """Both ways in stores of their own, filled alike before each turn."""
-    count = place.scale(10_000, 2_000)
+    count = place.scale(4_000, 1_000)
     urls = [place.url(engine) for _ in range(2)]
     mine, theirs = [await open_store(url, [Event, Delivery]) for url in urls]
     await mine.migrate()

@@ -51,7 +51,7 @@ async def raw(place: Place, engine: str) -> AsyncIterator[Callable[[Event], Awai
 
 @asynccontextmanager
 async def commits(place: Place, engine: str) -> AsyncIterator[Pair]:
-    count = place.scale(20_000, 4_000)
+    count = place.scale(5_000, 2_000)
     store = await open_store(place.url(engine), [Event, Delivery])
     await store.migrate()
     async with raw(place, engine) as insert:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,7 +39,7 @@ async def embedded(place: Place, engine: str) -> AsyncIterator[Pair]:
     """One caller; both read the same file."""
     url = place.url(engine)
     store, ids = await filled(url)
-    ids = ids[: place.scale(20_000, 5_000)]
+    ids = ids[: place.scale(10_000, 3_000)]
     link = raw_sqlite.connect(url, make=False)
 
     async def ours() -> float:
@@ -61,15 +61,16 @@ async def embedded(place: Place, engine: str) -> AsyncIterator[Pair]:
     await store.close()
 
 
-async def _by_callers(get: Callable[[str], Awaitable[Any]], ids: list[str]) -> float:
+async def _by_callers(gets: Sequence[Callable[[str], Awaitable[Any]]], ids: list[str]) -> float:
+    """Callers that each ask for one document at a time; gives documents a second."""
     todo = iter(ids)
 
-    async def call() -> None:
+    async def call(get: Callable[[str], Awaitable[Any]]) -> None:
         for id in todo:
             assert await get(id) is not None
 
     start = time.perf_counter()
-    await asyncio.gather(*(call() for _ in range(CALLERS)))
+    await asyncio.gather(*(call(get) for get in gets))
     return len(ids) / (time.perf_counter() - start)
 
 
@@ -78,16 +79,21 @@ async def served(place: Place, engine: str) -> AsyncIterator[Pair]:
     """Ten callers, as a server has them; the other way has a connection for each."""
     url = place.url(engine)
     store, ids = await filled(url)
-    ids = ids[: place.scale(10_000, 3_000)]
-    async with asyncpg.create_pool(url, min_size=CALLERS, max_size=CALLERS) as pool:
+    ids = ids[: place.scale(4_000, 1_500)]
+    links: list[Any] = [await asyncpg.connect(url) for _ in range(CALLERS)]
 
+    def raw(link: Any) -> Callable[[str], Awaitable[Event]]:
         async def get(id: str) -> Event:
-            return _DECODE(await pool.fetchval(raw_postgres.GET, id))
+            return _DECODE(await link.fetchval(raw_postgres.GET, id))
 
-        yield Pair(
-            ours=lambda: _by_callers(lambda id: store.get(Event, id), ids),
-            other=lambda: _by_callers(get, ids),
-        )
+        return get
+
+    yield Pair(
+        ours=lambda: _by_callers([lambda id: store.get(Event, id)] * CALLERS, ids),
+        other=lambda: _by_callers([raw(link) for link in links], ids),
+    )
+    for link in links:
+        await link.close()
     await store.close()
 
 
