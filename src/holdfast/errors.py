@@ -113,7 +113,16 @@ class UnverifiedError(HoldfastError):
 
 
 class ForbiddenError(HoldfastError):
+    """`needs` are the roles or scopes that would do, `has` is what the caller has."""
+
     code = "forbidden"
+
+    def __init__(
+        self, message: str, path: str | None = None, *, needs: tuple[str, ...] = (), has: str = ""
+    ) -> None:
+        super().__init__(message, path)
+        self.needs = needs
+        self.has = has
 
 
 class WrongTenantError(ForbiddenError):

@@ -1,0 +1,40 @@
+"""What is kept of a token that lets a machine in: its hash, never itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from holdfast.kit import NO_TENANT
+from holdfast.model import Access, Document, Given, Index, Retention, document
+
+TokenRole = Literal["viewer", "developer", "admin", "owner", "service"]
+
+
+@document(
+    "holdfast_api_tokens/{id}",
+    id=Given(pattern=r"[a-z2-7]{16}"),
+    tenant="tenant_id",
+    indexes=[Index("-created_at"), Index("-created_at", across="tenants")],
+    immutable=["hash", "role", "scopes", "created_at", "created_by"],
+    retention=Retention("ended_at", after_s=90 * 86_400),
+    access=Access(read=["admin", "service"], write=["service"]),
+)
+class ApiToken(Document, rename="camel"):
+    """One token. Its id is in the token, so that one read finds it; its hash proves the rest.
+
+    `ended_at` is set once it can let nobody in any more, by its end or by revocation.
+    """
+
+    id: str
+    tenant_id: str = NO_TENANT
+    name: str
+    role: TokenRole
+    scopes: list[str]
+    hash: str
+    created_at: datetime
+    created_by: str = ""
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    ended_at: datetime | None = None
+    last_used_at: datetime | None = None

@@ -1,0 +1,130 @@
+"""API tokens: shown once, kept hashed, scoped, expiring, revocable."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, RetryLaterError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access.models import ApiToken, TokenRole
+from holdfast.kit.access.scopes import check_scopes
+from holdfast.model import Caller
+from holdfast.store import Query, Store, create, patch
+
+PREFIX: Final = "hf_"
+ID_BYTES: Final = 10
+SECRET_BYTES: Final = 30
+USED_AGAIN_S: Final = 60.0
+EXPIRES_S_MAX: Final = 10 * 366 * 86_400.0
+NAME_CHARACTERS_MAX: Final = 100
+_TOKEN: Final = re.compile(rf"{PREFIX}([a-z2-7]{{16}})[a-z2-7]{{48}}")
+_NO_HASH: Final = hashlib.sha256(b"").hexdigest()
+
+
+class TokenCaller(Caller, frozen=True, kw_only=True):
+    """Who asks with a token: its role in its tenant, and the most its scopes let it do."""
+
+    token_id: str
+    scopes: tuple[str, ...]
+
+
+class Tokens:
+    """Makes, verifies, lists and revokes tokens.
+
+    Example:
+        token = await tokens.create("deploys", role="admin", tenant_id="acme", scopes=["channels:*"])
+        caller = await tokens.verify(token)
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store.privileged() if store.tenant_id is None else store
+        self._clock = store.clock
+
+    async def create(
+        self,
+        name: str,
+        *,
+        role: TokenRole,
+        tenant_id: str = NO_TENANT,
+        scopes: Iterable[str] = ("*",),
+        expires_in_s: float | None = None,
+        created_by: str = "",
+    ) -> str:
+        """A new token. It is not kept: whoever asked must keep it now."""
+        if not 1 <= len(name) <= NAME_CHARACTERS_MAX:
+            raise InvalidError(f"a token's name has 1 to {NAME_CHARACTERS_MAX} characters", "name")
+        if expires_in_s is not None and not 0 < expires_in_s <= EXPIRES_S_MAX:
+            raise InvalidError(f"a token lives up to {EXPIRES_S_MAX:,.0f} s, from now on", "expires_in_s")
+        if role == "service" and self._store.tenant_id is not None:
+            raise ForbiddenError("a tenant can't make tokens of the service itself")
+        id = _text(ID_BYTES)
+        token = f"{PREFIX}{id}{_text(SECRET_BYTES)}"
+        now = self._clock.now()
+        expires_at = None if expires_in_s is None else now + timedelta(seconds=expires_in_s)
+        await self._store.commit(create(ApiToken(
+            id=id, tenant_id=tenant_id, name=name, role=role, scopes=check_scopes(scopes), hash=_hash(token),
+            created_at=now, created_by=created_by, expires_at=expires_at, ended_at=expires_at,
+        )))  # fmt: skip
+        return token
+
+    async def verify(self, token: str) -> TokenCaller | None:
+        """Who asks with this token; None for one that was never given, has ended or was revoked."""
+        told = _TOKEN.fullmatch(token)
+        found = await self._store.get(ApiToken, told.group(1)) if told else None
+        # The same work for an unknown id: the time it takes tells nothing.
+        same = hmac.compare_digest(_hash(token), found.doc.hash if found else _NO_HASH)
+        if found is None or not same or not self._good(found.doc):
+            return None
+        await self._note_use(found.doc)
+        doc = found.doc
+        roles = {} if doc.role == "service" else {doc.tenant_id: doc.role}
+        return TokenCaller(
+            user_id=f"token:{doc.id}", roles=roles, service=doc.role == "service", token_id=doc.id,
+            scopes=tuple(doc.scopes),
+        )  # fmt: skip
+
+    def _good(self, doc: ApiToken) -> bool:
+        return doc.revoked_at is None and (doc.expires_at is None or self._clock.now() < doc.expires_at)
+
+    async def _note_use(self, doc: ApiToken) -> None:
+        """Coarse on purpose: at most one write a minute, however often a token is used."""
+        now = self._clock.now()
+        if doc.last_used_at is not None and (now - doc.last_used_at).total_seconds() < USED_AGAIN_S:
+            return
+        with contextlib.suppress(ConflictError, RetryLaterError):
+            await self._store.commit(patch(ApiToken, doc.id, changes={"last_used_at": now}))
+
+    async def revoke(self, id: str) -> None:
+        """Let nobody in with this token any more, at once; once more is fine."""
+        found = await self._store.get(ApiToken, id)
+        if found is None:
+            raise NotFoundError(f"no token {id!r}")
+        if found.doc.revoked_at is None:
+            now = self._clock.now()
+            await self._store.commit(patch(ApiToken, id, changes={"revoked_at": now, "ended_at": now}))
+
+    async def listed(
+        self, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[Sequence[ApiToken], str | None]:
+        """Tokens, newest first, of the handle's tenant or of all; without their hashes."""
+        page = await self._store.query(Query(ApiToken).order_by("-created_at").limit(limit).after(cursor))
+        return [msgspec.structs.replace(doc, hash="") for doc in page.docs], page.cursor
+
+
+def _text(size: int) -> str:
+    return base64.b32encode(secrets.token_bytes(size)).decode().lower()
+
+
+def _hash(token: str) -> str:
+    # Plain and fast is right here: 240 random bits can't be guessed, slow hashing is for passwords.
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
