@@ -14,10 +14,10 @@ from holdfast.kit.checkpoints import Checkpoints
 from holdfast.kit.runs import RunFields, Runs, Step
 from holdfast.store import Store
 from tests.faults.puppet import Order, Puppet, puppets
-from tests.faults.run_worker import STEPS, TENANT, Effect, four_steps, opened
+from tests.faults.run_worker import STEPS, TENANT, Effect, carry, finish, four_steps, opened
 
-RUNS = int(os.environ.get("HOLDFAST_FAULT_RUNS", "60"))
-FIRESTORE_RUNS = int(os.environ.get("HOLDFAST_FAULT_RUNS_FIRESTORE", "12"))
+RUNS = int(os.environ.get("HOLDFAST_FAULT_RUNS", "30"))
+FIRESTORE_RUNS = int(os.environ.get("HOLDFAST_FAULT_RUNS_FIRESTORE", "6"))
 LEASE_S = 1.0
 WORKER = "tests.faults.run_worker"
 
@@ -61,23 +61,25 @@ async def test_a_paused_worker_that_lost_its_run_commits_nothing_more(url: str) 
 
 
 async def test_the_run_of_a_killed_worker_is_found_when_its_claim_is_over(url: str) -> None:
-    order = {"url": url, "lease_s": LEASE_S, "stops": 0.0}
+    order = {"url": url, "lease_s": LEASE_S, "me": "old"}
     async with opened(url) as store:
         await store.migrate()
         runs = Runs(store.tenant(TENANT))
         run_id = (await runs.start(four_steps(_nothing), input=0)).id
-        async with puppets(WORKER, "steady", order | {"me": "new"}) as (new,):
-            async with puppets(WORKER, "gated", order | {"me": "old"}) as (old,):
-                # Whoever was first has it; only the gated one says so, and only its death is of interest.
-                with contextlib.suppress(TimeoutError):
-                    await old.hear_until("s2 begins", within_s=5)
+        async with puppets(WORKER, "gated", order) as (old,):
+            await old.hear_until("s2 begins")
+            stop = asyncio.Event()
+            workflow = four_steps(lambda step: finish(step, "new"))
+            working = asyncio.create_task(carry(store, workflow, order | {"me": "new"}, stop))
+            await old.kill()
             killed_s = time.monotonic()
             run = await _ended(runs, run_id)
             found_s = time.monotonic() - killed_s
-            new.say("stop")
-            await new.end()
+            stop.set()
+            assert await working == "lost 0 faults 0 None"
         await _assert_whole(store, run)
-    assert found_s < LEASE_S + 5
+    assert [step.attempts for step in run.steps] == [1, 2, 1, 1]
+    assert found_s < LEASE_S + 3
 
 
 async def test_runs_survive_workers_that_are_killed_and_paused_at_random(url: str) -> None:

@@ -5,26 +5,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from holdfast.errors import AlreadyExistsError, InvalidError, LeaseLostError, NotFoundError
 from holdfast.kit.checkpoints import Checkpoints
 from holdfast.kit.runs import (
     KIT,
+    RUN_CLAIM,
+    RUN_LIFE,
+    STEP_LIFE,
     BackOff,
+    Kinds,
     Moved,
     RunDocument,
     RunFields,
     Runner,
     Runs,
     Step,
+    StepFields,
+    StepSummary,
     StepWaits,
     Tokens,
     Workflow,
 )
-from holdfast.model import Document, document
+from holdfast.model import Document, Index, Stamped, document
 from holdfast.store import Fence, Increment, Store, Transaction, create, patch, upsert
 from holdfast.testing import ManualClock
 from tests.kit.eventually import until
@@ -40,7 +47,27 @@ class Result(Document):
     count: int = 1
 
 
-DOCUMENTS = [*KIT.documents, Result]
+class OwnSummary(StepSummary, rename="camel", kw_only=True):
+    name: str = msgspec.field(name="agent")
+
+
+@document("own_runs/{id}", id=Stamped("run"), tenant="tenant_id", lifecycle=RUN_LIFE, claim=RUN_CLAIM)
+class OwnRun(RunFields, rename="camel"):
+    """A service's run: its own collection, its own fields beside the kit's."""
+
+    repo_id: str
+    type: Literal["w", "other"]
+    steps: list[OwnSummary] = []  # type: ignore[assignment]
+    approval_status: str = "none"
+
+
+@document("own_runs/{run_id}/steps/{id}", tenant="tenant_id", indexes=[Index("number")], lifecycle=STEP_LIFE)
+class OwnStep(StepFields, rename="camel"):
+    name: str = msgspec.field(name="agent")
+
+
+OWN = Kinds(run=OwnRun, step=OwnStep, summary=OwnSummary)
+DOCUMENTS = [*KIT.documents, OwnRun, OwnStep, Result]
 
 
 @contextlib.asynccontextmanager
@@ -403,6 +430,23 @@ async def test_many_runs_go_on_at_once_and_a_crowded_tenant_delays_no_other(live
     assert {run.status for run in done} == {"completed"}
     first = min(run.completed_at for run in done[2:] if run.completed_at is not None)
     assert all(run.started_at is not None and run.started_at <= first for run in done[:2])
+
+
+async def test_a_service_keeps_runs_under_its_own_names_with_its_own_fields(live_store: Store) -> None:
+    async def asks(step: Step) -> str:
+        assert isinstance(step.run, OwnRun)
+        step.change(approval_status="pending")
+        return step.run.repo_id
+
+    workflow, acme = simple(asks), live_store.tenant("acme")
+    runs = Runs(acme, kinds=OWN)
+    async with carried(live_store, workflow, kinds=OWN):
+        run = await ended(runs, (await runs.start(workflow, fields={"repo_id": "gh-repo-1"})).id)
+    assert isinstance(run, OwnRun)
+    assert (run.status, run.result, run.approval_status) == ("completed", "gh-repo-1", "pending")
+    stored = msgspec.to_builtins(run)
+    assert stored["steps"][0]["agent"] == "s1"
+    assert msgspec.to_builtins((await runs.steps(run.id))[0])["agent"] == "s1"
 
 
 async def test_whoever_lost_a_run_can_not_write_it(kit_store: Store, clock: ManualClock) -> None:
