@@ -9,6 +9,8 @@ each build one `Call`. What a failure means for the caller is said by the error'
 - ForbiddenError, NotFoundError, GoneError, InvalidError, AlreadyExistsError, VersionConflictError
                              the API has decided; the same call will be refused again
 
+A DELETE or PUT whose link breaks may be sent a second time by the connection itself, as HTTP allows for them.
+
 Messages name the act and the API's own reason. They never hold a URL, a header or a body, because
 tokens travel in all three.
 """

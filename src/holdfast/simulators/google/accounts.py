@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import secrets
 from collections.abc import Mapping
 from typing import Final
@@ -93,7 +94,7 @@ class Accounts:
     def add_client(self, name: str, *, token_url: str, scopes: list[str] | None = None) -> dict[str, str]:
         """A new service account; the key file that is handed out for it, once."""
         email, key_id = f"{name}@simulated.iam.gserviceaccount.com", secrets.token_hex(20)
-        private = generate_private_key(public_exponent=65537, key_size=2048)
+        private = _private_key(email)
         delegated = None if scopes is None else frozenset(scopes)
         self._clients[email] = Client(
             email=email, key_id=key_id, public_key=private.public_key(), delegated=delegated
@@ -194,6 +195,12 @@ class Accounts:
             raise TokenRefusal("invalid_grant", "Invalid email or User ID")
         if claims.sub.lower() in self.revoked:
             raise TokenRefusal("invalid_grant", "Token has been expired or revoked.")
+
+
+@functools.cache
+def _private_key(email: str) -> RSAPrivateKey:
+    # Making one takes long, and a simulator is started for each test.
+    return generate_private_key(public_exponent=65537, key_size=2048)
 
 
 def _signed(client: Client, signature: bytes, signed: bytes) -> bool:

@@ -1,0 +1,80 @@
+"""Every provider is a folder of one shape, and its recorded refusals say what it raises."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from holdfast import errors, providers
+from holdfast.errors import RetryLaterError
+from holdfast.providers.rest import Answer, Call, Limits, Rest
+from tests.kit.receiver import answering, serving
+from tests.providers.setting import HastyClock
+
+FOLDERS = sorted(path.parent for path in Path(providers.__path__[0]).glob("*/__init__.py"))
+NAMES = [folder.name for folder in FOLDERS]
+
+
+def _refusals() -> Iterator[tuple[str, dict[str, Any]]]:
+    for folder in FOLDERS:
+        for refusal in json.loads((folder / "fixtures" / "refusals.json").read_text()):
+            yield folder.name, refusal
+
+
+def _body(refusal: dict[str, Any]) -> bytes:
+    body = refusal["body"]
+    return body.encode() if isinstance(body, str) else json.dumps(body).encode()
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=NAMES)
+def test_a_provider_has_a_client_types_a_page_and_recorded_refusals(folder: Path) -> None:
+    wanted = {"__init__.py", "client.py", "types.py", "README.md", "fixtures"}
+    assert wanted <= {path.name for path in folder.iterdir()}
+    assert (folder / "README.md").read_text().startswith(f"# {folder.name}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"),
+    [pytest.param(name, one, id=f"{name}: {one['name']}") for name, one in _refusals()],
+)
+def test_a_refusal_is_raised_as_what_to_do_next(name: str, refusal: dict[str, Any]) -> None:
+    client = importlib.import_module(f"holdfast.providers.{name}.client")
+    fault = client.fault_of("the act", Answer(refusal["status"], refusal["headers"], _body(refusal)))
+    assert type(fault) is getattr(errors, refusal["raises"])
+    assert str(fault).startswith("the act ")
+
+
+def _wire(refusal: dict[str, Any]) -> bytes:
+    body = _body(refusal)
+    headers = {"content-length": str(len(body))} | refusal["headers"]
+    lines = [
+        f"HTTP/1.1 {refusal['status']} Refused",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"),
+    [pytest.param(name, one, id=f"{name}: {one['name']}") for name, one in _refusals() if "afterS" in one],
+)
+async def test_a_refusal_over_http_says_how_long_to_wait(name: str, refusal: dict[str, Any]) -> None:
+    client = importlib.import_module(f"holdfast.providers.{name}.client")
+    limits = Limits(attempts_max=1)
+    async with serving(answering(_wire(refusal))) as api, aiohttp.ClientSession() as session:
+        rest = Rest(session, api.url(), fault_of=client.fault_of, clock=HastyClock(), limits=limits)
+        with pytest.raises(RetryLaterError) as raised:
+            await rest.call(Call("the act", "GET", ""))
+    assert raised.value.after_s == refusal["afterS"]
+
+
+def test_the_fixtures_cover_each_way_a_provider_can_refuse() -> None:
+    for name in NAMES:
+        kinds = {refusal["raises"] for owner, refusal in _refusals() if owner == name}
+        assert {"RetryLaterError", "ReauthRequiredError", "ForbiddenError", "InvalidError"} <= kinds, name
