@@ -57,8 +57,8 @@ async def signing(endpoint: Endpoint) -> Sign:
 async def dispatching(store: Store, **settings: Any) -> AsyncIterator[Dispatcher]:
     """A dispatcher at work until the block ends."""
     sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
-    settings = {"signing": signing, "drain_s": 5.0} | settings
-    dispatcher = Dispatcher(store, sender, **settings)
+    chosen: dict[str, Any] = {"signing": signing, "drain_s": 5.0} | settings
+    dispatcher = Dispatcher(store, sender, **chosen)
     stop = asyncio.Event()
     running = asyncio.create_task(dispatcher.run(stop))
     try:

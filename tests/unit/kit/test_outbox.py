@@ -1,0 +1,206 @@
+"""The outbox's pure decisions: schedules, verdicts, buckets, breakers, lanes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.kit.outbox import LONG_WAITS_S, Answer, Breaker, Delivery, Endpoint, Rate, Retry, SendFailure
+from holdfast.kit.outbox.lane import Held, Lane
+from holdfast.kit.outbox.limits import Breaker as BreakerState
+from holdfast.kit.outbox.limits import Bucket
+from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX
+from holdfast.kit.outbox.schedule import retry_after_s
+from holdfast.kit.outbox.verdict import attempted, judge, settle
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def said(status: int, **headers: str) -> Answer:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(status, named, b"", 0.01)
+
+
+def a_delivery() -> Delivery:
+    return Delivery(
+        id="e~ep", event_id="e", endpoint_id="ep", event_type="t", body=b"", occurred_at=NOW, created_at=NOW
+    )
+
+
+def test_the_plain_schedule_doubles_and_ends_after_five_attempts() -> None:
+    retry = Retry()
+    assert [retry.wait_s(attempt) for attempt in range(1, 6)] == [1, 2, 4, 8, None]
+    assert retry.attempts_max == 5
+
+
+def test_the_long_schedule_tries_ten_times_over_three_days() -> None:
+    assert len(LONG_WAITS_S) + 1 == 10
+    assert 3 * 86_400 < sum(LONG_WAITS_S) < 4 * 86_400
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 4))
+def test_jitter_stays_within_its_share(jitter: float, roll: float, attempt: int) -> None:
+    plain = Retry().wait_s(attempt)
+    spread = Retry(jitter=jitter).wait_s(attempt, roll)
+    assert plain is not None
+    assert spread is not None
+    assert abs(spread - plain) <= plain * jitter + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        ("Sun, 01 Mar 2026 12:00:30 GMT", 30.0),
+        ("Sun, 01 Mar 2026 11:00:00 GMT", 0.0),
+        ("soon", 0.0),
+        ("-5", 0.0),
+        ("1.5", 0.0),
+        ("", 0.0),
+        (None, 0.0),
+    ],
+)
+def test_retry_after_is_read_in_both_its_forms(value: str | None, seconds: float) -> None:
+    assert retry_after_s(value, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        (200, "delivered"), (204, "delivered"), (299, "delivered"),
+        (301, "failed"), (307, "failed"), (304, "failed"),
+        (400, "dead"), (401, "dead"), (404, "dead"), (410, "dead"), (422, "dead"),
+        (408, "failed"), (425, "failed"), (429, "failed"),
+        (500, "failed"), (503, "failed"), (599, "failed"),
+    ],
+)  # fmt: skip
+def test_what_an_answer_means(status: int, verdict: str) -> None:
+    found = judge(said(status), Retry(), attempt=1, now=NOW)
+    assert found.status == verdict
+    assert found.endpoint_gone == (status == 410)
+
+
+@pytest.mark.parametrize("reason", ["timeout", "connect", "reset", "tls", "too_large", "bad_response"])
+def test_a_failure_to_send_is_tried_again_until_the_last_attempt(reason: str) -> None:
+    failure = SendFailure(reason, "x")  # type: ignore[arg-type]
+    verdicts = [judge(failure, Retry(), attempt=n, now=NOW) for n in range(1, 6)]
+    assert [v.status for v in verdicts] == ["failed"] * 4 + ["dead"]
+    assert not any(v.healthy for v in verdicts)
+
+
+def test_an_address_that_may_not_be_reached_is_not_tried_again() -> None:
+    assert judge(SendFailure("refused_address", "10.0.0.1"), Retry(), attempt=1, now=NOW).status == "dead"
+
+
+def test_a_lenient_endpoint_retries_four_hundreds() -> None:
+    assert judge(said(404), Retry(fourxx_dead=False), attempt=1, now=NOW).status == "failed"
+
+
+def test_retry_after_lengthens_a_wait_within_its_bound_and_only_where_it_counts() -> None:
+    assert judge(said(429, retry_after="60"), Retry(), attempt=1, now=NOW).wait_s == 60
+    assert judge(said(503, retry_after="60"), Retry(retry_after_s_max=20), attempt=1, now=NOW).wait_s == 20
+    assert judge(said(503, retry_after="1"), Retry(), attempt=4, now=NOW).wait_s == 8
+    assert judge(said(500, retry_after="60"), Retry(), attempt=1, now=NOW).wait_s == 1
+
+
+def test_the_history_keeps_the_newest_attempts_only() -> None:
+    delivery = a_delivery()
+    for number in range(ATTEMPTS_KEPT_MAX + 5):
+        attempted(delivery, said(500 + number), at=NOW, latency_s=0)
+    assert len(delivery.attempts) == ATTEMPTS_KEPT_MAX
+    assert delivery.attempts[-1].status == 500 + ATTEMPTS_KEPT_MAX + 4
+    assert delivery.attempt_count == ATTEMPTS_KEPT_MAX + 5
+
+
+def test_a_death_writes_the_delivery_and_its_letter_together() -> None:
+    delivery = a_delivery()
+    dead = settle(delivery, judge(said(400), Retry(), attempt=1, now=NOW), now=NOW)
+    assert [write.kind for write in dead] == ["put", "upsert"]
+    assert (delivery.status, delivery.next_attempt_at, delivery.finished_at) == ("dead", None, NOW)
+    failed = settle(delivery, judge(said(500), Retry(), attempt=2, now=NOW), now=NOW)
+    assert [write.kind for write in failed] == ["put"]
+    assert delivery.next_attempt_at == NOW + timedelta(seconds=2)
+
+
+def test_a_bucket_lets_its_burst_through_and_then_its_rate() -> None:
+    bucket = Bucket(Rate(per_s=2, burst=3), 0.0)
+    assert [bucket.take(0.0) for _ in range(4)] == [True, True, True, False]
+    assert bucket.ready_at(0.0) == pytest.approx(0.5)
+    assert not bucket.take(0.4)
+    assert bucket.take(bucket.ready_at(0.4))
+    assert [bucket.take(100.0) for _ in range(4)] == [True, True, True, False]
+
+
+@given(st.lists(st.floats(0, 0.5), max_size=200), st.floats(0.5, 50), st.integers(1, 10))
+def test_a_bucket_never_gives_more_than_burst_and_rate(steps: list[float], per_s: float, burst: int) -> None:
+    bucket, now, taken = Bucket(Rate(per_s=per_s, burst=burst), 0.0), 0.0, 0
+    for step in steps:
+        now += step
+        taken += bucket.take(now)
+    assert taken <= burst + now * per_s + 1e-3
+
+
+def test_a_breaker_counts_failures_in_a_row_only() -> None:
+    breaker = BreakerState(Breaker(failures=2, open_s=10, probes=1))
+    for healthy in (False, True, False):
+        breaker.end(breaker.begin(), healthy=healthy, now=0.0)
+    assert breaker.allows(0.0)
+    breaker.end(breaker.begin(), healthy=False, now=0.0)
+    assert not breaker.allows(0.0)
+
+
+def test_a_breaker_that_stood_open_lets_a_probe_decide() -> None:
+    breaker = BreakerState(Breaker(failures=1, open_s=10, probes=1))
+    straggler = breaker.begin()
+    breaker.end(breaker.begin(), healthy=False, now=0.0)
+    assert not breaker.allows(9.9)
+    assert breaker.allows(10.0)
+    probe = breaker.begin()
+    assert not breaker.allows(10.0)
+    breaker.end(straggler, healthy=True, now=10.1)
+    assert breaker.state == "half-open"
+    breaker.end(probe, healthy=False, now=10.2)
+    assert not breaker.allows(20.1)
+    assert breaker.allows(20.2)
+    breaker.end(breaker.begin(), healthy=True, now=20.3)
+    assert (breaker.state, breaker.allows(20.3)) == ("closed", True)
+
+
+def a_lane(**settings: object) -> Lane:
+    lane = Lane("ep")
+    endpoint = Endpoint(id="ep", url="http://x/", created_at=NOW, **settings)  # type: ignore[arg-type]
+    lane.set_up(endpoint, 1, sign=lambda message_id, at_s, body: [], now=0.0)
+    return lane
+
+
+def test_a_lane_drops_what_could_not_be_settled_before_its_lease_ends() -> None:
+    lane = a_lane(timeout_s=5.0)
+    lane.waiting.extend([Held(a_delivery(), 5.9), Held(a_delivery(), 6.1)])
+    held = lane.take(0.0)
+    assert held is not None
+    assert held.until == 6.1
+    assert (lane.more, len(lane.waiting)) == (True, 0)
+
+
+def test_a_lane_fetches_no_more_than_it_can_send_soon() -> None:
+    assert a_lane(concurrency=10).room(0.0) == 20
+    assert a_lane(concurrency=10, rate=Rate(per_s=1, burst=2)).room(0.0) == 3
+    assert a_lane(status="paused").room(0.0) == 0
+
+
+def test_a_lane_shut_for_a_while_opens_by_itself() -> None:
+    lane = a_lane()
+    lane.shut(5.0)
+    lane.waiting.append(Held(a_delivery(), 100.0))
+    assert (lane.room(4.9), lane.take(4.9), lane.wake_at(4.9)) == (0, None, 5.0)
+    assert lane.take(5.0) is not None
+
+
+def test_an_endpoint_takes_the_types_it_names() -> None:
+    endpoint = Endpoint(id="e", url="u", created_at=NOW, event_types=["invoice.*", "user.made"])
+    wanted = [endpoint.takes(t) for t in ("invoice.paid", "user.made", "user.gone", "invoices")]
+    assert wanted == [True, True, False, False]
