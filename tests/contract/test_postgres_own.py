@@ -9,6 +9,7 @@ import pwd
 import shutil
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -202,31 +203,35 @@ def test_our_words_are_taken_out_of_the_url_and_the_rest_left() -> None:
 
 
 @pytest.fixture
-def pooler(postgres_url: str, tmp_path: Path) -> Iterator[str]:
+def pooler(postgres_url: str) -> Iterator[str]:
     """PgBouncer in transaction mode, with fewer links to the server than callers have to it."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         pytest.skip("NO PGBOUNCER HERE: the transaction pooler is not tested; install pgbouncer")
     parts, port = urlsplit(postgres_url), free_port()
-    folder = tmp_path / "pooler"
-    folder.mkdir()
-    (folder / "ini").write_text(
-        f"[databases]\n* = host={parts.hostname} port={parts.port} user={parts.username}\n"
-        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-        "auth_type = any\npool_mode = transaction\ndefault_pool_size = 3\nserver_round_robin = 1\n"
-    )
-    owner = None
-    if os.geteuid() == 0:
-        nobody = pwd.getpwnam("nobody")
-        owner = (nobody.pw_uid, nobody.pw_gid)
-        for place in (folder, *folder.parents[:3]):
-            place.chmod(0o755)
-    process = ServerProcess([program, str(folder / "ini")], log=tmp_path / "pooler.log", owner=owner)
-    try:
-        process.wait_until(lambda: _listens(port), timeout_s=10)
-        yield f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}?pooler=transaction"
-    finally:
-        process.end(signal.SIGTERM)
+    with tempfile.TemporaryDirectory(prefix="holdfast-pooler-") as name:
+        folder = Path(name)
+        (folder / "ini").write_text(
+            f"[databases]\n* = host={parts.hostname} port={parts.port} user={parts.username}\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+            "auth_type = any\npool_mode = transaction\ndefault_pool_size = 3\nserver_round_robin = 1\n"
+        )
+        owner = _unprivileged(folder)
+        process = ServerProcess([program, str(folder / "ini")], log=folder / "log", owner=owner)
+        try:
+            process.wait_until(lambda: _listens(port), timeout_s=10)
+            yield f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}?pooler=transaction"
+        finally:
+            process.end(signal.SIGTERM)
+
+
+def _unprivileged(folder: Path) -> tuple[int, int] | None:
+    """PgBouncer, too, refuses to run as root; whoever runs it must be able to read its settings."""
+    if os.geteuid() != 0:
+        return None
+    folder.chmod(0o755)
+    nobody = pwd.getpwnam("nobody")
+    return nobody.pw_uid, nobody.pw_gid
 
 
 def _listens(port: int) -> bool:

@@ -20,7 +20,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     direct: str | None
     pooled: bool = False
     readers: int = 10
-    writers: int = 2
+    writers: int = 1
     patience_s: float = 10.0
     timeout_s: float = 30.0
 
@@ -36,7 +36,7 @@ def parse_url(url: str) -> Address:
     if pooler not in ("none", "session", "transaction"):
         raise ConfigError(f"pooler={pooler}: use none, session or transaction")
     direct = words.pop("direct", None)
-    readers, writers = _number(words, "readers", 10), _number(words, "writers", 2)
+    readers, writers = _number(words, "readers", 10), _number(words, "writers", 1)
     patience, timeout = _number(words, "patience_s", 10), _number(words, "timeout_s", 30)
     parts = parts._replace(query=urlencode(words))
     pooled = pooler == "transaction"
