@@ -33,7 +33,7 @@ from holdfast.kit.runs import (
 )
 from holdfast.model import Document, Index, Stamped, document
 from holdfast.store import Fence, Increment, Store, Transaction, create, patch, upsert
-from holdfast.testing import ManualClock
+from holdfast.testing import ManualClock, settle
 from tests.kit.eventually import until
 
 SOON = BackOff(first_s=0.01)
@@ -377,6 +377,28 @@ async def test_a_worker_told_to_stop_gives_back_what_it_can_not_finish(live_stor
         run = await ended(runs, run_id)
     assert run.status == "completed"
     assert attempts == [1, 1]
+
+
+async def test_a_worker_that_is_cancelled_while_it_stops_still_gives_back(live_store: Store) -> None:
+    inside = asyncio.Event()
+
+    async def hangs(step: Step) -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    workflow, runs = simple(hangs), Runs(live_store.tenant("acme"))
+    run_id = (await runs.start(workflow)).id
+    stop = asyncio.Event()
+    working = asyncio.create_task(Runner(live_store.privileged(), [workflow], stop_s=60).run(stop))
+    await inside.wait()
+    stop.set()
+    await settle()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    run = await runs.get(run_id)
+    assert run is not None
+    assert (run.held_by, run.steps[0].status, run.steps[0].attempts) == ("", "pending", 0)
 
 
 async def test_a_worker_told_to_stop_finishes_the_step_and_leaves_the_next(live_store: Store) -> None:

@@ -57,7 +57,7 @@ class Runner:
         lease_s: float = 60.0,
         renew_s: float = 20.0,
         poll_s: float = 5.0,
-        stop_s: float = 10.0,
+        stop_s: float = 3.0,
     ) -> None:
         self.owner = owner or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._store = store
@@ -75,6 +75,10 @@ class Runner:
         self._lane: str | None = None
         self._status = RunnerStatus()
 
+    @property
+    def last_turn_at(self) -> datetime | None:
+        return self._status.last_turn_at
+
     def status(self) -> RunnerStatus:
         return msgspec.structs.replace(self._status, held=len(self._held))
 
@@ -90,9 +94,11 @@ class Runner:
                 await first_of(rest(self._clock, idle_s, wake=bell, stop=stop), self._nudge.wait())
         finally:
             bell.close()
-            await self._wind_down()
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+            try:
+                await self._wind_down()
+            finally:
+                keeper.cancel()
+                await asyncio.gather(keeper, return_exceptions=True)
 
     # -- claiming ---------------------------------------------------------------------------------
 
@@ -188,9 +194,12 @@ class Runner:
     async def _wind_down(self) -> None:
         for execution in self._held.values():
             execution.stopping = True
-        if self._held:
-            await first_of(asyncio.wait(set(self._held)), self._clock.sleep(self._stop_s))
-        under_way = list(self._held)
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        try:
+            if self._held:
+                await first_of(asyncio.wait(set(self._held)), self._clock.sleep(self._stop_s))
+        finally:
+            # Also when whoever told us to stop has no patience left: what is held must be given back.
+            under_way = list(self._held)
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
