@@ -147,9 +147,11 @@ async def test_a_process_that_was_held_up_for_longer_than_its_lease_takes_back_w
     board.delay = None
     await clock.advance(91)
     assert await quick.turn() == 1
+    (kept,) = board.live(ALICE)
     late.set()
     await waiting
     (id,) = board.live(ALICE)
+    assert id == kept, "whoever took over has the say"
     watch = await _watch(kit_store)
     assert watch.current is not None
     assert watch.current.channel_id == id
@@ -270,3 +272,24 @@ async def test_settings_that_cannot_work_are_refused(
 ) -> None:
     with pytest.raises(BadQueryError):
         channels(**wrong)
+
+
+async def test_what_is_asked_of_a_watch_while_it_is_held_opens_no_second_channel(
+    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+) -> None:
+    slow, other = channels(), channels()
+    await slow.want([ALICE])
+    await slow.turn()
+    await clock.advance(6 * DAY)
+    late = board.delay = asyncio.Event()
+    board.asked.clear()
+    waiting = asyncio.create_task(slow.turn())
+    await board.asked.wait()
+    forced = await other.force()
+    assert (forced.opened, forced.failed) == (0, 1)
+    await other.retry([ALICE])
+    assert await other.turn() == 0
+    late.set()
+    await waiting
+    assert board.opens[ALICE] == 2
+    assert len(board.live(ALICE)) == 1
