@@ -13,7 +13,7 @@ from holdfast.store.port import ClaimRequest
 from holdfast.store.relational.dialect import quote
 from holdfast.store.relational.tables import KEY, VERSION, claim_index
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.shelf import Row, Shelf
+from holdfast.store.sqlite.shelf import HOT_AT, ROW, ROW_AT, Row, Shelf
 from holdfast.store.sqlite.writer import Desk
 
 LANES_VISITED_MAX = 10_000
@@ -28,7 +28,7 @@ def claim(desk: Desk, request: ClaimRequest) -> list[Snapshot[Any]]:
     version = desk.next_version()
     desk.link.execute(_update_sql(shelf), _update_values(shelf, request, version=version, rows=rows))
     desk.touched.add(request.schema)
-    rows.sort(key=lambda row: (row[3], row[0]))
+    rows.sort(key=lambda row: (row[HOT_AT], row[0]))
     return list(_taken(shelf, rows, request, version=version))
 
 
@@ -132,13 +132,13 @@ def _update_sql(shelf: Shelf) -> str:
         f"{quote(VERSION)} = ?",
         *(f"{name} = ?" for name in others),
     ]
-    keys = "SELECT value FROM json_each(?)"
-    return f"UPDATE {quote(shelf.table)} SET {', '.join(sets)} WHERE {quote(KEY)} IN ({keys})"
+    numbers = "SELECT value FROM json_each(?)"
+    return f"UPDATE {quote(shelf.table)} SET {', '.join(sets)} WHERE {ROW} IN ({numbers})"
 
 
 def _update_values(shelf: Shelf, request: ClaimRequest, *, version: int, rows: list[Row]) -> tuple[Any, ...]:
-    keys = msgspec.json.encode([row[0] for row in rows]).decode()
-    return (request.now_us + request.lease_us, version, *_marks(shelf, request), keys)
+    numbers = msgspec.json.encode([row[ROW_AT] for row in rows]).decode()
+    return (request.now_us + request.lease_us, version, *_marks(shelf, request), numbers)
 
 
 def _marks(shelf: Shelf, request: ClaimRequest) -> list[str]:
@@ -155,7 +155,7 @@ def _taken(shelf: Shelf, rows: list[Row], request: ClaimRequest, *, version: int
     for row in rows:
         document = shelf.decode(row)
         setattr(document, due, until)
-        setattr(document, fence, row[4] + 1)
+        setattr(document, fence, row[HOT_AT + 1] + 1)
         for path, mark in marks:
             setattr(document, path, mark)
         yield Snapshot(document, version, row[0])

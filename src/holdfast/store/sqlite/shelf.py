@@ -26,6 +26,11 @@ from holdfast.store.sqlite.dialect import DIALECT
 
 Row = tuple[Any, ...]
 
+# SQLite's own number of a row: what is read is found again by it without asking for the key.
+ROW: Final = "_rowid_"
+ROW_AT: Final = 3
+HOT_AT: Final = 4
+
 # How a column's value becomes the document's again, where it is not that already.
 _UNBIND: Final[dict[Kind, Callable[[Any], Any]]] = {"time": from_us, "boolean": bool}
 
@@ -41,8 +46,8 @@ class Shelf:
         self._times = frozenset(p for p in self._positions if schema.columns[p].kind == "time")
         self._updates: dict[tuple[int, ...], str] = {}
         self.hot = schema.hot
-        self._overlay = tuple((n, c.path, _UNBIND.get(c.kind)) for n, c in enumerate(self.hot, 3))
-        self.selected = (KEY, VERSION, BODY, *(c.stored for c in self.hot))
+        self._overlay = tuple((n, c.path, _UNBIND.get(c.kind)) for n, c in enumerate(self.hot, HOT_AT))
+        self.selected = (KEY, VERSION, BODY, ROW, *(c.stored for c in self.hot))
         if schema.tenant is not None:
             self.selected = (*self.selected, schema.tenant.stored)
         shown = ", ".join(map(quote, self.selected))
@@ -89,18 +94,19 @@ class Shelf:
 
     def update(self, prepared: Prepared, version: int, *, before: Current | None) -> tuple[str, Row]:
         """The statement that writes what differs: SQLite writes every index whose column is named in one."""
+        assert isinstance(before, StoredRow)
         new, changed = prepared.values, self._changing
         # An upgraded document may differ from its columns, which were written before the upgrade.
-        if before is not None and not self.schema.declared.upgrades:
+        if not self.schema.declared.upgrades:
             old = self.schema.values(before.document())
             changed = tuple([p for p in changed if old[p] != new[p]])
         sql = self._updates.get(changed) or self._update_sql(changed)
-        return sql, (version, *self._bound(new, changed), prepared.body.decode(), prepared.key)
+        return sql, (version, *self._bound(new, changed), prepared.body.decode(), before.row)
 
     def _update_sql(self, changed: tuple[int, ...]) -> str:
         names = [VERSION, *(self.schema.columns[p].stored for p in changed), BODY]
         sets = ", ".join(f"{quote(n)} = ?" for n in names)
-        sql = f"UPDATE {quote(self.table)} SET {sets} WHERE {quote(KEY)} = ?"
+        sql = f"UPDATE {quote(self.table)} SET {sets} WHERE {ROW} = ?"
         self._updates[changed] = sql
         return sql
 
@@ -136,6 +142,10 @@ class StoredRow:
     @property
     def tenant(self) -> str | None:
         return self._row[-1] if self._shelf.schema.tenant is not None else None
+
+    @property
+    def row(self) -> int:
+        return int(self._row[ROW_AT])
 
     def document(self) -> Any:
         if self._document is None:

@@ -55,9 +55,9 @@ class Desk:
         self.version += 1
         return self.version
 
-    def read(self, schema: Schema[Any], key: str) -> StoredRow | None:
-        shelf = self.shelves[schema]
-        row = self._seen.get((schema, key)) or self.link.execute(shelf.select_sql, (key,)).fetchone()
+    def read(self, write: Write) -> StoredRow | None:
+        shelf, key = self.shelves[write.schema], write.key
+        row = self._seen.get((write.schema, key)) or self.link.execute(shelf.select_sql, (key,)).fetchone()
         return None if row is None else StoredRow(shelf, row)
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
@@ -83,17 +83,17 @@ class Desk:
     def commit(self, commit: Commit) -> Outcome:
         """Decide all writes first, so that a refused commit has written nothing."""
         try:
-            if len(commit.writes) == 1 and commit.writes[0].kind == "create":
-                return self._create(commit.writes[0], commit)
+            if len(commit.writes) == 1:
+                return self._alone(commit.writes[0], commit)
             changes = [decide(w, self._current(w), commit=commit) for w in commit.writes]
         except HoldfastError as refusal:
             return refusal
         version = self.next_version()
         return Committed(tuple([self.apply(change, version) for change in changes]))
 
-    def _create(self, write: Write, commit: Commit) -> Outcome:
-        change = decide(write, None, commit=commit)
-        assert change is not None
+    def _alone(self, write: Write, commit: Commit) -> Outcome:
+        """A create by itself need not look: the table knows whether the id is taken."""
+        change = decide(write, self.read(write) if needs_current(write) else None, commit=commit)
         try:
             return Committed((self.apply(change, self.next_version()),))
         except apsw.ConstraintError:
@@ -101,7 +101,7 @@ class Desk:
 
     def _current(self, write: Write) -> StoredRow | None:
         if needs_current(write) or write.kind == "create":
-            return self.read(write.schema, write.key)
+            return self.read(write)
         return None
 
     def apply(self, change: Change | None, version: int) -> int:
