@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import apsw
@@ -14,10 +15,26 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.errors import ConfigError, StoreUnavailableError
+from holdfast.model import Claim, Document, Index, document
 from holdfast.store import Increment, Query, Store, create, delete, patch
 from holdfast.store.sqlite import SqliteEngine
 from tests.faults.models import ALL, Counter, Part, Seat
 from tests.faults.nursery import Nursery
+
+
+@document(
+    "errands/{id}",
+    claim=Claim(due="due", state=("status", "working")),
+    indexes=[Index("labels[]", "status"), Index("labels[]", "fence")],
+)
+class Errand(Document):
+    """Its claimed fields stand in the tables of a list's indexes too."""
+
+    id: str
+    labels: list[str]
+    status: str = "waiting"
+    due: datetime | None = None
+    fence: int = 0
 
 
 @contextlib.asynccontextmanager
@@ -147,6 +164,18 @@ async def test_a_folder_that_can_not_be_written_is_told_and_left_alone(nursery: 
             found = await store.get(Counter, "c")
     assert found is not None
     assert found.doc.value == 3
+
+
+async def test_a_claim_is_seen_through_an_index_on_a_list(sqlite_url: str) -> None:
+    store = await open_store(sqlite_url, [Errand])
+    await store.migrate()
+    await store.commit(create(Errand(id="e", labels=["a", "b"], due=store.clock.now())))
+    asked = Query(Errand).where("labels", "array-contains", "b")
+    (claimed,) = await store.claim_due(Errand, limit=1, lease_s=60)
+    assert (await store.query(asked.where("status", "==", "waiting"))).items == []
+    assert (await store.query(asked.where("status", "==", "working"))).items == [claimed]
+    assert (await store.query(asked.order_by("fence"))).items == [claimed]
+    await store.close()
 
 
 async def test_closing_finishes_what_is_queued(sqlite_url: str) -> None:

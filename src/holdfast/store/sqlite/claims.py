@@ -26,7 +26,12 @@ def claim(desk: Desk, request: ClaimRequest) -> list[Snapshot[Any]]:
     if not rows:
         return []
     version = desk.next_version()
-    desk.link.execute(_update_sql(shelf), _update_values(shelf, request, version=version, rows=rows))
+    numbers = msgspec.json.encode([row[ROW_AT] for row in rows]).decode()
+    until = request.now_us + request.lease_us
+    desk.link.execute(_update_sql(shelf), (until, version, *_marks(shelf, request), numbers))
+    for items in shelf.lists:
+        if items.carry_sql:
+            desk.link.execute(items.carry_sql, (numbers,))
     desk.touched.add(request.schema)
     rows.sort(key=lambda row: (row[HOT_AT], row[0]))
     return list(_taken(shelf, rows, request, version=version))
@@ -134,11 +139,6 @@ def _update_sql(shelf: Shelf) -> str:
     ]
     numbers = "SELECT value FROM json_each(?)"
     return f"UPDATE {quote(shelf.table)} SET {', '.join(sets)} WHERE {ROW} IN ({numbers})"
-
-
-def _update_values(shelf: Shelf, request: ClaimRequest, *, version: int, rows: list[Row]) -> tuple[Any, ...]:
-    numbers = msgspec.json.encode([row[ROW_AT] for row in rows]).decode()
-    return (request.now_us + request.lease_us, version, *_marks(shelf, request), numbers)
 
 
 def _marks(shelf: Shelf, request: ClaimRequest) -> list[str]:

@@ -166,6 +166,16 @@ class ItemShelf:
         marks = ", ".join("?" * len(names))
         self.insert_sql = f"INSERT INTO {quote(self.table)} ({', '.join(map(quote, names))}) VALUES ({marks})"
         self.delete_sql = f"DELETE FROM {quote(self.table)} WHERE {quote(KEY)} = ?"
+        self.carry_sql = self._carry_sql(table)
+
+    def _carry_sql(self, table: str) -> str:
+        """The statement that repeats here what a claim changed in the main table; empty where nothing is."""
+        claimed = [quote(c.stored) for c in self._others if c in self._schema.hot]
+        sets = ", ".join(f"{name} = t.{name}" for name in claimed)
+        return sets and (
+            f"UPDATE {quote(self.table)} AS i SET {sets} FROM {quote(table)} AS t"
+            f" WHERE t.{ROW} IN (SELECT value FROM json_each(?)) AND i.{quote(KEY)} = t.{quote(KEY)}"
+        )
 
     def rows(self, prepared: Prepared) -> Sequence[Row]:
         items = self._member.read(prepared.document)
