@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.clock import to_us
-from holdfast.model.document import schema_of
+from holdfast.model.document import Document, schema_of
 from holdfast.model.schema import Schema
 from holdfast.store import Store, create, postgres
 from holdfast.store.contract.models import NOON, Chore, Job, Note
@@ -101,20 +101,19 @@ def test_every_declared_index_was_asked() -> None:
     assert {s.values[0] for s in DECLARING} == {p.values[0] for p in DECLARED}
 
 
-@pytest.mark.parametrize("schema", [pytest.param(schema_of(cls), id=cls.__name__) for cls in (Job, Chore)])
+LANES: list[dict[str, Any]] = [
+    {}, {"per_lane": 2}, {"per_lane": 2, "after_lane": "m"}, {"only_lanes": frozenset("ab")},
+    {"skip_lanes": frozenset("a")},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "lanes",
-    [
-        {}, {"per_lane": 2}, {"per_lane": 2, "after_lane": "m"}, {"only_lanes": frozenset("ab")},
-        {"skip_lanes": frozenset("a")},
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("tenant", [None, "t"])
+    ("cls", "lanes", "tenant"), [(Chore, {}, None), *((Job, one, t) for one in LANES for t in (None, "t"))]
+)
 async def test_a_claim_searches_its_partial_indexes(
-    link: Link, schema: Schema[Any], lanes: dict[str, Any], tenant: str | None
+    link: Link, cls: type[Document], lanes: dict[str, Any], tenant: str | None
 ) -> None:
-    if schema.tenant is None and (lanes or tenant):
-        return
+    schema = schema_of(cls)
     request = ClaimRequest(
         schema=schema, now_us=to_us(NOON), lease_us=1, limit=5, owner="w", tenant=tenant, **lanes
     )
@@ -157,6 +156,29 @@ async def test_a_page_reads_no_more_among_ten_times_as_many_documents(postgres_u
     await store.close()
     for (sql, _), few, many in zip(statements, *costs, strict=True):
         assert many <= few * 1.5 + 20, sql
+
+
+@pytest.mark.parametrize("lanes", [{"skip_lanes": frozenset(["crowd"])}, {"per_lane": 1}])
+async def test_a_crowded_lane_is_stepped_over_however_many_wait_in_it(
+    link: Link, lanes: dict[str, Any]
+) -> None:
+    await link.execute(
+        "INSERT INTO jobs (_key, _version, tenant_id, status, due, fence, lane, _body)"
+        " SELECT l || n, 0, 't', 'waiting', $1::timestamptz - interval '1 hour', 0, l, '{}'"
+        " FROM (SELECT 'crowd' AS l, n FROM generate_series(1, 20000) AS n"
+        "       UNION ALL SELECT 'lane' || n, n FROM generate_series(1, 20) AS n) AS rows",
+        NOON,
+    )
+    await link.execute("VACUUM ANALYZE jobs")
+    schema = schema_of(Job)
+    request = ClaimRequest(
+        schema=schema, now_us=to_us(NOON), lease_us=1, limit=20, owner="w", tenant=None, **lanes
+    )
+    read = await _rows_read(link, *claim_statement(Shelf(schema, "jobs"), request))
+    assert 20 <= read < 200
+    taken = await link.fetch("SELECT lane FROM jobs WHERE fence = 1")
+    assert len(taken) == 20
+    assert sum(row["lane"] == "crowd" for row in taken) <= 1
 
 
 def _note(n: int) -> Note:

@@ -28,7 +28,7 @@ from holdfast.errors import (
 )
 from holdfast.model import Claim, Document, Index, document
 from holdfast.store import Catalog, Committed, Increment, Query, Store, create, delete, patch, postgres, put
-from holdfast.store.contract.models import ALL, NOON, Chore, Job, Note
+from holdfast.store.contract.models import ALL, NOON, Chore, Note
 from holdfast.store.postgres.address import parse_url
 from holdfast.testing import ManualClock
 from holdfast.testing.process import ServerProcess, free_port
@@ -144,22 +144,6 @@ async def test_a_claim_is_seen_by_questions_about_lists_too(postgres_url: str) -
         await store.claim_due(Task, limit=1, lease_s=5)
         asked = Query(Task).where("tags", "array-contains", "a").where("state", "==", "taken")
         assert [doc.fence for doc in (await store.query(asked)).docs] == [1]
-
-
-async def test_lanes_with_a_million_waiting_do_not_slow_the_others(postgres_url: str, store: Store) -> None:
-    link = await asyncpg.connect(postgres_url)
-    await link.execute(
-        "INSERT INTO jobs (_key, _version, tenant_id, status, due, fence, lane, _body)"
-        " SELECT 'crowd-' || n, 0, 't', 'waiting', $1::timestamptz - interval '1 hour', 0, 'crowd', '{}'"
-        " FROM generate_series(1, 20000) AS n",
-        NOON,
-    )
-    await link.close()
-    worker = store.privileged()
-    await worker.commit(*(create(Job(id=f"j{n}", tenant_id="t", lane=f"l{n}", due=NOON)) for n in range(20)))
-    start = time.monotonic()
-    taken = await worker.claim_due(Job, limit=20, lease_s=5, skip_lanes=["crowd"])
-    assert (len(taken), time.monotonic() - start < 0.5) == (20, True)
 
 
 async def test_a_database_not_migrated_yet_says_so(postgres_url: str) -> None:
