@@ -17,6 +17,7 @@ from holdfast.app import open_store
 from holdfast.clock import to_us
 from holdfast.errors import AlreadyExistsError, LeaseLostError, StoreUnavailableError
 from holdfast.store import Increment, Snapshot, Store, Transaction, create, delete, patch, put
+from tests.faults.joint import commit_jointly
 from tests.faults.models import ALL, Counter, NewPaper, Part, Seat, Task
 from tests.faults.nursery import Role, Say
 
@@ -177,5 +178,5 @@ async def open_as_stranger(order: Order, say: Say) -> None:
 ROLES: dict[str, Role] = {
     "increment": increment, "transact": transact, "take_seats": take_seats, "claim": claim,
     "write_batches": write_batches, "migrate": migrate, "fill_disk": fill_disk,
-    "open_as_stranger": open_as_stranger,
+    "open_as_stranger": open_as_stranger, "commit_jointly": commit_jointly,
 }  # fmt: skip
