@@ -98,12 +98,14 @@ class Pools:
                 return handed
             handed.drop()
         try:
-            return await self._open(pool)
+            connection = await self._open(pool)
         except BaseException:
             self._leave(pool)
             raise
+        return self._welcome(connection, pool)
 
     async def close(self) -> None:
+        """Drop all connections and wait for what is being opened, which ends by its own time limits."""
         self._closed = True
         for pool in self._pools.values():
             for waiter in pool.waiters:
@@ -114,7 +116,7 @@ class Pools:
         for connection in list(self._homes):
             connection.drop(SendFailure("reset", "the sender was closed"))
         self._gone.clear()
-        if self._homes:
+        if self._total:
             await self._gone.wait()
 
     # -- slots ------------------------------------------------------------------------------------
@@ -129,6 +131,8 @@ class Pools:
     def _leave(self, pool: Pool) -> None:
         pool.open -= 1
         self._total -= 1
+        if self._total == 0:
+            self._gone.set()
         self._serve(pool)
 
     async def _wait(self, pool: Pool) -> Connection | None:
@@ -193,8 +197,6 @@ class Pools:
         with suppress(ValueError):
             pool.idle.remove(connection)
         self._leave(pool)
-        if not self._homes:
-            self._gone.set()
 
     # -- opening ----------------------------------------------------------------------------------
 
@@ -235,11 +237,18 @@ class Pools:
         except BaseException:
             sock.close()
             raise
-        if connection.closed or self._closed:
-            connection.drop()
-            raise SendFailure("reset", "the connection was closed as soon as it was open")
-        self._homes[connection] = pool
         self.opened += 1
+        return connection
+
+    def _welcome(self, connection: Connection, pool: Pool) -> Connection:
+        """From here on the slot is the connection's, and given back when that is lost."""
+        if connection.closed:
+            self._leave(pool)
+            raise SendFailure("reset", "the receiver closed the connection as soon as it was open")
+        self._homes[connection] = pool
+        if self._closed:
+            connection.drop()
+            raise SendFailure("reset", "the sender was closed")
         return connection
 
     def _context(self) -> ssl.SSLContext:

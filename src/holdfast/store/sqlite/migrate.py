@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.model.columns import Column
 from holdfast.model.path import split_key
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
@@ -178,18 +179,17 @@ def _fill_some(desk: Desk, shelf: Shelf) -> bool:
 
 
 def _fill_one(desk: Desk, shelf: Shelf, key: Any, body: Any) -> None:
-    document = shelf.schema.load(body, split_key(key))
-    prepared = shelf.schema.prepare(document)
-    hot = {c.stored for c in shelf.hot}
-    sets = [
-        (c.stored, v)
-        for c, v in zip(shelf.columns, shelf.values(prepared), strict=True)
-        if c.stored not in hot
-    ]
-    if sets:
-        text = ", ".join(f"{quote(name)} = ?" for name, _ in sets)
-        values = (*(v for _, v in sets), key)
-        desk.link.execute(f"UPDATE {quote(shelf.table)} SET {text} WHERE {quote(KEY)} = ?", values)
+    prepared = shelf.schema.prepare(shelf.schema.load(body, split_key(key)))
+    values = shelf.values(prepared)
+    if values:
+        sets = ", ".join(_filled(shelf, column) for column in shelf.columns)
+        desk.link.execute(f"UPDATE {quote(shelf.table)} SET {sets} WHERE {quote(KEY)} = ?", (*values, key))
     for items in shelf.lists:
         desk.link.execute(items.delete_sql, (key,))
         desk.link.executemany(items.insert_sql, items.rows(prepared))
+
+
+def _filled(shelf: Shelf, column: Column) -> str:
+    """A claim may have moved a claimed column on since the body was written: there only gaps are filled."""
+    name = quote(column.stored)
+    return f"{name} = coalesce({name}, ?)" if column in shelf.hot else f"{name} = ?"
