@@ -31,6 +31,7 @@ from holdfast.testing import (
 
 _RAN = pytest.StashKey[Counter[str]]()
 _MISSING = pytest.StashKey[dict[str, str]]()
+_SAID = pytest.StashKey[list[str]]()
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -40,6 +41,7 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_RAN] = Counter()
     config.stash[_MISSING] = {}
+    config.stash[_SAID] = []
     config.pluginmanager.register(_EngineCount(config), "engine-count")
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         _start_for_workers(config)
@@ -61,11 +63,13 @@ class _EngineCount:
     def __init__(self, config: pytest.Config) -> None:
         self._ran = config.stash[_RAN]
         self._missing = config.stash[_MISSING]
+        self._said = config.stash[_SAID]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         properties = [(name, str(value)) for name, value in report.user_properties]
         if report.when == "call" and not report.skipped:
             self._ran.update({value for name, value in properties if name == "engine"})
+            self._said += [value for name, value in properties if name == "said"]
         if report.when == "setup":
             self._missing.update(_values_of("engine-missing", properties))
 
@@ -78,6 +82,9 @@ def _values_of(name: str, properties: list[tuple[str, str]]) -> dict[str, str]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for engine, count in sorted(config.stash[_RAN].items()):
         terminalreporter.write_line(f"engine {engine}: ran {count} tests")
+    said: list[str] = config.stash[_SAID]
+    for line in sorted(said):
+        terminalreporter.write_line(line)
     for engine, reason in sorted(config.stash[_MISSING].items()):
         terminalreporter.write_line(f"ENGINE {engine.upper()} DID NOT RUN: {reason}", red=True, bold=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncpg
 import pytest
 
 from holdfast.store import Capabilities
@@ -15,3 +16,14 @@ class TestPostgres(StoreContract):
     @pytest.fixture
     def home(self, postgres_url: str) -> Home:
         return Home(connect, postgres_url)
+
+    async def seen_by_hand(self, home: Home, tenant: str) -> set[str]:
+        link = await asyncpg.connect(home.url)
+        try:
+            async with link.transaction():
+                await link.execute("SET LOCAL ROLE holdfast_app")
+                await link.execute("SELECT set_config('holdfast.role', 'service', true)")
+                await link.execute("SELECT set_config('holdfast.tenant', $1, true)", tenant)
+                return {row["_key"] for row in await link.fetch("SELECT _key FROM accounts")}
+        finally:
+            await link.close()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from holdfast.store import Capabilities
+from holdfast.store import Capabilities, Store
 from holdfast.store.contract import Home, StoreContract
-from holdfast.store.sqlite import connect
+from holdfast.store.sqlite import SqliteEngine, connect
 
 
 class TestSqlite(StoreContract):
@@ -15,3 +17,8 @@ class TestSqlite(StoreContract):
     @pytest.fixture
     def home(self, sqlite_url: str) -> Home:
         return Home(connect, sqlite_url)
+
+    async def back_up(self, store: Store, folder: Path) -> Home:
+        assert isinstance(store.engine, SqliteEngine)
+        await store.engine.back_up(folder / "copy.db")
+        return Home(connect, f"sqlite:///{folder / 'copy.db'}")
