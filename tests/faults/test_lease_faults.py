@@ -16,7 +16,7 @@ from tests.faults.lease_worker import Ledger, Line, opened, writes_line
 from tests.faults.puppet import Puppet, puppets
 
 # In the normal run a short history; 10,000 turns take half a minute on SQLite and two on PostgreSQL.
-TURNS = int(os.environ.get("HOLDFAST_LEASE_TURNS", "1000"))
+TURNS = int(os.environ.get("HOLDFAST_LEASE_TURNS", "600"))
 FIRESTORE_TURNS = int(os.environ.get("HOLDFAST_LEASE_TURNS_FIRESTORE", "80"))
 TTL_S = 0.4
 WORKER = "tests.faults.lease_worker"
@@ -57,7 +57,7 @@ async def test_a_killed_holders_lease_is_taken_over_when_its_time_is_over(url: s
 async def test_no_two_holders_writes_are_interleaved_in_a_long_history(url: str) -> None:
     turns = FIRESTORE_TURNS if url.startswith("firestore") else TURNS
     names = [f"name-{n}" for n in range(8)]
-    order = {"url": url, "ttl_s": TTL_S, "names": names, "turns": turns // 4, "tasks": 5, "stops": 4}
+    order = {"url": url, "ttl_s": TTL_S, "names": names, "turns": turns // 4, "tasks": 5, "stops": 2}
     async with opened(url) as root:
         await root.migrate()
         store = root.tenant(NO_TENANT)
