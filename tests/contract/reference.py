@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import operator
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET
 
 from holdfast.clock import from_us, to_us
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model import Document, Schema
-from holdfast.model.columns import Column
 from holdfast.model.path import split_key
 from holdfast.store import Capabilities, Catalog, Committed, Snapshot, Wake
 from holdfast.store.commit import Change, Commit, Outcome, Write, decide
 from holdfast.store.port import ClaimRequest
-from holdfast.store.query import Filter, Plan
+from holdfast.store.query import Plan
+from tests.contract.sieve import Position, column_of, matches, position
 
 T = TypeVar("T")
 CAPABILITIES = Capabilities(name="reference", durable=False, embedded=True, wakes_processes=False)
@@ -79,8 +76,8 @@ class Reference:
     async def find(self, plan: Plan) -> list[Snapshot[Any]]:
         await asyncio.sleep(0)
         found = self._matching(plan)
-        position = None if plan.after is None else Position(plan, *plan.after)
-        later = [s for s in found if position is None or position < _position(plan, s)]
+        last = None if plan.after is None else Position(plan, *plan.after)
+        later = [s for s in found if last is None or last < position(plan, s)]
         return later[: plan.limit]
 
     async def aggregate(self, plan: Plan) -> int | float | None:
@@ -88,7 +85,7 @@ class Reference:
         found = self._matching(plan)
         if plan.aggregate.field is None:
             return len(found)
-        column = _column(plan, plan.aggregate.field)
+        column = column_of(plan, plan.aggregate.field)
         numbers = [v for s in found if (v := column.read(s.doc)) is not None]
         if plan.aggregate.function == "sum":
             total: int | float = sum(numbers)
@@ -147,8 +144,8 @@ class Reference:
 
     def _matching(self, plan: Plan) -> list[Snapshot[Any]]:
         rows = self._rows(plan.schema)
-        found = [_snapshot(key, row) for key, row in rows.items() if _matches(plan, key, row)]
-        return sorted(found, key=lambda snapshot: _position(plan, snapshot))
+        found = [_snapshot(key, row) for key, row in rows.items() if matches(plan, key, row)]
+        return sorted(found, key=lambda snapshot: position(plan, snapshot))
 
     def _commit(self, commit: Commit) -> Outcome:
         try:
@@ -203,87 +200,6 @@ class Bell:
 
 def _snapshot(key: str, row: Row) -> Snapshot[Any]:
     return Snapshot(row.schema.copy(row.kept), row.version, key)
-
-
-def _column(plan: Plan, path: str) -> Column:
-    columns = [t.column for t in plan.order] + [c for c, _ in plan.equals]
-    return next(column for column in columns if column.path == path)
-
-
-# -- what a question finds ------------------------------------------------------------------------
-
-
-def _matches(plan: Plan, key: str, row: Row) -> bool:
-    if plan.tenant is not None and row.tenant != plan.tenant:
-        return False
-    if plan.parent is not None and key.rpartition("\x01")[0] != plan.parent:
-        return False
-    if any(term.column.read(row.kept) is UNSET for term in plan.order):
-        return False
-    held = [(column.read(row.kept), values) for column, values in plan.equals]
-    if not all(any(_same(value, one) for one in values) for value, values in held):
-        return False
-    if plan.member and not any(_same(one, plan.member[1]) for one in plan.member[0].read(row.kept) or ()):
-        return False
-    return all(_satisfies(_column(plan, bound.field).read(row.kept), bound) for bound in plan.bounds)
-
-
-def _satisfies(value: Any, bound: Filter) -> bool:
-    if value is None:
-        return False
-    if bound.operator == "not-in":
-        return not any(_same(value, one) for one in bound.value)
-    if bound.operator == "!=":
-        return not _same(value, bound.value)
-    return _within(value, bound)
-
-
-def _within(value: Any, bound: Filter) -> bool:
-    if rank(value) != rank(bound.value):
-        return False
-    ours, theirs = _weight(value), _weight(bound.value)
-    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-    return bool(compare[bound.operator](ours, theirs))
-
-
-def rank(value: Any) -> int:
-    """Where a value's type stands among the others."""
-    if value is None:
-        return 0
-    kinds: list[tuple[type, ...]] = [(bool,), (int, float), (datetime,), (str,), (bytes,)]
-    return next(n for n, kind in enumerate(kinds, 1) if isinstance(value, kind))
-
-
-def _weight(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
-
-
-def _same(one: Any, other: Any) -> bool:
-    if one is UNSET:
-        return False
-    return rank(one) == rank(other) and bool(one == other)
-
-
-class Position:
-    """Where a document stands in a question's order."""
-
-    def __init__(self, plan: Plan, values: tuple[Any, ...], key: str) -> None:
-        self._turns = [*(t.descending for t in plan.order), plan.key_descending]
-        self._parts = [*((rank(v), _weight(v)) for v in values), (0, key.encode())]
-
-    def __lt__(self, other: Position) -> bool:
-        for descending, mine, theirs in zip(self._turns, self._parts, other._parts, strict=True):
-            if mine != theirs:
-                return _lower(mine, theirs) != descending
-        return False
-
-
-def _lower(mine: tuple[int, Any], theirs: tuple[int, Any]) -> bool:
-    return mine[0] < theirs[0] if mine[0] != theirs[0] else bool(mine[1] < theirs[1])
-
-
-def _position(plan: Plan, snapshot: Snapshot[Any]) -> Position:
-    return Position(plan, tuple(t.column.read(snapshot.doc) for t in plan.order), snapshot.key)
 
 
 # -- taking turns ---------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ def test_every_engine_gives_the_same_answers(
         run_state_machine_as_test(_machine(engines), settings=_settings(examples))
     record_property("said", f"history {shard + 1}/{SHARDS}: {engines.report()}")
     assert engines.ran.total() >= wanted
-    assert len(engines.ran) == KINDS
+    assert len(engines.ran) == KINDS or wanted < KINDS * 100
 
 
 def _settings(examples: int) -> settings:

@@ -111,6 +111,8 @@ class Store:
             cursor = page.cursor
             if cursor is None:
                 return
+            # An engine may answer a small page without a pause; others must get their turn.
+            await asyncio.sleep(0)
 
     async def count(self, query: Query[Any]) -> int:
         return int(await self._aggregate(query, "count", None) or 0)

@@ -135,6 +135,22 @@ class Concurrency:
         assert seen
         assert all(len(set(pair)) == 1 for pair in seen)
 
+    async def test_a_long_scan_lets_others_run(self, store: Store) -> None:
+        await store.commit(*(create(Note(id=f"{n:02}")) for n in range(30)))
+        scanned = 0
+        seen_meanwhile: set[int] = set()
+
+        async def watch() -> None:
+            while scanned < 30:
+                seen_meanwhile.add(scanned)
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(watch())
+        async for _ in store.scan(Query(Note).limit(1)):
+            scanned += 1
+        await watching
+        assert len(seen_meanwhile) > 10
+
     async def test_two_stores_on_one_place_share_every_rule(self, home: Home, store: Store) -> None:
         await store.commit(create(Note(id="n")))
         async with home.open(migrate=False) as other:

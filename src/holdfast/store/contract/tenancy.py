@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import AlreadyExistsError, HoldfastError, NotFoundError, WrongTenantError
-from holdfast.model import Document
 from holdfast.store.commit import (
     ABSENT,
     PRESENT,
@@ -27,14 +25,13 @@ from holdfast.store.commit import (
     put,
 )
 from holdfast.store.contract.models import Account, Card, Guest, Job, Letter, Visit
+from holdfast.store.contract.tenants import CLASSES, MINE, OTHER, QUESTIONS, World, ids_of, make, world_of
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
 from holdfast.testing import ManualClock
 
-CLASSES: tuple[Any, ...] = (Account, Letter, Card, Job, Visit, Guest)
-MINE, OTHER = "mine", "other"
-Attempt = Callable[["World"], Awaitable[list[Any]]]
+Attempt = Callable[[World], Awaitable[list[Any]]]
 
 bounded = settings(
     max_examples=40,
@@ -44,78 +41,6 @@ bounded = settings(
         HealthCheck.function_scoped_fixture, HealthCheck.differing_executors, HealthCheck.too_slow,
     ],
 )  # fmt: skip
-
-
-def make(cls: Any, tenant: str, id: str, clock: ManualClock) -> Any:
-    """A document that everything here could find, claim or let go."""
-    past = clock.now() - timedelta(days=1)
-    if cls is Account:
-        return Account(id=id, tenant_id=tenant, name="same", balance=7, labels=["l"])
-    if cls is Letter:
-        return Letter(tenant_id=tenant, id=id, subject="same")
-    if cls is Card:
-        return Card(board_id="b", id=id, tenant_id=tenant, rank=7)
-    if cls is Job:
-        return Job(id=id, tenant_id=tenant, due=past, lane="l")
-    if cls is Visit:
-        return Visit(id=id, tenant_id=tenant, seen_at_ms=0, state="ended")
-    return Guest(room_id="b", id=id, tenant_id=tenant, leaves_at=past)
-
-
-def ids_of(cls: Any, tenant: str, id: str) -> tuple[str, ...]:
-    if cls is Letter:
-        return (tenant, id)
-    return ("b", id) if cls in (Card, Guest) else (id,)
-
-
-QUESTIONS: tuple[Query[Any], ...] = (
-    Query(Account), Query(Account).where("name", "==", "same"), Query(Account).order_by("-balance"),
-    Query(Account).where("name", "==", "same").order_by("balance"),
-    Query(Account).where("labels", "array-contains", "l"), Query(Account).where("balance", "in", [7, 8]),
-    Query(Account).where("name", "!=", "x"), Query(Account).where("tenant_id", "==", OTHER),
-    Query(Account).where("tenant_id", "in", [MINE, OTHER]).order_by("name"), Query(Letter).under(OTHER),
-    Query(Letter).under(MINE), Query(Letter).order_by("subject"), Query(Card).under("b"),
-    Query(Letter).across_parents().order_by("subject"), Query(Card).under("b").order_by("rank"),
-    Query(Card).across_parents().order_by("-rank"), Query(Card).across_parents().where("rank", ">", 0),
-    Query(Job).where("status", "in", ["waiting", "working"]),
-    Query(Visit).where("state", "==", "ended").order_by("seen_at_ms"),
-    Query(Guest).across_parents().order_by("leaves_at"), Query(Guest).under("b"),
-)  # fmt: skip
-
-
-class World:
-    """Two tenants with the same documents, and everything the other ever let slip."""
-
-    def __init__(self, store: Store, clock: ManualClock) -> None:
-        self.root, self.clock = store, clock
-        self.me, self.other = store.tenant(MINE), store.tenant(OTHER)
-        self.cursors: list[str] = []
-        self.versions: list[int] = []
-
-    async def fill(self) -> None:
-        for tenant in (MINE, OTHER):
-            for id in ("1", "2", "3"):
-                made = (make(cls, tenant, f"{tenant}-{id}", self.clock) for cls in CLASSES)
-                await self.root.tenant(tenant).commit(*(create(one) for one in made))
-        for handle in (self.other, self.root.privileged()):
-            await self._overhear(handle)
-        self.before = await self.others()
-
-    async def _overhear(self, handle: Store) -> None:
-        for query in QUESTIONS:
-            try:
-                page = await handle.query(query.limit(1))
-            except HoldfastError:
-                continue
-            self.cursors += [page.cursor] if page.cursor else []
-
-    async def others(self) -> list[Snapshot[Document] | None]:
-        """All that the other tenant has, in the versions it has them."""
-        found: list[Snapshot[Document] | None] = []
-        for cls in CLASSES:
-            found += await self.other.get_many(cls, [ids_of(cls, OTHER, f"{OTHER}-{n}") for n in "123"])
-        self.versions = [s.version for s in found if s]
-        return found
 
 
 def _expectations() -> st.SearchStrategy[Callable[[World], Expect]]:
@@ -231,7 +156,7 @@ class Tenancy:
     async def test_no_argument_reaches_another_tenants_documents(
         self, store: Store, clock: ManualClock, tries: list[Attempt]
     ) -> None:
-        world = await _world(store, clock)
+        world = await world_of(store, clock)
         for attempt in tries:
             try:
                 answers = await attempt(world)
@@ -242,7 +167,7 @@ class Tenancy:
         assert await world.others() == world.before
 
     async def test_anothers_document_is_not_there(self, store: Store, clock: ManualClock) -> None:
-        world = await _world(store, clock)
+        world = await world_of(store, clock)
         for cls in CLASSES:
             ids = ids_of(cls, OTHER, f"{OTHER}-1")
             assert await world.me.get(cls, *ids) is None
@@ -254,7 +179,7 @@ class Tenancy:
         assert await world.others() == world.before
 
     async def test_an_id_another_tenant_has_is_taken(self, store: Store, clock: ManualClock) -> None:
-        world = await _world(store, clock)
+        world = await world_of(store, clock)
         for cls in (Account, Card, Job, Visit, Guest):
             mine = make(cls, MINE, f"{OTHER}-1", clock)
             for write in [create(mine), put(mine), put(mine, ABSENT)]:
@@ -265,7 +190,7 @@ class Tenancy:
     async def test_documents_of_another_tenant_can_not_be_written(
         self, store: Store, clock: ManualClock
     ) -> None:
-        world = await _world(store, clock)
+        world = await world_of(store, clock)
         for cls in CLASSES:
             for write in [create(make(cls, OTHER, "new", clock)), put(make(cls, OTHER, f"{OTHER}-1", clock))]:
                 with pytest.raises(WrongTenantError):
@@ -297,17 +222,3 @@ class Tenancy:
     async def test_a_question_about_another_parent_tenant_is_refused(self, store: Store) -> None:
         with pytest.raises(WrongTenantError):
             await store.tenant(MINE).query(Query(Letter).under(OTHER))
-
-
-_WORLDS: dict[int, World] = {}
-
-
-async def _world(store: Store, clock: ManualClock) -> World:
-    """One world per test: hypothesis runs many examples on the same store."""
-    world = _WORLDS.get(id(store))
-    if world is None or world.root is not store:
-        world = World(store, clock)
-        await world.fill()
-        _WORLDS.clear()
-        _WORLDS[id(store)] = world
-    return world

@@ -1,0 +1,103 @@
+"""Two tenants side by side, and everything one of them could learn about the other."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.model import Document
+from holdfast.store.commit import Snapshot, create
+from holdfast.store.contract.models import Account, Card, Guest, Job, Letter, Visit
+from holdfast.store.query import Query
+from holdfast.store.store import Store
+from holdfast.testing import ManualClock
+
+CLASSES: tuple[Any, ...] = (Account, Letter, Card, Job, Visit, Guest)
+MINE, OTHER = "mine", "other"
+
+
+def make(cls: Any, tenant: str, id: str, clock: ManualClock) -> Any:
+    """A document that everything here could find, claim or let go."""
+    past = clock.now() - timedelta(days=1)
+    if cls is Account:
+        return Account(id=id, tenant_id=tenant, name="same", balance=7, labels=["l"])
+    if cls is Letter:
+        return Letter(tenant_id=tenant, id=id, subject="same")
+    if cls is Card:
+        return Card(board_id="b", id=id, tenant_id=tenant, rank=7)
+    if cls is Job:
+        return Job(id=id, tenant_id=tenant, due=past, lane="l")
+    if cls is Visit:
+        return Visit(id=id, tenant_id=tenant, seen_at_ms=0, state="ended")
+    return Guest(room_id="b", id=id, tenant_id=tenant, leaves_at=past)
+
+
+def ids_of(cls: Any, tenant: str, id: str) -> tuple[str, ...]:
+    if cls is Letter:
+        return (tenant, id)
+    return ("b", id) if cls in (Card, Guest) else (id,)
+
+
+QUESTIONS: tuple[Query[Any], ...] = (
+    Query(Account), Query(Account).where("name", "==", "same"), Query(Account).order_by("-balance"),
+    Query(Account).where("name", "==", "same").order_by("balance"),
+    Query(Account).where("labels", "array-contains", "l"), Query(Account).where("balance", "in", [7, 8]),
+    Query(Account).where("name", "!=", "x"), Query(Account).where("tenant_id", "==", OTHER),
+    Query(Account).where("tenant_id", "in", [MINE, OTHER]).order_by("name"), Query(Letter).under(OTHER),
+    Query(Letter).under(MINE), Query(Letter).order_by("subject"), Query(Card).under("b"),
+    Query(Letter).across_parents().order_by("subject"), Query(Card).under("b").order_by("rank"),
+    Query(Card).across_parents().order_by("-rank"), Query(Card).across_parents().where("rank", ">", 0),
+    Query(Job).where("status", "in", ["waiting", "working"]),
+    Query(Visit).where("state", "==", "ended").order_by("seen_at_ms"),
+    Query(Guest).across_parents().order_by("leaves_at"), Query(Guest).under("b"),
+)  # fmt: skip
+
+
+class World:
+    """Two tenants with the same documents, and everything the other ever let slip."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.root, self.clock = store, clock
+        self.me, self.other = store.tenant(MINE), store.tenant(OTHER)
+        self.cursors: list[str] = []
+        self.versions: list[int] = []
+
+    async def fill(self) -> None:
+        for tenant in (MINE, OTHER):
+            for id in ("1", "2", "3"):
+                made = (make(cls, tenant, f"{tenant}-{id}", self.clock) for cls in CLASSES)
+                await self.root.tenant(tenant).commit(*(create(one) for one in made))
+        for handle in (self.other, self.root.privileged()):
+            await self._overhear(handle)
+        self.before = await self.others()
+
+    async def _overhear(self, handle: Store) -> None:
+        for query in QUESTIONS:
+            try:
+                page = await handle.query(query.limit(1))
+            except HoldfastError:
+                continue
+            self.cursors += [page.cursor] if page.cursor else []
+
+    async def others(self) -> list[Snapshot[Document] | None]:
+        """All that the other tenant has, in the versions it has them."""
+        found: list[Snapshot[Document] | None] = []
+        for cls in CLASSES:
+            found += await self.other.get_many(cls, [ids_of(cls, OTHER, f"{OTHER}-{n}") for n in "123"])
+        self.versions = [s.version for s in found if s]
+        return found
+
+
+_WORLDS: dict[int, World] = {}
+
+
+async def world_of(store: Store, clock: ManualClock) -> World:
+    """One world per test: hypothesis runs many examples on the same store."""
+    world = _WORLDS.get(id(store))
+    if world is None or world.root is not store:
+        world = World(store, clock)
+        await world.fill()
+        _WORLDS.clear()
+        _WORLDS[id(store)] = world
+    return world
