@@ -160,10 +160,10 @@ async def _restricted_sync(calendar: GoogleCalendar, setting: Setting) -> object
     return await calendar.list_events("primary", EventQuery(sync_token=token, time_min=START))
 
 
-async def _deleted_twice(calendar: GoogleCalendar, setting: Setting) -> object:
+async def _deleted_twice(calendar: GoogleCalendar, setting: Setting) -> None:
     event_id = setting.event()["id"]
     await calendar.delete_event("primary", event_id)
-    return await calendar.delete_event("primary", event_id)
+    await calendar.delete_event("primary", event_id)
 
 
 async def _channel_twice(calendar: GoogleCalendar, setting: Setting) -> object:

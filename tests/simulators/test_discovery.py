@@ -22,7 +22,7 @@ from holdfast.providers.google_calendar import (
     InstanceQuery,
     NewEvent,
 )
-from holdfast.providers.google_sheets import ValueQuery
+from holdfast.providers.google_sheets import Cell, ValueQuery
 from holdfast.simulators.google import DeleteEvent, Respond, SetSheet, UpdateEvent
 from holdfast.simulators.serving import Seen
 from tests.providers.setting import ALICE, BOB, START, Setting, an_hour, guests
@@ -91,7 +91,11 @@ async def test_every_calendar_call_we_make_and_every_answer_is_as_google_describ
 
 
 async def test_every_sheets_call_we_make_and_every_answer_is_as_google_describes_it(setting: Setting) -> None:
-    rows = [["primary", "secondaries", "status"], [ALICE, "a@fuga.jp, b@fuga.jp"], [BOB, 7, True]]
+    rows: list[list[Cell]] = [
+        ["primary", "secondaries", "status"],
+        [ALICE, "a@fuga.jp, b@fuga.jp"],
+        [BOB, 7, True],
+    ]
     setting.google.run(SetSheet(spreadsheet_id="S1", sheet="User Mappings", rows=rows))
     sheets = setting.sheets()
     await sheets.values("S1", "User Mappings!A2:C")

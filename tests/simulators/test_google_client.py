@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import google_auth_httplib2
 import httplib2
 import pytest
+from google.auth.exceptions import RefreshError
 from google.oauth2 import service_account
 from googleapiclient.discovery import build_from_document
 from googleapiclient.errors import HttpError
@@ -21,7 +22,7 @@ from tests.kit.receiver import OK, answering, serving
 from tests.providers.setting import ALICE, BOB, Setting, a_setting, an_hour, guests
 from tests.simulators.discovery import Description
 
-T = TypeVar("T")
+_Credentials: Any = service_account.Credentials
 SCOPES = [
     "https://www.googleapis.com/auth/calendar",
     "https://www.googleapis.com/auth/spreadsheets.readonly",
@@ -32,11 +33,9 @@ class Library:
     """The library's clients for one person; each act runs in a thread, for it knows no event loop."""
 
     def __init__(self, setting: Setting, email: str = ALICE) -> None:
-        self.credentials = service_account.Credentials.from_service_account_info(
-            setting.key_file, scopes=SCOPES, subject=email
-        )
+        credentials = _Credentials.from_service_account_info(setting.key_file, scopes=SCOPES, subject=email)
         self._http = httplib2.Http(timeout=10)
-        http = google_auth_httplib2.AuthorizedHttp(self.credentials, http=self._http)
+        http = google_auth_httplib2.AuthorizedHttp(credentials, http=self._http)
         self.calendar = _built("calendar.v3", setting.google.calendar_url + "/", http)
         self.sheets = _built("sheets.v4", setting.google.url, http)
 
@@ -62,7 +61,7 @@ async def real() -> AsyncIterator[Setting]:
 
 
 @pytest.fixture
-def library(real: Setting) -> AsyncIterator[Library] | Any:
+def library(real: Setting) -> Iterator[Library]:
     made = Library(real)
     yield made
     made.close()
@@ -183,8 +182,6 @@ async def test_it_reads_values_of_a_quoted_sheet(real: Setting, library: Library
 
 
 async def test_a_revoked_person_gets_no_token(real: Setting, library: Library) -> None:
-    from google.auth.exceptions import RefreshError
-
     real.google.run(Revoke(email=ALICE))
     with pytest.raises(RefreshError, match="invalid_grant"):
         await library.do(library.calendar.events().list(calendarId="primary"))

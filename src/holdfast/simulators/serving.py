@@ -168,8 +168,9 @@ class Serving(Generic[W]):
             await self._clock.sleep(trouble.delay_s)
         if trouble.hang:
             await asyncio.get_running_loop().create_future()
-        if trouble.cut and request.transport is not None:
-            request.transport.abort()
+        if trouble.cut:
+            _cut(request)
+            return response or web.Response(status=500)
         if trouble.status:
             return self._refuse(request, trouble)
         return response or await handler(request)
@@ -203,6 +204,11 @@ class Serving(Generic[W]):
         self.troubles.clear()
         self.calls.clear()
         self._world.clear()
+
+
+def _cut(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def _json(value: object, *, status: int = 200) -> web.Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
@@ -156,12 +157,12 @@ class SetSheet(Command[World], frozen=True):
 
     spreadsheet_id: str
     sheet: str
-    rows: list[list[Cell]]
+    rows: Sequence[Sequence[Cell]]
     readers: list[str] | None = None
 
     def run(self, world: World) -> object:
         spreadsheet = world.spreadsheets.setdefault(self.spreadsheet_id, Spreadsheet({}))
-        spreadsheet.sheets[self.sheet] = self.rows
+        spreadsheet.sheets[self.sheet] = [list(row) for row in self.rows]
         spreadsheet.readers = self.readers
         return {"rows": len(self.rows)}
 
