@@ -18,6 +18,7 @@ import msgspec
 from holdfast.errors import AlreadyExistsError, HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide, needs_current
+from holdfast.store.sqlite.alike import alike, settle_alike
 from holdfast.store.sqlite.links import Options, one, open_link
 from holdfast.store.sqlite.shelf import Row, Shelf, StoredRow
 
@@ -62,6 +63,8 @@ class Desk:
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Each by itself, in their order."""
+        if alike(commits, self):
+            return settle_alike(self, commits)
         if len(commits) >= LOOK_AHEAD_MIN:
             self._look_ahead(commits)
         try:
