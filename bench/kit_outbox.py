@@ -1,0 +1,272 @@
+"""The outbox end to end: put out, kept, claimed, signed, POSTed (1 KB), settled, by 100 callers at once.
+
+Ours does all that the kit promises (fences, attempts, limits, one state per event and endpoint); the raw
+loop does nothing but move the rows. Peers run with what their documentation calls fast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+
+from bench.measure import Goal, Pair, Place, Workload
+from bench.peers import through_huey, through_pgqueuer
+from bench.raw_outbox import PostgresBook, RawLoop, SqliteBook, new_delivery
+from bench.timing_receiver import receiving, seen
+from holdfast.app import open_store
+from holdfast.kit.outbox import (
+    KINDS,
+    AddressGuard,
+    Dispatcher,
+    Endpoint,
+    Event,
+    Outbox,
+    RawSender,
+    Sign,
+    Signer,
+    new_secret,
+)
+from holdfast.store import Store, create, put
+
+CALLERS = 100
+STEADY_PER_S = 200
+SIGN = Signer([new_secret()]).headers
+FILL = secrets.token_urlsafe(753)
+PutOut = Callable[[bytes], Awaitable[None]]
+
+
+async def signing(endpoint: Endpoint) -> Sign:
+    return SIGN
+
+
+def new_body() -> bytes:
+    return f"{time.monotonic_ns():020}{FILL}".encode()
+
+
+async def by_callers(count: int, put_out: PutOut) -> None:
+    numbers = iter(range(count))
+
+    async def caller() -> None:
+        for _ in numbers:
+            await put_out(new_body())
+
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+
+
+async def end_to_end(count: int, put_out: PutOut, arrived: Callable[[], Awaitable[int]]) -> float:
+    """Events a second from the first call until all are done."""
+    started, done = time.perf_counter(), 0
+    callers = asyncio.create_task(by_callers(count, put_out))
+    while (done := done + await arrived()) < count:  # noqa: ASYNC110 - another process counts
+        await asyncio.sleep(0.005)
+    await callers
+    return count / (time.perf_counter() - started)
+
+
+async def steadily(count: int, put_out: PutOut, port: int) -> float:
+    """The p95, in ms, from making to arrival at an even rate."""
+    await seen(port)
+    tasks, started = [], time.monotonic()
+    for n in range(count):
+        await asyncio.sleep(max(0.0, started + n / STEADY_PER_S - time.monotonic()))
+        tasks.append(asyncio.create_task(put_out(new_body())))
+    await asyncio.gather(*tasks)
+    delays: list[float] = []
+    while len(delays) < count:
+        delays += (await seen(port)).delays_ms
+        await asyncio.sleep(0.01)
+    return statistics.quantiles(delays, n=20)[-1]
+
+
+class Ours:
+    """A store, a dispatcher and an outbox beside it, in this process."""
+
+    def __init__(self, store: Store, dispatcher: Dispatcher, endpoint: Endpoint) -> None:
+        self.store, self.dispatcher, self.endpoint = store, dispatcher, endpoint
+        self._outbox = Outbox(store, near=dispatcher)
+        self._settled = 0
+
+    async def put_out(self, body: bytes) -> None:
+        await self._outbox.send(Event(type="thing.made", body=body), [self.endpoint])
+
+    async def settled(self) -> int:
+        """How many were settled since this was asked last."""
+        now = self.dispatcher.status().settled
+        before, self._settled = self._settled, now
+        return now - before
+
+
+@contextlib.asynccontextmanager
+async def ours_on(url: str, port: int) -> AsyncIterator[Ours]:
+    store = await open_store(url, KINDS.all)
+    await store.migrate()
+    endpoint = Endpoint(
+        id="ep", url=f"http://127.0.0.1:{port}/hook", created_at=store.clock.now(), concurrency=CALLERS
+    )
+    await store.tenant("-").commit(put(endpoint))
+    sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
+    dispatcher = Dispatcher(store, sender, signing=signing)
+    stop = asyncio.Event()
+    running = asyncio.create_task(dispatcher.run(stop))
+    yield Ours(store, dispatcher, endpoint)
+    stop.set()
+    await running
+    await sender.close()
+    await store.close()
+
+
+@contextlib.asynccontextmanager
+async def raw_on(url: str, port: int) -> AsyncIterator[RawLoop]:
+    store = await open_store(url, KINDS.all)
+    await store.migrate()
+    await store.close()
+    sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
+    path = url.removeprefix("sqlite:///").partition("?")[0]
+    book = SqliteBook(path) if url.startswith("sqlite") else await PostgresBook.open(url)
+    loop = RawLoop(book, sender, url=f"http://127.0.0.1:{port}/hook", sign=SIGN)
+    yield loop
+    await loop.close()
+    await sender.close()
+
+
+@contextlib.asynccontextmanager
+async def against_raw(place: Place, engine: str) -> AsyncIterator[Pair]:
+    count = place.scale(5_000, 1_000)
+    with receiving() as port:
+        async with ours_on(place.url(engine), port) as ours, raw_on(place.url(engine), port) as raw:
+            told = 0
+
+            async def settled() -> int:
+                nonlocal told
+                before, told = told, raw.settled
+                return told - before
+
+            yield Pair(
+                lambda: end_to_end(count, ours.put_out, ours.settled),
+                lambda: end_to_end(count, raw.put_out, settled),
+            )
+
+
+def _peer(place: Place, engine: str, port: int) -> AbstractAsyncContextManager[PutOut]:
+    if engine == "postgres":
+        return through_pgqueuer(place.url(engine), port)
+    path = place.url(engine).removeprefix("sqlite:///").partition("?")[0]
+    return through_huey(path, port)
+
+
+@contextlib.asynccontextmanager
+async def against_peer(place: Place, engine: str) -> AsyncIterator[Pair]:
+    many, few = place.scale(5_000, 1_000), place.scale(1_500, 300)
+    with receiving() as port, receiving() as peers_port:
+        async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as put_out:
+
+            async def arrived() -> int:
+                return (await seen(peers_port)).count
+
+            yield Pair(
+                lambda: end_to_end(many, ours.put_out, ours.settled),
+                lambda: end_to_end(few, put_out, arrived),
+            )
+
+
+@contextlib.asynccontextmanager
+async def steady_against_peer(place: Place, engine: str) -> AsyncIterator[Pair]:
+    count = place.scale(600, 200)
+    with receiving() as port, receiving() as peers_port:
+        async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as put_out:
+            yield Pair(
+                lambda: steadily(count, ours.put_out, port),
+                lambda: steadily(count, put_out, peers_port),
+            )
+
+
+async def _rate(count: int, put_out: PutOut) -> float:
+    started = time.perf_counter()
+    await by_callers(count, put_out)
+    return count / (time.perf_counter() - started)
+
+
+@contextlib.asynccontextmanager
+async def enqueue_against_raw(place: Place, engine: str) -> AsyncIterator[Pair]:
+    """Nobody sends: what is measured is putting out alone."""
+    count = place.scale(10_000, 2_000)
+    store = await open_store(place.url(engine), KINDS.all)
+    await store.migrate()
+    endpoint = Endpoint(id="ep", url="http://127.0.0.1:9/", created_at=store.clock.now())
+    outbox = Outbox(store)
+    url = place.url(engine)
+    other = await open_store(url, KINDS.all)
+    await other.migrate()
+    await other.close()
+    path = url.removeprefix("sqlite:///").partition("?")[0]
+    book = SqliteBook(path) if url.startswith("sqlite") else await PostgresBook.open(url)
+
+    async def ours(body: bytes) -> None:
+        await outbox.send(Event(type="thing.made", body=body), [endpoint])
+
+    async def raw(body: bytes) -> None:
+        await book.insert(new_delivery(body))
+
+    yield Pair(lambda: _rate(count, ours), lambda: _rate(count, raw))
+    await book.close()
+    await store.close()
+
+
+@contextlib.asynccontextmanager
+async def beside_a_dead_receiver(place: Place, engine: str) -> AsyncIterator[Pair]:
+    """The p95 to one endpoint while another has a backlog and a receiver that never answers."""
+    backlog, count = place.scale(100_000, 5_000), place.scale(600, 200)
+    with receiving() as port, receiving() as calm_port:
+        async with ours_on(place.url(engine), port) as busy, ours_on(place.url(engine), calm_port) as calm:
+            await _pile_up(busy.store, f"http://127.0.0.1:{port}/never", backlog)
+            yield Pair(
+                lambda: steadily(count, busy.put_out, port), lambda: steadily(count, calm.put_out, calm_port)
+            )
+
+
+async def _pile_up(store: Store, url: str, count: int) -> None:
+    dead = Endpoint(id="dead", url=url, created_at=store.clock.now(), concurrency=50)
+    home, outbox = store.tenant("-"), Outbox(store)
+    await home.commit(create(dead))
+    for _ in range(count // 500):
+        events = [Event(type="thing.made", body=new_body()) for _ in range(500)]
+        await home.settle([outbox.writes(event, [dead]) for event in events])
+
+
+BOTH = ("sqlite full", "postgres")
+WORKLOADS = [
+    Workload(
+        name="outbox end to end, 100 callers", engines=BOTH, unit="events/s",
+        other_name="raw loop, same sender", goal=Goal(0.8), open=against_raw,
+    ),
+    Workload(
+        name="outbox end to end, 100 callers", engines=("sqlite full",), unit="events/s",
+        other_name="huey", goal=Goal(10.0), open=against_peer,
+    ),
+    Workload(
+        name="outbox end to end, 100 callers", engines=("postgres",), unit="events/s",
+        other_name="PGQueuer", goal=Goal(3.0), open=against_peer,
+    ),
+    Workload(
+        name="outbox p95 to arrival at 200/s", engines=("sqlite full",), unit="ms",
+        other_name="huey", goal=Goal(1.0, at_most=True), open=steady_against_peer,
+    ),
+    Workload(
+        name="outbox p95 to arrival at 200/s", engines=("postgres",), unit="ms",
+        other_name="PGQueuer", goal=Goal(1.0, at_most=True), open=steady_against_peer,
+    ),
+    Workload(
+        name="outbox put out, 100 callers", engines=BOTH, unit="events/s",
+        other_name="raw group commit", goal=Goal(0.6), open=enqueue_against_raw,
+    ),
+    Workload(
+        name="outbox p95 at 200/s beside 100,000 pending for a dead receiver", engines=BOTH, unit="ms",
+        other_name="the same without them", goal=Goal(2.0, at_most=True), open=beside_a_dead_receiver,
+        quick_name="outbox p95 at 200/s beside 5,000 pending for a dead receiver",
+    ),
+]  # fmt: skip
