@@ -99,7 +99,8 @@ class Channels:
         try:
             while stop is None or not stop.is_set():
                 room = self._life.concurrency - len(tasks)
-                claimed = await self._claim(room) if room else []
+                # Some room at a time: a claim for each one that ends would cost as much as its work.
+                claimed = await self._claim(room) if room * 4 >= self._life.concurrency else []
                 tasks |= {asyncio.create_task(self._care.tend(one)) for one in claimed}
                 tended += len(claimed)
                 if not tasks:
