@@ -194,12 +194,13 @@ def questions(draw: st.DrawFn, privileged: bool) -> Question:
     reach = ("tenants",) if privileged and cls in (Member, Leaf) else reach
     fitting = [index for index in schema_of(cls).indexes if index.across in reach]
     index = draw(st.sampled_from(fitting)) if fitting else schema_of(cls).indexes[0]
-    fixed = draw(st.integers(_fixed_min(index), len(index.fields)))
+    whole = draw(st.booleans())  # all there is, in order: what shows most
+    fixed = _fixed_min(index) if whole else draw(st.integers(_fixed_min(index), len(index.fields)))
     filters = [_equality(draw, f.column.path, f.member) for f in index.fields[:fixed]]
     turned, order = draw(st.booleans()), []
     for field in index.fields[fixed:]:
         order.append(("-" if field.descending != turned else "") + field.column.path)
-        filters += _bounds(draw, field.column.path)
+        filters += [] if whole else _bounds(draw, field.column.path)
     parent = draw(st.sampled_from(PARENTS)) if cls in (Thing, Leaf) and index.across == "nothing" else None
     return Question(cls, tuple(filters), tuple(order), parent)
 

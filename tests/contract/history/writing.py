@@ -241,7 +241,7 @@ def planned(draw: st.DrawFn) -> Planned:
 def first_documents(draw: st.DrawFn) -> Settle:
     """Something to ask about from the start."""
     made = []
-    for _ in range(draw(st.integers(2, 16))):
+    for _ in range(draw(st.integers(4, 20))):
         target = draw(_target)
         made.append((Planned("put", target, draw(_given[target.cls]), "any"),))
     return Settle("privileged", tuple(made))
