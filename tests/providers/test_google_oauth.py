@@ -97,6 +97,15 @@ async def test_a_failing_endpoint_is_asked_again_with_patience(setting: Setting,
     assert (_asked(setting), len(hasty.slept)) == (3, 2)
 
 
+async def test_a_call_does_not_multiply_the_patience_of_its_tokens(
+    setting: Setting, hasty: HastyClock
+) -> None:
+    setting.google.trouble(Trouble(count=100, status=503, path="/token"))
+    with pytest.raises(RetryLaterError):
+        await setting.calendar().list_events("primary")
+    assert (_asked(setting), len(hasty.slept)) == (4, 3)
+
+
 async def test_a_revoked_person_needs_to_connect_again_and_works_when_restored(setting: Setting) -> None:
     tokens = setting.account.tokens([CALENDAR_SCOPE], subject=ALICE)
     await tokens()

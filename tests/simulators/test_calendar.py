@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.errors import ForbiddenError, InvalidError
 from holdfast.providers.google_calendar import (
@@ -16,8 +20,15 @@ from holdfast.providers.google_calendar import (
     NewEvent,
 )
 from holdfast.simulators.google import AddPerson, CreateEvent, DeleteEvent, Respond, UpdateEvent
+from holdfast.simulators.google.calendars import Calendars
+from holdfast.simulators.google.events import view
+from holdfast.simulators.google.refusals import Refusal
+from holdfast.testing import ManualClock
 from tests.providers.setting import ALICE, BOB, START, Setting, an_hour, guests
+from tests.simulators.discovery import Description
 
+CALENDAR = Description("calendar.v3")
+WORDS = ["dateTime", "date", "timeZone", "email", "private", "responseStatus", "useDefault"]
 DAILY = ["RRULE:FREQ=DAILY;COUNT=3"]
 
 
@@ -205,6 +216,11 @@ async def test_an_endless_series_is_listed_within_bounds(setting: Setting) -> No
     query = InstanceQuery(time_min=START, time_max=START + timedelta(days=15), max_results=2)
     page = await setting.calendar().list_instances("primary", series, query=query)
     assert (len(page.items), bool(page.next_page_token)) == (2, True)
+    more = msgspec.structs.replace(query, page_token=page.next_page_token)
+    last = await setting.calendar().list_instances("primary", series, query=more)
+    assert [event.start.date_time for event in last.items if event.start] == [START + timedelta(days=14)]
+    with pytest.raises(InvalidError, match="Invalid page token"):
+        await setting.calendar().list_instances("primary", series, query=InstanceQuery(page_token="scribble"))
 
 
 async def test_too_large_a_list_of_guests_is_cut_to_oneself_when_asked(setting: Setting) -> None:
@@ -251,6 +267,22 @@ BAD_EVENTS = {
     "a rule that is none": an_hour() | {"recurrence": ["RRULE:FREQ=OFTEN"]},
     "a series without zone": an_hour() | {"start": {"dateTime": "2026-01-05T09:00:00Z"}, "recurrence": DAILY},
 }
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(CALENDAR.schema("Event")["properties"])), JSON, max_size=4))
+def test_a_body_of_any_shape_makes_an_event_or_is_refused(body: dict[str, object]) -> None:
+    calendars = Calendars(ManualClock(), lambda email: None)
+    calendar = calendars.add(ALICE)
+    with contextlib.suppress(Refusal):
+        record = calendars.insert(calendar, an_hour() | body)
+        CALENDAR.check_value(view(record, ALICE), {"$ref": "Event"}, at="event")
 
 
 @pytest.mark.parametrize("what", BAD_EVENTS)

@@ -201,9 +201,20 @@ class Rest:
 
     async def call(self, call: Call) -> Answer:
         """The answer with a status of 2xx; anything else is raised as what to do next."""
+        # Tokens are asked for outside the repeats: their source has a patience of its own.
+        token = await self._tokens() if self._tokens else ""
+        answer = await self._patiently(call, token)
+        if answer.status == 401 and self._tokens:
+            answer = await self._patiently(call, await self._tokens(rejected=token))
+        if not answer.ok:
+            raise self._fault(call, answer)
+        return answer
+
+    async def _patiently(self, call: Call, token: str) -> Answer:
+        """The answer, good or a refusal of the token, after as many tries as the limits allow."""
         for attempt in itertools.count(1):
             try:
-                return await self._with_token(call)
+                return await self._tried(call, token)
             except OutcomeUnknownError:
                 raise
             except RetryLaterError as later:
@@ -218,17 +229,11 @@ class Rest:
         ceiling = min(self._limits.wait_s * 2.0 ** (attempt - 1), self._limits.wait_s_max)
         return ceiling * (0.5 + self._roll() / 2)
 
-    async def _with_token(self, call: Call) -> Answer:
-        if self._tokens is None:
-            answer = await self._once(call, "")
-        else:
-            token = await self._tokens()
-            answer = await self._once(call, token)
-            if answer.status == 401:
-                answer = await self._once(call, await self._tokens(rejected=token))
-        if not answer.ok:
-            raise self._fault(call, answer)
-        return answer
+    async def _tried(self, call: Call, token: str) -> Answer:
+        answer = await self._once(call, token)
+        if answer.ok or answer.status == 401:
+            return answer
+        raise self._fault(call, answer)
 
     def _fault(self, call: Call, answer: Answer) -> HoldfastError:
         fault = self._fault_of(call.act, answer)

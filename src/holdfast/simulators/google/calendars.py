@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.clock import Clock
+from holdfast.simulators.google.bodies import read_body
 from holdfast.simulators.google.events import (
     Data,
     Record,
@@ -52,7 +53,14 @@ class Calendar:
 
     def keep(self, record: Record, *, gone: bool) -> None:
         self.change += 1
+        # Taken out and put in again, so that the entries stay in the order of their last change.
+        self.entries.pop(record.id, None)
         self.entries[record.id] = Entry(record, self.change, gone)
+
+    def since(self, change: int) -> list[Entry]:
+        """The entries changed after `change`, oldest change first."""
+        newer = itertools.takewhile(lambda entry: entry.change > change, reversed(self.entries.values()))
+        return list(newer)[::-1]
 
 
 class Calendars:
@@ -102,6 +110,7 @@ class Calendars:
         return itertools.takewhile(lambda start: as_instant(start) < until, starts)
 
     def insert(self, calendar: Calendar, body: Data) -> Record:
+        body = read_body(body)
         event_id = checked_id(body["id"]) if "id" in body else secrets.token_hex(13)
         if event_id in calendar.entries:
             raise Refusal(409, "duplicate", "The requested identifier already exists.")
@@ -126,7 +135,7 @@ class Calendars:
     def patch(self, calendar: Calendar, event_id: str, *, patch: Data, if_match: str = "") -> Record:
         record = self.get(calendar, event_id)
         _check_etag(record, if_match)
-        data = checked_event(merged(record.data, patch))
+        data = checked_event(merged(record.data, {**read_body(patch), "id": record.id}))
         _check_rights(record, data, calendar.email)
         before = record.guests()
         record.data = data

@@ -87,6 +87,7 @@ class Channels:
         self._life_ms = int(life_s * 1000)
         self._all: dict[str, OpenChannel] = {}
         self._queues: dict[str, asyncio.Queue[_Message]] = {}
+        self._live: dict[str, dict[str, OpenChannel]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
         self._gaps = random.Random(1)
@@ -107,6 +108,7 @@ class Channels:
         for task in self._tasks:
             task.cancel()
         self._all.clear()
+        self._live.clear()
         self._queues.clear()
         self.troubles.clear()
 
@@ -116,10 +118,21 @@ class Channels:
             await queue.join()
 
     def all(self) -> list[OpenChannel]:
-        for channel in self._all.values():
-            if channel.state == "live" and self._now_ms() >= channel.expiration_ms:
-                channel.state = "expired"
+        for calendar in list(self._live):
+            self._living(calendar)
         return list(self._all.values())
+
+    def _living(self, calendar: str) -> list[OpenChannel]:
+        """A calendar's live channels, after those whose time is over have left."""
+        living = self._live.get(calendar, {})
+        for channel in list(living.values()):
+            if self._now_ms() >= channel.expiration_ms:
+                self._end(channel, "expired")
+        return list(living.values())
+
+    def _end(self, channel: OpenChannel, state: Literal["stopped", "expired"]) -> None:
+        channel.state = state
+        del self._live[channel.calendar][channel.id]
 
     def open(self, asked: ChannelRequest, *, calendar: str, client: str, uri: str) -> OpenChannel:
         """A new channel; its first message says that it is in sync."""
@@ -135,6 +148,7 @@ class Channels:
             expiration_ms=self._expiration_ms(asked),
         )
         self._all[channel.id] = channel
+        self._live.setdefault(calendar, {})[channel.id] = channel
         queue = self._queues[channel.id] = asyncio.Queue()
         self._tasks.append(asyncio.ensure_future(self._post_all(queue)))
         self._push(channel, "sync")
@@ -142,18 +156,16 @@ class Channels:
 
     def stop(self, asked: ChannelRequest, *, client: str) -> None:
         """End a channel; only whoever opened it can."""
-        live = [channel for channel in self.all() if channel.state == "live" and channel.client == client]
-        for channel in live:
-            if (channel.id, channel.resource_id) == (asked.id, asked.resource_id):
-                channel.state = "stopped"
-                return
-        raise Refusal(404, "notFound", f"Channel '{asked.id}' not found for project 'simulated'")
+        channel = self._all.get(asked.id)
+        named = channel is not None and (channel.client, channel.resource_id) == (client, asked.resource_id)
+        if channel is None or not named or channel not in self._living(channel.calendar):
+            raise Refusal(404, "notFound", f"Channel '{asked.id}' not found for project 'simulated'")
+        self._end(channel, "stopped")
 
     def tell(self, calendar: str) -> None:
         """A calendar changed: every live channel on it says so."""
-        for channel in self.all():
-            if channel.calendar == calendar and channel.state == "live":
-                self._push(channel, "exists")
+        for channel in self._living(calendar):
+            self._push(channel, "exists")
 
     def _check(self, asked: ChannelRequest) -> None:
         if not _ID.fullmatch(asked.id) or len(asked.token) > 256:

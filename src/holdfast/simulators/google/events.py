@@ -14,26 +14,6 @@ Data = dict[str, Any]
 
 _ID: Final = re.compile(r"[a-v0-9]{5,1024}")
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
-WRITABLE: Final = frozenset(
-    {
-        "summary",
-        "description",
-        "location",
-        "start",
-        "end",
-        "recurrence",
-        "attendees",
-        "status",
-        "visibility",
-        "transparency",
-        "colorId",
-        "extendedProperties",
-        "guestsCanInviteOthers",
-        "guestsCanModify",
-        "guestsCanSeeOtherGuests",
-        "reminders",
-    }
-)
 _RESCHEDULING: Final = ("start", "end", "recurrence")
 _TOMBSTONE: Final[tuple[str, ...]] = ("kind", "etag", "id", "status", "recurringEventId", "originalStartTime")
 
@@ -66,9 +46,9 @@ class Record:
         return {self.organizer, *(guest["email"].lower() for guest in self.data.get("attendees", []))}
 
 
-def checked_id(given: object) -> str:
+def checked_id(given: str) -> str:
     """An id chosen by the client: base32hex."""
-    if not isinstance(given, str) or not _ID.fullmatch(given):
+    if not _ID.fullmatch(given):
         raise Refusal(400, "invalid", "Invalid resource id value.")
     return given
 
@@ -86,27 +66,19 @@ def checked_event(data: Data) -> Data:
         if "dateTime" in data["start"] and "timeZone" not in data["start"]:
             raise Refusal(400, "required", "Missing time zone definition for start time.")
         parse(data["recurrence"])
-    else:
-        data.pop("recurrence", None)
-    data["attendees"] = [_guest(guest) for guest in data.get("attendees") or []]
-    if not data["attendees"]:
-        del data["attendees"]
+    for name in ("recurrence", "attendees"):
+        if not data.get(name):
+            data.pop(name, None)
+    if not all(_EMAIL.fullmatch(guest["email"]) for guest in data.get("attendees", [])):
+        raise Refusal(400, "invalid", "Invalid attendee email.")
     return data
 
 
-def _guest(guest: Any) -> Data:
-    if not isinstance(guest, dict) or not _EMAIL.fullmatch(str(guest.get("email", ""))):
-        raise Refusal(400, "invalid", "Invalid attendee email.")
-    kept = {name: value for name, value in guest.items() if name not in ("self", "organizer")}
-    return {"responseStatus": "needsAction"} | kept
-
-
 def merged(data: Data, patch: Data) -> Data:
-    """The event after a patch: objects are merged, lists replaced, null clears."""
+    """The event after a patch that was read: objects are merged, lists replaced, null clears."""
     result = copy.deepcopy(data)
     for name, value in patch.items():
-        if name in WRITABLE:
-            _merge(result, name, value)
+        _merge(result, name, value)
     if any(result.get(name) != data.get(name) for name in _RESCHEDULING):
         result["sequence"] = data.get("sequence", 0) + 1
     return result
@@ -115,9 +87,9 @@ def merged(data: Data, patch: Data) -> Data:
 def _merge(result: Data, name: str, value: object) -> None:
     if value is None:
         result.pop(name, None)
-    elif isinstance(value, dict) and isinstance(result.get(name), dict) and name not in ("start", "end"):
+    elif isinstance(value, dict) and name not in ("start", "end"):
         for inner, one in value.items():
-            _merge(result[name], inner, one)
+            _merge(result.setdefault(name, {}), inner, one)
     else:
         result[name] = copy.deepcopy(value)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.simulators.google.calendars import Calendar, Calendars, Entry
 from holdfast.simulators.google.events import Data, Record, instance, tombstone, view
-from holdfast.simulators.google.moments import as_instant, instant, rfc3339, start_of
+from holdfast.simulators.google.moments import as_instant, instant, start_of
 from holdfast.simulators.google.refusals import Refusal
 
 PAGE_MAX: Final = 2_500
@@ -71,7 +71,7 @@ def read_query(given: Mapping[str, str], calendar: Calendar, *, now: datetime) -
     """The parameters of a list, or a refusal that names the one at fault."""
     single = _flag(given, "singleEvents")
     query = Query(
-        size=min(_number(given, "maxResults") or PAGE_DEFAULT, PAGE_MAX),
+        size=min(number(given, "maxResults") or PAGE_DEFAULT, PAGE_MAX),
         single=single,
         show_deleted=_flag(given, "showDeleted"),
         time_min=_time(given, "timeMin"),
@@ -80,7 +80,7 @@ def read_query(given: Mapping[str, str], calendar: Calendar, *, now: datetime) -
         order_by=given.get("orderBy", ""),
         q=given.get("q", ""),
         i_cal_uid=given.get("iCalUID", ""),
-        attendees_max=_number(given, "maxAttendees"),
+        attendees_max=number(given, "maxAttendees"),
         since=_since(given, calendar, single=single),
     )
     _check(query, now)
@@ -106,7 +106,8 @@ def _flag(given: Mapping[str, str], name: str) -> bool:
     return given.get(name) == "true"
 
 
-def _number(given: Mapping[str, str], name: str) -> int | None:
+def number(given: Mapping[str, str], name: str) -> int | None:
+    """A parameter that counts something, from 1."""
     text = given.get(name)
     if text is None:
         return None
@@ -144,10 +145,15 @@ def _decoded(text: str) -> _SyncToken | None:
 
 def list_events(calendars: Calendars, calendar: Calendar, *, query: Query, page_token: str) -> Data:
     """One page of a calendar's events, with the token of the next page or of the next sync."""
+    page = kept_page(calendar, page_token) or _snapshot(calendars, calendar, query)
+    return paged(calendar, page, size=query.size)
+
+
+def kept_page(calendar: Calendar, page_token: str) -> Page | None:
+    """The page that a token stands for; None for no token."""
     if page_token and page_token not in calendar.pages:
         raise Refusal(400, "invalid", "Invalid page token value.", where="pageToken")
-    page = calendar.pages[page_token] if page_token else _snapshot(calendars, calendar, query)
-    return paged(calendar, page, size=query.size)
+    return calendar.pages.get(page_token)
 
 
 def paged(calendar: Calendar, page: Page, *, size: int) -> Data:
@@ -156,7 +162,7 @@ def paged(calendar: Calendar, page: Page, *, size: int) -> Data:
         "kind": "calendar#events",
         "etag": f'"p{calendar.generation}-{calendar.change}"',
         "summary": calendar.email,
-        "updated": rfc3339(max(_updates(calendar), default=datetime.fromisoformat("2020-01-01T00:00:00Z"))),
+        "updated": _updated(calendar),
         "timeZone": calendar.time_zone,
         "accessRole": "owner",
         "defaultReminders": [{"method": "popup", "minutes": 10}],
@@ -167,8 +173,9 @@ def paged(calendar: Calendar, page: Page, *, size: int) -> Data:
     return answer | ({"nextSyncToken": page.sync_token} if page.sync_token else {})
 
 
-def _updates(calendar: Calendar) -> Iterator[datetime]:
-    return (datetime.fromisoformat(entry.record.data["updated"]) for entry in calendar.entries.values())
+def _updated(calendar: Calendar) -> str:
+    last = next(reversed(calendar.entries.values()), None)
+    return "2020-01-01T00:00:00.000Z" if last is None else str(last.record.data["updated"])
 
 
 def _kept(calendar: Calendar, page: Page) -> str:
@@ -180,7 +187,7 @@ def _kept(calendar: Calendar, page: Page) -> str:
 
 
 def _snapshot(calendars: Calendars, calendar: Calendar, query: Query) -> Page:
-    entries = sorted(calendar.entries.values(), key=lambda entry: entry.change)
+    entries = calendar.since(query.since or 0)
     items = [item for entry in entries for item in _items(calendars, calendar, entry, query)]
     if query.order_by == "startTime":
         items.sort(key=lambda item: as_instant(start_of(item["start"])))
@@ -193,8 +200,6 @@ def _snapshot(calendars: Calendars, calendar: Calendar, query: Query) -> Page:
 
 def _items(calendars: Calendars, calendar: Calendar, entry: Entry, query: Query) -> Iterator[Data]:
     record = entry.record
-    if query.since is not None and entry.change <= query.since:
-        return
     if query.updated_min and datetime.fromisoformat(record.data["updated"]) < query.updated_min:
         return
     if query.i_cal_uid not in ("", record.data["iCalUID"]) or not _matches(record, query.q):

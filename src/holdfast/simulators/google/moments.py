@@ -39,15 +39,15 @@ def rfc3339(moment: datetime) -> str:
 
 def checked(when: When, name: str) -> When:
     """A start or end as it is kept: with its offset, also when only a zone was given."""
-    if "date" in when:
+    if when.get("date"):
         try:
             date.fromisoformat(when["date"])
-        except (TypeError, ValueError):
+        except ValueError:
             raise Refusal(400, "invalid", f"Invalid value for: {name}.date") from None
         return {"date": when["date"]}
     try:
-        moment = datetime.fromisoformat(when.get("dateTime", ""))
-    except (TypeError, ValueError):
+        moment = datetime.fromisoformat(when.get("dateTime") or "")
+    except ValueError:
         raise Refusal(400, "required", f"Missing {name} time.") from None
     if moment.tzinfo is None:
         if not when.get("timeZone"):

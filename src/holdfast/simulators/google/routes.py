@@ -12,7 +12,16 @@ from holdfast.simulators.google.accounts import Token, TokenRefusal
 from holdfast.simulators.google.calendars import Calendar
 from holdfast.simulators.google.channels import ChannelRequest
 from holdfast.simulators.google.events import Data, Record, tombstone, view
-from holdfast.simulators.google.listing import Page, Query, instances, list_events, paged, read_query
+from holdfast.simulators.google.listing import (
+    Page,
+    Query,
+    instances,
+    kept_page,
+    list_events,
+    number,
+    paged,
+    read_query,
+)
 from holdfast.simulators.google.moments import as_instant, start_of
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.sheets import Spreadsheet, values
@@ -86,7 +95,7 @@ class Routes:
     async def _instances(self, request: web.Request, token: Token) -> web.Response:
         calendar = self._calendar(request, token)
         query = read_query(request.query, calendar, now=self._world.clock.now())
-        page = calendar.pages.get(request.query.get("pageToken", ""))
+        page = kept_page(calendar, request.query.get("pageToken", ""))
         series = self._world.calendars.get(calendar, request.match_info["event"])
         if not series.recurring:
             raise Refusal(400, "invalid", "Instances are only available for recurring events.")
@@ -132,8 +141,7 @@ class Routes:
         return web.Response(status=204)
 
     def _event(self, calendar: Calendar, record: Record, request: web.Request) -> web.Response:
-        most = request.query.get("maxAttendees")
-        data = view(record, calendar.email, attendees_max=int(most) if most else None)
+        data = view(record, calendar.email, attendees_max=number(request.query, "maxAttendees"))
         return _json(data, headers={"ETag": data["etag"]})
 
     async def _watch(self, request: web.Request, token: Token) -> web.Response:
