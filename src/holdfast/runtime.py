@@ -25,6 +25,7 @@ from holdfast.app import open_store
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config
 from holdfast.errors import ConfigError, DeclarationError
+from holdfast.kit.access import ApiToken
 from holdfast.kit.audit import Audit, AuditEvent, AuditHead
 from holdfast.kit.inbox import Handler, Inbox, InboxItem, InboxLane, InboxWorker
 from holdfast.kit.metering import Allowance, Meter, UsageEvent, UsageSum
@@ -52,10 +53,14 @@ log = structlog.get_logger("holdfast.runtime")
 ENTRY_POINTS: Final = "holdfast.services"
 KEYS_FILE: Final = "keys"
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
-    Allowance, AuditEvent, AuditHead, DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, InboxItem,
-    InboxLane, Rotation, Schedule, SlotRun, UsageEvent, UsageSum,
+    Allowance, ApiToken, AuditEvent, AuditHead, DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane,
+    InboxItem, InboxLane, Rotation, Schedule, SlotRun, UsageEvent, UsageSum,
 )  # fmt: skip
+_QUEUES: Final[dict[str, type[Document]]] = {"inbox": InboxItem, "outbox": Delivery, "schedules": Schedule}
 _WORST: Final = ("ok", "degraded", "critical")
+# What is due is taken within moments; what waits so long says that nobody works, or that it is too much.
+BACKLOG_S_MAX: Final = 60.0
+DRAIN_LOOK_S: Final = 0.05
 
 
 def find_services() -> list[Service]:
@@ -104,6 +109,7 @@ class Runtime:
         self.scheduler = Scheduler(store, self._jobs())
         self.inbox_worker = InboxWorker(store, self._handlers())
         self.supervisor = Supervisor(self._loops(), clock=self.clock)
+        self.working = False
 
     @classmethod
     async def open(
@@ -135,17 +141,67 @@ class Runtime:
 
     async def work(self, stop: asyncio.Event) -> None:
         """Run every loop until told to stop."""
-        await self.supervisor.run(stop)
+        self.working = True
+        try:
+            await self.supervisor.run(stop)
+        finally:
+            self.working = False
+
+    async def drain(self, seconds: float) -> bool:
+        """Work on what is due for at most `seconds`; True once nothing is left that is due.
+
+        Where the loops run anyway, this only waits for them.
+        """
+        stop = asyncio.Event()
+        task = None if self.working else asyncio.create_task(self.work(stop))
+        end = self.clock.monotonic() + seconds
+        try:
+            return await self._until_idle(end)
+        finally:
+            stop.set()
+            if task is not None:
+                await task
+
+    async def _until_idle(self, end: float) -> bool:
+        # Two looks in a row: what is claimed between the questions of one look shows in the next.
+        quiet = 0
+        while quiet < 2:
+            if self.clock.monotonic() >= end:
+                return False
+            await self.clock.sleep(DRAIN_LOOK_S)
+            quiet = quiet + 1 if not self._under_way() and max((await self.backlog()).values()) <= 0 else 0
+        return True
+
+    def _under_way(self) -> int:
+        sending = self.dispatcher.status()
+        held = sending.buffered + sending.in_flight + sending.unsettled
+        return held + self.inbox_worker.under_way + self.scheduler.under_way
+
+    async def backlog(self) -> dict[str, float]:
+        """For how many seconds the oldest due work has waited, by loop; 0 where nothing is due."""
+        store, now = self.store.privileged(), self.clock.now()
+        waited: dict[str, float] = {}
+        for name, kind in _QUEUES.items():
+            due = await store.next_due(kind)
+            waited[name] = 0.0 if due is None else max(0.0, (now - due).total_seconds())
+        return waited
 
     async def health(self) -> Health:
         """The whole's health: the worst of its parts, with their reasons."""
-        found: dict[str, Health] = {"loops": self.supervisor.health()}
+        found: dict[str, Health] = {"backlog": await self._backlog_health()}
+        if self.working:
+            found["loops"] = self.supervisor.health()
         for name, parts in self.parts.items():
             if parts.health is not None:
                 found[name] = await parts.health()
         worst = max((h.status for h in found.values()), key=_WORST.index)
         reasons = tuple(f"{name}: {reason}" for name, h in found.items() for reason in h.reasons)
         return Health(worst, reasons, {name: h.facts for name, h in found.items() if h.facts})
+
+    async def _backlog_health(self) -> Health:
+        old = {name: s for name, s in (await self.backlog()).items() if s > BACKLOG_S_MAX}
+        reasons = tuple(f"{name}: the oldest due work has waited for {s:.0f} s" for name, s in old.items())
+        return Health("degraded" if old else "ok", reasons)
 
     async def close(self) -> None:
         await self._sender.close()

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.logs import log_to_stdout
 from holdfast.config import load_config
-from holdfast.errors import ConfigError
 from holdfast.http.server import run
 
 
@@ -15,9 +15,17 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any free one.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Serve this service alone; repeat for more.")] = None,
+    work: Annotated[
+        bool, typer.Option("--work/--no-work", help="Run the loops in this process, or leave them to others.")
+    ] = True,
 ) -> None:
-    """Serve HTTP until Ctrl-C or SIGTERM."""
-    if only:
-        # Refused rather than ignored: a typing error must not serve more than was asked for.
-        raise ConfigError(f"--only {only[0]}: there is no service of that name", "only")
-    run(load_config({"host": host, "port": port}))
+    """Serve HTTP, and work on what is due, until Ctrl-C or SIGTERM.
+
+    \b
+    Examples:
+      holdfast serve                              every service, each under its name
+      holdfast serve --only calendar-sync         one service, at the root
+      holdfast serve --no-work --port 9000        answers only; run `holdfast work` besides
+    """
+    log_to_stdout()
+    run(load_config({"host": host, "port": port}), only=only, work=work)

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+import structlog
+from litestar import MediaType, Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import ExceptionHandlersMap
 
 from holdfast import errors
 from holdfast.errors import HoldfastError
+
+log = structlog.get_logger("holdfast.http")
 
 # The first class that fits decides, so narrow ones stand before wide ones.
 _STATUSES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
@@ -22,6 +28,12 @@ _STATUSES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
     (errors.LimitReachedError, 429),
     (errors.RetryLaterError, 503),
 )
+_CODES: Final = {
+    400: "malformed", 401: "unverified", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
+    413: "too_large", 415: "unsupported_media_type", 422: "invalid", 429: "limit_reached",
+    503: "retry_later",
+}  # fmt: skip
+_INTERNAL: Final = "something went wrong here; the request id finds it in the log"
 
 
 class Fault(msgspec.Struct, frozen=True, rename="camel"):
@@ -43,8 +55,19 @@ def status_of(fault: HoldfastError) -> int:
 
 
 def answer_to(fault: HoldfastError, request_id: str) -> FaultAnswer:
+    if status_of(fault) == 500:
+        return internal(request_id)
     details = {"path": fault.path} if fault.path else None
     return FaultAnswer(Fault(fault.code, fault.message, details, request_id))
+
+
+def internal(request_id: str) -> FaultAnswer:
+    """What is said of an error that only the log may know more of."""
+    return FaultAnswer(Fault("internal", _INTERNAL, None, request_id))
+
+
+def refusal(code: str, message: str, request_id: str) -> FaultAnswer:
+    return FaultAnswer(Fault(code, message, None, request_id))
 
 
 def retry_after(fault: HoldfastError) -> str | None:
@@ -52,3 +75,43 @@ def retry_after(fault: HoldfastError) -> str | None:
     if not isinstance(fault, errors.RetryLaterError):
         return None
     return str(max(1, round(fault.after_s)))
+
+
+def _request_id(request: Request[Any, Any, Any]) -> str:
+    return str(request.scope["state"].get("request_id", ""))
+
+
+def _of_ours(request: Request[Any, Any, Any], fault: HoldfastError) -> Response[FaultAnswer]:
+    status = status_of(fault)
+    if status == 500:
+        log.error("request failed", path=request.url.path, request_id=_request_id(request), exc_info=fault)
+    headers = {"retry-after": after} if (after := retry_after(fault)) else {}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return _answer(answer_to(fault, _request_id(request)), status, headers)
+
+
+def _of_litestar(request: Request[Any, Any, Any], fault: HTTPException) -> Response[FaultAnswer]:
+    id, status = _request_id(request), fault.status_code
+    if status >= 500 and status != 503:
+        log.error("request failed", path=request.url.path, request_id=id, exc_info=fault)
+        return _answer(internal(id), 500, {})
+    # What does not fit the route's declaration could be read, so it is 422, not 400.
+    if isinstance(fault, ValidationException):
+        return _answer(FaultAnswer(Fault("invalid", fault.detail, fault.extra, id)), 422, {})
+    code = _CODES.get(status, "error")
+    return _answer(refusal(code, fault.detail, id), status, dict(fault.headers or {}))
+
+
+def _of_anything(request: Request[Any, Any, Any], fault: Exception) -> Response[FaultAnswer]:
+    log.error("request failed", path=request.url.path, request_id=_request_id(request), exc_info=fault)
+    return _answer(internal(_request_id(request)), 500, {})
+
+
+def _answer(body: FaultAnswer, status: int, headers: dict[str, str]) -> Response[FaultAnswer]:
+    return Response(body, status_code=status, headers=headers, media_type=MediaType.JSON)
+
+
+def exception_handlers() -> ExceptionHandlersMap:
+    """How the application answers whatever a route raises."""
+    return {HoldfastError: _of_ours, HTTPException: _of_litestar, Exception: _of_anything}

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidError, TooLargeError, UnverifiedError
-from holdfast.http.answers import answer_to, retry_after, status_of
+from holdfast.http.answers import answer_to, refusal, retry_after, status_of
 from holdfast.ids import ulid
 from holdfast.kit.inbox import Inbox
 from holdfast.service import Hook
@@ -31,20 +31,21 @@ class Ingest:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
-            await _answer(send, 405, b'{"error":"use POST"}', (b"allow", b"POST"))
+            refused = refusal("method_not_allowed", "use POST", _request_id(scope))
+            await _answer(send, 405, _ENCODE(refused), (b"allow", b"POST"))
             return
         try:
             body = await _body(receive, self._hook.source.body_bytes_max)
             received = await self._inbox.receive(self._hook.source, _headers(scope), body)
         except HoldfastError as fault:
-            await self._refuse(send, fault)
+            await self._refuse(send, fault, _request_id(scope))
             return
         if received.duplicate:
             await _answer(send, self._hook.answers.duplicate, _KNOWN)
         else:
             await _answer(send, self._hook.answers.kept, _KEPT)
 
-    async def _refuse(self, send: Send, fault: HoldfastError) -> None:
+    async def _refuse(self, send: Send, fault: HoldfastError, request_id: str) -> None:
         if isinstance(fault, UnverifiedError):
             status = self._hook.answers.unverified
         elif isinstance(fault, InvalidError) and not isinstance(fault, TooLargeError):
@@ -53,7 +54,11 @@ class Ingest:
             status = status_of(fault)
         after = retry_after(fault)
         extra = [(b"retry-after", after.encode())] if after else []
-        await _answer(send, status, _ENCODE(answer_to(fault, ulid())), *extra)
+        await _answer(send, status, _ENCODE(answer_to(fault, request_id)), *extra)
+
+
+def _request_id(scope: Scope) -> str:
+    return str(scope.get("state", {}).get("request_id") or ulid())
 
 
 def _headers(scope: Scope) -> Mapping[str, str]:

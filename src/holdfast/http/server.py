@@ -1,4 +1,4 @@
-"""The HTTP application, and the process that serves it."""
+"""The process that serves: listens first, then opens the rest, and stops in order."""
 
 from __future__ import annotations
 
@@ -8,59 +8,77 @@ import errno
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import FrameType
 
 import uvicorn
 import uvloop
-from litestar import Litestar, get
 
 from holdfast import __version__
 from holdfast.config import Config
 from holdfast.errors import ConfigError
+from holdfast.http.app import create_app
+from holdfast.http.surface import Surface
+from holdfast.kit.access import Tokens
+from holdfast.runtime import Runtime
 
 _GRACE_S = 3
 
 
-@get("/health", sync_to_thread=False)
-def health() -> dict[str, str]:
-    """Whether the process answers at all."""
-    return {"status": "ok", "version": __version__}
-
-
-@get("/health/ready", sync_to_thread=False)
-def ready() -> dict[str, str]:
-    """Whether the process can take work."""
-    return {"status": "ready"}
-
-
-def create_app() -> Litestar:
-    """The ASGI application, for any server that speaks ASGI."""
-    return Litestar([health, ready], openapi_config=None)
-
-
-def run(config: Config) -> None:
-    """Serve until SIGINT or SIGTERM, then finish open requests and return.
+def run(config: Config, *, only: Sequence[str] | None = None, work: bool = True) -> None:
+    """Serve, and with `work` run the loops too, until SIGINT or SIGTERM; then finish and return.
 
     Raises `ConfigError` when the address can't be had, before anything else is started.
     """
-    with _listen(config.host, config.port) as listener:
-        settings = uvicorn.Config(
-            create_app(),
-            http="httptools",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=_GRACE_S,
-        )
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(_Server(settings), listener))
+    with (
+        _listen(config.host, config.port) as listener,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        runner.run(_live(config, listener, only=only, work=work))
 
 
-async def _serve(server: _Server, listener: socket.socket) -> None:
+async def _live(config: Config, listener: socket.socket, *, only: Sequence[str] | None, work: bool) -> None:
+    runtime = await Runtime.open(config, only=only)
+    try:
+        surface = create_app(runtime, at_root=only is not None and len(runtime.services) == 1)
+        stop = asyncio.Event()
+        working = asyncio.create_task(runtime.work(stop)) if work else None
+        _announce(listener)
+        await _hint(runtime)
+        surface.ready = True
+        await _Server(_settings(surface), surface, stop).serve(sockets=[listener])
+        # Also when the server ends by itself: loops must never outlive it.
+        stop.set()
+        if working is not None:
+            await working
+    finally:
+        await runtime.close()
+
+
+def _settings(surface: Surface) -> uvicorn.Config:
+    return uvicorn.Config(
+        surface,
+        http="httptools",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+
+
+def _announce(listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     sys.stderr.write(f"holdfast {__version__} serves on http://{shown}:{port} (Ctrl-C stops it)\n")
-    await server.serve(sockets=[listener])
+    sys.stderr.flush()
+
+
+async def _hint(runtime: Runtime) -> None:
+    """Nothing is open by default; the first start says how to be let in."""
+    tokens, _ = await Tokens(runtime.store).listed(limit=1)
+    if not tokens:
+        sys.stdout.write("there is no API token yet; make one: holdfast tokens create admin --role admin\n")
+        sys.stdout.flush()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -85,6 +103,16 @@ class _Server(uvicorn.Server):
     The server this builds on raises the signal again once it has stopped, which would turn a
     clean stop into a failure for whatever started the process.
     """
+
+    def __init__(self, settings: uvicorn.Config, surface: Surface, stop: asyncio.Event) -> None:
+        super().__init__(settings)
+        self._surface, self._stop = surface, stop
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # Loops wind down while requests finish: both take seconds, and there are few until the kill.
+        self._surface.ready = False
+        self._stop.set()
+        super().handle_exit(sig, frame)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -41,6 +41,10 @@ class _Watched:
         self.last_error = ""
 
     @property
+    def tells_turns(self) -> bool:
+        return hasattr(self.loop, "last_turn_at")
+
+    @property
     def last_turn_at(self) -> datetime | None:
         at: datetime | None = getattr(self.loop, "last_turn_at", None)
         return at
@@ -84,8 +88,9 @@ class Supervisor:
         """Degraded while a loop is down or has not turned for long."""
         reasons = []
         now = self._clock.now()
-        for one in self.status():
-            seen = one.last_turn_at or one.started_at
+        for watched, one in zip(self._watched, self.status(), strict=True):
+            # A loop that doesn't tell its turns can't be told from a stuck one.
+            seen = (one.last_turn_at or one.started_at) if watched.tells_turns else None
             if not one.running:
                 reasons.append(f"{one.name} is not running: {one.last_error or 'not started'}")
             elif seen is not None and (now - seen).total_seconds() > STUCK_S:

@@ -94,6 +94,14 @@ class Meter:
         """The exact sum of one month, `2026-11`; a new month starts at zero."""
         return int(await self._store.sum(self._of(metric).where("month", "==", month), "value"))
 
+    async def month_sums(self, month: str) -> dict[str, int]:
+        """The exact sums of all metrics in one month."""
+        sums: Counter[str] = Counter()
+        query = Query(UsageSum).where("month", "==", month).order_by("metric", "day").limit(PAGE)
+        async for row in self._store.scan(query):
+            sums[row.doc.metric] += row.doc.value
+        return dict(sums)
+
     async def this_month(self, metric: str) -> int:
         return await self.month(metric, month_of(self._store.clock.now()))
 

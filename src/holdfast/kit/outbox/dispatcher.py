@@ -15,7 +15,7 @@ import math
 import os
 import socket
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -26,9 +26,10 @@ from holdfast.ids import ulid
 from holdfast.kit.outbox.courier import Counts, Courier, Headers, end_all
 from holdfast.kit.outbox.lane import SETTLE_S, Held, Lane
 from holdfast.kit.outbox.lanes import Fetch, Lanes, Signing
-from holdfast.kit.outbox.models import KINDS, Delivery, Endpoint, Kinds
+from holdfast.kit.outbox.models import KINDS, Kinds
 from holdfast.kit.outbox.notices import OnNotice
 from holdfast.kit.outbox.port import Sender
+from holdfast.kit.outbox.reception import Reception
 from holdfast.kit.outbox.settler import Settler
 from holdfast.store import Store, Wake
 
@@ -96,16 +97,23 @@ class Dispatcher:
             store, sender, self._settler, owner=self.owner, lease_s=lease_s, headers=headers,
             on_notice=on_notice, kinds=kinds, wake=self._wake.set, look=self._rung,
         )  # fmt: skip
-        self._running = self._look = False
+        self.reception = Reception(
+            self._lanes, self._courier, clock=self._clock, owner=self.owner, lease_s=lease_s
+        )
+        self._look = False
         self._looked_at = self._endpoints_at = -math.inf
         self._endpoints_changed = False
         self._after_lane: str | None = None
         self._last_turn_at: datetime | None = None
         self._errors, self._last_error = 0, ""
 
+    @property
+    def last_turn_at(self) -> datetime | None:
+        return self._last_turn_at
+
     def status(self) -> DispatcherStatus:
         return DispatcherStatus(
-            owner=self.owner, running=self._running, last_turn_at=self._last_turn_at,
+            owner=self.owner, running=self.reception.open, last_turn_at=self._last_turn_at,
             buffered=self._lanes.buffered, in_flight=self._courier.in_flight,
             unsettled=self._settler.unsettled, settled=self._settler.kept, lost=self._settler.lost,
             counts=msgspec.structs.replace(self._courier.counts), errors=self._errors,
@@ -116,7 +124,7 @@ class Dispatcher:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Deliver until `stop` is set; then give back what is unsent and finish what is under way."""
-        self._running, self._courier.stopping, self._look = True, False, True
+        self.reception.open, self._courier.stopping, self._look = True, False, True
         bells = (self._store.watch(self._kinds.delivery), self._store.watch(self._kinds.endpoint))
         aside = {
             asyncio.create_task(self._listen(bells[0], self._rung)),
@@ -131,7 +139,7 @@ class Dispatcher:
                 await self._rest()
             await self._wind_down()
         finally:
-            self._running = False
+            self.reception.open = False
             await end_all(aside)
             await self._courier.abandon()
             for bell in bells:
@@ -239,46 +247,6 @@ class Dispatcher:
                 await self._settler.settled()
         except TimeoutError:
             _log.warning("stopped with sends under way; their leases end", count=self._courier.in_flight)
-
-    # -- handing over -----------------------------------------------------------------------------
-
-    async def learn(self, endpoint_ids: Iterable[str]) -> None:
-        """Look at endpoints for the first time, so that `reserve` can judge their lanes."""
-        unknown = [name for name in endpoint_ids if self._lanes.known(name) is None]
-        if unknown and self._running:
-            await self._lanes.load(unknown)
-
-    def reserve(self, endpoint: Endpoint) -> Lane | None:
-        """A place for a delivery about to be put out here, so that it needs no claim; None when it must wait.
-
-        Whoever gets a place marks the delivery with `mark` and ends with `accept` or `unreserve`.
-        """
-        if not self._running or self._courier.stopping or endpoint.fifo:
-            return None
-        lane = self._lanes.known(endpoint.id)
-        if lane is None or lane.more or lane.room(self._clock.monotonic()) < 1:
-            return None
-        lane.reserved += 1
-        self._lanes.mind(lane)
-        return lane
-
-    def mark(self, delivery: Delivery, now: datetime) -> float:
-        """Make a new delivery this dispatcher's own; gives when, by the monotonic clock, its lease ends."""
-        delivery.status, delivery.owner, delivery.fence = "sending", self.owner, 1
-        delivery.next_attempt_at = now + timedelta(seconds=self._lease_s)
-        return self._clock.monotonic() + self._lease_s
-
-    def accept(self, lane: Lane, delivery: Delivery, *, until: float) -> None:
-        """The delivery is kept: send it as soon as its lane lets it."""
-        lane.reserved -= 1
-        lane.waiting.append(Held(delivery, until))
-        if self._courier.stopping:
-            self._courier.give_back(lane)
-        else:
-            self._courier.pump(lane)
-
-    def unreserve(self, lane: Lane) -> None:
-        lane.reserved -= 1
 
     # -- claiming ---------------------------------------------------------------------------------
 

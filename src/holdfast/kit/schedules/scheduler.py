@@ -81,6 +81,7 @@ class Scheduler:
         for job in jobs:
             check_cron(job.cron, job.zone)
         self.last_turn_at: datetime | None = None
+        self.under_way = 0
 
     async def declare(self) -> None:
         """Make the stored schedules agree with the code; a changed cron or zone starts anew."""
@@ -140,7 +141,11 @@ class Scheduler:
         self.last_turn_at = self._clock.now()
         claimed = await self._store.claim_due(Schedule, limit=BATCH, lease_s=LEASE_S, owner=self._owner)
         known = [one for one in claimed if one.doc.id in self._jobs]
-        await asyncio.gather(*(self._take_turn(one, self._jobs[one.doc.id]) for one in known))
+        self.under_way += len(known)
+        try:
+            await asyncio.gather(*(self._take_turn(one, self._jobs[one.doc.id]) for one in known))
+        finally:
+            self.under_way -= len(known)
         await self._leave([one for one in claimed if one.doc.id not in self._jobs])
         return len(known)
 

@@ -1,0 +1,106 @@
+"""The application: webhooks, the operator's routes and the services' own, composed over a runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from litestar import Litestar, Request, Router
+from litestar.datastructures import State
+from litestar.di import Provide
+
+from holdfast.errors import DeclarationError
+from holdfast.http import routes
+from holdfast.http.answers import exception_handlers
+from holdfast.http.door import Door, check_declared
+from holdfast.http.ingest import Ingest
+from holdfast.http.metrics import Metrics
+from holdfast.http.openapi import description
+from holdfast.http.surface import Surface
+from holdfast.model.access import ANONYMOUS, Caller
+from holdfast.runtime import Runtime
+from holdfast.service import Service
+
+BODY_BYTES_MAX: Final = 1_048_576
+
+
+def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] = ()) -> Surface:
+    """The ASGI application, for any server that speaks ASGI.
+
+    Services are found under their names; with `at_root`, the one service there is at the root. `more` are
+    further route handlers, such as the console's. A route that does not say what it needs is refused.
+
+    Example: `surface = create_app(runtime); surface.ready = True`
+    """
+    if at_root and len(runtime.services) != 1:
+        raise DeclarationError("only one service can be at the root")
+    served = _at_root(runtime) if at_root else _under_names(runtime)
+    handlers = [*routes.operator_routes(leave_out=_paths(served) if at_root else set()), *served, *more]
+    dependencies = _dependencies(runtime)
+    state = State({"runtime": runtime, "openapi": description(handlers, dependencies)})
+    app = Litestar(
+        handlers,
+        guards=[Door(runtime.store)],
+        state=state,
+        dependencies=dependencies,
+        exception_handlers=exception_handlers(),
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=BODY_BYTES_MAX,
+    )
+    check_declared(app)
+    surface = Surface(app, _hooks(runtime, at_root=at_root), Metrics())
+    app.state.surface = surface
+    return surface
+
+
+def _dependencies(runtime: Runtime) -> dict[str, Provide]:
+    def this() -> Runtime:
+        return runtime
+
+    return {
+        "runtime": Provide(this, sync_to_thread=False),
+        "caller": Provide(_caller, sync_to_thread=False),
+        "tenant_id": Provide(_tenant_id, sync_to_thread=False),
+    }
+
+
+def _caller(request: Request[Any, Any, Any]) -> Caller:
+    caller: Caller = request.scope["state"].get("caller", ANONYMOUS)
+    return caller
+
+
+def _tenant_id(request: Request[Any, Any, Any]) -> str:
+    return str(request.scope["state"]["tenant_id"])
+
+
+def _under_names(runtime: Runtime) -> list[Any]:
+    return [
+        Router(f"/{service.address}", route_handlers=runtime.parts[service.name].routes)
+        for service in runtime.services
+        if runtime.parts[service.name].routes
+    ]
+
+
+def _at_root(runtime: Runtime) -> list[Any]:
+    return list(runtime.parts[runtime.services[0].name].routes)
+
+
+def _paths(handlers: Iterable[Any]) -> set[str]:
+    """What a service has at the root itself stands before what everyone has there."""
+    return {path for handler in handlers for path in getattr(handler, "paths", ())}
+
+
+def _hooks(runtime: Runtime, *, at_root: bool) -> dict[str, Ingest]:
+    found: dict[str, Ingest] = {}
+    for service in runtime.services:
+        for hook in runtime.parts[service.name].hooks:
+            path = _place(service, hook.path, at_root=at_root)
+            if path in found:
+                raise DeclarationError(f"two hooks at {path}")
+            found[path] = Ingest(hook, runtime.inbox)
+    return found
+
+
+def _place(service: Service, path: str, *, at_root: bool) -> str:
+    return path if at_root else f"/{service.address}{path}"

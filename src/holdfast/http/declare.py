@@ -1,0 +1,60 @@
+"""How the operator's routes are written down: what each needs, and how it may be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, TypeAlias
+
+from litestar import get, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.openapi import ResponseSpec
+from litestar.params import Parameter
+
+from holdfast.http.answers import FaultAnswer
+
+PREFIX: Final = "/api/v1"
+PAGE_MAX: Final = 200
+_REASONS: Final = {
+    400: "It can't be read.", 401: "No token, or none that counts.", 403: "The token may not do this.",
+    404: "It is not there.", 405: "Not with this method.", 409: "Something else happened in between.",
+    413: "Too large.", 422: "It can be read, but it breaks a rule.", 503: "Try again later.",
+}  # fmt: skip
+_FAULTS: Final = {
+    status: ResponseSpec(FaultAnswer, description=why, generate_examples=False)
+    for status, why in _REASONS.items()
+}
+
+Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=PAGE_MAX, description="At most so many.")]
+Cursor: TypeAlias = Annotated[
+    str | None, Parameter(description="Goes on where the last page ended.", max_length=4_000)
+]
+Tenant: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        query="tenant", description="Another tenant, for those who may ask for any.", min_length=1,
+        max_length=200,
+    ),
+]  # fmt: skip
+Decorator: TypeAlias = Callable[[Callable[..., Any]], HTTPRouteHandler]
+
+
+def reads(path: str, needs: str, *, area: str, platform: bool = False, prefix: str = PREFIX) -> Decorator:
+    """A GET route."""
+    opt = _opt(needs, area=area, action="read", platform=platform)
+    return get(prefix + path, opt=opt, responses=_FAULTS, security=_security(needs))
+
+
+def acts(
+    path: str, needs: str, *, area: str, action: str, platform: bool = False, prefix: str = PREFIX
+) -> Decorator:
+    """A POST route that does something."""
+    opt = _opt(needs, area=area, action=action, platform=platform)
+    return post(prefix + path, opt=opt, responses=_FAULTS, status_code=200, security=_security(needs))
+
+
+def _opt(needs: str, *, area: str, action: str, platform: bool) -> Mapping[str, Any]:
+    return {"needs": needs, "area": area, "action": action, "platform": platform}
+
+
+def _security(needs: str) -> list[dict[str, list[str]]] | None:
+    return [] if needs == "public" else None

@@ -1,0 +1,77 @@
+"""Figures for Prometheus: requests as they are answered, loops and backlogs when asked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.registry import Collector
+
+from holdfast.runtime import Runtime
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """One process's figures, in a registry of their own.
+
+    Example: `text = await Metrics().text(runtime)`
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "holdfast_http_requests", "Requests answered.", ("method", "route", "status"),
+            registry=self.registry,
+        )  # fmt: skip
+        self._latency = Histogram(
+            "holdfast_http_request_seconds", "Time to the end of an answer.", ("method", "route"),
+            buckets=_LATENCIES_S, registry=self.registry,
+        )  # fmt: skip
+        self._running = self._gauge("holdfast_loop_running", "1 while the loop runs.", "loop")
+        self._restarts = self._gauge("holdfast_loop_restarts", "How often the loop fell over.", "loop")
+        self._turned = self._gauge(
+            "holdfast_loop_last_turn_timestamp_seconds", "When the loop last turned.", "loop"
+        )
+        self._waited = self._gauge(
+            "holdfast_oldest_due_age_seconds", "How long the oldest due work has waited.", "queue"
+        )
+        self._deliveries = self._gauge(
+            "holdfast_deliveries_since_start", "What this process's dispatcher did.", "outcome"
+        )
+        self._held = self._gauge("holdfast_deliveries_held", "Deliveries this process holds.", "stage")
+
+    def _gauge(self, name: str, help: str, label: str) -> Gauge:
+        return Gauge(name, help, (label,), registry=self.registry)
+
+    def watch(self, collector: Collector) -> None:
+        """Show a service's own figures besides."""
+        self.registry.register(collector)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(method, route, str(status)).inc()
+        self._latency.labels(method, route).observe(seconds)
+
+    async def text(self, runtime: Runtime) -> bytes:
+        for loop in runtime.supervisor.status():
+            self._running.labels(loop.name).set(loop.running)
+            self._restarts.labels(loop.name).set(loop.restarts)
+            if loop.last_turn_at is not None:
+                self._turned.labels(loop.name).set(loop.last_turn_at.timestamp())
+        for queue, seconds in (await runtime.backlog()).items():
+            self._waited.labels(queue).set(seconds)
+        self._show_deliveries(runtime)
+        return generate_latest(self.registry)
+
+    def _show_deliveries(self, runtime: Runtime) -> None:
+        status = runtime.dispatcher.status()
+        done = {
+            "sent": status.counts.sent, "delivered": status.counts.delivered, "failed": status.counts.failed,
+            "dead": status.counts.dead, "lost": status.lost, "error": status.errors,
+        }  # fmt: skip
+        held = {"buffered": status.buffered, "in_flight": status.in_flight, "unsettled": status.unsettled}
+        for outcome, count in done.items():
+            self._deliveries.labels(outcome).set(count)
+        for stage, count in held.items():
+            self._held.labels(stage).set(count)

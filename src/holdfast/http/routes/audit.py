@@ -1,0 +1,46 @@
+"""The audit trail: reading it, and walking its chain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.http.declare import Cursor, Limit, Tenant, acts, reads
+from holdfast.kit.audit import Audit, AuditEvent
+from holdfast.runtime import Runtime
+from holdfast.store import Query
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    items: list[AuditEvent]
+    cursor: str | None
+
+
+class AuditVerdict(msgspec.Struct, frozen=True):
+    """`fault` says what is wrong with the first event that does not hold."""
+
+    sound: bool
+    events: int
+    fault: str | None
+
+
+@reads("/audit", "admin", area="audit")
+async def audit(
+    runtime: Runtime, tenant_id: str, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
+) -> AuditPage:
+    """Events, newest first."""
+    query = Query(AuditEvent).order_by("-sequence").limit(limit).after(cursor)
+    page = await runtime.store.tenant(tenant_id).query(query)
+    return AuditPage(list(page.docs), page.cursor)
+
+
+@acts("/audit/verify", "admin", area="audit", action="verify")
+async def verify(runtime: Runtime, tenant_id: str, tenant: Tenant = None) -> AuditVerdict:
+    """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
+    found = await Audit(runtime.store, tenant_id=tenant_id).verify()
+    fault = None if found.fault is None else str(msgspec.to_builtins(found.fault))
+    return AuditVerdict(found.sound, found.events, fault)
+
+
+ROUTES: Final = (audit, verify)

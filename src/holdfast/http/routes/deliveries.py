@@ -1,0 +1,160 @@
+"""What went out and what did not; dead letters; replaying."""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime
+from typing import Annotated, Final
+
+import msgspec
+from litestar.params import Parameter
+
+from holdfast.errors import NotFoundError
+from holdfast.http.declare import Cursor, Limit, Tenant, acts, reads
+from holdfast.http.routes.noting import note
+from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Report, Selection
+from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
+from holdfast.model.access import Caller
+from holdfast.runtime import Runtime
+
+REPLAY_MAX: Final = 1_000
+
+
+class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    id: str
+    event_id: str
+    event_type: str
+    endpoint_id: str
+    status: DeliveryStatus
+    reason: str
+    attempt_count: int
+    replay_count: int
+    created_at: datetime
+    next_attempt_at: datetime | None
+    last_status: int | None
+    finished_at: datetime | None
+
+
+class DeliveryDetail(DeliveryRow, frozen=True, kw_only=True, rename="camel"):
+    """A delivery with all that became of it; `body` is text, or base64 where it is none."""
+
+    occurred_at: datetime
+    content_type: str
+    body: str
+    body_is_base64: bool
+    attempts: list[Attempt]
+
+
+class DeliveryPage(msgspec.Struct, frozen=True):
+    items: list[DeliveryRow]
+    cursor: str | None
+
+
+class DeadLetterPage(msgspec.Struct, frozen=True):
+    items: list[DeadLetter]
+    cursor: str | None
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    id: str
+    replayed: bool
+
+
+class ReplayOrder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Which dead letters; without `dryRun: false` it is only told what would happen."""
+
+    dry_run: bool = True
+    endpoint_id: str | None = None
+    event_type: str | None = None
+
+
+def row(delivery: Delivery) -> DeliveryRow:
+    return DeliveryRow(**{name: getattr(delivery, name) for name in DeliveryRow.__struct_fields__})
+
+
+def detail(delivery: Delivery) -> DeliveryDetail:
+    try:
+        body, coded = delivery.body.decode(), False
+    except UnicodeDecodeError:
+        body, coded = base64.b64encode(delivery.body).decode(), True
+    return DeliveryDetail(
+        **msgspec.structs.asdict(row(delivery)), occurred_at=delivery.occurred_at,
+        content_type=delivery.content_type, body=body, body_is_base64=coded, attempts=delivery.attempts,
+    )  # fmt: skip
+
+
+def _ledger(runtime: Runtime, tenant_id: str) -> Ledger:
+    return Ledger(runtime.store.tenant(tenant_id))
+
+
+@reads("/deliveries", "viewer", area="deliveries")
+async def deliveries(
+    runtime: Runtime,
+    tenant_id: str,
+    status: Annotated[list[DeliveryStatus] | None, Parameter(description="Default: undelivered.")] = None,
+    endpoint: Annotated[str | None, Parameter(max_length=200)] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
+) -> DeliveryPage:
+    """Deliveries, newest first."""
+    selection = Selection(statuses=status or UNDELIVERED, endpoint_id=endpoint)
+    page = await _ledger(runtime, tenant_id).find(selection, limit=limit, cursor=cursor)
+    return DeliveryPage([row(doc) for doc in page.docs], page.cursor)
+
+
+@reads("/deliveries/{delivery_id:str}", "viewer", area="deliveries")
+async def delivery(
+    runtime: Runtime, tenant_id: str, delivery_id: str, tenant: Tenant = None
+) -> DeliveryDetail:
+    """One delivery, with its payload and every attempt."""
+    found = await runtime.store.tenant(tenant_id).get(Delivery, delivery_id)
+    if found is None:
+        raise NotFoundError(f"no delivery {delivery_id!r}")
+    return detail(found.doc)
+
+
+@acts("/deliveries/{delivery_id:str}/replay", "admin", area="deliveries", action="replay")
+async def replay(
+    runtime: Runtime, tenant_id: str, caller: Caller, delivery_id: str, tenant: Tenant = None
+) -> Replayed:
+    """Put one out again, under its old id with its old body; `replayed` is false where it is on its way."""
+    done = await _ledger(runtime, tenant_id).replay_one(delivery_id)
+    if done:
+        await note(runtime, tenant_id, caller=caller, action="delivery.replayed", subject=delivery_id)
+    return Replayed(delivery_id, done)
+
+
+@reads("/dead-letters", "viewer", area="dead-letters")
+async def dead_letters(
+    runtime: Runtime,
+    tenant_id: str,
+    resolved: bool = False,
+    endpoint: Annotated[str | None, Parameter(max_length=200)] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
+) -> DeadLetterPage:
+    """What was given up, newest first."""
+    page = await _ledger(runtime, tenant_id).dead_letters(
+        resolved=resolved, endpoint_id=endpoint, limit=limit, cursor=cursor
+    )
+    return DeadLetterPage(list(page.docs), page.cursor)
+
+
+@acts("/dead-letters/replay", "admin", area="dead-letters", action="replay")
+async def replay_dead(
+    runtime: Runtime, tenant_id: str, caller: Caller, data: ReplayOrder, tenant: Tenant = None
+) -> Report:
+    """Put dead letters out again, at most a thousand at a time; says what it did, or would do."""
+    selection = Selection(statuses=["dead"], endpoint_id=data.endpoint_id, event_type=data.event_type)
+    report = await _ledger(runtime, tenant_id).replay(selection, dry_run=data.dry_run, limit=REPLAY_MAX)
+    if report.changed:
+        await note(
+            runtime, tenant_id, caller=caller, action="dead_letters.replayed",
+            subject=data.endpoint_id or "", details={"changed": report.changed},
+        )  # fmt: skip
+    return report
+
+
+ROUTES: Final = (deliveries, delivery, replay, dead_letters, replay_dead)

@@ -1,0 +1,74 @@
+"""What came in, and working on it again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import NotFoundError
+from holdfast.http.declare import Cursor, Limit, Tenant, acts, reads
+from holdfast.http.routes.noting import note
+from holdfast.kit.inbox import InboxItem
+from holdfast.kit.inbox.models import Status
+from holdfast.model.access import Caller
+from holdfast.runtime import Runtime
+
+
+class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A message without its body, which may hold what only the service should see."""
+
+    id: str
+    source: str
+    mark: str
+    status: Status
+    reason: str
+    tries: int
+    received_at: datetime
+    due_at: datetime | None
+    finished_at: datetime | None
+
+
+class InboxPage(msgspec.Struct, frozen=True):
+    items: list[InboxRow]
+    cursor: str | None
+
+
+class Again(msgspec.Struct, frozen=True):
+    id: str
+    replayed: bool
+
+
+def row(item: InboxItem) -> InboxRow:
+    return InboxRow(**{name: getattr(item, name) for name in InboxRow.__struct_fields__})
+
+
+@reads("/inbox", "admin", area="inbox")
+async def inbox(
+    runtime: Runtime,
+    tenant_id: str,
+    status: Status = "pending",
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
+) -> InboxPage:
+    """Messages of one status, newest first."""
+    items, after = await runtime.inbox.listed(status, tenant_id=tenant_id, limit=limit, cursor=cursor)
+    return InboxPage([row(item) for item in items], after)
+
+
+@acts("/inbox/{item_id:str}/replay", "admin", area="inbox", action="replay")
+async def replay(
+    runtime: Runtime, tenant_id: str, caller: Caller, item_id: str, tenant: Tenant = None
+) -> Again:
+    """Let a finished or parked message be worked on again."""
+    if await runtime.store.tenant(tenant_id).get(InboxItem, item_id) is None:
+        raise NotFoundError(f"no message {item_id!r}")
+    again = bool(await runtime.inbox.replay([item_id]))
+    if again:
+        await note(runtime, tenant_id, caller=caller, action="inbox.replayed", subject=item_id)
+    return Again(item_id, again)
+
+
+ROUTES: Final = (inbox, replay)

@@ -1,0 +1,83 @@
+"""What recurs: when it is next due, running it now, switching it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import NotFoundError
+from holdfast.http.declare import Cursor, Limit, Tenant, acts, reads
+from holdfast.http.routes.noting import note
+from holdfast.kit.schedules import Schedule
+from holdfast.model.access import Caller
+from holdfast.runtime import Runtime
+from holdfast.store import Query
+
+
+class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    id: str
+    name: str
+    cron: str
+    zone: str
+    enabled: bool
+    slot_at: datetime | None
+    last_run_id: str
+    last_status: str
+
+
+class SchedulePage(msgspec.Struct, frozen=True):
+    items: list[ScheduleRow]
+    cursor: str | None
+
+
+class Switch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    on: bool
+
+
+def row(schedule: Schedule) -> ScheduleRow:
+    return ScheduleRow(**{name: getattr(schedule, name) for name in ScheduleRow.__struct_fields__})
+
+
+async def _row(runtime: Runtime, tenant_id: str, schedule_id: str) -> ScheduleRow:
+    found = await runtime.store.tenant(tenant_id).get(Schedule, schedule_id)
+    if found is None:
+        raise NotFoundError(f"no schedule {schedule_id!r}")
+    return row(found.doc)
+
+
+@reads("/schedules", "viewer", area="schedules")
+async def schedules(
+    runtime: Runtime, tenant_id: str, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
+) -> SchedulePage:
+    """Schedules by name."""
+    query = Query(Schedule).order_by("name").limit(limit).after(cursor)
+    page = await runtime.store.tenant(tenant_id).query(query)
+    return SchedulePage([row(doc) for doc in page.docs], page.cursor)
+
+
+@acts("/schedules/{schedule_id:str}/run", "admin", area="schedules", action="run")
+async def run(
+    runtime: Runtime, tenant_id: str, caller: Caller, schedule_id: str, tenant: Tenant = None
+) -> ScheduleRow:
+    """Run its act at once, besides its slots."""
+    await _row(runtime, tenant_id, schedule_id)
+    await runtime.scheduler.run_now(schedule_id)
+    await note(runtime, tenant_id, caller=caller, action="schedule.run", subject=schedule_id)
+    return await _row(runtime, tenant_id, schedule_id)
+
+
+@acts("/schedules/{schedule_id:str}/switch", "admin", area="schedules", action="switch")
+async def switch(
+    runtime: Runtime, tenant_id: str, caller: Caller, schedule_id: str, data: Switch, tenant: Tenant = None
+) -> ScheduleRow:
+    """Stop it from coming due, or let it again from its next slot on."""
+    await _row(runtime, tenant_id, schedule_id)
+    await runtime.scheduler.switch(schedule_id, on=data.on)
+    action = f"schedule.switched_{'on' if data.on else 'off'}"
+    await note(runtime, tenant_id, caller=caller, action=action, subject=schedule_id)
+    return await _row(runtime, tenant_id, schedule_id)
+
+
+ROUTES: Final = (schedules, run, switch)

@@ -1,0 +1,33 @@
+"""How much was used."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from litestar.params import Parameter
+
+from holdfast.http.declare import Tenant, reads
+from holdfast.kit.metering import Meter
+from holdfast.kit.metering.meter import month_of
+from holdfast.runtime import Runtime
+
+
+class UsageMonth(msgspec.Struct, frozen=True):
+    month: str
+    metrics: dict[str, int]
+
+
+@reads("/usage", "viewer", area="usage")
+async def usage(
+    runtime: Runtime,
+    tenant_id: str,
+    month: Annotated[str | None, Parameter(pattern=r"^\d{4}-\d{2}$", description="Default: this.")] = None,
+    tenant: Tenant = None,
+) -> UsageMonth:
+    """A month's exact sums."""
+    chosen = month or month_of(runtime.clock.now())
+    return UsageMonth(chosen, await Meter(runtime.store, tenant_id=tenant_id).month_sums(chosen))
+
+
+ROUTES: Final = (usage,)

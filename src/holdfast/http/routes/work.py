@@ -1,0 +1,35 @@
+"""Work by request, for platforms on which nothing runs between requests."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.http.declare import acts
+from holdfast.runtime import Runtime
+
+DRAIN_S_MAX: Final = 300.0
+
+
+class DrainOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    seconds: Annotated[float, Meta(gt=0, le=DRAIN_S_MAX)] = 10.0
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """`idle` when nothing that is due was left."""
+
+    idle: bool
+    seconds: float
+
+
+@acts("/work/drain", "admin", area="work", action="drain", platform=True, prefix="")
+async def drain(data: DrainOrder, runtime: Runtime) -> Drained:
+    """Run due work for a bounded time; ends sooner when nothing is left."""
+    began = runtime.clock.monotonic()
+    idle = await runtime.drain(data.seconds)
+    return Drained(idle, round(runtime.clock.monotonic() - began, 3))
+
+
+ROUTES: Final = (drain,)
