@@ -93,7 +93,9 @@ class GoogleCalendar:
     ) -> Event:
         """The event as it was made; AlreadyExistsError when its chosen id is taken."""
         path = path_of("calendars", calendar_id, "events")
-        return await self._rest.fetch(_write("events.insert", "POST", path, event, send_updates), Event)
+        return await self._rest.fetch(
+            _write("events.insert", path, body=event, send_updates=send_updates), Event
+        )
 
     async def patch_event(
         self,
@@ -106,7 +108,7 @@ class GoogleCalendar:
     ) -> Event:
         """The event as it is now; with `etag`, only if it still was as it had been read."""
         path = _event(calendar_id, event_id)
-        call = _write("events.patch", "PATCH", path, patch, send_updates)
+        call = _write("events.patch", path, method="PATCH", body=patch, send_updates=send_updates)
         if etag:
             call = msgspec.structs.replace(call, headers={"If-Match": etag})
         return await self._rest.fetch(call, Event)
@@ -116,7 +118,7 @@ class GoogleCalendar:
     ) -> None:
         """Delete it; GoneError when that had been done already, NotFoundError when it never was."""
         path = _event(calendar_id, event_id)
-        await self._rest.call(_write("events.delete", "DELETE", path, None, send_updates))
+        await self._rest.call(_write("events.delete", path, method="DELETE", send_updates=send_updates))
 
     async def watch_events(self, calendar_id: str, channel: Channel) -> Channel:
         """Open a push channel on a calendar's events; the answer says until when it lives.
@@ -125,12 +127,12 @@ class GoogleCalendar:
         """
         path = path_of("calendars", calendar_id, "events", "watch")
         asked = msgspec.structs.replace(channel, type="web_hook")
-        return await self._rest.fetch(_write("events.watch", "POST", path, asked), Channel)
+        return await self._rest.fetch(_write("events.watch", path, body=asked), Channel)
 
     async def stop_channel(self, channel_id: str, resource_id: str) -> None:
         """Stop a channel; NotFoundError when it isn't there (any more)."""
         channel = Channel(id=channel_id, resource_id=resource_id)
-        await self._rest.call(_write("channels.stop", "POST", path_of("channels", "stop"), channel))
+        await self._rest.call(_write("channels.stop", path_of("channels", "stop"), body=channel))
 
     async def list_calendars(
         self,
@@ -147,8 +149,9 @@ def _event(calendar_id: str, event_id: str) -> str:
 
 def _write(
     act: str,
-    method: str,
     path: str,
+    *,
+    method: str = "POST",
     body: msgspec.Struct | None = None,
     send_updates: SendUpdates | UnsetType = UNSET,
 ) -> Call:

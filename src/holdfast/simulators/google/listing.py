@@ -188,7 +188,7 @@ def _kept(calendar: Calendar, page: Page) -> str:
 
 def _snapshot(calendars: Calendars, calendar: Calendar, query: Query) -> Page:
     entries = calendar.since(query.since or 0)
-    items = [item for entry in entries for item in _items(calendars, calendar, entry, query)]
+    items = [item for entry in entries for item in _items(calendars, calendar, entry=entry, query=query)]
     if query.order_by == "startTime":
         items.sort(key=lambda item: as_instant(start_of(item["start"])))
     if query.order_by == "updated":
@@ -198,7 +198,7 @@ def _snapshot(calendars: Calendars, calendar: Calendar, query: Query) -> Page:
     return Page(items, text if query.syncable else "")
 
 
-def _items(calendars: Calendars, calendar: Calendar, entry: Entry, query: Query) -> Iterator[Data]:
+def _items(calendars: Calendars, calendar: Calendar, *, entry: Entry, query: Query) -> Iterator[Data]:
     record = entry.record
     if query.updated_min and datetime.fromisoformat(record.data["updated"]) < query.updated_min:
         return

@@ -146,17 +146,17 @@ def _weekly(rule: Rule, begin: date, step: int) -> list[date]:
 
 def _monthly(rule: Rule, begin: date, step: int) -> list[date]:
     month = begin.month - 1 + step
-    return _in_month(rule, begin, begin.year + month // 12, month % 12 + 1)
+    return _in_month(rule, begin, year=begin.year + month // 12, month=month % 12 + 1)
 
 
 def _yearly(rule: Rule, begin: date, step: int) -> list[date]:
-    return _in_month(rule, begin, begin.year + step, begin.month)
+    return _in_month(rule, begin, year=begin.year + step, month=begin.month)
 
 
 _PERIODS: Final = {"DAILY": _daily, "WEEKLY": _weekly, "MONTHLY": _monthly, "YEARLY": _yearly}
 
 
-def _in_month(rule: Rule, begin: date, year: int, month: int) -> list[date]:
+def _in_month(rule: Rule, begin: date, *, year: int, month: int) -> list[date]:
     if year > 9_000:
         return []
     if rule.by_day:
