@@ -11,8 +11,9 @@ import contextlib
 import secrets
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from bench.measure import Goal, Pair, Place, Workload
 from bench.peers import through_huey, through_pgqueuer
@@ -37,7 +38,7 @@ CALLERS = 100
 STEADY_PER_S = 200
 SIGN = Signer([new_secret()]).headers
 FILL = secrets.token_urlsafe(753)
-PutOut = Callable[[bytes], Awaitable[None]]
+PutOut = Callable[[bytes], Coroutine[Any, Any, None]]
 
 
 async def signing(endpoint: Endpoint) -> Sign:
@@ -71,7 +72,8 @@ async def end_to_end(count: int, put_out: PutOut, arrived: Callable[[], Awaitabl
 async def steadily(count: int, put_out: PutOut, port: int) -> float:
     """The p95, in ms, from making to arrival at an even rate."""
     await seen(port)
-    tasks, started = [], time.monotonic()
+    tasks: list[asyncio.Task[None]] = []
+    started = time.monotonic()
     for n in range(count):
         await asyncio.sleep(max(0.0, started + n / STEADY_PER_S - time.monotonic()))
         tasks.append(asyncio.create_task(put_out(new_body())))

@@ -11,14 +11,14 @@ import contextlib
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from http.client import HTTPConnection
 from typing import Any
 
 import asyncpg
-from huey import SqliteHuey
+from huey import SqliteHuey  # type: ignore[import-untyped]
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgPoolDriver
 from pgqueuer.models import Job
@@ -27,7 +27,7 @@ from pgqueuer.queries import Queries
 from holdfast import ids
 from holdfast.kit.outbox import AddressGuard, Outgoing, RawSender, Sign, Signer, new_secret
 
-PutOut = Callable[[bytes], Awaitable[None]]
+PutOut = Callable[[bytes], Coroutine[Any, Any, None]]
 CALLERS = 100
 HUEY_WORKERS = 8
 
@@ -36,7 +36,7 @@ def open_huey(path: str, port: int, sign: Sign) -> tuple[SqliteHuey, Callable[[s
     huey = SqliteHuey("bench", filename=path, fsync=True, results=False, timeout=60)
     kept = threading.local()
 
-    @huey.task()
+    @huey.task()  # type: ignore[untyped-decorator]
     def deliver(body: str) -> None:
         link = getattr(kept, "link", None)
         if link is None:

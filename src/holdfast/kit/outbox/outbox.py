@@ -17,6 +17,7 @@ from holdfast.kit.outbox import fifo
 from holdfast.kit.outbox.dispatcher import Dispatcher
 from holdfast.kit.outbox.lane import Lane
 from holdfast.kit.outbox.models import KINDS, Delivery, Endpoint, Kinds, delivery_id
+from holdfast.kit.outbox.reception import Reception
 from holdfast.store import Store, Transaction, Write, create
 
 BODY_BYTES_MAX: Final = 262_144
@@ -36,7 +37,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Place(NamedTuple):
-    dispatcher: Dispatcher
     lane: Lane
     delivery: Delivery
     until: float
@@ -60,7 +60,8 @@ class Outbox:
     ) -> None:
         self._tenant = store.tenant_id or NO_TENANT
         self._store = store.tenant(self._tenant)
-        self._kinds, self._near = kinds, near
+        self._kinds = kinds
+        self._near = near.reception if near is not None else None
         self.body_bytes_max = body_bytes_max
         self._turns: dict[str, asyncio.Lock] = {}
 
@@ -107,25 +108,37 @@ class Outbox:
             await self._near.learn(endpoint.id for endpoint in chosen)
         now = self._store.clock.now()
         deliveries = [self._delivery(event, endpoint, now) for endpoint in chosen]
-        places = self._reserve(chosen, deliveries, now) if self._near is not None else []
-        try:
-            if deliveries or also:
-                await self._store.commit(*also, *(create(delivery) for delivery in deliveries))
-        except BaseException:
-            for place in places:
-                place.dispatcher.unreserve(place.lane)
-            raise
-        for place in places:
-            place.dispatcher.accept(place.lane, place.delivery, until=place.until)
+        await self._keep(deliveries, chosen, also, now=now)
         return [delivery.id for delivery in deliveries]
 
-    def _reserve(self, endpoints: list[Endpoint], deliveries: list[Delivery], now: datetime) -> list[_Place]:
-        near, places = self._near, []
-        assert near is not None
+    async def _keep(
+        self, deliveries: list[Delivery], endpoints: list[Endpoint], also: Sequence[Write], *, now: datetime
+    ) -> None:
+        if self._near is None:
+            await self._commit(deliveries, also)
+            return
+        places = self._reserve(self._near, endpoints, deliveries, now=now)
+        try:
+            await self._commit(deliveries, also)
+        except BaseException:
+            for place in places:
+                self._near.unreserve(place.lane)
+            raise
+        for place in places:
+            self._near.accept(place.lane, place.delivery, until=place.until)
+
+    async def _commit(self, deliveries: list[Delivery], also: Sequence[Write]) -> None:
+        if deliveries or also:
+            await self._store.commit(*also, *[create(delivery) for delivery in deliveries])
+
+    def _reserve(
+        self, near: Reception, endpoints: list[Endpoint], deliveries: list[Delivery], *, now: datetime
+    ) -> list[_Place]:
+        places = []
         for endpoint, delivery in zip(endpoints, deliveries, strict=True):
             lane = near.reserve(endpoint) if delivery.status == "pending" else None
             if lane is not None:
-                places.append(_Place(near, lane, delivery, near.mark(delivery, now)))
+                places.append(_Place(lane, delivery, near.mark(delivery, now)))
         return places
 
     async def _in_turn(
