@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import asyncpg
-
 from bench import raw_postgres, raw_sqlite
 from bench.event import Delivery, Event, deliveries
 from bench.measure import Goal, Pair, Place, Workload
@@ -24,6 +22,14 @@ async def fill(store: Store, count: int) -> None:
     made = deliveries(count)
     for start in range(0, count, 500):
         await store.settle([[create(one)] for one in made[start : start + 500]])
+
+
+async def tidy(url: str) -> None:
+    """What autovacuum does by itself in a while, done for both before each turn."""
+    if url.startswith("postgres"):
+        link = await raw_postgres.connect(url)
+        await link.execute("VACUUM ANALYZE deliveries")
+        await link.close()
 
 
 async def drained(turn: Turn) -> float:
@@ -55,7 +61,7 @@ async def raw(url: str) -> AsyncIterator[Callable[[Store], Awaitable[int]]]:
         yield turn
         file.close()
         return
-    link: Any = await asyncpg.connect(url)
+    link: Any = await raw_postgres.connect(url)
 
     async def served(store: Store) -> int:
         taken = await raw_postgres.claim(link, store.clock.now(), BATCH)
@@ -78,10 +84,12 @@ async def claims(place: Place, engine: str) -> AsyncIterator[Pair]:
 
         async def ours() -> float:
             await fill(mine, count)
+            await tidy(urls[0])
             return await drained(lambda: through_store(mine))
 
         async def other() -> float:
             await fill(theirs, count)
+            await tidy(urls[1])
             return await drained(lambda: turn(theirs))
 
         yield Pair(ours, other)

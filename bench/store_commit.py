@@ -7,8 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-import asyncpg
-
 from bench import raw_postgres, raw_sqlite
 from bench.event import Delivery, Event, events
 from bench.measure import Goal, Pair, Place, Workload
@@ -41,7 +39,7 @@ async def raw(place: Place, engine: str) -> AsyncIterator[Callable[[Event], Awai
         group.close()
         return
     await raw_postgres.make_tables(url)
-    links = [await asyncpg.connect(url) for _ in range(RAW_LINKS)]
+    links = [await raw_postgres.connect(url) for _ in range(RAW_LINKS)]
     several = raw_postgres.GroupCommit(links)
     yield several.insert
     await several.close()

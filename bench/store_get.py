@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import asyncpg
 import msgspec
 
 from bench import raw_postgres, raw_sqlite
@@ -80,7 +79,7 @@ async def served(place: Place, engine: str) -> AsyncIterator[Pair]:
     url = place.url(engine)
     store, ids = await filled(url)
     ids = ids[: place.scale(4_000, 1_500)]
-    links: list[Any] = [await asyncpg.connect(url) for _ in range(CALLERS)]
+    links: list[Any] = [await raw_postgres.connect(url) for _ in range(CALLERS)]
 
     def raw(link: Any) -> Callable[[str], Awaitable[Event]]:
         async def get(id: str) -> Event:
