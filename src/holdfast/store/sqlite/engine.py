@@ -65,6 +65,9 @@ class SqliteEngine:
 
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
         shelf = self._shelves[schema]
+        if len(keys) == 1:
+            row = _run(self._reader(), shelf.select_sql, keys).fetchone()
+            return [None if row is None else shelf.snapshot(row)]
         if len(keys) <= IN_PLACE_MAX:
             return self._fetch(self._reader(), shelf, keys)
         return await self._elsewhere(lambda link: self._fetch(link, shelf, keys))
