@@ -49,7 +49,7 @@ FIXTURES = Path(providers.__path__[0]) / "google_calendar" / "fixtures"
 WHEN = EventDateTime(date_time=START, time_zone="Asia/Tokyo")
 
 
-def test_a_recorded_page_is_read_with_all_that_matters() -> None:
+def test_a_page_is_read_with_all_that_matters() -> None:
     page = msgspec.json.decode((FIXTURES / "events.json").read_bytes(), type=Events)
     series, moved, left_out, deleted, all_day = page.items
     assert page.next_sync_token == "CPDAlvWDx70CEPDAlvWDx70CGAU="
@@ -67,7 +67,7 @@ def test_a_recorded_page_is_read_with_all_that_matters() -> None:
     assert all_day.attendees_omitted
 
 
-def test_a_recorded_channel_is_read_and_its_token_is_not_shown() -> None:
+def test_a_channel_is_read_and_its_token_is_not_shown() -> None:
     channel = msgspec.json.decode((FIXTURES / "channel.json").read_bytes(), type=Channel)
     assert channel.expiration_ms == 1_773_020_800_000
     assert channel.token not in repr(channel)

@@ -22,7 +22,7 @@ def _sheet(setting: Setting, *, readers: list[str] | None = None) -> None:
     setting.google.run(command)
 
 
-def test_recorded_values_are_read_ragged() -> None:
+def test_values_are_read_ragged() -> None:
     read = msgspec.json.decode((FIXTURES / "values.json").read_bytes(), type=ValueRange)
     assert [len(row) for row in read.values] == [2, 0, 3]
 

@@ -1,4 +1,4 @@
-"""Every provider is a folder of one shape, and its recorded refusals say what it raises."""
+"""Every provider is a folder of one shape, and its fixtures say what each refusal raises."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _body(refusal: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=NAMES)
-def test_a_provider_has_a_client_types_a_page_and_recorded_refusals(folder: Path) -> None:
+def test_a_provider_has_a_client_types_a_page_and_fixtures(folder: Path) -> None:
     wanted = {"__init__.py", "client.py", "types.py", "README.md", "fixtures"}
     assert wanted <= {path.name for path in folder.iterdir()}
     assert (folder / "README.md").read_text().startswith(f"# {folder.name}\n")
