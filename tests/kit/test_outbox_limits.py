@@ -107,7 +107,7 @@ async def test_retries_come_at_their_times(live_store: Store) -> None:
         return FAIL
 
     waits = (1.0, 2.0, 0.5)
-    async with receiving(note) as receiver, dispatching(live_store):
+    async with receiving(note) as receiver, dispatching(live_store, poll_s=10.0):
         endpoint = await endpoint_at(live_store, receiver.url(), retry=Retry(waits_s=waits))
         began = time.monotonic()
         await send(live_store, endpoint, "evt-1")
