@@ -38,8 +38,10 @@ class Bell:
         self._rung = asyncio.Event()
 
     async def wait(self, timeout_s: float) -> bool:
+        # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the ring.
         try:
-            await asyncio.wait_for(self._rung.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._rung.wait()
         except TimeoutError:
             return False
         self._rung.clear()
