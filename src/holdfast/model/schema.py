@@ -207,6 +207,8 @@ class Schema(Generic[D]):
         values = self.values(whole)
         self._check_indexed(values, key)
         tenant = None if self.tenant is None else self._tenant_value(whole)
+        if self.claim is not None and self.claim.lane and not getattr(whole, self.claim.lane):
+            raise WrongTypeError("a lane is text and not empty", self.fields[self.claim.lane].encode_name)
         if self.declared.path_only:
             body = self._without_path_fields(body)
         return Prepared(key, tenant, whole, body, values)
@@ -412,7 +414,9 @@ class Schema(Generic[D]):
         names += [self.claim.owner] if self.claim.owner else []
         names += [self.claim.state[0]] if self.claim.state else []
         if self.claim.lane:
-            self._column(self.claim.lane)
+            lane = self._column(self.claim.lane)
+            if lane.kind != "text" or lane.nullable:
+                raise DeclarationError(f"{self.name}: a claim's lane is a field of type str", lane.path)
         columns = tuple(self._column(name) for name in names)
         if columns[0].kind != "time" or not columns[0].nullable or columns[1].kind != "integer":
             raise DeclarationError(f"{self.name}: a claim needs `due: datetime | None` and `fence: int`")

@@ -76,7 +76,7 @@ class Engine(Protocol):
         """
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """Each commit lands whole or not at all, each by itself; durable when this returns."""
+        """Each commit lands whole or not at all, by itself, in the order given; durable when this returns."""
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         """Lease and fence due documents, each to one caller at a time, earliest first."""

@@ -47,7 +47,7 @@ class SqliteEngine:
     def __init__(self, options: Options, catalog: Catalog, loop: asyncio.AbstractEventLoop) -> None:
         self._options, self._catalog = options, catalog
         self._shelves = {schema: Shelf(schema, catalog.table(schema)) for schema in catalog.schemas}
-        self._bells = Bells(self._data_version)
+        self._bells = Bells(self._data_version, self._written_by_others)
         self._writer = Writer(options, self._shelves, loop=loop, ring=self._bells.ring)
         self._link = open_link(options, writing=False)
         self._readers = ThreadPoolExecutor(READERS, "holdfast-sqlite-reader")
@@ -133,6 +133,11 @@ class SqliteEngine:
     def _data_version(self) -> int:
         """Changes when another process has committed."""
         return int(one(self._link, "PRAGMA data_version")[0])
+
+    def _written_by_others(self) -> bool:
+        """Whether the newest version in the file is none of this process's own."""
+        newest = one(self._link, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
+        return bool(newest != self._writer.landed)
 
     async def _elsewhere(self, work: Callable[[apsw.Connection], T]) -> T:
         if self._closed:

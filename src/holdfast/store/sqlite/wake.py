@@ -37,10 +37,13 @@ class Bell:
 
 
 class Bells:
-    """All bells of one engine. Other processes are noticed by SQLite's own change counter."""
+    """All bells of one engine. Other processes are noticed by SQLite's own change counter.
 
-    def __init__(self, data_version: Callable[[], int]) -> None:
-        self._data_version = data_version
+    That counter also moves with this process's commits, which have rung already: `by_others` tells.
+    """
+
+    def __init__(self, data_version: Callable[[], int], by_others: Callable[[], bool]) -> None:
+        self._data_version, self._by_others = data_version, by_others
         self._hung: set[Bell] = set()
         self._listener: asyncio.Task[None] | None = None
 
@@ -74,7 +77,9 @@ class Bells:
         while True:
             await asyncio.sleep(LISTEN_EVERY_S)
             now = self._data_version()
-            if now != seen:
-                seen = now
+            if now == seen:
+                continue
+            seen = now
+            if self._by_others():
                 for bell in self._hung:
                     bell.ring()

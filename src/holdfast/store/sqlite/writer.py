@@ -152,6 +152,7 @@ class Writer:
         self._loop, self._ring = loop, ring
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._closed = False
+        self.landed = 0  # the newest version this process has committed
         self._thread = threading.Thread(target=self._run, name="holdfast-sqlite-writer", daemon=True)
         self._prepare_meta()
         self._thread.start()
@@ -227,6 +228,7 @@ class Writer:
         if desk.version != before:
             link.execute("UPDATE _holdfast_meta SET value = ? WHERE name = 'version'", (desk.version,))
         link.execute("COMMIT")
+        self.landed = desk.version
 
     def _rollback(self) -> None:
         if self._link.in_transaction:
