@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 
 from holdfast.clock import Clock
 from holdfast.errors import ConfigError
@@ -41,6 +43,23 @@ async def _connect(url: str, catalog: Catalog) -> Engine:
         extra = "postgres" if scheme.startswith("postgres") else scheme
         raise ConfigError(f"{scheme} needs {missing.name}: pip install 'holdfast[{extra}]'") from None
     raise ConfigError(f"no engine for {scheme!r}: use sqlite:///FILE, postgresql://… or firestore://PROJECT")
+
+
+_BACKED_UP_BY: Final = {
+    "postgres": "use pg_dump, or your provider's snapshots",
+    "firestore": "use `gcloud firestore export`",
+}
+
+
+async def back_up(store: Store, target: Path) -> int:
+    """Copy a SQLite store to a new file while others use it; gives its size in bytes."""
+    name = store.capabilities.name
+    if name != "sqlite":
+        raise ConfigError(f"only SQLite is copied this way, and this is {name}: {_BACKED_UP_BY.get(name)}")
+    from holdfast.store import sqlite
+
+    assert isinstance(store.engine, sqlite.SqliteEngine)
+    return await store.engine.back_up(target)
 
 
 def ddl(dialect: str, catalog: Catalog) -> list[str]:

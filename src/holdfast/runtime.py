@@ -211,23 +211,12 @@ class Runtime:
 
     def _context(self, service: Service) -> Context:
         return Context(
-            store=self.store, clock=self.clock, settings=self._settings(service), inbox=self.inbox,
+            store=self.store, clock=self.clock, settings=settings_of(service, self.config), inbox=self.inbox,
             vault=self.vault, public_url=self.config.public_url, home=self.config.home,
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), near=self.dispatcher),
             audit=lambda tenant: Audit(self.store, tenant_id=tenant),
             meter=lambda tenant: Meter(self.store, tenant_id=tenant),
         )  # fmt: skip
-
-    def _settings(self, service: Service) -> Any:
-        table = dict(self.config.services.get(service.name, {}))
-        for field in msgspec.structs.fields(service.settings):
-            variable = f"HOLDFAST_{service.name}_{field.name}".upper()
-            if os.environ.get(variable):
-                table[field.encode_name] = os.environ[variable]
-        try:
-            return msgspec.convert(table, service.settings, strict=False)
-        except msgspec.ValidationError as fault:
-            raise ConfigError(f"[services.{service.name}]: {fault}", service.name) from None
 
     def _jobs(self) -> list[Job]:
         return [job for parts in self.parts.values() for job in parts.jobs]
@@ -247,6 +236,19 @@ class Runtime:
             f"{name}.{label}": loop for name, p in self.parts.items() for label, loop in p.loops.items()
         }
         return own | theirs
+
+
+def settings_of(service: Service, config: Config) -> Any:
+    """A service's own table of the settings, checked; `ConfigError` names it."""
+    table = dict(config.services.get(service.name, {}))
+    for field in msgspec.structs.fields(service.settings):
+        variable = f"HOLDFAST_{service.name}_{field.name}".upper()
+        if os.environ.get(variable):
+            table[field.encode_name] = os.environ[variable]
+    try:
+        return msgspec.convert(table, service.settings, strict=False)
+    except msgspec.ValidationError as fault:
+        raise ConfigError(f"[services.{service.name}]: {fault}", service.name) from None
 
 
 def _chosen(services: Sequence[Service], only: Sequence[str] | None) -> list[Service]:

@@ -10,7 +10,10 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
+from holdfast.cli.backup import backup
+from holdfast.cli.doctor import doctor
 from holdfast.cli.serve import serve
+from holdfast.cli.work import work
 from holdfast.errors import HoldfastError
 
 app = typer.Typer(
@@ -44,7 +47,8 @@ def _add_sub_apps() -> None:
             app.add_typer(commands, name=module.name)
 
 
-app.command()(serve)
+for command in (serve, work, doctor, backup):
+    app.command()(command)
 _add_sub_apps()
 
 

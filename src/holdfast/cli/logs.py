@@ -26,7 +26,8 @@ def _configure(file: TextIO, level: int) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if file.isatty():
-        told.append(structlog.dev.ConsoleRenderer())
+        # Plain: a traceback with local values would show tokens and bodies.
+        told.append(structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback))
     else:
         told += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final, TypeAlias
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import Dependency, Parameter
 
 from holdfast.http.answers import FaultAnswer
+from holdfast.model.access import Caller
 
 PREFIX: Final = "/api/v1"
 PAGE_MAX: Final = 200
@@ -35,6 +36,8 @@ Tenant: TypeAlias = Annotated[
         max_length=200,
     ),
 ]  # fmt: skip
+# A caller is what the door made; validation would want exactly the declared class.
+Asker: TypeAlias = Annotated[Caller, Dependency(skip_validation=True)]
 Decorator: TypeAlias = Callable[[Callable[..., Any]], HTTPRouteHandler]
 
 

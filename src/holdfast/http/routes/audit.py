@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.http.declare import Cursor, Limit, Tenant, acts, reads
 from holdfast.kit.audit import Audit, AuditEvent
+from holdfast.kit.audit.chain import Fault
 from holdfast.runtime import Runtime
 from holdfast.store import Query
 
@@ -22,7 +23,7 @@ class AuditVerdict(msgspec.Struct, frozen=True):
 
     sound: bool
     events: int
-    fault: str | None
+    fault: Fault | None
 
 
 @reads("/audit", "admin", area="audit")
@@ -39,8 +40,7 @@ async def audit(
 async def verify(runtime: Runtime, tenant_id: str, tenant: Tenant = None) -> AuditVerdict:
     """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
     found = await Audit(runtime.store, tenant_id=tenant_id).verify()
-    fault = None if found.fault is None else str(msgspec.to_builtins(found.fault))
-    return AuditVerdict(found.sound, found.events, fault)
+    return AuditVerdict(found.sound, found.events, found.fault)
 
 
 ROUTES: Final = (audit, verify)

@@ -10,11 +10,10 @@ import msgspec
 from litestar.params import Parameter
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Cursor, Limit, Tenant, acts, reads
+from holdfast.http.declare import Asker, Cursor, Limit, Tenant, acts, reads
 from holdfast.http.routes.noting import note
-from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Report, Selection
+from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
-from holdfast.model.access import Caller
 from holdfast.runtime import Runtime
 
 REPLAY_MAX: Final = 1_000
@@ -68,6 +67,16 @@ class ReplayOrder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     event_type: str | None = None
 
 
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was, or with `dryRun` would be, done; `cursor` goes on where the limit stopped it."""
+
+    matched: int
+    changed: int
+    dry_run: bool
+    sample: tuple[str, ...]
+    cursor: str | None
+
+
 def row(delivery: Delivery) -> DeliveryRow:
     return DeliveryRow(**{name: getattr(delivery, name) for name in DeliveryRow.__struct_fields__})
 
@@ -116,7 +125,7 @@ async def delivery(
 
 @acts("/deliveries/{delivery_id:str}/replay", "admin", area="deliveries", action="replay")
 async def replay(
-    runtime: Runtime, tenant_id: str, caller: Caller, delivery_id: str, tenant: Tenant = None
+    runtime: Runtime, tenant_id: str, caller: Asker, delivery_id: str, tenant: Tenant = None
 ) -> Replayed:
     """Put one out again, under its old id with its old body; `replayed` is false where it is on its way."""
     done = await _ledger(runtime, tenant_id).replay_one(delivery_id)
@@ -144,8 +153,8 @@ async def dead_letters(
 
 @acts("/dead-letters/replay", "admin", area="dead-letters", action="replay")
 async def replay_dead(
-    runtime: Runtime, tenant_id: str, caller: Caller, data: ReplayOrder, tenant: Tenant = None
-) -> Report:
+    runtime: Runtime, tenant_id: str, caller: Asker, data: ReplayOrder, tenant: Tenant = None
+) -> ReplayReport:
     """Put dead letters out again, at most a thousand at a time; says what it did, or would do."""
     selection = Selection(statuses=["dead"], endpoint_id=data.endpoint_id, event_type=data.event_type)
     report = await _ledger(runtime, tenant_id).replay(selection, dry_run=data.dry_run, limit=REPLAY_MAX)
@@ -154,7 +163,7 @@ async def replay_dead(
             runtime, tenant_id, caller=caller, action="dead_letters.replayed",
             subject=data.endpoint_id or "", details={"changed": report.changed},
         )  # fmt: skip
-    return report
+    return ReplayReport(**msgspec.structs.asdict(report))
 
 
 ROUTES: Final = (deliveries, delivery, replay, dead_letters, replay_dead)

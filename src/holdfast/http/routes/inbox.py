@@ -8,11 +8,10 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Cursor, Limit, Tenant, acts, reads
+from holdfast.http.declare import Asker, Cursor, Limit, Tenant, acts, reads
 from holdfast.http.routes.noting import note
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
-from holdfast.model.access import Caller
 from holdfast.runtime import Runtime
 
 
@@ -60,7 +59,7 @@ async def inbox(
 
 @acts("/inbox/{item_id:str}/replay", "admin", area="inbox", action="replay")
 async def replay(
-    runtime: Runtime, tenant_id: str, caller: Caller, item_id: str, tenant: Tenant = None
+    runtime: Runtime, tenant_id: str, caller: Asker, item_id: str, tenant: Tenant = None
 ) -> Again:
     """Let a finished or parked message be worked on again."""
     if await runtime.store.tenant(tenant_id).get(InboxItem, item_id) is None:

@@ -8,10 +8,9 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Cursor, Limit, Tenant, acts, reads
+from holdfast.http.declare import Asker, Cursor, Limit, Tenant, acts, reads
 from holdfast.http.routes.noting import note
 from holdfast.kit.schedules import Schedule
-from holdfast.model.access import Caller
 from holdfast.runtime import Runtime
 from holdfast.store import Query
 
@@ -59,7 +58,7 @@ async def schedules(
 
 @acts("/schedules/{schedule_id:str}/run", "admin", area="schedules", action="run")
 async def run(
-    runtime: Runtime, tenant_id: str, caller: Caller, schedule_id: str, tenant: Tenant = None
+    runtime: Runtime, tenant_id: str, caller: Asker, schedule_id: str, tenant: Tenant = None
 ) -> ScheduleRow:
     """Run its act at once, besides its slots."""
     await _row(runtime, tenant_id, schedule_id)
@@ -70,7 +69,7 @@ async def run(
 
 @acts("/schedules/{schedule_id:str}/switch", "admin", area="schedules", action="switch")
 async def switch(
-    runtime: Runtime, tenant_id: str, caller: Caller, schedule_id: str, data: Switch, tenant: Tenant = None
+    runtime: Runtime, tenant_id: str, caller: Asker, schedule_id: str, data: Switch, tenant: Tenant = None
 ) -> ScheduleRow:
     """Stop it from coming due, or let it again from its next slot on."""
     await _row(runtime, tenant_id, schedule_id)

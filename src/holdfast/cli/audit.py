@@ -1,0 +1,67 @@
+"""`holdfast audit`: what was done, provably."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, BinaryIO
+
+import typer
+
+from holdfast.cli.opened import PLATFORM, AsJson, Tenant, tell, within
+from holdfast.errors import ConfigError
+from holdfast.kit.audit import Audit
+from holdfast.kit.audit.trail import Verdict
+from holdfast.runtime import Runtime
+
+commands = typer.Typer(help="Verify a tenant's audit trail, or export it.", no_args_is_help=True)
+
+
+@commands.command("verify")
+def verify_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
+    """Walk the whole chain: finds any change, gap, insertion, reorder or cut-off tail.
+
+    \b
+    Example:
+      holdfast audit verify --tenant acme
+
+    Exit code 0 when it is sound, 1 when it is not.
+    """
+
+    async def act(runtime: Runtime) -> Verdict:
+        return await Audit(runtime.store, tenant_id=tenant).verify()
+
+    found = within(act)
+    text = f"{found.events} events hold"
+    if found.fault is not None:
+        text += f"; then {found.fault.kind} at {found.fault.sequence}: {found.fault.message}"
+    tell({"sound": found.sound, "events": found.events, "fault": found.fault}, text, as_json=as_json)
+    if not found.sound:
+        raise typer.Exit(1)
+
+
+@commands.command("export")
+def export_command(
+    tenant: Tenant = PLATFORM,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Write there instead of printing.")] = None,
+) -> None:
+    """Write the chain as JSON lines, oldest first.
+
+    \b
+    Examples:
+      holdfast audit export --tenant acme > acme-audit.jsonl
+      holdfast audit export --tenant acme --out acme-audit.jsonl
+    """
+
+    async def copy(runtime: Runtime, file: BinaryIO) -> None:
+        async for line in Audit(runtime.store, tenant_id=tenant).export():
+            file.write(line)
+        file.flush()
+
+    if out is None:
+        within(lambda runtime: copy(runtime, sys.stdout.buffer))
+        return
+    try:
+        with open(out, "wb") as file:
+            within(lambda runtime: copy(runtime, file))
+    except OSError as fault:
+        raise ConfigError(f"can't write {out}: {fault.strerror}") from None

@@ -1,0 +1,38 @@
+"""`holdfast backup`: a copy of a SQLite store while it is in use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.app import back_up
+from holdfast.cli.opened import AsJson, tell, within
+from holdfast.errors import ConfigError
+from holdfast.runtime import Runtime
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that is not there yet.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy the store to a new file while others read and write it (SQLite).
+
+    \b
+    Examples:
+      holdfast backup backups/2026-11-15.db
+      HOLDFAST_STORE=sqlite:///backups/2026-11-15.db holdfast doctor
+
+    To restore, stop what uses the store and put the copy in its place. The copy holds sealed secrets;
+    the keys that open them (HOLDFAST_KEYS, or the file `keys` in the home folder) are not in it.
+    """
+
+    async def act(runtime: Runtime) -> int:
+        try:
+            return await back_up(runtime.store, file)
+        except OSError as fault:
+            raise ConfigError(f"can't write {file}: {fault.strerror}") from None
+
+    size = within(act)
+    tell({"file": str(file), "bytes": size}, f"{file}: {size:,} bytes", as_json=as_json)

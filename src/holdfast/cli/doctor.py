@@ -1,0 +1,56 @@
+"""`holdfast doctor`: what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import typer
+
+from holdfast.cli.checkup.machine import machine
+from holdfast.cli.checkup.stored import stored
+from holdfast.cli.logs import log_to_stderr
+from holdfast.cli.opened import AsJson
+from holdfast.config import load_config
+from holdfast.errors import ConfigError, HoldfastError
+from holdfast.service import Finding
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Check the settings, the machine, the store and the services; name what to do.
+
+    \b
+    Examples:
+      holdfast doctor
+      holdfast doctor --json | jq -r '.findings[] | select(.fine | not) | .remedy'
+
+    Changes nothing. Exit code 0 when all is well, 1 when something is not.
+    """
+    log_to_stderr()
+    findings = asyncio.run(_look())
+    fine = all(finding.fine for finding in findings)
+    if as_json:
+        typer.echo(msgspec.json.encode({"fine": fine, "findings": findings}).decode())
+    else:
+        typer.echo("\n".join(_line(finding) for finding in findings))
+    if not fine:
+        raise typer.Exit(1)
+
+
+async def _look() -> list[Finding]:
+    try:
+        config = load_config()
+    except ConfigError as fault:
+        return [Finding("settings", False, fault.message, "correct that setting, then ask again")]
+    findings = [Finding("settings", True, "they can be read"), *machine(config)]
+    try:
+        findings += [finding async for finding in stored(config)]
+    except HoldfastError as fault:
+        findings.append(Finding("store", False, fault.message, "see the message; it names what to change"))
+    return findings
+
+
+def _line(finding: Finding) -> str:
+    if finding.fine:
+        return f"  ok     {finding.name}: {finding.message}"
+    return f"  FAULT  {finding.name}: {finding.message}\n         {finding.remedy}"

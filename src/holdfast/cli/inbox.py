@@ -1,0 +1,71 @@
+"""`holdfast inbox`: what came in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, cast, get_args
+
+import typer
+
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.http.routes.inbox import row
+from holdfast.kit.inbox import InboxItem
+from holdfast.kit.inbox.models import Status
+from holdfast.runtime import Runtime
+
+commands = typer.Typer(help="List messages that came in, and work on them again.", no_args_is_help=True)
+
+
+def _known(status: str) -> str:
+    if status not in get_args(Status):
+        raise typer.BadParameter(f"{status!r} is none of {', '.join(get_args(Status))}")
+    return status
+
+
+@commands.command("list")
+def list_command(
+    status: Annotated[
+        str, typer.Option(callback=_known, help=f"One of {', '.join(get_args(Status))}.")
+    ] = "parked",
+    tenant: Tenant = PLATFORM,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show messages of one status, newest first; parked ones need a person.
+
+    \b
+    Examples:
+      holdfast inbox list
+      holdfast inbox list --status pending --json
+    """
+
+    async def act(runtime: Runtime) -> tuple[Sequence[InboxItem], str | None]:
+        wanted = cast(Status, status)
+        return await runtime.inbox.listed(wanted, tenant_id=tenant, limit=limit, cursor=cursor)
+
+    items, after = within(act)
+    columns = ("id", "source", "status", "tries", "receivedAt", "reason")
+    show([row(item) for item in items], columns, as_json=as_json, cursor=after, none=f"none is {status}")
+
+
+@commands.command("replay")
+def replay_command(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `inbox list` shows them.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which would be.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let finished or parked messages be worked on again.
+
+    \b
+    Examples:
+      holdfast inbox replay github_72d3162e --dry-run
+      holdfast inbox replay github_72d3162e github_8a01bb4c
+    """
+
+    async def act(runtime: Runtime) -> list[str]:
+        return await runtime.inbox.replay(ids, dry_run=dry_run)
+
+    again = within(act)
+    verb = "would be" if dry_run else "will be"
+    tell({"replayed": again, "dryRun": dry_run}, f"{len(again)} {verb} worked on again", as_json=as_json)

@@ -1,0 +1,71 @@
+"""`holdfast keys`: the keys that seal secrets."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from holdfast.cli.opened import AsJson, tell, within
+from holdfast.kit.outbox import Endpoint
+from holdfast.kit.vault import Rotation, new_key, rotate
+from holdfast.model import Document
+from holdfast.runtime import Runtime
+
+commands = typer.Typer(help="Make a key, and bring what is kept to the current one.", no_args_is_help=True)
+
+SEALED: Final[tuple[tuple[type[Document], tuple[str, ...]], ...]] = ((Endpoint, ("secrets.sealed",)),)
+
+
+@commands.command("new")
+def new_command(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="A name that no key had before.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a key, as HOLDFAST_KEYS takes it; it is shown once and kept nowhere.
+
+    \b
+    Example:
+      export HOLDFAST_KEYS="$(holdfast keys new 2026-11),$HOLDFAST_KEYS"
+
+    The first key seals; all of them open. Take an old one out once `holdfast keys rotate` is through.
+    """
+    key = new_key(key_id)
+    tell({"key": key}, key, as_json=as_json)
+
+
+@commands.command("rotate")
+def rotate_command(as_json: AsJson = False) -> None:
+    """Seal everything again under the current key, while it is in use; goes on after a crash.
+
+    \b
+    Example:
+      holdfast keys rotate && echo "the old key may go"
+
+    Exit code 1 when something could not be opened with any of the keys.
+    """
+
+    async def act(runtime: Runtime) -> list[Rotation]:
+        return [
+            await rotate(runtime.vault, kind, fields=fields, store=runtime.store, report=_progress)
+            for kind, fields in SEALED
+        ]
+
+    done = within(act)
+    unreadable = [name for rotation in done for name in rotation.unreadable]
+    lines = [f"{one.collection}: {one.resealed} sealed with {one.key_id}" for one in done]
+    lines += [f"can't be opened: {name}" for name in unreadable]
+    tell({"rotations": done}, "\n".join(lines), as_json=as_json)
+    if unreadable:
+        raise typer.Exit(1)
+
+
+def _progress(rotation: Rotation) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(
+            f"\r{rotation.collection}: walk {rotation.walk}, {rotation.seen_in_walk} seen, "
+            f"{rotation.resealed} sealed anew"
+        )
+        if rotation.state == "finished":
+            sys.stderr.write("\n")
