@@ -60,14 +60,15 @@ def _dependencies(runtime: Runtime) -> dict[str, Provide]:
 
     return {
         "runtime": Provide(this, sync_to_thread=False),
-        "caller": Provide(_caller, sync_to_thread=False),
+        "actor": Provide(_actor, sync_to_thread=False),
         "tenant_id": Provide(_tenant_id, sync_to_thread=False),
     }
 
 
-def _caller(request: Request[Any, Any, Any]) -> Caller:
+def _actor(request: Request[Any, Any, Any]) -> str:
+    """Who asks, as the audit trail names them."""
     caller: Caller = request.scope["state"].get("caller", ANONYMOUS)
-    return caller
+    return caller.user_id or "nobody"
 
 
 def _tenant_id(request: Request[Any, Any, Any]) -> str:

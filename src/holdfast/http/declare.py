@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 from litestar import get, post
+from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
-from litestar.params import Dependency, Parameter
+from litestar.params import QueryParameter
 
 from holdfast.http.answers import FaultAnswer
-from holdfast.model.access import Caller
+from holdfast.runtime import Runtime
 
 PREFIX: Final = "/api/v1"
 PAGE_MAX: Final = 200
@@ -25,19 +26,20 @@ _FAULTS: Final = {
     for status, why in _REASONS.items()
 }
 
-Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=PAGE_MAX, description="At most so many.")]
+Whole: TypeAlias = NamedDependency[Runtime]
+TenantId: TypeAlias = NamedDependency[str]
+Actor: TypeAlias = NamedDependency[str]
+Limit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX, description="At most so many.")]
 Cursor: TypeAlias = Annotated[
-    str | None, Parameter(description="Goes on where the last page ended.", max_length=4_000)
+    str | None, QueryParameter(description="Goes on where the last page ended.", max_length=4_000)
 ]
 Tenant: TypeAlias = Annotated[
     str | None,
-    Parameter(
-        query="tenant", description="Another tenant, for those who may ask for any.", min_length=1,
+    QueryParameter(
+        description="Another tenant, for those who may ask for any.", min_length=1,
         max_length=200,
     ),
 ]  # fmt: skip
-# A caller is what the door made; validation would want exactly the declared class.
-Asker: TypeAlias = Annotated[Caller, Dependency(skip_validation=True)]
 Decorator: TypeAlias = Callable[[Callable[..., Any]], HTTPRouteHandler]
 
 

@@ -6,10 +6,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.http.declare import Cursor, Limit, Tenant, acts, reads
+from holdfast.http.declare import Cursor, Limit, Tenant, TenantId, Whole, acts, reads
 from holdfast.kit.audit import Audit, AuditEvent
 from holdfast.kit.audit.chain import Fault
-from holdfast.runtime import Runtime
 from holdfast.store import Query
 
 
@@ -28,7 +27,7 @@ class AuditVerdict(msgspec.Struct, frozen=True):
 
 @reads("/audit", "admin", area="audit")
 async def audit(
-    runtime: Runtime, tenant_id: str, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
+    runtime: Whole, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
 ) -> AuditPage:
     """Events, newest first."""
     query = Query(AuditEvent).order_by("-sequence").limit(limit).after(cursor)
@@ -37,7 +36,7 @@ async def audit(
 
 
 @acts("/audit/verify", "admin", area="audit", action="verify")
-async def verify(runtime: Runtime, tenant_id: str, tenant: Tenant = None) -> AuditVerdict:
+async def verify(runtime: Whole, tenant_id: TenantId, tenant: Tenant = None) -> AuditVerdict:
     """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
     found = await Audit(runtime.store, tenant_id=tenant_id).verify()
     return AuditVerdict(found.sound, found.events, found.fault)

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Asker, Cursor, Limit, Tenant, acts, reads
+from holdfast.http.declare import Actor, Cursor, Limit, Tenant, TenantId, Whole, acts, reads
 from holdfast.http.routes.noting import note
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
@@ -98,10 +98,12 @@ def _ledger(runtime: Runtime, tenant_id: str) -> Ledger:
 
 @reads("/deliveries", "viewer", area="deliveries")
 async def deliveries(
-    runtime: Runtime,
-    tenant_id: str,
-    status: Annotated[list[DeliveryStatus] | None, Parameter(description="Default: undelivered.")] = None,
-    endpoint: Annotated[str | None, Parameter(max_length=200)] = None,
+    runtime: Whole,
+    tenant_id: TenantId,
+    status: Annotated[
+        list[DeliveryStatus] | None, QueryParameter(description="Default: undelivered.")
+    ] = None,
+    endpoint: Annotated[str | None, QueryParameter(max_length=200)] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     tenant: Tenant = None,
@@ -114,7 +116,7 @@ async def deliveries(
 
 @reads("/deliveries/{delivery_id:str}", "viewer", area="deliveries")
 async def delivery(
-    runtime: Runtime, tenant_id: str, delivery_id: str, tenant: Tenant = None
+    runtime: Whole, tenant_id: TenantId, delivery_id: FromPath[str], tenant: Tenant = None
 ) -> DeliveryDetail:
     """One delivery, with its payload and every attempt."""
     found = await runtime.store.tenant(tenant_id).get(Delivery, delivery_id)
@@ -125,21 +127,21 @@ async def delivery(
 
 @acts("/deliveries/{delivery_id:str}/replay", "admin", area="deliveries", action="replay")
 async def replay(
-    runtime: Runtime, tenant_id: str, caller: Asker, delivery_id: str, tenant: Tenant = None
+    runtime: Whole, tenant_id: TenantId, actor: Actor, delivery_id: FromPath[str], tenant: Tenant = None
 ) -> Replayed:
     """Put one out again, under its old id with its old body; `replayed` is false where it is on its way."""
     done = await _ledger(runtime, tenant_id).replay_one(delivery_id)
     if done:
-        await note(runtime, tenant_id, caller=caller, action="delivery.replayed", subject=delivery_id)
+        await note(runtime, tenant_id, actor=actor, action="delivery.replayed", subject=delivery_id)
     return Replayed(delivery_id, done)
 
 
 @reads("/dead-letters", "viewer", area="dead-letters")
 async def dead_letters(
-    runtime: Runtime,
-    tenant_id: str,
-    resolved: bool = False,
-    endpoint: Annotated[str | None, Parameter(max_length=200)] = None,
+    runtime: Whole,
+    tenant_id: TenantId,
+    resolved: FromQuery[bool] = False,
+    endpoint: Annotated[str | None, QueryParameter(max_length=200)] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     tenant: Tenant = None,
@@ -153,14 +155,14 @@ async def dead_letters(
 
 @acts("/dead-letters/replay", "admin", area="dead-letters", action="replay")
 async def replay_dead(
-    runtime: Runtime, tenant_id: str, caller: Asker, data: ReplayOrder, tenant: Tenant = None
+    runtime: Whole, tenant_id: TenantId, actor: Actor, data: JSONBody[ReplayOrder], tenant: Tenant = None
 ) -> ReplayReport:
     """Put dead letters out again, at most a thousand at a time; says what it did, or would do."""
     selection = Selection(statuses=["dead"], endpoint_id=data.endpoint_id, event_type=data.event_type)
     report = await _ledger(runtime, tenant_id).replay(selection, dry_run=data.dry_run, limit=REPLAY_MAX)
     if report.changed:
         await note(
-            runtime, tenant_id, caller=caller, action="dead_letters.replayed",
+            runtime, tenant_id, actor=actor, action="dead_letters.replayed",
             subject=data.endpoint_id or "", details={"changed": report.changed},
         )  # fmt: skip
     return ReplayReport(**msgspec.structs.asdict(report))

@@ -10,9 +10,8 @@ from litestar.datastructures import State
 
 from holdfast import __version__
 from holdfast.errors import RetryLaterError
-from holdfast.http.declare import reads
+from holdfast.http.declare import Whole, reads
 from holdfast.http.metrics import CONTENT_TYPE
-from holdfast.runtime import Runtime
 from holdfast.service import Standing
 
 
@@ -35,7 +34,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 @reads("/health", "public", area="health", prefix="")
-async def pulse(runtime: Runtime) -> Response[Pulse]:
+async def pulse(runtime: Whole) -> Response[Pulse]:
     """How the process is doing, in a word. Why is at /api/v1/health."""
     status = (await runtime.health()).status
     return Response(Pulse(status, __version__), status_code=503 if status == "critical" else 200)
@@ -50,14 +49,14 @@ async def ready(state: State) -> Ready:
 
 
 @reads("/health", "viewer", area="health", platform=True)
-async def health(runtime: Runtime) -> HealthReport:
+async def health(runtime: Whole) -> HealthReport:
     """How the parts are doing, with reasons."""
     found = await runtime.health()
     return HealthReport(found.status, __version__, list(found.reasons), dict(found.facts))
 
 
 @reads("/metrics", "viewer", area="metrics", platform=True, prefix="")
-async def metrics(runtime: Runtime, state: State) -> Response[bytes]:
+async def metrics(runtime: Whole, state: State) -> Response[bytes]:
     """Figures for Prometheus."""
     return Response(await state.surface.metrics.text(runtime), media_type=CONTENT_TYPE)
 

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
+from litestar.params import FromPath, FromQuery
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Asker, Cursor, Limit, Tenant, acts, reads
+from holdfast.http.declare import Actor, Cursor, Limit, Tenant, TenantId, Whole, acts, reads
 from holdfast.http.routes.noting import note
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
-from holdfast.runtime import Runtime
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -45,9 +45,9 @@ def row(item: InboxItem) -> InboxRow:
 
 @reads("/inbox", "admin", area="inbox")
 async def inbox(
-    runtime: Runtime,
-    tenant_id: str,
-    status: Status = "pending",
+    runtime: Whole,
+    tenant_id: TenantId,
+    status: FromQuery[Status] = "pending",
     limit: Limit = 50,
     cursor: Cursor = None,
     tenant: Tenant = None,
@@ -59,14 +59,14 @@ async def inbox(
 
 @acts("/inbox/{item_id:str}/replay", "admin", area="inbox", action="replay")
 async def replay(
-    runtime: Runtime, tenant_id: str, caller: Asker, item_id: str, tenant: Tenant = None
+    runtime: Whole, tenant_id: TenantId, actor: Actor, item_id: FromPath[str], tenant: Tenant = None
 ) -> Again:
     """Let a finished or parked message be worked on again."""
     if await runtime.store.tenant(tenant_id).get(InboxItem, item_id) is None:
         raise NotFoundError(f"no message {item_id!r}")
     again = bool(await runtime.inbox.replay([item_id]))
     if again:
-        await note(runtime, tenant_id, caller=caller, action="inbox.replayed", subject=item_id)
+        await note(runtime, tenant_id, actor=actor, action="inbox.replayed", subject=item_id)
     return Again(item_id, again)
 
 

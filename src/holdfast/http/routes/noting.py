@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.kit.audit import Audit, Entry
-from holdfast.model.access import Caller
 from holdfast.runtime import Runtime
 
 
 async def note(
-    runtime: Runtime, tenant_id: str, *, caller: Caller, action: str, subject: str, details: Any = None
+    runtime: Runtime, tenant_id: str, *, actor: str, action: str, subject: str, details: Any = None
 ) -> None:
     """Put an operator's act on the tenant's audit trail."""
-    entry = Entry(action=action, actor=caller.user_id or "service", subject=subject, details=details)
+    entry = Entry(action=action, actor=actor, subject=subject, details=details)
     await Audit(runtime.store, tenant_id=tenant_id).append(entry)

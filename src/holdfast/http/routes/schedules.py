@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
+from litestar.params import FromPath, JSONBody
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Asker, Cursor, Limit, Tenant, acts, reads
+from holdfast.http.declare import Actor, Cursor, Limit, Tenant, TenantId, Whole, acts, reads
 from holdfast.http.routes.noting import note
 from holdfast.kit.schedules import Schedule
 from holdfast.runtime import Runtime
@@ -48,7 +49,7 @@ async def _row(runtime: Runtime, tenant_id: str, schedule_id: str) -> ScheduleRo
 
 @reads("/schedules", "viewer", area="schedules")
 async def schedules(
-    runtime: Runtime, tenant_id: str, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
+    runtime: Whole, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
 ) -> SchedulePage:
     """Schedules by name."""
     query = Query(Schedule).order_by("name").limit(limit).after(cursor)
@@ -58,24 +59,29 @@ async def schedules(
 
 @acts("/schedules/{schedule_id:str}/run", "admin", area="schedules", action="run")
 async def run(
-    runtime: Runtime, tenant_id: str, caller: Asker, schedule_id: str, tenant: Tenant = None
+    runtime: Whole, tenant_id: TenantId, actor: Actor, schedule_id: FromPath[str], tenant: Tenant = None
 ) -> ScheduleRow:
     """Run its act at once, besides its slots."""
     await _row(runtime, tenant_id, schedule_id)
     await runtime.scheduler.run_now(schedule_id)
-    await note(runtime, tenant_id, caller=caller, action="schedule.run", subject=schedule_id)
+    await note(runtime, tenant_id, actor=actor, action="schedule.run", subject=schedule_id)
     return await _row(runtime, tenant_id, schedule_id)
 
 
 @acts("/schedules/{schedule_id:str}/switch", "admin", area="schedules", action="switch")
 async def switch(
-    runtime: Runtime, tenant_id: str, caller: Asker, schedule_id: str, data: Switch, tenant: Tenant = None
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    schedule_id: FromPath[str],
+    data: JSONBody[Switch],
+    tenant: Tenant = None,
 ) -> ScheduleRow:
     """Stop it from coming due, or let it again from its next slot on."""
     await _row(runtime, tenant_id, schedule_id)
     await runtime.scheduler.switch(schedule_id, on=data.on)
     action = f"schedule.switched_{'on' if data.on else 'off'}"
-    await note(runtime, tenant_id, caller=caller, action=action, subject=schedule_id)
+    await note(runtime, tenant_id, actor=actor, action=action, subject=schedule_id)
     return await _row(runtime, tenant_id, schedule_id)
 
 

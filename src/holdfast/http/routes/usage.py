@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import msgspec
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
-from holdfast.http.declare import Tenant, reads
+from holdfast.http.declare import Tenant, TenantId, Whole, reads
 from holdfast.kit.metering import Meter
 from holdfast.kit.metering.meter import month_of
-from holdfast.runtime import Runtime
 
 
 class UsageMonth(msgspec.Struct, frozen=True):
@@ -20,9 +19,11 @@ class UsageMonth(msgspec.Struct, frozen=True):
 
 @reads("/usage", "viewer", area="usage")
 async def usage(
-    runtime: Runtime,
-    tenant_id: str,
-    month: Annotated[str | None, Parameter(pattern=r"^\d{4}-\d{2}$", description="Default: this.")] = None,
+    runtime: Whole,
+    tenant_id: TenantId,
+    month: Annotated[
+        str | None, QueryParameter(pattern=r"^\d{4}-\d{2}$", description="Default: this.")
+    ] = None,
     tenant: Tenant = None,
 ) -> UsageMonth:
     """A month's exact sums."""

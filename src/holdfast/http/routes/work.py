@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import msgspec
+from litestar.params import JSONBody
 from msgspec import Meta
 
-from holdfast.http.declare import acts
-from holdfast.runtime import Runtime
+from holdfast.http.declare import Whole, acts
 
 DRAIN_S_MAX: Final = 300.0
 
@@ -25,7 +25,7 @@ class Drained(msgspec.Struct, frozen=True):
 
 
 @acts("/work/drain", "admin", area="work", action="drain", platform=True, prefix="")
-async def drain(data: DrainOrder, runtime: Runtime) -> Drained:
+async def drain(data: JSONBody[DrainOrder], runtime: Whole) -> Drained:
     """Run due work for a bounded time; ends sooner when nothing is left."""
     began = runtime.clock.monotonic()
     idle = await runtime.drain(data.seconds)
