@@ -8,10 +8,12 @@ import itertools
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 
 import apsw
 import pytest
+from msgspec import UNSET, UnsetType
 
 from holdfast.app import open_store
 from holdfast.errors import ConfigError, StoreUnavailableError
@@ -22,9 +24,14 @@ from tests.faults.models import ALL, Counter, Part, Seat
 from tests.faults.nursery import Nursery
 
 
+class Progress(Enum):
+    WAITING = "waiting"
+    WORKING = "working"
+
+
 @document(
     "errands/{id}",
-    claim=Claim(due="due", state=("status", "working")),
+    claim=Claim(due="due", owner="owner", state=("status", "working")),
     indexes=[Index("labels[]", "status"), Index("labels[]", "fence")],
 )
 class Errand(Document):
@@ -32,7 +39,8 @@ class Errand(Document):
 
     id: str
     labels: list[str]
-    status: str = "waiting"
+    status: Progress = Progress.WAITING
+    owner: str | UnsetType = UNSET
     due: datetime | None = None
     fence: int = 0
 
@@ -171,7 +179,8 @@ async def test_a_claim_is_seen_through_an_index_on_a_list(sqlite_url: str) -> No
     await store.migrate()
     await store.commit(create(Errand(id="e", labels=["a", "b"], due=store.clock.now())))
     asked = Query(Errand).where("labels", "array-contains", "b")
-    (claimed,) = await store.claim_due(Errand, limit=1, lease_s=60)
+    (claimed,) = await store.claim_due(Errand, limit=1, lease_s=60, owner="w")
+    assert (claimed.doc.status, claimed.doc.owner) == (Progress.WORKING, "w")
     assert (await store.query(asked.where("status", "==", "waiting"))).items == []
     assert (await store.query(asked.where("status", "==", "working"))).items == [claimed]
     assert (await store.query(asked.order_by("fence"))).items == [claimed]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from operator import itemgetter
 from typing import Any
 
-import msgspec
-from msgspec import UNSET
+from msgspec.structs import force_setattr
 
-from holdfast.model.columns import Column
-from holdfast.model.order import NULL, ordered
+from holdfast.model.order import ordered
 from holdfast.model.path import parent_of, split_key
 from holdfast.model.schema import Prepared, ResolvedIndex, Schema
 from holdfast.store.commit import Snapshot
 from holdfast.store.postgres.dialect import DIALECT, array_of
 from holdfast.store.relational.dialect import quote
+from holdfast.store.relational.overlay import conversion
 from holdfast.store.relational.tables import (
     BODY,
     ITEM,
@@ -45,6 +43,7 @@ class Shelf:
         self.schema, self.table = schema, table_name(table)
         self.columns = plain_columns(schema)
         self.hot = schema.hot
+        self.overlay = tuple((c.path, conversion(schema, c, {})) for c in self.hot)
         self.lists = tuple(ItemShelf(schema, self.table, i) for i in schema.indexes if i.member is not None)
         self.selected = (KEY, VERSION, BODY, *(c.stored for c in self.hot))
         if schema.tenant is not None:
@@ -78,23 +77,14 @@ class Shelf:
         return (prepared.key, version, *values, prepared.body)
 
     def load(self, row: Row) -> Any:
-        document = self.schema.load(row[2], split_key(row[0]))
-        for position, column in enumerate(self.hot, 3):
-            overlay(document, column, row[position])
+        decode = self.schema.decode
+        document = self.schema.load(row[2], split_key(row[0])) if decode is None else decode(row[2])
+        for position, (path, convert) in enumerate(self.overlay, 3):
+            force_setattr(document, path, row[position] if convert is None else convert(row[position]))
         return document
 
     def snapshot(self, row: Row) -> Snapshot[Any]:
         return Snapshot(self.load(row), row[1], row[0])
-
-
-def overlay(document: Any, column: Column, value: Any) -> None:
-    """Claims change columns only, so what a column says wins over the body."""
-    if column.kind == "open":
-        value = UNSET if value is None else None if value == NULL else value[1:].decode()
-    old = getattr(document, column.path)
-    if isinstance(old, Enum) and value is not None:
-        value = type(old)(value)
-    msgspec.structs.force_setattr(document, column.path, value)
 
 
 class StoredRow:

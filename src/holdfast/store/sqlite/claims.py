@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from holdfast.clock import from_us
+from holdfast.model.order import ordered
 from holdfast.store.commit import Snapshot
 from holdfast.store.port import ClaimRequest
 from holdfast.store.relational.dialect import quote
@@ -141,21 +143,25 @@ def _update_sql(shelf: Shelf) -> str:
     return f"UPDATE {quote(shelf.table)} SET {', '.join(sets)} WHERE {ROW} IN ({numbers})"
 
 
-def _marks(shelf: Shelf, request: ClaimRequest) -> list[str]:
+def _marks(shelf: Shelf, request: ClaimRequest) -> list[Any]:
+    """What claiming writes beside due and fence, as the columns keep it."""
     claim = shelf.schema.claim
     assert claim is not None
-    return ([request.owner] if claim.owner else []) + ([claim.state[1]] if claim.state else [])
+    marks = ([request.owner] if claim.owner else []) + ([claim.state[1]] if claim.state else [])
+    return [ordered(mark) if c.kind == "open" else mark for c, mark in zip(shelf.hot[2:], marks, strict=True)]
 
 
 def _taken(shelf: Shelf, rows: list[Row], request: ClaimRequest, *, version: int) -> Iterator[Snapshot[Any]]:
     """The documents as they are now that they are claimed, without reading them again."""
-    due, fence, *others = (column.path for column in shelf.hot)
-    until = from_us(request.now_us + request.lease_us)
-    marks = list(zip(others, _marks(shelf, request), strict=True))
+    (due, _), (fence, _), *others = shelf.overlay
+    marks = [
+        (path, convert(mark) if convert else mark)
+        for (path, convert), mark in zip(others, _marks(shelf, request), strict=True)
+    ]
+    shared = [(due, from_us(request.now_us + request.lease_us)), *marks]
     for row in rows:
         document = shelf.decode(row)
-        setattr(document, due, until)
-        setattr(document, fence, row[HOT_AT + 1] + 1)
-        for path, mark in marks:
-            setattr(document, path, mark)
+        force_setattr(document, fence, row[HOT_AT + 1] + 1)
+        for path, value in shared:
+            force_setattr(document, path, value)
         yield Snapshot(document, version, row[0])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from msgspec.structs import force_setattr
+
 from holdfast.clock import from_us
 from holdfast.model.columns import Kind
 from holdfast.model.order import ordered
@@ -12,6 +14,7 @@ from holdfast.model.path import parent_of, split_key
 from holdfast.model.schema import Prepared, ResolvedIndex, Schema
 from holdfast.store.commit import Current, Snapshot
 from holdfast.store.relational.dialect import quote
+from holdfast.store.relational.overlay import conversion
 from holdfast.store.relational.tables import (
     BODY,
     ITEM,
@@ -46,7 +49,7 @@ class Shelf:
         self._times = frozenset(p for p in self._positions if schema.columns[p].kind == "time")
         self._updates: dict[tuple[int, ...], str] = {}
         self.hot = schema.hot
-        self._overlay = tuple((n, c.path, _UNBIND.get(c.kind)) for n, c in enumerate(self.hot, HOT_AT))
+        self.overlay = tuple((c.path, conversion(schema, c, _UNBIND)) for c in self.hot)
         self.selected = (KEY, VERSION, BODY, ROW, *(c.stored for c in self.hot))
         if schema.tenant is not None:
             self.selected = (*self.selected, schema.tenant.stored)
@@ -117,9 +120,8 @@ class Shelf:
 
     def load(self, row: Row) -> Any:
         document = self.decode(row)
-        for position, path, convert in self._overlay:
-            value = row[position]
-            setattr(document, path, value if convert is None or value is None else convert(value))
+        for position, (path, convert) in enumerate(self.overlay, HOT_AT):
+            force_setattr(document, path, row[position] if convert is None else convert(row[position]))
         return document
 
     def snapshot(self, row: Row) -> Snapshot[Any]:
