@@ -128,8 +128,9 @@ class Runtime:
         store = await open_store(config.store, documents, env=config.prefix, clock=clock or SystemClock())
         try:
             if migrate:
-                for line in await store.migrate():
-                    log.info("migrated", step=line)
+                steps = await store.migrate()
+                if steps:
+                    log.info("migrated", steps=len(steps), last=steps[-1])
             runtime = cls(config, store, chosen, vault=vault)
             for parts in runtime.parts.values():
                 if parts.start is not None:

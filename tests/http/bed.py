@@ -1,0 +1,136 @@
+"""A small service served over a real socket, with a real receiver for what it sends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import uvicorn
+from litestar import get
+
+from holdfast.clock import SystemClock
+from holdfast.config import load_config
+from holdfast.errors import UnverifiedError
+from holdfast.http.app import create_app
+from holdfast.http.surface import Surface
+from holdfast.kit.access import Tokens
+from holdfast.kit.inbox import InboxItem, Source, Verified
+from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, Retry, new_secret
+from holdfast.kit.schedules import Job, Slot
+from holdfast.model import Document, document
+from holdfast.runtime import Runtime
+from holdfast.service import Context, Hook, Parts, Service
+from holdfast.store import Transaction, put
+
+SECRET: Final = "let me in"
+TENANT: Final = "-"
+
+
+@document("echoes/{id}")
+class Echo(Document):
+    id: str
+    text: str
+
+
+class KnowsTheWord:
+    def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Verified:
+        if headers.get("x-word") != SECRET:
+            raise UnverifiedError("say the word")
+        return Verified(headers["x-name"])
+
+
+SOURCE: Final = Source(name="echoes", verifier=KnowsTheWord(), body_bytes_max=10_000)
+
+
+@get("/hello", opt={"needs": "viewer"})
+async def hello() -> dict[str, str]:
+    return {"hello": "you"}
+
+
+@get("/broken", opt={"needs": "public"})
+async def broken() -> None:
+    raise RuntimeError("a secret that must not be told")
+
+
+def echo_service() -> Service:
+    """Keeps each message that comes in, and sends it on to the endpoint `there` in the same commit."""
+
+    def build(context: Context) -> Parts:
+        outbox = context.outbox(TENANT)
+
+        async def echo(item: InboxItem, tx: Transaction) -> None:
+            tx.write(put(Echo(id=item.mark, text=item.body.decode())))
+            found = await tx.get(Endpoint, "there")
+            if found is not None:
+                await outbox.add(tx, Event(type="echo", body=item.body, id=item.mark), [found.doc])
+
+        async def daily(slot: Slot) -> None:
+            await context.store.commit(put(Echo(id="daily", text="by the clock")))
+
+        return Parts(
+            routes=[hello, broken], hooks=[Hook(path="/webhook", source=SOURCE)], handlers={"echoes": echo},
+            jobs=[Job(name="daily", cron="0 0 1 1 *", act=daily)],
+        )  # fmt: skip
+
+    return Service(name="echo_chamber", summary="Sends back.", documents=[Echo], build=build)
+
+
+SERVICE: Final = echo_service()
+
+
+@dataclass
+class Bed:
+    runtime: Runtime
+    surface: Surface
+    client: aiohttp.ClientSession
+
+    async def ask(
+        self, method: str, path: str, *, token: str | None = None, **more: Any
+    ) -> tuple[int, Any, Mapping[str, str]]:
+        """Status, JSON (or text) and headers of an answer."""
+        headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
+        async with self.client.request(method, path, headers=headers, **more) as answer:
+            is_json = answer.headers.get("content-type", "").startswith("application/json")
+            return answer.status, await (answer.json() if is_json else answer.text()), answer.headers
+
+    async def token(self, role: Any, tenant: str = TENANT, **more: Any) -> str:
+        return await Tokens(self.runtime.store).create("test", role=role, tenant_id=tenant, **more)
+
+    async def send(self, name: str, body: str = "hi", *, word: str = SECRET) -> int:
+        """A webhook from outside."""
+        headers = {"x-word": word, "x-name": name}
+        status, _, _ = await self.ask("POST", "/echo-chamber/webhook", headers=headers, data=body)
+        return status
+
+    async def endpoint(self, url: str) -> None:
+        made = Endpoint(id="there", url=url, created_at=self.runtime.clock.now(), retry=Retry(waits_s=()))
+        made.secrets = [EndpointSecrets(self.runtime.vault).seal(made, new_secret())]
+        await self.runtime.store.tenant(TENANT).commit(put(made))
+
+
+@contextlib.asynccontextmanager
+async def serving(home: Path, *, ready: bool = True) -> AsyncIterator[Bed]:
+    """The service over a socket; no loops run until something asks for work."""
+    config = load_config({"home": home, "allow": "127.0.0.1"}, environ={})
+    runtime = await Runtime.open(config, services=[echo_service()], clock=SystemClock())
+    surface = create_app(runtime)
+    surface.ready = ready
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(surface, http="httptools", log_level="warning", lifespan="off"))
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        async with aiohttp.ClientSession(address) as client:
+            yield Bed(runtime, surface, client)
+    finally:
+        server.should_exit = True
+        await task
+        listener.close()
+        await runtime.close()

@@ -1,0 +1,146 @@
+"""How it answers: one shape for errors, safe headers, health that tells the truth, figures that parse."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from holdfast.http.app import BODY_BYTES_MAX, create_app
+from holdfast.kit.inbox import InboxItem
+from holdfast.store import create
+from tests.http.bed import SECRET, Bed, serving
+
+_HOOK = "/echo-chamber/webhook"
+_KNOWN = {"x-word": SECRET, "x-name": "m"}
+
+
+def _is_fault(body: Any, headers: Mapping[str, str], code: str) -> None:
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message", "details", "requestId"}
+    assert body["error"]["code"] == code
+    assert body["error"]["requestId"] == headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status", "code"),
+    [
+        ("GET", "/nowhere", {}, 404, "not_found"),
+        ("GET", "/api/v1/deliveries/none", {}, 404, "not_found"),
+        ("DELETE", "/health", {}, 405, "method_not_allowed"),
+        ("GET", _HOOK, {}, 405, "method_not_allowed"),
+        ("GET", "/api/v1/deliveries?status=lost", {}, 422, "invalid"),
+        ("GET", "/api/v1/deliveries?limit=0", {}, 422, "invalid"),
+        ("GET", "/api/v1/deliveries?cursor=x", {}, 400, "bad_cursor"),
+        ("POST", "/work/drain", {"json": {"seconds": 100_000}}, 422, "invalid"),
+        ("POST", "/work/drain", {"json": {"minutes": 1}}, 422, "invalid"),
+        ("POST", "/work/drain", {"data": "{"}, 400, "malformed"),
+        ("POST", "/work/drain", {"data": io.BytesIO(b"x" * (BODY_BYTES_MAX + 1))}, 413, "too_large"),
+        ("POST", _HOOK, {"headers": {"x-word": "no", "x-name": "m"}}, 401, "unverified"),
+        ("POST", _HOOK, {"headers": _KNOWN, "data": b"x" * 20_000}, 413, "too_large"),
+        ("POST", _HOOK, {"headers": {"x-word": SECRET}}, 500, "internal"),
+        ("GET", "/echo-chamber/broken", {}, 500, "internal"),
+    ],
+)  # fmt: skip
+async def test_every_error_has_one_shape(
+    bed: Bed, method: str, path: str, more: dict[str, Any], status: int, code: str
+) -> None:
+    token = await bed.token("admin")
+    answered, body, headers = await bed.ask(method, path, token=token, **more)
+    assert answered == status, body
+    _is_fault(body, headers, code)
+    assert "Traceback" not in str(body)
+    assert "must not be told" not in str(body)
+
+
+async def test_every_answer_of_a_route_is_safe_to_show(bed: Bed) -> None:
+    for path in ("/health", "/nowhere", "/echo-chamber/broken"):
+        _, _, headers = await bed.ask("GET", path)
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["referrer-policy"] == "no-referrer"
+
+
+async def test_a_sane_request_id_is_kept_and_another_is_not(bed: Bed) -> None:
+    _, _, headers = await bed.ask("GET", "/health", headers={"x-request-id": "from-the-proxy-1"})
+    assert headers["x-request-id"] == "from-the-proxy-1"
+    _, _, headers = await bed.ask("GET", "/health", headers={"x-request-id": "<script>"})
+    assert headers["x-request-id"] != "<script>"
+
+
+async def test_a_refused_caller_is_told_how_to_ask(bed: Bed) -> None:
+    status, body, headers = await bed.ask("GET", "/api/v1/usage")
+    assert (status, headers["www-authenticate"]) == (401, "Bearer")
+    _is_fault(body, headers, "unverified")
+
+
+async def test_it_is_not_ready_until_it_is(tmp_path: Path) -> None:
+    async with serving(tmp_path, ready=False) as bed:
+        status, _, headers = await bed.ask("GET", "/health/ready")
+        assert (status, headers["retry-after"]) == (503, "1")
+        bed.surface.ready = True
+        assert (await bed.ask("GET", "/health/ready"))[:2] == (200, {"status": "ready"})
+
+
+async def test_an_old_backlog_shows_in_health_and_goes_when_it_is_worked_off(bed: Bed) -> None:
+    token = await bed.token("admin")
+    then = bed.runtime.clock.now() - timedelta(minutes=5)
+    old = InboxItem(tenant_id="-", source="echoes", mark="old", received_at=then, due_at=then)
+    await bed.runtime.store.privileged().commit(create(old))
+    assert (await bed.ask("GET", "/health"))[1]["status"] == "degraded"
+    _, body, _ = await bed.ask("GET", "/api/v1/health", token=token)
+    assert "inbox: the oldest due work has waited" in body["reasons"][0]
+    await bed.ask("POST", "/work/drain", token=token, json={"seconds": 10})
+    assert (await bed.ask("GET", "/health"))[1]["status"] == "ok"
+
+
+async def test_figures_parse_and_count_what_was_asked(bed: Bed) -> None:
+    await bed.send("m1")
+    await bed.ask("GET", "/api/v1/deliveries/none")
+    status, text, _ = await bed.ask("GET", "/metrics", token=await bed.token("viewer"))
+    assert status == 200
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    asked = {
+        (sample.labels["route"], sample.labels["status"]): sample.value
+        for sample in families["holdfast_http_requests"].samples
+        if sample.name.endswith("_total")
+    }
+    assert asked[_HOOK, "202"] == 1
+    # By route, not by path: what callers make up must not make new series.
+    assert asked["/api/v1/deliveries/{delivery_id}", "401"] == 1
+    loops = {sample.labels["loop"] for sample in families["holdfast_loop_running"].samples}
+    assert {"inbox", "outbox", "schedules"} <= loops
+    queues = {
+        sample.labels["queue"]: sample.value for sample in families["holdfast_oldest_due_age_seconds"].samples
+    }
+    assert queues["inbox"] > 0
+
+
+async def test_the_description_names_every_route_and_how_it_is_refused(bed: Bed) -> None:
+    status, described, _ = await bed.ask("GET", "/openapi.json", token=await bed.token("viewer"))
+    assert status == 200
+    assert {"/health", "/work/drain", "/api/v1/deliveries/{delivery_id}", "/echo-chamber/hello"} <= set(
+        described["paths"]
+    )
+    listed = described["paths"]["/api/v1/deliveries"]["get"]
+    assert {"200", "401", "403", "422"} <= set(listed["responses"])
+    assert {one["name"] for one in listed["parameters"]} == {
+        "status",
+        "endpoint",
+        "limit",
+        "cursor",
+        "tenant",
+    }
+
+
+async def test_one_service_alone_is_at_the_root(bed: Bed) -> None:
+    surface = create_app(bed.runtime, at_root=True)
+    assert "/webhook" in surface.hooks
+    assert "/hello" in {route.path for route in surface.app.routes}
+    assert "/health" in {route.path for route in surface.app.routes}

@@ -1,0 +1,159 @@
+"""Real processes: what was accepted is kept when a server is told to stop, or is killed, under load."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from holdfast.config import load_config
+from holdfast.kit.inbox import InboxItem
+from holdfast.runtime import Runtime
+from holdfast.store import Query
+from tests.http.bed import SECRET, SERVICE, TENANT, Echo
+
+_ROOT = Path(__file__).parents[2]
+ACCEPTED = int(os.environ.get("HOLDFAST_TEST_ACCEPTED", "200"))
+SENDERS = 16
+STOP_S_MAX = 5.0
+
+
+def _announce(folder: Path) -> None:
+    """As an installed package would: the service is found by its entry point."""
+    info = folder / "echo_chamber-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-chamber\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[holdfast.services]\necho = tests.http.bed:SERVICE\n")
+
+
+@contextlib.asynccontextmanager
+async def _process(home: Path, *arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A real `holdfast` process with the service, and its first line."""
+    environment = {**os.environ, "PYTHONPATH": f"{home}{os.pathsep}{_ROOT}", "HOLDFAST_HOME": str(home / "h")}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "holdfast", *arguments, cwd=home, env=environment,
+        stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        yield process, (await process.stderr.readline()).decode()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _address(line: str) -> str:
+    found = re.search(r"http://\S+", line)
+    assert found is not None, line
+    return found[0]
+
+
+@dataclass
+class _Load:
+    """Senders that go on until the server is gone, and what it accepted from them."""
+
+    address: str
+    accepted: set[str] = field(default_factory=set)
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        await asyncio.gather(*(self._sender(number) for number in range(SENDERS)))
+
+    async def _sender(self, number: int) -> None:
+        async with aiohttp.ClientSession(self.address) as client:
+            turn = 0
+            with contextlib.suppress(aiohttp.ClientError, ConnectionError):
+                while True:
+                    turn += 1
+                    await self._send(client, f"m{number}-{turn}")
+
+    async def _send(self, client: aiohttp.ClientSession, name: str) -> None:
+        headers = {"x-word": SECRET, "x-name": name}
+        async with client.post("/echo-chamber/webhook", headers=headers, data=name) as answer:
+            if answer.status == 202:
+                self.accepted.add(name)
+        if len(self.accepted) >= ACCEPTED:
+            self.enough.set()
+
+
+async def _under_load(home: Path, end: signal.Signals) -> tuple[set[str], int]:
+    """Serve, load, signal; gives what was accepted and the exit code."""
+    _announce(home)
+    async with _process(home, "serve", "--port", "0") as (process, line):
+        load = _Load(_address(line))
+        sending = asyncio.create_task(load.run())
+        await asyncio.wait_for(load.enough.wait(), 60)
+        process.send_signal(end)
+        code = await asyncio.wait_for(process.wait(), STOP_S_MAX)
+        await asyncio.wait_for(sending, 20)
+    return load.accepted, code
+
+
+async def _looking(home: Path, look: Callable[[Runtime], Awaitable[None]]) -> None:
+    config = load_config({"home": home / "h"}, environ={})
+    runtime = await Runtime.open(config, services=[SERVICE])
+    try:
+        await look(runtime)
+    finally:
+        await runtime.close()
+
+
+async def _kept(runtime: Runtime, names: set[str]) -> bool:
+    found = await runtime.store.tenant(TENANT).get_many(InboxItem, [f"echoes_{name}" for name in names])
+    return all(found)
+
+
+async def test_told_to_stop_under_load_it_has_kept_all_it_accepted_and_holds_nothing(tmp_path: Path) -> None:
+    accepted, code = await _under_load(tmp_path, signal.SIGTERM)
+    assert code == 0
+    assert len(accepted) >= ACCEPTED
+
+    async def look(runtime: Runtime) -> None:
+        assert await _kept(runtime, accepted)
+        held = Query(InboxItem).where("status", "==", "processing").order_by("-received_at")
+        assert await runtime.store.tenant(TENANT).count(held) == 0
+
+    await _looking(tmp_path, look)
+
+
+async def test_killed_under_load_it_has_kept_all_it_accepted(tmp_path: Path) -> None:
+    accepted, code = await _under_load(tmp_path, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+
+    async def look(runtime: Runtime) -> None:
+        assert await _kept(runtime, accepted)
+
+    await _looking(tmp_path, look)
+
+
+async def test_a_server_without_work_leaves_it_to_a_working_process(tmp_path: Path) -> None:
+    _announce(tmp_path)
+    async with _process(tmp_path, "serve", "--port", "0", "--no-work", "--only", "echo-chamber") as (_, line):
+        headers = {"x-word": SECRET, "x-name": "m1"}
+        async with (
+            aiohttp.ClientSession(_address(line)) as client,
+            client.post("/webhook", headers=headers) as answer,
+        ):
+            assert answer.status == 202
+
+        async def look(runtime: Runtime) -> None:
+            assert await runtime.store.get(Echo, "m1") is None
+            bell = runtime.store.watch(Echo)
+            async with _process(tmp_path, "work") as (worker, said):
+                assert "inbox" in said
+                async with asyncio.timeout(30):
+                    while await runtime.store.get(Echo, "m1") is None:
+                        await bell.wait(0.2)
+                worker.send_signal(signal.SIGTERM)
+                assert await asyncio.wait_for(worker.wait(), STOP_S_MAX) == 0
+
+        await _looking(tmp_path, look)
