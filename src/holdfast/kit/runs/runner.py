@@ -92,6 +92,10 @@ class Runner:
                 idle_s = await self._turn()
                 await rest(self._clock, TURN_S_MIN, stop=stop)
                 await first_of(rest(self._clock, idle_s, wake=bell, stop=stop), self._nudge.wait())
+        except asyncio.CancelledError:
+            # Whoever cancels does not want to wait for steps to finish.
+            self._stop_s = 0.0
+            raise
         finally:
             bell.close()
             try:
