@@ -10,14 +10,17 @@ import pytest
 from holdfast.errors import AlreadyExistsError, InvalidError, TooLargeError
 from holdfast.kit.outbox import (
     KINDS,
+    AddressGuard,
     DeadLetter,
     Delivery,
+    Dispatcher,
     Endpoint,
     EndpointNotice,
     Endpoints,
     Event,
     Ledger,
     Outbox,
+    RawSender,
     Retry,
     Selection,
     Verifier,
@@ -35,6 +38,7 @@ from tests.kit.outbox_bed import (
     endpoint_at,
     receiving,
     send,
+    signing,
     state_is,
 )
 from tests.kit.receiver import OK, Received
@@ -290,6 +294,18 @@ async def test_a_delivery_put_out_beside_a_dispatcher_is_its_own_from_the_first_
         await state_is(live_store, "evt-2", "delivered")
     assert (first.fence, first.attempts[0].fence) == (1, 1)
     assert Counter(r.headers["webhook-id"] for r in receiver.requests) == {"evt-1": 1, "evt-2": 1}
+
+
+async def test_a_drain_delivers_what_is_due_and_ends_by_itself(live_store: Store) -> None:
+    async with receiving() as receiver:
+        endpoint = await endpoint_at(live_store, receiver.url(), concurrency=2)
+        await send(live_store, endpoint, *(f"evt-{n}" for n in range(12)))
+        sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
+        async with asyncio.timeout(20):
+            await Dispatcher(live_store, sender, signing=signing).drain(60.0)
+        await sender.close()
+    states = Counter([(await delivery(live_store, f"evt-{n}")).status for n in range(12)])
+    assert states == {"delivered": 12}
 
 
 async def test_undelivered_is_one_question(live_store: Store) -> None:

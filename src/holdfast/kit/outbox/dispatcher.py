@@ -100,7 +100,7 @@ class Dispatcher:
         self.reception = Reception(
             self._lanes, self._courier, clock=self._clock, owner=self.owner, lease_s=lease_s
         )
-        self._look = False
+        self._look = self._turning = False
         self._looked_at = self._endpoints_at = -math.inf
         self._endpoints_changed = False
         self._after_lane: str | None = None
@@ -162,7 +162,9 @@ class Dispatcher:
 
     @property
     def _idle(self) -> bool:
-        return not self._look and not self._held and self._lanes.refill(self._clock.monotonic()) is None
+        if self._turning or self._look or self._held:
+            return False
+        return self._lanes.refill(self._clock.monotonic()) is None
 
     async def _listen(self, bell: Wake, heard: Callable[[], None]) -> None:
         while True:
@@ -184,6 +186,7 @@ class Dispatcher:
 
     async def _turn_safely(self) -> None:
         """A fault of the store is waited out; the loop goes on."""
+        self._turning = True
         try:
             await self._turn()
         except HoldfastError as fault:
@@ -193,6 +196,8 @@ class Dispatcher:
             after_s = fault.after_s if isinstance(fault, RetryLaterError) else self._poll_s
             await self._clock.sleep(min(after_s, 1.0))
             self._look = True
+        finally:
+            self._turning = False
 
     async def _turn(self) -> None:
         now = self._clock.monotonic()
