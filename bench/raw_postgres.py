@@ -54,16 +54,19 @@ async def make_tables(url: str) -> None:
 class GroupCommit:
     """Tasks with a connection each take all rows waiting at a moment into one statement."""
 
-    def __init__(self, links: Sequence[Any]) -> None:
+    def __init__(self, links: Sequence[Any], statement: str = INSERT) -> None:
+        self._statement = statement
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[tuple[Any, ...], asyncio.Future[None]]] = []
         self._filled = asyncio.Event()
         self._tasks = [asyncio.create_task(self._run(link)) for link in links]
 
     async def insert(self, event: Event) -> None:
-        done: asyncio.Future[None] = self._loop.create_future()
         body = msgspec.json.encode(event).decode()
-        row = (event.id, 1, event.kind, event.received_ms, event.subject, body)
+        await self.put((event.id, 1, event.kind, event.received_ms, event.subject, body))
+
+    async def put(self, row: tuple[Any, ...]) -> None:
+        done: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((row, done))
         self._filled.set()
         await done
@@ -81,7 +84,7 @@ class GroupCommit:
             taken, self._waiting = self._waiting, []
             self._filled.clear()
             if taken:
-                await link.execute(INSERT, *zip(*(row for row, _ in taken), strict=True))
+                await link.execute(self._statement, *zip(*(row for row, _ in taken), strict=True))
                 for _, done in taken:
                     done.set_result(None)
 

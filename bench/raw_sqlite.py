@@ -48,17 +48,19 @@ def connect(url: str, *, make: bool = True) -> apsw.Connection:
 class GroupCommit:
     """A thread that takes all rows waiting at a moment into one transaction and answers their callers."""
 
-    def __init__(self, link: apsw.Connection) -> None:
-        self._link = link
+    def __init__(self, link: apsw.Connection, statement: str = INSERT) -> None:
+        self._link, self._statement = link, statement
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[tuple[tuple[Any, ...], asyncio.Future[None]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     async def insert(self, event: Event) -> None:
-        done: asyncio.Future[None] = self._loop.create_future()
         body = msgspec.json.encode(event).decode()
-        row = (event.id, 1, event.kind, event.received_ms, event.subject, body)
+        await self.put((event.id, 1, event.kind, event.received_ms, event.subject, body))
+
+    async def put(self, row: tuple[Any, ...]) -> None:
+        done: asyncio.Future[None] = self._loop.create_future()
         self._queue.put((row, done))
         await done
 
@@ -76,7 +78,7 @@ class GroupCommit:
                 taken.append(item)
             self._link.execute("BEGIN IMMEDIATE")
             for row, _ in taken:
-                self._link.execute(INSERT, row)
+                self._link.execute(self._statement, row)
             self._link.execute("COMMIT")
             self._loop.call_soon_threadsafe(_answer, [done for _, done in taken])
 

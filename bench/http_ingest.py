@@ -1,0 +1,148 @@
+"""Webhooks in: signature verified, durable, then 2xx; 64 connections, one server process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from bench.ingest_server import KEPT, PATH, SECRET
+from bench.measure import Goal, Pair, Place, Workload
+from holdfast import ids
+
+CONNECTIONS = 64
+PACE_PER_S = 500
+P99_MS_MAX = 50.0
+_BODY = b'{"action":"opened","number":7,"text":"' + b"x" * 960 + b'"}'
+_HEAD = (
+    f"POST {PATH} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nx-github-event: push\r\n"
+    f"x-hub-signature-256: sha256={hmac.new(SECRET.encode(), _BODY, hashlib.sha256).hexdigest()}\r\n"
+    f"content-length: {len(_BODY)}\r\nx-github-delivery: "
+).encode()
+
+
+def _request() -> bytes:
+    return _HEAD + ids.ulid().encode() + b"\r\n\r\n" + _BODY
+
+
+class _Sender(asyncio.Protocol):
+    """One kept connection; one request at a time."""
+
+    def __init__(self) -> None:
+        self._answer = b""
+        self._done: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._answer += data
+        if self._answer.endswith(KEPT) and self._done is not None:
+            answer, self._answer = self._answer, b""
+            if not answer.startswith(b"HTTP/1.1 202"):
+                raise AssertionError(answer[:200])
+            self._done.set_result(None)
+
+    async def send(self) -> None:
+        self._done = asyncio.get_running_loop().create_future()
+        self._transport.write(_request())
+        await self._done
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+@contextlib.contextmanager
+def _server(kind: str, url: str) -> Iterator[int]:
+    command = [sys.executable, "-m", "bench.ingest_server", kind, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            # Lines of the log may come before the port.
+            yield next(int(line) for line in process.stdout if line.strip().isdigit())
+        finally:
+            process.kill()
+
+
+@asynccontextmanager
+async def _senders(port: int) -> AsyncIterator[list[_Sender]]:
+    loop = asyncio.get_running_loop()
+    made = [(await loop.create_connection(_Sender, "127.0.0.1", port))[1] for _ in range(CONNECTIONS)]
+    yield made
+    for sender in made:
+        sender.close()
+
+
+async def _flat_out(senders: list[_Sender], count: int) -> float:
+    """All messages as fast as they are answered; gives messages a second."""
+    left = iter(range(count))
+
+    async def go_on(sender: _Sender) -> None:
+        for _ in left:
+            await sender.send()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(go_on(sender) for sender in senders))
+    return count / (time.perf_counter() - began)
+
+
+async def _paced(senders: list[_Sender], count: int) -> float:
+    """Messages at a steady pace, whatever the answers do; gives the 99th percentile in milliseconds."""
+    took: list[float] = []
+    free: asyncio.Queue[_Sender] = asyncio.Queue()
+    for sender in senders:
+        free.put_nowait(sender)
+
+    async def one(due: float) -> None:
+        sender = await free.get()
+        await sender.send()
+        # From when it was due, not from when a connection was free: waiting counts.
+        took.append(time.perf_counter() - due)
+        free.put_nowait(sender)
+
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(count):
+            due = began + number / PACE_PER_S
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            tasks.create_task(one(due))
+    return sorted(took)[int(count * 0.99)] * 1_000
+
+
+@asynccontextmanager
+async def flat_out(place: Place, engine: str) -> AsyncIterator[Pair]:
+    count = place.scale(8_000, 3_000)
+    with _server("ours", place.url(engine)) as mine, _server("bare", place.url(engine)) as bare:
+        async with _senders(mine) as ours, _senders(bare) as other:
+            yield Pair(ours=lambda: _flat_out(ours, count), other=lambda: _flat_out(other, count))
+
+
+@asynccontextmanager
+async def paced(place: Place, engine: str) -> AsyncIterator[Pair]:
+    async def limit() -> float:
+        return P99_MS_MAX
+
+    count = place.scale(2_000, 1_000)
+    with _server("ours", place.url(engine)) as mine:
+        async with _senders(mine) as ours:
+            yield Pair(ours=lambda: _paced(ours, count), other=limit)
+
+
+_ENGINES = ("sqlite full", "postgres")
+WORKLOADS = [
+    Workload(
+        name="take webhooks in, 64 connections", engines=_ENGINES, unit="messages/s", goal=Goal(0.8),
+        other_name="bare ASGI, group commit by hand", open=flat_out,
+    ),
+    Workload(
+        name="take webhooks in, 500 a second, p99", engines=_ENGINES, unit="ms",
+        goal=Goal(1.0, at_most=True), other_name="limit", open=paced,
+    ),
+]  # fmt: skip

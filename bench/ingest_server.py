@@ -1,0 +1,126 @@
+"""Two servers that verify a webhook, keep it and answer 202: `python -m bench.ingest_server KIND URL`.
+
+`ours` is Holdfast's; `bare` is a bare ASGI handler with a group commit by hand into the same table, that
+knows no other errors than a wrong signature.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import socket
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+import uvloop
+
+from bench import raw_postgres, raw_sqlite
+from holdfast.app import ddl
+from holdfast.config import load_config
+from holdfast.http.app import create_app
+from holdfast.kit.inbox import GithubVerifier, InboxItem, Source
+from holdfast.runtime import Runtime
+from holdfast.service import Hook, Parts, Service
+from holdfast.store.catalog import Catalog
+
+SECRET = "a secret of the two"
+PATH = "/bench/webhook"
+KEPT = b'{"status":"kept"}'
+_COLUMNS = (
+    '_key, _version, "tenantId", status, "receivedAt", source, lane, turn, "dueAt", fence, owner, _body'
+)
+_SQLITE = f"INSERT INTO holdfast_inbox ({_COLUMNS}) VALUES ({', '.join('?' * 12)})"
+_TYPES = (
+    "text", "bigint", "text", "text", "timestamptz", "text", "text", "bigint", "timestamptz", "bigint",
+    "text", "json",
+)  # fmt: skip
+_POSTGRES = (
+    f"INSERT INTO holdfast_inbox ({_COLUMNS}) SELECT * FROM unnest("
+    + ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(_TYPES, 1))
+    + ")"
+)
+Keep = Callable[[InboxItem], Awaitable[None]]
+
+
+async def ours(url: str) -> Any:
+    source = Source(name="bench", verifier=GithubVerifier(SECRET))
+    service = Service(
+        name="bench", summary="", documents=[],
+        build=lambda _: Parts(hooks=[Hook(path="/webhook", source=source)]),
+    )  # fmt: skip
+    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    runtime = await Runtime.open(load_config({"store": url, "home": home}, environ={}), services=[service])
+    return create_app(runtime)
+
+
+async def _keep_by_hand(url: str) -> Keep:
+    """The same row as ours, kept by the fastest hand-written group commit there is here."""
+    if url.startswith("sqlite"):
+        link = raw_sqlite.connect(url, make=False)
+        for statement in ddl("sqlite", Catalog([InboxItem])):
+            link.execute(statement)
+        group: Any = raw_sqlite.GroupCommit(link, _SQLITE)
+        stamp: Callable[[datetime], Any] = lambda at: int(at.timestamp() * 1e6)  # noqa: E731
+    else:
+        links = [await raw_postgres.connect(url) for _ in range(2)]
+        for statement in ddl("postgres", Catalog([InboxItem])):
+            await links[0].execute(statement)
+        group, stamp = raw_postgres.GroupCommit(links, _POSTGRES), lambda at: at
+
+    async def keep(item: InboxItem) -> None:
+        at = stamp(item.received_at)
+        body = msgspec.json.encode(item).decode()
+        await group.put((
+            item.id, 1, item.tenant_id, item.status, at, item.source, "", 0, at, 0, "", body,
+        ))  # fmt: skip
+
+    return keep
+
+
+async def bare(url: str) -> Any:
+    keep = await _keep_by_hand(url)
+    key = SECRET.encode()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        parts = [message["body"]]
+        while message.get("more_body"):
+            message = await receive()
+            parts.append(message["body"])
+        body = b"".join(parts)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        expected = "sha256=" + hmac.new(key, body, hashlib.sha256).hexdigest()
+        fits = hmac.compare_digest(expected, headers.get("x-hub-signature-256", ""))
+        if fits:
+            mark, now = headers["x-github-delivery"], datetime.now(UTC)
+            await keep(InboxItem(
+                id=f"bench_{mark}", tenant_id="-", source="bench", mark=mark, received_at=now, due_at=now,
+                headers={k: v for k, v in headers.items() if k.startswith("x-")}, body=body,
+            ))  # fmt: skip
+        answer = [(b"content-type", b"application/json"), (b"content-length", b"17")]
+        await send({"type": "http.response.start", "status": 202 if fits else 401, "headers": answer})
+        await send({"type": "http.response.body", "body": KEPT})
+
+    return app
+
+
+async def _serve(kind: str, url: str) -> None:
+    app = await {"ours": ours, "bare": bare}[kind](url)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    print(listener.getsockname()[1], flush=True)
+    settings = uvicorn.Config(
+        app, http="httptools", log_level="error", access_log=False, server_header=False, lifespan="off"
+    )
+    await uvicorn.Server(settings).serve(sockets=[listener])
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(sys.argv[1], sys.argv[2]))
