@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidError, TooLargeError, UnverifiedError
-from holdfast.http.answers import answer_to, refusal, retry_after, status_of
+from holdfast.http.answers import answer_to, internal, log, refusal, retry_after, status_of
 from holdfast.ids import ulid
 from holdfast.kit.inbox import Inbox
 from holdfast.service import Hook
@@ -20,6 +21,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _JSON: Final = (b"content-type", b"application/json")
 _KEPT: Final = b'{"status":"kept"}'
 _KNOWN: Final = b'{"status":"duplicate"}'
+_GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
@@ -29,23 +31,26 @@ class Ingest:
     def __init__(self, hook: Hook, inbox: Inbox) -> None:
         self._hook, self._inbox = hook, inbox
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Take a message in and answer; gives the answer's status."""
         if scope["method"] != "POST":
-            refused = refusal("method_not_allowed", "use POST", _request_id(scope))
-            await _answer(send, 405, _ENCODE(refused), (b"allow", b"POST"))
-            return
+            id = request_id_of(scope)
+            refused = _ENCODE(refusal("method_not_allowed", "use POST", id))
+            return await _answer(send, 405, refused, (b"allow", b"POST"), _told(id))
         try:
             body = await _body(receive, self._hook.source.body_bytes_max)
             received = await self._inbox.receive(self._hook.source, _headers(scope), body)
         except HoldfastError as fault:
-            await self._refuse(send, fault, _request_id(scope))
-            return
+            return await self._refuse(send, fault, request_id_of(scope))
+        except Exception as fault:
+            id = request_id_of(scope)
+            log.error("webhook failed", path=scope["path"], request_id=id, exc_info=fault)
+            return await _answer(send, 500, _ENCODE(internal(id)), _told(id))
         if received.duplicate:
-            await _answer(send, self._hook.answers.duplicate, _KNOWN)
-        else:
-            await _answer(send, self._hook.answers.kept, _KEPT)
+            return await _answer(send, self._hook.answers.duplicate, _KNOWN)
+        return await _answer(send, self._hook.answers.kept, _KEPT)
 
-    async def _refuse(self, send: Send, fault: HoldfastError, request_id: str) -> None:
+    async def _refuse(self, send: Send, fault: HoldfastError, id: str) -> int:
         if isinstance(fault, UnverifiedError):
             status = self._hook.answers.unverified
         elif isinstance(fault, InvalidError) and not isinstance(fault, TooLargeError):
@@ -54,11 +59,19 @@ class Ingest:
             status = status_of(fault)
         after = retry_after(fault)
         extra = [(b"retry-after", after.encode())] if after else []
-        await _answer(send, status, _ENCODE(answer_to(fault, request_id)), *extra)
+        return await _answer(send, status, _ENCODE(answer_to(fault, id)), _told(id), *extra)
 
 
-def _request_id(scope: Scope) -> str:
-    return str(scope.get("state", {}).get("request_id") or ulid())
+def request_id_of(scope: Scope) -> str:
+    """The sender's own id where it is a sane one, so that its log and this one agree; else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _GIVEN_ID.fullmatch(value):
+            return str(value.decode())
+    return ulid()
+
+
+def _told(request_id: str) -> tuple[bytes, bytes]:
+    return (b"x-request-id", request_id.encode())
 
 
 def _headers(scope: Scope) -> Mapping[str, str]:
@@ -90,7 +103,8 @@ def _within(body: bytes, bytes_max: int) -> bytes:
     return body
 
 
-async def _answer(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+async def _answer(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> int:
     length = (b"content-length", str(len(body)).encode())
     await send({"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]})
     await send({"type": "http.response.body", "body": body})
+    return status

@@ -29,6 +29,7 @@ class Metrics:
             "holdfast_http_request_seconds", "Time to the end of an answer.", ("method", "route"),
             buckets=_LATENCIES_S, registry=self.registry,
         )  # fmt: skip
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._running = self._gauge("holdfast_loop_running", "1 while the loop runs.", "loop")
         self._restarts = self._gauge("holdfast_loop_restarts", "How often the loop fell over.", "loop")
         self._turned = self._gauge(
@@ -50,8 +51,13 @@ class Metrics:
         self.registry.register(collector)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._requests.labels(method, route, str(status)).inc()
-        self._latency.labels(method, route).observe(seconds)
+        # Remembered: looking a series up by its labels costs more than counting does.
+        series = self._series.get((method, route, status))
+        if series is None:
+            counter = self._requests.labels(method, route, str(status))
+            series = self._series[method, route, status] = (counter, self._latency.labels(method, route))
+        series[0].inc()
+        series[1].observe(seconds)
 
     async def text(self, runtime: Runtime) -> bytes:
         for loop in runtime.supervisor.status():

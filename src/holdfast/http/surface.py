@@ -7,7 +7,6 @@ request ──► hook? ──► Ingest ──► inbox
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
@@ -17,13 +16,11 @@ import structlog
 from litestar import Litestar
 
 from holdfast.http.answers import internal
-from holdfast.http.ingest import Ingest, Receive, Scope, Send
+from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
 from holdfast.http.metrics import Metrics
-from holdfast.ids import ulid
 
 log = structlog.get_logger("holdfast.http")
 
-_GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 _SAFE: Final = {
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
     b"x-content-type-options": b"nosniff",
@@ -45,35 +42,40 @@ class Surface:
         if scope["type"] != "http":
             await self.app(scope, receive, send)  # type: ignore[arg-type]
             return
-        ingest = self.hooks.get(scope["path"])
-        request_id = _request_id(scope)
-        scope["state"] = {**scope.get("state", {}), "request_id": request_id}
-        answering = _Answering(send, request_id, safe=ingest is None)
         began = time.perf_counter()
+        ingest = self.hooks.get(scope["path"])
+        if ingest is not None:
+            route, status = scope["path"], await ingest(scope, receive, send)
+        else:
+            status = await self._answer(scope, receive, send)
+            route = scope.get("path_template") or UNROUTED
+        self.metrics.answered(scope["method"], route, status, time.perf_counter() - began)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
+        request_id = request_id_of(scope)
+        scope["state"] = {**scope.get("state", {}), "request_id": request_id}
+        answering = _Answering(send, request_id)
         try:
-            await (ingest or self.app)(scope, receive, answering)  # type: ignore[arg-type]
+            await self.app(scope, receive, answering)  # type: ignore[arg-type]
         except Exception as fault:
             log.error("request failed", path=scope["path"], request_id=request_id, exc_info=fault)
             await answering.apologise()
-        route = scope["path"] if ingest is not None else scope.get("path_template") or UNROUTED
-        self.metrics.answered(scope["method"], route, answering.status, time.perf_counter() - began)
+        return answering.status
 
 
 class _Answering:
     """Passes an answer on, with the headers that every answer has."""
 
-    def __init__(self, send: Send, request_id: str, *, safe: bool) -> None:
-        self._send, self._id, self._safe = send, request_id, safe
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send, self._id = send, request_id
         self.status = 0
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self._id.encode())]
-            if self._safe:
-                there = {name for name, _ in headers}
-                headers += [(name, value) for name, value in _SAFE.items() if name not in there]
-            message["headers"] = headers
+            there = {name for name, _ in headers}
+            message["headers"] = headers + [pair for pair in _SAFE.items() if pair[0] not in there]
         await self._send(message)
 
     async def apologise(self) -> None:
@@ -84,11 +86,3 @@ class _Answering:
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await self({"type": "http.response.start", "status": 500, "headers": headers})
         await self({"type": "http.response.body", "body": body})
-
-
-def _request_id(scope: Scope) -> str:
-    """The sender's own id where it is a sane one, so that its log and this one agree."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _GIVEN_ID.fullmatch(value):
-            return str(value.decode())
-    return ulid()
