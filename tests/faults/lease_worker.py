@@ -91,6 +91,8 @@ async def turns(order: Order, say: Say, hear: Hear) -> None:
     async with opened(order["url"]) as root:
         store, leases = root.tenant(NO_TENANT), Leases(root)
         say("open")
+        # A process that stops while others still open the file may hold its lock, and nobody would wake it.
+        await hear()
         each = order["turns"] // order["tasks"]
         await asyncio.gather(*(several(leases, store, each) for _ in range(order["tasks"])))
     say(json.dumps({"done": each * order["tasks"], "refused": refused}))

@@ -82,6 +82,8 @@ async def _while_pausing(workers: list[Puppet]) -> list[dict[str, int]]:
     """Let them work; whoever stopped dead goes on only after longer than a lease lasts."""
     for worker in workers:
         assert await worker.hear() == "open"
+    for worker in workers:
+        worker.say("go")
     ends = [asyncio.create_task(worker.end(within_s=300)) for worker in workers]
     while not all(end.done() for end in ends):
         paused = [worker for worker in workers if worker.paused]

@@ -76,7 +76,7 @@ def _patience(busy_s: float) -> Callable[[int], bool]:
             started = now
         if now - started > busy_s:
             return False
-        time.sleep(random.uniform(0.0002, 0.002))
+        time.sleep(random.uniform(0.0001, 0.001))
         return True
 
     return wait

@@ -7,7 +7,9 @@ then the disk is synced once for all of them and everybody is answered.
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
@@ -23,6 +25,7 @@ from holdfast.store.sqlite.links import Options, one, open_link
 from holdfast.store.sqlite.shelf import Row, Shelf, StoredRow
 
 BATCH_MAX = 1_000
+SHARED_S = 0.5
 LOOK_AHEAD_MIN = 4
 
 _JSON: Final = msgspec.json.Encoder()
@@ -153,6 +156,7 @@ class Writer:
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._closed = False
         self.landed = 0  # the newest version this process has committed
+        self._shared_until = 0.0
         self._thread = threading.Thread(target=self._run, name="holdfast-sqlite-writer", daemon=True)
         self._prepare_meta()
         self._thread.start()
@@ -216,6 +220,9 @@ class Writer:
             jobs[0].answer = _as_error(fault)
         self._answer(jobs)
         self._reclaim()
+        if time.monotonic() < self._shared_until:
+            # Others write to this file too; whoever waits for the lock polls, and must get to see it free.
+            time.sleep(random.uniform(0.0002, 0.001))
 
     def _attempt(self, jobs: list[Job]) -> None:
         desk, link = self._desk, self._link
@@ -223,6 +230,8 @@ class Writer:
         link.execute("BEGIN IMMEDIATE")
         desk.version = one(link, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
         before = desk.version
+        if before != self.landed:
+            self._shared_until = time.monotonic() + SHARED_S
         for job in jobs:
             job.answer = job.work(desk)
         if desk.version != before:
