@@ -33,3 +33,10 @@ def test_every_link_of_the_docs_leads_somewhere() -> None:
     for page in [README, root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_test_the_docs_name_is_there() -> None:
+    root = README.parent
+    for page in sorted((root / "docs").rglob("*.md")):
+        for name in re.findall(r"`(tests/[^`]+\.py)`", page.read_text(encoding="utf-8")):
+            assert (root / name).exists(), f"{page.name}: {name}"
