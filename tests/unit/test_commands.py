@@ -89,6 +89,9 @@ def test_a_token_is_made_listed_without_itself_and_revoked(tmp_path: Path) -> No
     assert _run(tmp_path, "tokens", "revoke", row["id"]).returncode == 0
     (row,) = json.loads(_run(tmp_path, "tokens", "list", "--json").stdout)["items"]
     assert row["revokedAt"]
+    trail = "".join(_run(tmp_path, "audit", "export", "--tenant", id).stdout for id in ("-", "acme"))
+    assert [json.loads(line)["action"] for line in trail.splitlines()] == ["token.revoked", "token.created"]
+    assert token not in trail
     unknown = _run(tmp_path, "tokens", "revoke", "aaaaaaaaaaaaaaaa")
     assert (unknown.returncode, unknown.stderr) == (1, "holdfast: no token 'aaaaaaaaaaaaaaaa'\n")
 

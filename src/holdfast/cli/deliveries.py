@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
 from holdfast.errors import NotFoundError
 from holdfast.http.routes.deliveries import DeliveryDetail, detail, row
 from holdfast.kit.outbox import Delivery, Ledger, Selection
@@ -87,7 +87,10 @@ def replay_command(delivery_id: _Id, tenant: Tenant = PLATFORM, as_json: AsJson 
     """
 
     async def act(runtime: Runtime) -> bool:
-        return await Ledger(runtime.store.tenant(tenant)).replay_one(delivery_id)
+        done = await Ledger(runtime.store.tenant(tenant)).replay_one(delivery_id)
+        if done:
+            await noted(runtime, tenant, action="delivery.replayed", subject=delivery_id)
+        return done
 
     done = within(act)
     text = f"{delivery_id} goes out again" if done else f"{delivery_id} is on its way already"

@@ -7,7 +7,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
 from holdfast.http.routes.inbox import row
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
@@ -52,6 +52,7 @@ def list_command(
 @commands.command("replay")
 def replay_command(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `inbox list` shows them.")],
+    tenant: Tenant = PLATFORM,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which would be.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -64,7 +65,11 @@ def replay_command(
     """
 
     async def act(runtime: Runtime) -> list[str]:
-        return await runtime.inbox.replay(ids, dry_run=dry_run)
+        found = await runtime.store.tenant(tenant).get_many(InboxItem, ids)
+        again = await runtime.inbox.replay([one.doc.id for one in found if one], dry_run=dry_run)
+        for item_id in () if dry_run else again:
+            await noted(runtime, tenant, action="inbox.replayed", subject=item_id)
+        return again
 
     again = within(act)
     verb = "would be" if dry_run else "will be"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
 from holdfast.errors import NotFoundError
 from holdfast.http.routes.schedules import row
 from holdfast.kit.schedules import Schedule
@@ -50,7 +50,9 @@ def run_command(name: _Name, tenant: Tenant = PLATFORM, as_json: AsJson = False)
     """
 
     async def act(runtime: Runtime) -> None:
-        await runtime.scheduler.run_now(await _id(runtime, tenant, name))
+        schedule_id = await _id(runtime, tenant, name)
+        await runtime.scheduler.run_now(schedule_id)
+        await noted(runtime, tenant, action="schedule.run", subject=schedule_id)
 
     within(act)
     tell({"asked": name}, f"{name} runs as soon as a process that works sees it", as_json=as_json)
@@ -82,7 +84,10 @@ def off_command(name: _Name, tenant: Tenant = PLATFORM, as_json: AsJson = False)
 
 def _switch(name: str, tenant: str, *, on: bool) -> None:
     async def act(runtime: Runtime) -> None:
-        await runtime.scheduler.switch(await _id(runtime, tenant, name), on=on)
+        schedule_id = await _id(runtime, tenant, name)
+        await runtime.scheduler.switch(schedule_id, on=on)
+        action = f"schedule.switched_{'on' if on else 'off'}"
+        await noted(runtime, tenant, action=action, subject=schedule_id)
 
     within(act)
 

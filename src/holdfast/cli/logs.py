@@ -11,15 +11,16 @@ import structlog
 
 def log_to_stdout() -> None:
     """For processes that stay: everything from info on."""
-    _configure(sys.stdout, logging.INFO)
+    log_to(sys.stdout, logging.INFO)
 
 
 def log_to_stderr() -> None:
     """For commands, whose output must stay clean: warnings only."""
-    _configure(sys.stderr, logging.WARNING)
+    log_to(sys.stderr, logging.WARNING)
 
 
-def _configure(file: TextIO, level: int) -> None:
+def log_to(file: TextIO, level: int) -> None:
+    """Every line from this level on, into this file."""
     told: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

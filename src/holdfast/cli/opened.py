@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -15,6 +17,7 @@ from rich.text import Text
 
 from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
+from holdfast.http.routes.noting import note
 from holdfast.kit import NO_TENANT
 from holdfast.runtime import Runtime
 from holdfast.service import Service
@@ -43,6 +46,15 @@ def within(act: Callable[[Runtime], Awaitable[T]], *, services: Sequence[Service
             await runtime.close()
 
     return asyncio.run(run())
+
+
+async def noted(runtime: Runtime, tenant_id: str, *, action: str, subject: str, details: Any = None) -> None:
+    """Put what a person did here on the tenant's audit trail, under their name on this machine."""
+    try:
+        actor = f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        actor = f"cli:{os.getuid()}"
+    await note(runtime, tenant_id, actor=actor, action=action, subject=subject, details=details)
 
 
 def as_dict(value: Any) -> dict[str, Any]:

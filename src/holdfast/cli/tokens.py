@@ -9,7 +9,7 @@ from typing import Annotated, Final, cast, get_args
 import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
 from holdfast.kit.access import TokenRole, Tokens
 from holdfast.runtime import Runtime
 
@@ -66,9 +66,11 @@ def create_command(
     lasting = _seconds(expires_in)
 
     async def act(runtime: Runtime) -> str:
-        return await Tokens(runtime.store).create(
+        made = await Tokens(runtime.store).create(
             name, role=cast(TokenRole, role), tenant_id=tenant, scopes=scope or ["*"], expires_in_s=lasting
         )
+        await noted(runtime, tenant, action="token.created", subject=name, details={"role": role})
+        return made
 
     token = within(act)
     tell({"token": token}, token, as_json=as_json)
@@ -107,6 +109,7 @@ def revoke_command(
 
     async def act(runtime: Runtime) -> None:
         await Tokens(runtime.store).revoke(token_id)
+        await noted(runtime, PLATFORM, action="token.revoked", subject=token_id)
 
     within(act)
     tell({"revoked": token_id}, f"revoked {token_id}", as_json=as_json)
