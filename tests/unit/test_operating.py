@@ -1,0 +1,121 @@
+"""What an operator does at the command line, on a store with something in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from holdfast.cli import app
+from holdfast.config import load_config
+from holdfast.kit.inbox import InboxItem
+from holdfast.kit.metering import Meter
+from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
+from holdfast.kit.schedules import Schedule
+from holdfast.runtime import Runtime
+from holdfast.store import create, patch
+
+_AT = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
+
+
+async def _fill(home: Path) -> None:
+    """A delivery that was given up, a message that was parked, a schedule, and some usage."""
+    runtime = await Runtime.open(load_config({"home": home}, environ={}), services=[])
+    acme = runtime.store.tenant("acme")
+    endpoint = Endpoint(id="rms", tenant_id="acme", url="https://rms.example", created_at=_AT)
+    delivery = Delivery(
+        id="e1~rms", tenant_id="acme", event_id="e1", endpoint_id="rms", event_type="paid", body=b"{}",
+        occurred_at=_AT, created_at=_AT,
+    )  # fmt: skip
+    letter = DeadLetter(
+        id="e1~rms", tenant_id="acme", event_id="e1", endpoint_id="rms", event_type="paid",
+        reason="[red]no[/red]", died_at=_AT,
+    )  # fmt: skip
+    item = InboxItem(tenant_id="acme", source="github", mark="m1", received_at=_AT)
+    schedule = Schedule(
+        tenant_id="acme", name="nightly", cron="0 2 * * *", zone="UTC", missed="once", slot_at=_AT,
+        next_at=None,
+    )  # fmt: skip
+    await acme.commit(create(endpoint), create(delivery), create(letter), create(item), create(schedule))
+    for status in ("sending", "dead"):
+        await acme.commit(patch(Delivery, "e1~rms", changes={"status": status}))
+    await acme.commit(patch(InboxItem, "github_m1", changes={"status": "parked", "finished_at": _AT}))
+    await Meter(runtime.store, tenant_id="acme").record([("f1", {"runs": 3}, _AT)])
+    await runtime.close()
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    before = structlog.get_config()
+    asyncio.run(_fill(tmp_path))
+    yield
+    structlog.configure(**before)
+
+
+def _text(*words: str, code: int = 0) -> str:
+    told = CliRunner().invoke(app, [*words, "--tenant", "acme"])
+    assert told.exit_code == code, told.output
+    return told.stdout
+
+
+def _json(*words: str) -> Any:
+    return json.loads(_text(*words, "--json"))
+
+
+def _actions() -> list[str]:
+    return [json.loads(line)["action"] for line in _text("audit", "export").splitlines()]
+
+
+def test_a_dead_letter_is_listed_looked_at_and_put_out_again() -> None:
+    (letter,) = _json("dlq", "list")["items"]
+    assert (letter["id"], letter["reason"]) == ("e1~rms", "[red]no[/red]")
+    # What outsiders wrote is shown as it is.
+    assert "[red]no[/red]" in _text("dlq", "list")
+    assert _json("dlq", "replay", "--dry-run")["matched"] == 1
+    assert _json("deliveries", "show", "e1~rms")["status"] == "dead"
+    assert _text("dlq", "replay") == "1 go out again\n"
+    assert _json("dlq", "list")["items"] == []
+    assert [row["status"] for row in _json("deliveries", "list")["items"]] == ["pending"]
+    assert _json("deliveries", "replay", "e1~rms") == {"id": "e1~rms", "replayed": False}
+    assert _actions() == ["dead_letters.replayed"]
+
+
+def test_a_delivery_that_is_not_there_is_an_error_in_one_line() -> None:
+    told = CliRunner().invoke(app, ["deliveries", "show", "none"])
+    assert told.exit_code == 1
+    assert str(told.exception) == "no delivery 'none'"
+
+
+def test_a_parked_message_is_worked_on_again_and_another_tenants_is_not() -> None:
+    assert [row["id"] for row in _json("inbox", "list")["items"]] == ["github_m1"]
+    other = CliRunner().invoke(app, ["inbox", "replay", "github_m1", "--tenant", "other", "--json"])
+    assert json.loads(other.stdout)["replayed"] == []
+    assert _json("inbox", "replay", "github_m1")["replayed"] == ["github_m1"]
+    assert [row["id"] for row in _json("inbox", "list", "--status", "pending")["items"]] == ["github_m1"]
+    assert _actions() == ["inbox.replayed"]
+
+
+def test_a_job_is_run_and_switched() -> None:
+    assert [row["name"] for row in _json("jobs", "list")["items"]] == ["nightly"]
+    _text("jobs", "run", "nightly")
+    _text("jobs", "off", "nightly")
+    assert [row["enabled"] for row in _json("jobs", "list")["items"]] == [False]
+    _text("jobs", "on", "nightly")
+    assert [row["enabled"] for row in _json("jobs", "list")["items"]] == [True]
+    assert _actions() == ["schedule.run", "schedule.switched_off", "schedule.switched_on"]
+    assert _json("audit", "verify") == {"sound": True, "events": 3, "fault": None}
+
+
+def test_usage_is_shown_and_adds_up() -> None:
+    month = ("--month", "2026-11")
+    assert _json("usage", "show", *month)["items"] == [{"metric": "runs", "used": 3}]
+    assert _text("usage", "rebuild", *month) == "all sums agree\n"
