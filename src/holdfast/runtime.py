@@ -27,7 +27,11 @@ from holdfast.config import Config
 from holdfast.errors import ConfigError, DeclarationError
 from holdfast.kit.access import ApiToken
 from holdfast.kit.audit import Audit, AuditEvent, AuditHead
+from holdfast.kit.channels import Channel, Watch
+from holdfast.kit.checkpoints import CheckpointDocument
+from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.inbox import Handler, Inbox, InboxItem, InboxLane, InboxWorker
+from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.metering import Allowance, Meter, UsageEvent, UsageSum
 from holdfast.kit.outbox import (
     AddressGuard,
@@ -41,6 +45,7 @@ from holdfast.kit.outbox import (
     Outbox,
     RawSender,
 )
+from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Job, Schedule, Scheduler, SlotRun
 from holdfast.kit.vault import Rotation, Vault, new_key
 from holdfast.model import Document
@@ -53,8 +58,9 @@ log = structlog.get_logger("holdfast.runtime")
 ENTRY_POINTS: Final = "holdfast.services"
 KEYS_FILE: Final = "keys"
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
-    Allowance, ApiToken, AuditEvent, AuditHead, DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane,
-    InboxItem, InboxLane, Rotation, Schedule, SlotRun, UsageEvent, UsageSum,
+    Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, DeadLetter, Delivery, Endpoint,
+    EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane, LeaseDocument, Rotation, RunDocument,
+    Schedule, SlotRun, StepDocument, UsageEvent, UsageSum, Watch,
 )  # fmt: skip
 _QUEUES: Final[dict[str, type[Document]]] = {"inbox": InboxItem, "outbox": Delivery, "schedules": Schedule}
 _WORST: Final = ("ok", "degraded", "critical")
@@ -72,6 +78,11 @@ def find_services() -> list[Service]:
         if names.count(name) > 1:
             raise DeclarationError(f"two services are called {name!r}; rename one")
     return sorted(found, key=lambda service: service.name)
+
+
+def documents_of(services: Sequence[Service]) -> list[type[Document]]:
+    """Every class a process keeps: the kit's, and those of its services."""
+    return list(dict.fromkeys([*KIT_DOCUMENTS, *(cls for service in services for cls in service.documents)]))
 
 
 def _folders() -> list[str]:
@@ -124,7 +135,7 @@ class Runtime:
         """Open the store, bring it to what is declared, and build the services."""
         chosen = _chosen(find_services() if services is None else services, only)
         vault = Vault.from_settings(config.keys or _own_keys(config.home))
-        documents = [*KIT_DOCUMENTS, *(cls_ for service in chosen for cls_ in service.documents)]
+        documents = documents_of(chosen)
         store = await open_store(config.store, documents, env=config.prefix, clock=clock or SystemClock())
         try:
             if migrate:

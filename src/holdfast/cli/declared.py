@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import pkgutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 import typer
 
 from holdfast.model.document import Document, declared_in
+from holdfast.runtime import documents_of, find_services
 
 
 def document_classes(names: Sequence[str]) -> list[type[Document]]:
-    """The classes in `package.module` or `package.module:Name`; without names, every service's.
+    """The classes in `package.module` or `package.module:Name`; without names, all a process
+    keeps: the kit's and every service's.
 
     A name that leads nowhere is wrong usage: the command ends with exit code 2.
     """
@@ -24,12 +24,7 @@ def document_classes(names: Sequence[str]) -> list[type[Document]]:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    found = [cls for name in names for cls in _named(name)] if names else list(_of_services())
-    if not found:
-        raise typer.BadParameter(
-            "there are no models yet: name a module that declares some, as in --models shop.models",
-            param_hint="--models",
-        )
+    found = [cls for name in names for cls in _named(name)] if names else documents_of(find_services())
     return list(dict.fromkeys(found))
 
 
@@ -54,13 +49,3 @@ def _module(name: str) -> ModuleType:
         raise typer.BadParameter(f"{name} needs {missing.name}", param_hint="--models") from None
     except (ValueError, TypeError):
         raise typer.BadParameter(f"{name!r} is no module's name", param_hint="--models") from None
-
-
-def _of_services() -> Iterator[type[Document]]:
-    if importlib.util.find_spec("holdfast.services") is None:
-        return
-    services = importlib.import_module("holdfast.services")
-    for folder in pkgutil.iter_modules(services.__path__):
-        models = f"{services.__name__}.{folder.name}.models"
-        if importlib.util.find_spec(models) is not None:
-            yield from declared_in(vars(importlib.import_module(models)))
