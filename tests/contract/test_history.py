@@ -1,6 +1,7 @@
 """The same random history on every engine, answer by answer.
 
 `HOLDFAST_HISTORY_OPERATIONS` says how many operations are run at least; 10,000 unless told.
+`HOLDFAST_HISTORY_SEED` repeats a run; with `CI` set the seed is fixed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import itertools
 import math
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -17,7 +19,7 @@ from typing import Any, Protocol
 
 import pytest
 import uvloop
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from holdfast.errors import HoldfastError
@@ -31,6 +33,7 @@ from tests.contract.history.models import CLASSES
 from tests.contract.history.session import Refusal, Session, refusal
 
 OPERATIONS = int(os.environ.get("HOLDFAST_HISTORY_OPERATIONS", "10000"))
+SEED = int(os.environ.get("HOLDFAST_HISTORY_SEED") or (1 if os.environ.get("CI") else time.time_ns() % 10**9))
 SHARDS = 4  # so that several workers can share the run
 STEPS = 40
 KINDS = 10  # of operations, all of which must occur
@@ -170,10 +173,14 @@ def test_every_engine_gives_the_same_answers(
     engines: Engines, shard: int, record_property: Callable[[str, object], None]
 ) -> None:
     wanted = math.ceil(OPERATIONS / SHARDS)
-    while engines.ran.total() < wanted:
+    # Without a seed of its own every shard would run the same history where runs must be repeatable.
+    first = SEED + shard * 1_000
+    for number in itertools.count(first):
         examples = math.ceil((wanted - engines.ran.total()) / STEPS)
-        run_state_machine_as_test(_machine(engines), settings=_settings(examples))
-    record_property("said", f"history {shard + 1}/{SHARDS}: {engines.report()}")
+        run_state_machine_as_test(seed(number)(_machine(engines)), settings=_settings(examples))
+        if engines.ran.total() >= wanted:
+            break
+    record_property("said", f"history {shard + 1}/{SHARDS} (seed {first}): {engines.report()}")
     assert engines.ran.total() >= wanted
     assert len(engines.ran) == KINDS or wanted < KINDS * 100
 
@@ -181,5 +188,5 @@ def test_every_engine_gives_the_same_answers(
 def _settings(examples: int) -> settings:
     return settings(
         max_examples=examples, stateful_step_count=STEPS, deadline=None, database=None, print_blob=True,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list(HealthCheck), derandomize=False,
     )  # fmt: skip

@@ -102,7 +102,8 @@ async def kill_backends(url: str) -> int:
     link = await asyncpg.connect(url)
     try:
         killed = await link.fetch(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'holdfast' AND datname = current_database()"
         )
         return len(killed)
     finally:

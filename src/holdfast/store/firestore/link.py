@@ -143,6 +143,6 @@ async def _repeated(call: Callable[[], Awaitable[T]]) -> T:
     raise AssertionError("unreachable")
 
 
-async def back_off(attempt: int) -> None:
+async def back_off(attempt: int, *, longest_s: float = 0.4) -> None:
     """Wait a random while, longer with every attempt, so that rivals spread out."""
-    await asyncio.sleep(random.uniform(0.2, 1.0) * min(0.4, 0.005 * 2**attempt))
+    await asyncio.sleep(random.uniform(0.2, 1.0) * min(longest_s, 0.005 * 2**attempt))

@@ -29,7 +29,7 @@ from holdfast.store.firestore.link import Link, back_off
 from holdfast.store.firestore.places import Places
 from holdfast.store.firestore.turns import Turns
 
-ATTEMPTS: Final = 20
+ATTEMPTS: Final = 50
 SEND_ATTEMPTS: Final = 5
 AT_ONCE_MAX: Final = 50
 # A request is limited to 10 MiB in production and to 4 MiB by the emulator.
@@ -60,7 +60,8 @@ class Writer:
                 return
             for draft in drafts:
                 draft.read_all()
-            await back_off(attempt)
+            # Short: whoever lost a race and then waits long loses the next ones too, and starves.
+            await back_off(attempt, longest_s=0.02)
         for draft in drafts:
             draft.outcome = _worn_out(draft)
 
