@@ -15,9 +15,9 @@ from queue import SimpleQueue
 from typing import Any
 
 import apsw
-import asyncpg
 import msgspec
 
+from bench.raw_postgres import connect
 from holdfast import ids
 from holdfast.kit.outbox import Delivery, Outgoing, Sender, Sign
 
@@ -119,7 +119,7 @@ class PostgresBook:
 
     @classmethod
     async def open(cls, url: str) -> PostgresBook:
-        return cls([await asyncpg.connect(url) for _ in range(3)])
+        return cls([await connect(url) for _ in range(3)])
 
     async def insert(self, delivery: Delivery) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
@@ -134,7 +134,8 @@ class PostgresBook:
         rows = await self._claiming.fetch(
             "UPDATE holdfast_deliveries SET \"nextAttemptAt\" = now() + interval '30 s',"
             " fence = fence + 1, owner = 'raw', status = 'sending' WHERE _key = any(array("
-            ' SELECT _key FROM holdfast_deliveries WHERE "nextAttemptAt" <= now()'
+            " SELECT _key FROM holdfast_deliveries WHERE _key <> '/holdfast_deliveries__due'"
+            ' AND "nextAttemptAt" <= now()'
             ' ORDER BY "nextAttemptAt", _key LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING _body', BATCH,
         )  # fmt: skip
         return [DECODE(body) for (body,) in rows]
