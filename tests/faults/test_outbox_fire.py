@@ -184,7 +184,8 @@ def judge(deliveries: list[Delivery], sends: dict[str, list[Sent]], crew: Crew) 
         for one in seen:
             if one.fence not in recorded:
                 assert one.worker in crew.killed, f"{delivery.event_id} was sent again without a kill"
-        good = [one for one in seen if one.fence in recorded and recorded[one.fence].status == 200]
+        answered = [one for one in seen if one.fate in ("ok", "slow") and one.fence in recorded]
+        good = [one for one in answered if recorded[one.fence].status == 200]
         assert len(good) == (1 if delivery.status == "delivered" else 0)
 
 

@@ -159,7 +159,8 @@ class Store:
             except (ConflictError, RetryLaterError) as conflict:
                 if attempt == attempts or not transaction.may_repeat(conflict):
                     raise
-                await asyncio.sleep(random.uniform(0, back_off_s * min(20, 2**attempt)))
+                # Short and alike for all: whoever waits longer for having lost loses again, and starves.
+                await asyncio.sleep(random.uniform(0, back_off_s * min(3, attempt)))
             else:
                 return answer
         raise BadQueryError("a transaction needs at least one attempt")
