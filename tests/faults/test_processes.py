@@ -19,6 +19,7 @@ from tests.faults.nursery import Nursery
 SECONDS = 1.5
 # What the slowest of four equal processes gets, at the least, of what the fastest gets.
 FAIR_SHARE = 0.05
+ROUNDS_MAX = 4
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
 
@@ -34,15 +35,25 @@ async def opened(url: str) -> AsyncIterator[Store]:
 
 
 def assert_nobody_starved(reports: list[dict[str, Any]]) -> None:
+    assert _is_fair(reports), f"shares of one store: {sorted(report['done'] for report in reports)}"
+
+
+def _is_fair(reports: list[dict[str, Any]]) -> bool:
     done = sorted(report["done"] for report in reports)
-    assert done[0] >= max(1, done[-1] * FAIR_SHARE), f"shares of one store: {done}"
+    return bool(done[0] >= max(1, done[-1] * FAIR_SHARE))
 
 
 @pytest.mark.parametrize("role", ["increment", "transact"])
 async def test_no_update_is_lost_and_no_process_is_starved(nursery: Nursery, url: str, role: str) -> None:
     async with opened(url) as store:
         await store.commit(create(Counter(id="shared")))
-        reports = nursery.together(role, url=url, seconds=SECONDS)
+        # A busy machine may be unfair for a moment; who starves gets nothing however long it lasts.
+        reports: list[dict[str, Any]] = [{"done": 0} for _ in range(4)]
+        for _ in range(ROUNDS_MAX):
+            latest = nursery.together(role, url=url, seconds=SECONDS)
+            reports = [{"done": a["done"] + b["done"]} for a, b in zip(reports, latest, strict=True)]
+            if _is_fair(reports):
+                break
         found = await store.get(Counter, "shared")
     assert found is not None
     assert found.doc.value == sum(report["done"] for report in reports)

@@ -48,6 +48,7 @@ class Execution:
         lease_s: float,
     ) -> None:
         self.run = claimed.doc
+        self._fence = claimed.doc.fence
         self.good_until_s = store.clock.monotonic() + lease_s
         self.stopping = False
         self.lost = False
@@ -78,7 +79,12 @@ class Execution:
     def renewal(self) -> Write:
         """The claim for another while."""
         changes = {"due_at": self._clock.now() + self._lease}
-        return patch(self._kinds.run, self.run.id, changes=changes, expect=Fence(self.run.fence))
+        return patch(self._kinds.run, self.run.id, changes=changes, expect=Fence(self._fence))
+
+    @property
+    def holding(self) -> bool:
+        """Whether the claim is still ours: ending or giving back a run moves its number on."""
+        return self.run.fence == self._fence
 
     async def give_back(self, after_s: float, *, forget: bool = True) -> None:
         """Let the run go for another worker; a step under way counts, to `forget`, as never begun."""

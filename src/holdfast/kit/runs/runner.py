@@ -180,7 +180,9 @@ class Runner:
         """Renew all claims together; a run whose claim is lost is dropped where it stands."""
         while True:
             await self._clock.sleep(self._renew_s)
-            held, sent_s = dict(self._held), self._clock.monotonic()
+            # A run that has just ended must not come due again by being renewed.
+            held = {task: execution for task, execution in self._held.items() if execution.holding}
+            sent_s = self._clock.monotonic()
             outcomes = await self._renew(list(held.values()))
             for (task, execution), outcome in zip(held.items(), outcomes, strict=True):
                 if isinstance(outcome, Committed):
