@@ -56,9 +56,10 @@ async def test_a_rate_limit_spaces_what_its_burst_lets_through(live_store: Store
         await send(live_store, endpoint, *(f"evt-{n}" for n in range(14)))
         async with dispatching(live_store):
             await receiver.received(14)
-    # Four at once, then ten more at twenty a second.
-    assert arrived[-1] - arrived[0] > 10 / 20 - 0.05
-    assert max(_in_any(arrived, window_s=0.25)) <= 4 + 0.25 * 20 + 1
+    # Four at once, then ten more at twenty a second; a busy machine notes some arrivals late, and so
+    # closer together than they were sent. Without the limit all fourteen arrive at once.
+    assert arrived[-1] - arrived[0] > 10 / 20 - 0.2
+    assert max(_in_any(arrived, window_s=0.25)) <= 4 + 0.25 * 20 + 3
 
 
 def _in_any(times: list[float], *, window_s: float) -> list[int]:
