@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench bench-quick clean
+.PHONY: help run test check format bench bench-quick browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ help: ## list the targets
 run: .venv/.stamp-run ## start the server (PORT=8000, HOLDFAST_HOME=.holdfast)
 	HOLDFAST_HOME="$(HOLDFAST_HOME)" exec $(BIN)/holdfast serve --port "$(PORT)"
 
-test: .venv/.stamp-dev ## run every test on every engine (ARGS="-k name" narrows)
+test: .venv/.stamp-dev browser ## run every test on every engine (ARGS="-k name" narrows)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: .venv/.stamp-dev ## lint, format, types, import rules
@@ -36,6 +36,13 @@ bench: .venv/.stamp-dev ## measure against raw driver loops, into bench/out/
 
 bench-quick: .venv/.stamp-dev ## the same with small numbers
 	$(BIN)/python -m bench --quick
+
+browser: ## install the Chromium that the console's tests drive, where that can be done unasked (root on Debian)
+	@command -v chromium >/dev/null 2>&1 \
+	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 && apt-get update -qq \
+	     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	        chromium fonts-dejavu-core >/dev/null; } \
+	|| echo "no Chromium on PATH: the console's tests need it (Debian: apt-get install chromium)"
 
 clean: ## remove what the targets made (keeps HOLDFAST_HOME)
 	rm -rf .venv build dist .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
