@@ -8,8 +8,9 @@ import errno
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import FrameType
+from typing import TypeAlias
 
 import uvicorn
 import uvloop
@@ -21,8 +22,10 @@ from holdfast.http.app import create_app
 from holdfast.http.surface import Surface
 from holdfast.kit.access import Tokens
 from holdfast.runtime import Runtime
+from holdfast.service import Service
 
 _GRACE_S = 3
+Greeting: TypeAlias = Callable[[Runtime], Awaitable[None]]
 
 
 def run(config: Config, *, only: Sequence[str] | None = None, work: bool = True) -> None:
@@ -31,20 +34,29 @@ def run(config: Config, *, only: Sequence[str] | None = None, work: bool = True)
     Raises `ConfigError` when the address can't be had, before anything else is started.
     """
     with (
-        _listen(config.host, config.port) as listener,
+        listen(config.host, config.port) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        runner.run(_live(config, listener, only=only, work=work))
+        runner.run(live(config, listener, only=only, work=work))
 
 
-async def _live(config: Config, listener: socket.socket, *, only: Sequence[str] | None, work: bool) -> None:
-    runtime = await Runtime.open(config, only=only)
+async def live(
+    config: Config,
+    listener: socket.socket,
+    *,
+    only: Sequence[str] | None = None,
+    work: bool = True,
+    services: Sequence[Service] | None = None,
+    greet: Greeting | None = None,
+) -> None:
+    """The life of a serving process on a socket that listens; `greet` says more to whoever started it."""
+    runtime = await Runtime.open(config, only=only, services=services)
     try:
         surface = create_app(runtime, at_root=only is not None and len(runtime.services) == 1)
         stop = asyncio.Event()
         working = asyncio.create_task(runtime.work(stop)) if work else None
         _announce(listener)
-        await _hint(runtime)
+        await (greet or _hint)(runtime)
         surface.ready = True
         await _Server(_settings(surface), surface, stop).serve(sockets=[listener])
         # Also when the server ends by itself: loops must never outlive it.
@@ -67,10 +79,15 @@ def _settings(surface: Surface) -> uvicorn.Config:
 
 
 def _announce(listener: socket.socket) -> None:
+    sys.stderr.write(f"holdfast {__version__} serves on {address_of(listener)} (Ctrl-C stops it)\n")
+    sys.stderr.flush()
+
+
+def address_of(listener: socket.socket) -> str:
+    """Where a browser on this machine finds it."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"holdfast {__version__} serves on http://{shown}:{port} (Ctrl-C stops it)\n")
-    sys.stderr.flush()
+    return f"http://{shown}:{port}"
 
 
 async def _hint(runtime: Runtime) -> None:
@@ -81,7 +98,8 @@ async def _hint(runtime: Runtime) -> None:
         sys.stdout.flush()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there, or `ConfigError` with what to do."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
