@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 import structlog
@@ -33,7 +34,16 @@ _CODES: Final = {
     413: "too_large", 415: "unsupported_media_type", 422: "invalid", 429: "limit_reached",
     503: "retry_later",
 }  # fmt: skip
+SIGN_IN: Final = "/sign-in"
 _INTERNAL: Final = "something went wrong here; the request id finds it in the log"
+
+
+class SignInNeeded(Exception):
+    """A person wants a page and has not signed in; `after` is where to go on then."""
+
+    def __init__(self, after: str) -> None:
+        super().__init__(after)
+        self.after = after
 
 
 class Fault(msgspec.Struct, frozen=True, rename="camel"):
@@ -103,6 +113,12 @@ def _of_litestar(request: Request[Any, Any, Any], fault: HTTPException) -> Respo
     return _answer(refusal(code, fault.detail, id), status, dict(fault.headers or {}))
 
 
+def _of_nobody(request: Request[Any, Any, Any], fault: SignInNeeded) -> Response[None]:
+    return Response(
+        None, status_code=303, headers={"location": f"{SIGN_IN}?{urlencode({'next': fault.after})}"}
+    )
+
+
 def _of_anything(request: Request[Any, Any, Any], fault: Exception) -> Response[FaultAnswer]:
     log.error("request failed", path=request.url.path, request_id=_request_id(request), exc_info=fault)
     return _answer(internal(_request_id(request)), 500, {})
@@ -114,4 +130,7 @@ def _answer(body: FaultAnswer, status: int, headers: dict[str, str]) -> Response
 
 def exception_handlers() -> ExceptionHandlersMap:
     """How the application answers whatever a route raises."""
-    return {HoldfastError: _of_ours, HTTPException: _of_litestar, Exception: _of_anything}
+    return {
+        HoldfastError: _of_ours, HTTPException: _of_litestar, SignInNeeded: _of_nobody,
+        Exception: _of_anything,
+    }  # fmt: skip

@@ -12,11 +12,13 @@ from litestar.di import Provide
 from holdfast.errors import DeclarationError
 from holdfast.http import routes
 from holdfast.http.answers import exception_handlers
+from holdfast.http.callers import Reader, TokenReader
 from holdfast.http.door import Door, check_declared
 from holdfast.http.ingest import Ingest
 from holdfast.http.metrics import Metrics
 from holdfast.http.openapi import description
 from holdfast.http.surface import Surface
+from holdfast.kit.access import Tokens
 from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.runtime import Runtime
 from holdfast.service import Service
@@ -40,7 +42,7 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
     state = State({"runtime": runtime, "openapi": description(handlers, dependencies)})
     app = Litestar(
         handlers,
-        guards=[Door(runtime.store)],
+        guards=[Door(runtime.store, _readers(runtime), public_url=runtime.config.public_url)],
         state=state,
         dependencies=dependencies,
         exception_handlers=exception_handlers(),
@@ -52,6 +54,10 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
     surface = Surface(app, _hooks(runtime, at_root=at_root), Metrics())
     app.state.surface = surface
     return surface
+
+
+def _readers(runtime: Runtime) -> list[Reader]:
+    return [TokenReader(Tokens(runtime.store))]
 
 
 def _dependencies(runtime: Runtime) -> dict[str, Provide]:

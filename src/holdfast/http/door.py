@@ -4,22 +4,26 @@
 
 `needs` is `public`, a role (`viewer`, `developer`, `admin`, `owner`) or `service`. `area` and `action`
 are what a token's scopes must cover; without them, the first word of the path and read or update.
-A route with `platform` is about the whole and asks for the role where no tenant is.
+A route with `platform` is about the whole and asks for the role where no tenant is. A `page` sends people
+without a session to the sign-in page. What another site made a browser send is refused, unless the
+route says `cross_site`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from litestar import Litestar
-from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
 from holdfast.errors import DeclarationError, ForbiddenError, UnverifiedError, WrongTenantError
+from holdfast.http.answers import SignInNeeded
+from holdfast.http.callers import Arrival, Connection, Reader, bearer_of, who_asks
+from holdfast.http.origin import SAFE_METHODS, check_origin, check_session_act, next_of
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access import Gate, Tokens
+from holdfast.kit.access import Gate
 from holdfast.model.access import ROLES, Caller
 from holdfast.store import Store
 
@@ -27,21 +31,35 @@ PUBLIC: Final = "public"
 NEEDS: Final = (PUBLIC, *ROLES, "service")
 _PRIVILEGED: Final = ("admin", "owner")
 _API: Final = "/api/v1/"
-Connection = ASGIConnection[Any, Any, Any, Any]
 
 
 class Door:
     """The guard of one application."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._tokens = Tokens(store)
+    def __init__(self, store: Store, readers: Sequence[Reader], *, public_url: str = "") -> None:
+        self._store, self._readers, self._public_url = store, readers, public_url
 
     async def __call__(self, connection: Connection, handler: BaseRouteHandler) -> None:
-        needs = handler.opt["needs"]
+        needs, acts = handler.opt["needs"], connection.scope.get("method") not in SAFE_METHODS
+        if acts and not bearer_of(connection.headers) and not handler.opt.get("cross_site"):
+            check_origin(connection.headers, public_url=self._public_url)
         if needs == PUBLIC:
             return
-        caller = await self._caller(connection)
+        arrival = await self._arrival(connection, handler)
+        if acts and arrival.csrf is not None:
+            check_session_act(connection.headers, arrival.csrf, public_url=self._public_url)
+        self._judge(connection, handler, arrival.caller)
+
+    async def _arrival(self, connection: Connection, handler: BaseRouteHandler) -> Arrival:
+        try:
+            return await who_asks(self._readers, connection)
+        except UnverifiedError:
+            if handler.opt.get("page") and connection.scope.get("method") == "GET":
+                raise SignInNeeded(_asked_for(connection)) from None
+            raise
+
+    def _judge(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
+        needs = handler.opt["needs"]
         tenant_id = tenant_of(caller, connection.query_params.get("tenant"))
         place = NO_TENANT if handler.opt.get("platform") else tenant_id
         area, action = _scope_of(connection, handler)
@@ -52,15 +70,6 @@ class Door:
         connection.scope["state"]["caller"] = caller
         connection.scope["state"]["tenant_id"] = tenant_id
 
-    async def _caller(self, connection: Connection) -> Caller:
-        scheme, _, token = connection.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            raise UnverifiedError("send an API token: Authorization: Bearer hf_…")
-        caller = await self._tokens.verify(token.strip())
-        if caller is None:
-            raise UnverifiedError("the token is not known here, has ended or was revoked")
-        return caller
-
 
 def privileged(caller: Caller) -> bool:
     """Whether the caller may ask for any tenant: the service, or an administrator of the whole."""
@@ -68,18 +77,23 @@ def privileged(caller: Caller) -> bool:
 
 
 def tenant_of(caller: Caller, asked: str | None) -> str:
-    """The tenant a request is about: the token's own, or the one asked for by those who may."""
+    """The tenant a request is about: the caller's own, or the one asked for by those who may."""
     own = next(iter(caller.roles), NO_TENANT)
-    if asked is None or asked == own:
+    if asked is None:
         return own
-    if not privileged(caller):
-        raise WrongTenantError("the token belongs to another tenant")
+    if asked not in caller.roles and not privileged(caller):
+        raise WrongTenantError("the caller belongs to another tenant")
     return asked
 
 
 def _judged_in(caller: Caller, place: str) -> str:
     """An administrator of the whole is judged by that role in every tenant."""
     return NO_TENANT if privileged(caller) else place
+
+
+def _asked_for(connection: Connection) -> str:
+    scope = connection.scope
+    return next_of(scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"))
 
 
 def _scope_of(connection: Connection, handler: BaseRouteHandler) -> tuple[str, str]:

@@ -1,0 +1,71 @@
+"""Reading who asks: one small reader for each kind of credentials, behind one protocol.
+
+    Authorization: Bearer hf_…           TokenReader      an API token
+    Authorization: Bearer eyJ….….…      OidcReader       an identity token of a known issuer
+    Cookie: holdfast_session=…           SessionReader    a person signed in to the console
+
+A request with an `Authorization` header is judged by it alone: a bad token never falls back to a cookie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from litestar.connection import ASGIConnection
+
+from holdfast.errors import UnverifiedError
+from holdfast.kit.access import Tokens
+from holdfast.kit.access.tokens import PREFIX
+from holdfast.model.access import Caller
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """Who asks, and for a browser's session the word that acts must repeat."""
+
+    caller: Caller
+    csrf: str | None = None
+
+
+class Reader(Protocol):
+    """One kind of credentials."""
+
+    async def read(self, connection: Connection) -> Arrival | None:
+        """Who asks; None without credentials of this kind; `UnverifiedError` where they don't count."""
+        ...
+
+
+async def who_asks(readers: Sequence[Reader], connection: Connection) -> Arrival:
+    """The first reader that knows the credentials decides; nobody's are refused."""
+    for reader in readers:
+        found = await reader.read(connection)
+        if found is not None:
+            return found
+    if "authorization" in connection.headers:
+        raise UnverifiedError("these credentials are of no kind known here; send an API token: Bearer hf_…")
+    raise UnverifiedError("sign in, or send an API token: Authorization: Bearer hf_…")
+
+
+def bearer_of(headers: Mapping[str, str]) -> str:
+    """The bearer token of a request; empty where there is none."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+class TokenReader:
+    """API tokens."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    async def read(self, connection: Connection) -> Arrival | None:
+        token = bearer_of(connection.headers)
+        if not token.startswith(PREFIX):
+            return None
+        caller = await self._tokens.verify(token)
+        if caller is None:
+            raise UnverifiedError("the token is not known here, has ended or was revoked")
+        return Arrival(caller)
