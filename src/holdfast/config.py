@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Annotated, Any, Literal
+from urllib.parse import quote, urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from holdfast.errors import ConfigError
 
@@ -24,6 +26,9 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "public_url": ("HOLDFAST_PUBLIC_URL",),
     "keys": ("HOLDFAST_KEYS",),
     "allow": ("HOLDFAST_ALLOW",),
+    "proxies": ("HOLDFAST_PROXIES",),
+    "oidc": ("HOLDFAST_OIDC",),
+    "limits": ("HOLDFAST_LIMITS",),
 }
 SERVICES = "services"
 _PREFIXES = {"production": "prod", "staging": "staging", "ci": "ci"}
@@ -31,6 +36,77 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 # Up to the last @ there is: a password that should have been escaped must not be shown either.
 _PASSWORD = re.compile(r"(?<=://)([^/@:?#]*):.*@", re.DOTALL)
 _SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&#]*(?:password|secret|token|key)[^=&#]*=)[^&#]*")
+
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Rate = Annotated[float, Meta(gt=0, le=1_000_000)]
+Burst = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whom an issuer's tokens let in, and as what: named by `subject` or by a verified `email`."""
+
+    subject: str = ""
+    email: str = ""
+    role: Literal["viewer", "developer", "admin", "owner", "service"] = "viewer"
+    tenant: str = "-"
+
+    def __post_init__(self) -> None:
+        if bool(self.subject) == bool(self.email):
+            raise ValueError("name whom to let in by `subject` or by `email`, one of the two")
+
+
+class Issuer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Somebody whose identity tokens are believed. Without `jwks_url` its keys are looked for at the issuer.
+
+    Example, in holdfast.toml:
+        [[oidc]]
+        issuer = "https://accounts.google.com"
+        audiences = ["https://holdfast.example.com"]
+        allow = [{ email = "timer@project.iam.gserviceaccount.com", role = "admin" }]
+    """
+
+    issuer: str
+    audiences: Annotated[tuple[str, ...], Meta(min_length=1)]
+    allow: Annotated[tuple[Grant, ...], Meta(min_length=1)]
+    jwks_url: str = ""
+    leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0
+
+    def __post_init__(self) -> None:
+        for url in (self.issuer, self.jwks_url):
+            if url and not is_private(url):
+                raise ValueError(f"{url!r} must be an https:// address")
+        if not all(self.audiences):
+            raise ValueError("an audience is empty")
+
+
+def is_private(url: str) -> bool:
+    """Whether nobody on the way can read or change what is fetched there: https, or this machine."""
+    parts = urlsplit(url)
+    return bool(parts.hostname) and (
+        parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+    )
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much one caller, one address without credentials, and one request may take.
+
+    A burst is how many may come at once; after it, so many a second. `read_s` is for a request to arrive
+    whole, `request_s` for it to be answered.
+    """
+
+    caller_per_s: Rate = 100.0
+    caller_burst: Burst = 500
+    address_per_s: Rate = 20.0
+    address_burst: Burst = 200
+    sign_in_per_minute: Rate = 10.0
+    sign_in_burst: Burst = 10
+    request_s: Seconds = 30.0
+    read_s: Seconds = 15.0
+
+
+_TABLES: dict[str, Any] = {"oidc": tuple[Issuer, ...], "limits": Limits}
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +125,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     public_url: str = ""
     keys: str = ""
     allow: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
+    oidc: tuple[Issuer, ...] = ()
+    limits: Limits = Limits()
     services: Mapping[str, Mapping[str, Any]] = {}
 
     @property
@@ -67,6 +146,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             "public_url": self.public_url,
             "keys": "***" if self.keys else "",
             "allow": ", ".join(self.allow),
+            "proxies": ", ".join(self.proxies),
+            "oidc": ", ".join(issuer.issuer for issuer in self.oidc),
+            "limits": ", ".join(f"{name} {n:g}" for name, n in msgspec.structs.asdict(self.limits).items()),
         }
 
     def __repr__(self) -> str:
@@ -143,8 +225,12 @@ def _checked(name: str, value: object, source: str) -> Any:
         return _checked_port(value, source)
     if name == SERVICES:
         return _checked_services(value, source)
+    if name in _TABLES:
+        return _checked_table(name, value, source)
     if name == "allow":
-        return _checked_list(value, source)
+        return _checked_list(name, value, source)
+    if name == "proxies":
+        return _checked_networks(name, value, source)
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
@@ -161,11 +247,31 @@ def _checked_services(value: object, source: str) -> dict[str, dict[str, Any]]:
     return value
 
 
-def _checked_list(value: object, source: str) -> tuple[str, ...]:
+def _checked_table(name: str, value: object, source: str) -> Any:
+    """A table of the file, or the same as JSON in a variable."""
+    try:
+        if isinstance(value, str):
+            return msgspec.json.decode(value, type=_TABLES[name])
+        return msgspec.convert(value, _TABLES[name])
+    except msgspec.DecodeError as fault:
+        raise ConfigError(f"{source}: {name}: {fault}", name) from None
+
+
+def _checked_list(name: str, value: object, source: str) -> tuple[str, ...]:
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
-        raise ConfigError(f"{source}: allow is a list of host names and networks", "allow")
+        raise ConfigError(f"{source}: {name} is a list of host names and networks", name)
     return tuple(word.strip() for word in words if word.strip())
+
+
+def _checked_networks(name: str, value: object, source: str) -> tuple[str, ...]:
+    words = _checked_list(name, value, source)
+    for word in words:
+        try:
+            ipaddress.ip_network(word)
+        except ValueError:
+            raise ConfigError(f"{source}: {name}: {word!r} is no network such as 10.0.0.0/8", name) from None
+    return words
 
 
 def _checked_port(value: object, source: str) -> int:
