@@ -25,7 +25,7 @@ from holdfast.app import open_store
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config
 from holdfast.errors import ConfigError, DeclarationError
-from holdfast.kit.access import ApiToken
+from holdfast.kit.access import ApiToken, Session, SetUp, SignInLink, Tries, User
 from holdfast.kit.audit import Audit, AuditEvent, AuditHead
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.checkpoints import CheckpointDocument
@@ -60,7 +60,7 @@ KEYS_FILE: Final = "keys"
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, DeadLetter, Delivery, Endpoint,
     EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane, LeaseDocument, Rotation, RunDocument,
-    Schedule, SlotRun, StepDocument, UsageEvent, UsageSum, Watch,
+    Schedule, Session, SetUp, SignInLink, SlotRun, StepDocument, Tries, UsageEvent, UsageSum, User, Watch,
 )  # fmt: skip
 _QUEUES: Final[dict[str, type[Document]]] = {"inbox": InboxItem, "outbox": Delivery, "schedules": Schedule}
 _WORST: Final = ("ok", "degraded", "critical")

@@ -1,0 +1,126 @@
+"""Identity tokens of issuers that the settings name: whose they are, and what that lets them do.
+
+A token is judged from the cheap to the dear: its size and form, its algorithm, its issuer, audience and
+times, and only then its signature. So a token that can't be good never makes us ask an issuer for keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+from joserfc import jws
+from joserfc.errors import JoseError
+
+from holdfast.clock import Clock
+from holdfast.config import Grant, Issuer
+from holdfast.errors import UnverifiedError
+from holdfast.kit.access.oidc_keys import Fetch, IssuerKeys
+from holdfast.model import Caller
+
+TOKEN_BYTES_MAX: Final = 8_192
+# Public-key signatures only: with a shared-key algorithm, a published key could sign.
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384")
+_REGISTRY: Final = jws.JWSRegistry(algorithms=list(ALGORITHMS), strict_check_header=False)
+
+
+class _Header(msgspec.Struct, frozen=True):
+    alg: str
+    kid: str
+    typ: str = "JWT"
+    crit: msgspec.Raw | None = None
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    iss: str
+    sub: str
+    aud: str | tuple[str, ...]
+    exp: float
+    iat: float | None = None
+    nbf: float | None = None
+    email: str | None = None
+    email_verified: bool | str = False
+
+
+class Oidc:
+    """Believes the issuers it is given, and nobody else.
+
+    `fetch_of` gives, for an issuer, the way to fetch its keys.
+
+    Example: `caller = await Oidc(config.oidc, fetch_of, clock=clock).verify(token)`
+    """
+
+    def __init__(
+        self, issuers: Sequence[Issuer], fetch_of: Callable[[Issuer], Fetch], *, clock: Clock
+    ) -> None:
+        self._clock = clock
+        self._issuers = {one.issuer: (one, IssuerKeys(fetch_of(one), clock=clock)) for one in issuers}
+
+    async def verify(self, token: str) -> Caller:
+        """Who asks with this token; `UnverifiedError` says why nobody does."""
+        header, claims = _read(token)
+        issuer, keys = self._issuers.get(claims.iss, (None, None))
+        if issuer is None or keys is None:
+            raise UnverifiedError("the identity token's issuer is not believed here")
+        _check_header(header)
+        _check_claims(claims, issuer, now_s=self._clock.now().timestamp())
+        key = await keys.find(header.kid)
+        if key is None:
+            raise UnverifiedError("the identity token is signed with a key its issuer does not have")
+        try:
+            jws.deserialize_compact(token, key, algorithms=[header.alg], registry=_REGISTRY)
+        except (JoseError, ValueError, TypeError):
+            raise UnverifiedError("the identity token's signature does not fit") from None
+        return caller_of(claims.sub, _verified_email(claims), issuer.allow)
+
+
+def caller_of(subject: str, email: str, grants: Sequence[Grant]) -> Caller:
+    """Whom the grants make of a subject and its verified e-mail address; nobody is refused."""
+    found = [one for one in grants if one.subject == subject or (one.email and one.email.lower() == email)]
+    if not found:
+        raise UnverifiedError("the identity token is sound, but nobody here has let its owner in")
+    roles = {one.tenant: one.role for one in found if one.role != "service"}
+    service = any(one.role == "service" for one in found)
+    return Caller(user_id=f"oidc:{email or subject}", roles={} if service else roles, service=service)
+
+
+def _read(token: str) -> tuple[_Header, _Claims]:
+    parts = token.split(".")
+    if len(token) > TOKEN_BYTES_MAX or len(parts) != 3 or not token.isascii():
+        raise UnverifiedError("this is no identity token")
+    try:
+        return (
+            msgspec.json.decode(_bytes(parts[0]), type=_Header),
+            msgspec.json.decode(_bytes(parts[1]), type=_Claims),
+        )
+    except (msgspec.DecodeError, binascii.Error, UnicodeDecodeError):
+        raise UnverifiedError("the identity token can't be read, or lacks what one must have") from None
+
+
+def _bytes(part: str) -> bytes:
+    return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+
+
+def _check_header(header: _Header) -> None:
+    if header.alg not in ALGORITHMS:
+        raise UnverifiedError(f"the identity token must be signed by one of {', '.join(ALGORITHMS)}")
+    if header.typ.upper() != "JWT" or header.crit is not None:
+        raise UnverifiedError("the identity token asks for something that is not understood here")
+
+
+def _check_claims(claims: _Claims, issuer: Issuer, *, now_s: float) -> None:
+    audiences = (claims.aud,) if isinstance(claims.aud, str) else claims.aud
+    if not set(audiences) & set(issuer.audiences):
+        raise UnverifiedError("the identity token was made for somebody else")
+    if now_s >= claims.exp + issuer.leeway_s:
+        raise UnverifiedError("the identity token has ended; get a fresh one")
+    begins = max(claims.nbf or 0.0, claims.iat or 0.0)
+    if now_s < begins - issuer.leeway_s:
+        raise UnverifiedError("the identity token is not good yet; check the clocks")
+
+
+def _verified_email(claims: _Claims) -> str:
+    return (claims.email or "").lower() if claims.email_verified in (True, "true") else ""

@@ -1,0 +1,128 @@
+"""Sessions of people in a browser: a random cookie, kept hashed, that ends by time, by rest and by will."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import re
+import secrets
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.errors import ConflictError, RetryLaterError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access.users import User
+from holdfast.model import Access, Caller, Document, Given, Retention, document
+from holdfast.store import Store, Write, create, delete, patch
+
+COOKIE: Final = "holdfast_session"
+LASTS_S: Final = 7 * 86_400.0
+IDLE_S: Final = 12 * 3_600.0
+SEEN_AGAIN_S: Final = 60.0
+_COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+@document(
+    "holdfast_sessions/{id}",
+    id=Given(pattern=r"[0-9a-f]{64}"),
+    tenant="tenant_id",
+    immutable=["user_id", "generation", "began_at", "expires_at"],
+    retention=Retention("expires_at"),
+    access=Access(read=["service"], write=["service"]),
+)
+class Session(Document, rename="camel"):
+    """One browser that is signed in. The id is the cookie's hash: the cookie itself is kept nowhere."""
+
+    id: str
+    tenant_id: str = NO_TENANT
+    user_id: str
+    generation: int
+    began_at: datetime
+    seen_at: datetime
+    expires_at: datetime
+
+
+class SessionCaller(Caller, frozen=True, kw_only=True):
+    """Who asks from a browser. What changes something must bring `csrf` in the header X-CSRF-Token."""
+
+    name: str
+    session_id: str
+    csrf: str
+
+
+class Sessions:
+    """Begins, verifies and ends sessions.
+
+    Example:
+        cookie = await sessions.begin(user)
+        caller = await sessions.verify(cookie)
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._clock = store.privileged(), store.clock
+
+    async def begin(self, user: User) -> str:
+        """A new session's cookie, of 256 random bits; every sign-in begins one, so none can be planted."""
+        cookie, write = self.write(user)
+        await self._store.commit(write)
+        return cookie
+
+    def write(self, user: User) -> tuple[str, Write]:
+        """The same for the caller's own commit."""
+        cookie, now = _text(secrets.token_bytes(32)), self._clock.now()
+        session = Session(
+            id=_hash(cookie), tenant_id=user.tenant_id, user_id=user.id, generation=user.generation,
+            began_at=now, seen_at=now, expires_at=now + timedelta(seconds=LASTS_S),
+        )  # fmt: skip
+        return cookie, create(session)
+
+    async def verify(self, cookie: str) -> SessionCaller | None:
+        """Who asks with this cookie; None once the session or the person's right to it has ended."""
+        if not _COOKIE.fullmatch(cookie):
+            return None
+        found = await self._store.get(Session, _hash(cookie))
+        if found is None or not self._lives(found.doc):
+            return None
+        user = await self._store.get(User, found.doc.user_id)
+        if user is None or user.doc.disabled_at is not None or found.doc.generation != user.doc.generation:
+            return None
+        await self._note_seen(found.doc)
+        return SessionCaller(
+            user_id=f"user:{user.doc.id}", roles={user.doc.tenant_id: user.doc.role}, name=user.doc.id,
+            session_id=found.doc.id, csrf=csrf_of(cookie),
+        )  # fmt: skip
+
+    def _lives(self, session: Session) -> bool:
+        now = self._clock.now()
+        return now < session.expires_at and now < session.seen_at + timedelta(seconds=IDLE_S)
+
+    async def _note_seen(self, session: Session) -> None:
+        """Coarse on purpose: at most one write a minute, however much somebody clicks."""
+        now = self._clock.now()
+        if (now - session.seen_at).total_seconds() < SEEN_AGAIN_S:
+            return
+        # Ended or noted by another request meanwhile: nothing is lost.
+        with contextlib.suppress(ConflictError, RetryLaterError):
+            await self._store.commit(
+                patch(Session, session.id, changes={"seen_at": now}),
+                patch(User, session.user_id, changes={"last_seen_at": now}),
+            )
+
+    async def end(self, session_id: str) -> None:
+        """Sign out; once more is fine."""
+        await self._store.commit(delete(Session, session_id))
+
+
+def csrf_of(cookie: str) -> str:
+    """What a page sends with each act: another site can have the cookie sent, but can't read this."""
+    return _text(hmac.digest(cookie.encode(), b"holdfast csrf", "sha256"))
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _hash(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode()).hexdigest()

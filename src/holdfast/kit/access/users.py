@@ -1,0 +1,159 @@
+"""People who sign in here: a name, a password kept as a hash, one role in one tenant or in the whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access.passwords import fits, hashed
+from holdfast.model import Access, Document, Given, Index, document
+from holdfast.store import Increment, Query, Store, Write, create, patch, put
+
+UserRole = Literal["viewer", "developer", "admin", "owner"]
+_NAME: Final = r"[a-z0-9][a-z0-9._@+-]{0,99}"
+_ADMINS: Final = Access(read=["admin", "service"], write=["service"])
+
+
+@document(
+    "holdfast_users/{id}",
+    id=Given(pattern=_NAME),
+    tenant="tenant_id",
+    indexes=[Index("-created_at"), Index("-created_at", across="tenants")],
+    immutable=["created_at", "created_by"],
+    access=_ADMINS,
+)
+class User(Document, rename="camel"):
+    """One person; the id is the name they sign in with.
+
+    A session counts while its `generation` is the person's, so that one write ends them all, whatever the
+    clock says. Without a password (`password` empty) a person comes in by a link alone, and sets one there.
+    """
+
+    id: str
+    tenant_id: str = NO_TENANT
+    role: UserRole
+    password: str = ""
+    created_at: datetime
+    created_by: str = ""
+    generation: int = 0
+    disabled_at: datetime | None = None
+    last_seen_at: datetime | None = None
+
+
+@document("holdfast_set_up/{id}", tenant="tenant_id", access=_ADMINS)
+class SetUp(Document, rename="camel"):
+    """Written with the first person: of all who use a first-run link at once, one finds it absent."""
+
+    id: str = "users"
+    tenant_id: str = NO_TENANT
+    at: datetime
+
+
+class Users:
+    """Adds, finds, disables people and checks their passwords.
+
+    Example:
+        await users.add("ann", role="admin", password="correct horse battery")
+        person = await users.verify("ann", "correct horse battery")
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store.privileged() if store.tenant_id is None else store
+        self._clock = store.clock
+
+    async def any(self) -> bool:
+        """Whether there is, or was, anybody: without, the first-run link lets the first one in."""
+        return await self._store.get(SetUp, "users") is not None
+
+    async def add(
+        self,
+        name: str,
+        *,
+        role: UserRole,
+        tenant_id: str = NO_TENANT,
+        password: str | None = None,
+        created_by: str = "",
+    ) -> User:
+        """A new person; without a password they need a link to set one."""
+        user = await self.made(name, role=role, tenant_id=tenant_id, password=password, created_by=created_by)
+        try:
+            await self._store.commit(create(user), put(SetUp(at=user.created_at)))
+        except AlreadyExistsError:
+            raise AlreadyExistsError(f"somebody is called {user.id!r} already; choose another name") from None
+        return user
+
+    async def made(
+        self, name: str, *, role: UserRole, tenant_id: str, password: str | None, created_by: str
+    ) -> User:
+        """A person who is not kept yet, for the caller's own commit."""
+        now = self._clock.now()
+        return User(
+            id=check_name(name), tenant_id=tenant_id, role=role, created_at=now, created_by=created_by,
+            password="" if password is None else await hashed(password),
+        )  # fmt: skip
+
+    async def verify(self, name: str, password: str) -> User | None:
+        """Who this is; None for a wrong password, an unknown name and a disabled person alike."""
+        found = await self._found(plain_name(name))
+        kept = found.password if found is not None and found.disabled_at is None else ""
+        return found if await fits(password, kept or None) else None
+
+    async def get(self, name: str) -> User:
+        found = await self._found(plain_name(name))
+        if found is None:
+            raise NotFoundError(f"nobody is called {name!r}")
+        return msgspec.structs.replace(found, password="")
+
+    async def _found(self, name: str) -> User | None:
+        if not re.fullmatch(_NAME, name):
+            return None
+        found = await self._store.get(User, name)
+        return None if found is None else found.doc
+
+    async def disable(self, name: str) -> None:
+        """Let the person in no more and end their sessions, at once."""
+        await self._change(name, {"disabled_at": self._clock.now()})
+
+    async def enable(self, name: str) -> None:
+        """Let a disabled person in again."""
+        await self._change(name, {"disabled_at": None})
+
+    async def set_password(self, name: str, password: str) -> None:
+        """A new password; whoever is signed in with the old one is signed out."""
+        await self._change(name, {"password": await hashed(password)})
+
+    async def _change(self, name: str, changes: dict[str, Any]) -> None:
+        await self.get(name)
+        await self._store.commit(self.write(name, changes))
+
+    def write(self, name: str, changes: dict[str, Any]) -> Write:
+        """A change of a person that ends their sessions, for the caller's own commit."""
+        return patch(User, plain_name(name), changes={**changes, "generation": Increment()})
+
+    async def listed(
+        self, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[Sequence[User], str | None]:
+        """People, newest first, of the handle's tenant or of all; without their passwords' hashes."""
+        page = await self._store.query(Query(User).order_by("-created_at").limit(limit).after(cursor))
+        return [msgspec.structs.replace(doc, password="") for doc in page.docs], page.cursor
+
+
+def plain_name(name: str) -> str:
+    """A name as it is kept: people type capitals and blanks."""
+    return name.strip().lower()
+
+
+def check_name(name: str) -> str:
+    """The name as it is kept; raises for one that can't be."""
+    plain = plain_name(name)
+    if not re.fullmatch(_NAME, plain):
+        raise InvalidError(
+            "a name has 1 to 100 letters, digits and . _ @ + -, as in ann@acme.example", "name"
+        )
+    return plain

@@ -1,0 +1,213 @@
+"""People who sign in: passwords, sessions, one-time links and patience, on every engine."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError, RetryLaterError, UnverifiedError
+from holdfast.kit.access import Links, Session, Sessions, SetUp, SignInLink, SignInTries, Tries, User, Users
+from holdfast.kit.access.sessions import IDLE_S, LASTS_S, csrf_of
+from holdfast.kit.access.tries import BY_ADDRESS, BY_NAME, wait_s
+from holdfast.kit.access.users import check_name
+from holdfast.store import Query, Store
+from holdfast.testing import ManualClock
+
+DOCUMENTS = [User, SetUp, Session, SignInLink, Tries]
+PASSWORD = "correct horse battery"
+
+
+async def test_a_person_is_known_by_name_and_password_alone(kit_store: Store) -> None:
+    users = Users(kit_store)
+    await users.add("Ann@Acme.example ", role="admin", tenant_id="acme", password=PASSWORD)
+    known = await users.verify("ann@acme.example", PASSWORD)
+    assert known is not None
+    assert (known.id, known.role, known.tenant_id) == ("ann@acme.example", "admin", "acme")
+    assert "argon2id" in known.password
+    assert PASSWORD not in known.password
+    for name, password in (("ann@acme.example", "correct horse"), ("bob", PASSWORD), ("../ann", PASSWORD)):
+        assert await users.verify(name, password) is None
+    with pytest.raises(AlreadyExistsError, match="choose another name"):
+        await users.add("ann@acme.example", role="viewer", password=PASSWORD)
+
+
+async def test_a_person_without_a_password_has_none_that_fits(kit_store: Store) -> None:
+    await Users(kit_store).add("ann", role="viewer")
+    assert await Users(kit_store).verify("ann", "") is None
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", "-", "x" * 101, "<script>"], ids=range(7))
+def test_a_name_that_cant_be_is_refused(name: str) -> None:
+    with pytest.raises(InvalidError, match="a name has"):
+        check_name(name)
+
+
+async def test_a_weak_password_is_refused(kit_store: Store) -> None:
+    with pytest.raises(InvalidError, match="10 to 500 characters"):
+        await Users(kit_store).add("ann", role="viewer", password="short")
+
+
+async def test_a_session_tells_who_asks_and_is_kept_as_a_hash(kit_store: Store) -> None:
+    user = await Users(kit_store).add("ann", role="viewer", tenant_id="acme", password=PASSWORD)
+    cookie = await Sessions(kit_store).begin(user)
+    caller = await Sessions(kit_store).verify(cookie)
+    assert caller is not None
+    assert (caller.user_id, caller.roles, caller.csrf) == ("user:ann", {"acme": "viewer"}, csrf_of(cookie))
+    kept = (await kit_store.privileged().query(Query(Session))).docs
+    assert len(kept) == 1
+    assert cookie not in str(kept)
+    for other in ("", "x", cookie[:-1], cookie[:-1] + ("A" if cookie[-1] != "A" else "B"), "é" * 43):
+        assert await Sessions(kit_store).verify(other) is None
+
+
+async def test_a_session_ends_by_rest_by_time_and_by_signing_out(
+    kit_store: Store, clock: ManualClock
+) -> None:
+    user = await Users(kit_store).add("ann", role="viewer", password=PASSWORD)
+    sessions = Sessions(kit_store)
+    resting, kept_up, signed_out = [await sessions.begin(user) for _ in range(3)]
+    caller = await sessions.verify(signed_out)
+    assert caller is not None
+    await sessions.end(caller.session_id)
+    await sessions.end(caller.session_id)
+    assert await sessions.verify(signed_out) is None
+    await clock.advance(IDLE_S - 1)
+    assert await sessions.verify(kept_up) is not None
+    await clock.advance(2)
+    assert await sessions.verify(resting) is None
+    for _ in range(int(LASTS_S / (IDLE_S / 2)) - 3):
+        assert await sessions.verify(kept_up) is not None
+        await clock.advance(IDLE_S / 2)
+    assert await sessions.verify(kept_up) is not None
+    await clock.advance(IDLE_S / 2)
+    assert await sessions.verify(kept_up) is None
+
+
+@pytest.mark.parametrize("how", ["disable", "set_password"])
+async def test_one_write_ends_all_of_a_persons_sessions_at_once(kit_store: Store, how: str) -> None:
+    users, sessions = Users(kit_store), Sessions(kit_store)
+    user = await users.add("ann", role="viewer", password=PASSWORD)
+    cookies = [await sessions.begin(user) for _ in range(2)]
+    if how == "disable":
+        await users.disable("ann")
+        assert await users.verify("ann", PASSWORD) is None
+    else:
+        await users.set_password("ann", "another good one")
+        assert await users.verify("ann", PASSWORD) is None
+        assert await users.verify("ann", "another good one") is not None
+    assert [await sessions.verify(cookie) for cookie in cookies] == [None, None]
+
+
+async def test_disabling_somebody_who_is_not_there_says_so(kit_store: Store) -> None:
+    with pytest.raises(NotFoundError, match="nobody is called 'bob'"):
+        await Users(kit_store).disable("bob")
+
+
+async def test_the_first_link_makes_an_owner_once_however_many_try(kit_store: Store) -> None:
+    links = Links(kit_store)
+    one, other = await links.first(), await links.first()
+    assert one is not None
+    assert other is not None
+    assert await links.look(one) == ""
+    tried = await asyncio.gather(
+        *(links.use(code, name=f"p{n}", password=PASSWORD) for n, code in enumerate([one, one, other, one])),
+        return_exceptions=True,
+    )
+    won = [each for each in tried if isinstance(each, tuple)]
+    assert len(won) == 1
+    assert all(isinstance(each, (tuple, UnverifiedError)) for each in tried), tried
+    user, cookie = won[0]
+    assert (user.role, user.tenant_id) == ("owner", "-")
+    caller = await Sessions(kit_store).verify(cookie)
+    assert caller is not None
+    assert caller.name == user.id
+    assert len((await Users(kit_store).listed())[0]) == 1
+    assert await links.first() is None
+
+
+async def test_a_link_ends_after_an_hour_and_when_somebody_was_added_otherwise(
+    kit_store: Store, clock: ManualClock
+) -> None:
+    links = Links(kit_store)
+    code = await links.first()
+    assert code is not None
+    await clock.advance(3_601)
+    with pytest.raises(UnverifiedError, match="make another"):
+        await links.use(code, name="ann", password=PASSWORD)
+    code = await links.first()
+    assert code is not None
+    await Users(kit_store).add("ann", role="admin", password=PASSWORD)
+    with pytest.raises(UnverifiedError):
+        await links.use(code, name="bob", password=PASSWORD)
+    with pytest.raises(UnverifiedError):
+        await links.look("nonsense")
+
+
+async def test_a_weak_password_does_not_spend_a_link(kit_store: Store) -> None:
+    links = Links(kit_store)
+    code = await links.first()
+    assert code is not None
+    with pytest.raises(InvalidError):
+        await links.use(code, name="ann", password="short")
+    with pytest.raises(InvalidError):
+        await links.use(code, name="a b", password=PASSWORD)
+    assert (await links.use(code, name="ann", password=PASSWORD))[0].id == "ann"
+
+
+async def test_a_persons_link_sets_a_password_and_ends_old_sessions(kit_store: Store) -> None:
+    users, links, sessions = Users(kit_store), Links(kit_store), Sessions(kit_store)
+    user = await users.add("ann", role="developer", tenant_id="acme")
+    old = await sessions.begin(user)
+    code = await links.make("ann")
+    assert await links.look(code) == "ann"
+    changed, cookie = await links.use(code, name="ignored", password=PASSWORD)
+    assert (changed.id, changed.role) == ("ann", "developer")
+    assert await sessions.verify(old) is None
+    assert await sessions.verify(cookie) is not None
+    with pytest.raises(UnverifiedError):
+        await links.use(code, name="", password=PASSWORD)
+
+
+async def test_too_many_tries_must_wait_and_a_success_forgives(kit_store: Store, clock: ManualClock) -> None:
+    tries = SignInTries(kit_store)
+    for _ in range(BY_NAME.free):
+        await tries.admit("ann", "203.0.113.7")
+    with pytest.raises(RetryLaterError) as refused:
+        await tries.admit("ann", "203.0.113.8")
+    assert 0 < refused.value.after_s <= 1
+    await clock.advance(1)
+    await tries.admit("ann", "203.0.113.8")
+    with pytest.raises(RetryLaterError) as refused:
+        await tries.admit("ann", "203.0.113.8")
+    assert 1 < refused.value.after_s <= 2
+    await tries.forgive("ann")
+    await tries.admit("ann", "203.0.113.8")
+
+
+async def test_an_address_that_tries_many_names_must_wait(kit_store: Store) -> None:
+    tries = SignInTries(kit_store)
+    for number in range(BY_ADDRESS.free):
+        await tries.admit(f"name-{number}", "203.0.113.7")
+    with pytest.raises(RetryLaterError):
+        await tries.admit("another", "203.0.113.7")
+    await tries.admit("name-0", "203.0.113.8")
+
+
+async def test_tries_at_once_cant_pass_the_limit_together(kit_store: Store) -> None:
+    tries = SignInTries(kit_store)
+    done = await asyncio.gather(
+        *(tries.admit("ann", f"203.0.113.{n}") for n in range(8)), return_exceptions=True
+    )
+    assert sum(each is None for each in done) <= BY_NAME.free
+
+
+def test_patience_grows_to_a_limit_and_is_forgotten(clock: ManualClock) -> None:
+    now = clock.now()
+    waits = [
+        wait_s(Tries(id="0" * 64, count=count, last_at=now), BY_NAME, now) for count in (4, 5, 6, 10, 99)
+    ]
+    assert waits == [0, 1, 2, 32, 60]
+    old = Tries(id="0" * 64, count=99, last_at=now - timedelta(minutes=16))
+    assert wait_s(old, BY_NAME, now) == 0
