@@ -15,8 +15,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: .venv/.stamp-run ## start the server (PORT=8000, HOLDFAST_HOME=.holdfast)
-	HOLDFAST_HOME="$(HOLDFAST_HOME)" exec $(BIN)/holdfast serve --port "$(PORT)"
+run: .venv/.stamp-run ## play the demo (PORT=8000, HOLDFAST_HOME=.holdfast)
+	HOLDFAST_HOME="$(HOLDFAST_HOME)" exec $(BIN)/holdfast demo --port "$(PORT)"
 
 test: .venv/.stamp-dev browser ## run every test on every engine (ARGS="-k name" narrows)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

@@ -18,7 +18,7 @@ from holdfast.cli import app
 
 _HOLDFAST = [sys.executable, "-m", "holdfast"]
 # What these print is a file, a stream or a life, not data.
-_WITHOUT_JSON = {("serve",), ("work",), ("schema", "export"), ("audit", "export")}
+_WITHOUT_JSON = {("serve",), ("work",), ("demo",), ("simulators", "run"), ("schema", "export"), ("audit", "export")}
 
 
 def _walk(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:

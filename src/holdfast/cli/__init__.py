@@ -11,10 +11,12 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli.backup import backup
+from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
 from holdfast.cli.serve import serve
 from holdfast.cli.work import work
 from holdfast.errors import HoldfastError
+from holdfast.runtime import find_services
 
 app = typer.Typer(
     help="Holdfast keeps what an integration must not forget.",
@@ -47,9 +49,16 @@ def _add_sub_apps() -> None:
             app.add_typer(commands, name=module.name)
 
 
-for command in (serve, work, doctor, backup):
+def _add_services() -> None:
+    for service in find_services():
+        if isinstance(service.commands, typer.Typer):
+            app.add_typer(service.commands, name=service.address)
+
+
+for command in (serve, work, demo, doctor, backup):
     app.command()(command)
 _add_sub_apps()
+_add_services()
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """A stand-in for Google: the token endpoint, Calendar v3 with push channels, Sheets v4."""
 
+from holdfast.clock import Clock
 from holdfast.simulators.google.control import (
     AddPerson,
     AddServiceAccount,
@@ -38,4 +39,10 @@ __all__ = [
     "ShowCalendar",
     "Trouble",
     "UpdateEvent",
+    "simulator",
 ]
+
+
+def simulator(clock: Clock, port: int) -> GoogleSimulator:
+    """One whose channels may name plain HTTP addresses on this machine."""
+    return GoogleSimulator(clock=clock, port=port, http_on_loopback=True)

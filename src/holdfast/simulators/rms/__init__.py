@@ -1,7 +1,13 @@
 """A stand-in for a revenue-management system that receives webhooks, well or badly."""
 
+from holdfast.clock import Clock
 from holdfast.simulators.rms.simulator import RmsSimulator
 from holdfast.simulators.rms.world import Behave, ShowCounts, ShowReceived
 from holdfast.simulators.serving import Trouble
 
-__all__ = ["Behave", "RmsSimulator", "ShowCounts", "ShowReceived", "Trouble"]
+__all__ = ["Behave", "RmsSimulator", "ShowCounts", "ShowReceived", "Trouble", "simulator"]
+
+
+def simulator(clock: Clock, port: int) -> RmsSimulator:
+    """One that takes everything until told otherwise."""
+    return RmsSimulator(clock=clock, port=port)

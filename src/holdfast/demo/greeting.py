@@ -1,0 +1,23 @@
+"""What a demo says when it is ready: what to open, what to press, where things are."""
+
+from __future__ import annotations
+
+from holdfast.demo.world import World
+from holdfast.runtime import Runtime
+
+
+async def greeting(runtime: Runtime, world: World) -> str:
+    """The lines, with the one-time link while nobody can sign in yet."""
+    url = world.public_url
+    services = ", ".join(service.address for service in runtime.services if service.name != "demo")
+    simulators = ", ".join(f"{name} {one.url}" for name, one in world.simulators.items())
+    return "\n".join([
+        "",
+        f"  Open        {url}/",
+        f"  Services    {services or 'none yet'}",
+        f"  Simulators  {simulators}",
+        "              (GET /_control there lists what you can cause)",
+        f"  Data        {runtime.config.home}: kept when you stop, found when you start again",
+        "",
+        "",
+    ])  # fmt: skip

@@ -1,0 +1,15 @@
+"""What the demo itself remembers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.model import Document, document
+
+
+@document("holdfast_demo_scenes/{id}")
+class Seeded(Document, rename="camel"):
+    """A scene whose first data is all there."""
+
+    id: str
+    seeded_at: datetime

@@ -1,0 +1,72 @@
+"""The process of a demo: simulators first, then the server over them, and all of it ends together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import uvloop
+
+from holdfast.clock import SystemClock
+from holdfast.config import Config
+from holdfast.demo.greeting import greeting
+from holdfast.demo.scene import Scene, find_scenes
+from holdfast.demo.service import demo_service
+from holdfast.demo.world import World
+from holdfast.errors import ConfigError
+from holdfast.http.server import address_of, listen, live
+from holdfast.runtime import Runtime, find_services
+from holdfast.service import Service
+
+LOOPBACK = "127.0.0.1"
+
+
+def perform(config: Config) -> None:
+    """Play until SIGINT or SIGTERM. What is kept is kept in `config.home` and found again the next time.
+
+    Raises `ConfigError` in production, when the address can't be had, and for a store that is no demo's.
+    """
+    if config.environment == "production":
+        raise ConfigError("a demo makes up data; it does not run with HOLDFAST_ENV=production", "environment")
+    with (
+        listen(config.host, config.port) as listener,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        runner.run(_perform(config, listener))
+
+
+async def _perform(config: Config, listener: socket.socket) -> None:
+    url = config.public_url or address_of(listener)
+    services = find_services()
+    scenes = _played(find_scenes(), services)
+    async with World(clock=SystemClock(), home=config.home, public_url=url) as world:
+        settings = {
+            name: scene.settings(world) for name, scene in scenes.items() if scene.settings is not None
+        }
+        _set_aside(settings)
+        config = msgspec.structs.replace(
+            config, public_url=url, services=settings, allow=(*config.allow, LOOPBACK)
+        )
+
+        async def greet(runtime: Runtime) -> None:
+            sys.stdout.write(await greeting(runtime, world))
+            sys.stdout.flush()
+
+        await live(config, listener, services=[demo_service(scenes, world), *services], greet=greet)
+
+
+def _played(scenes: Mapping[str, Scene], services: Sequence[Service]) -> dict[str, Scene]:
+    """The scenes of the services there are, and those that need none."""
+    names = {service.name for service in services}
+    return {name: scene for name, scene in scenes.items() if scene.settings is None or name in names}
+
+
+def _set_aside(settings: Mapping[str, Mapping[str, object]]) -> None:
+    """Leave a person's own settings of services out: real credentials have no place in a demo."""
+    for service in settings:
+        for variable in [one for one in os.environ if one.startswith(f"HOLDFAST_{service.upper()}_")]:
+            del os.environ[variable]

@@ -1,0 +1,1 @@
+"""One file a service; see `holdfast.demo.scene`."""

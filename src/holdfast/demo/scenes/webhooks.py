@@ -1,0 +1,135 @@
+"""The kit alone: a property manager's events go to a revenue-management system, which can be broken."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.demo.scene import Control, Scene, Stage
+from holdfast.errors import AlreadyExistsError
+from holdfast.kit.outbox import Endpoint, Endpoints, EndpointSecrets, Event, Rate, Retry, new_secret
+from holdfast.simulators.rms import Behave, RmsSimulator, Trouble
+from holdfast.store import PRESENT, create, patch
+
+TENANT: Final = "demo"
+LIVE: Final = "demo-rms"
+OLD: Final = "demo-old-rms"
+SEEDED: Final = 24
+MANY: Final = 100
+_TYPES: Final = ("lease.signed", "lease.renewed", "notice.given", "unit.vacated", "rent.changed")
+_UNITS: Final = ("A-101", "A-204", "B-112", "B-310", "C-007", "C-218")
+
+
+async def open_endpoints(stage: Stage) -> None:
+    """Two receivers; their addresses are new at every start."""
+    rms = stage.world.the(RmsSimulator)
+    await _point(stage, LIVE, rms.webhook_url("harbour-view"), waits_s=(1.0, 2.0, 4.0, 8.0))
+    await _point(stage, OLD, rms.webhook_url("old-mill"), waits_s=())
+
+
+async def _point(stage: Stage, endpoint_id: str, url: str, *, waits_s: tuple[float, ...]) -> None:
+    acme = stage.context.store.tenant(TENANT)
+    if await acme.get(Endpoint, endpoint_id) is not None:
+        await acme.commit(patch(Endpoint, endpoint_id, changes={"url": url}, expect=PRESENT))
+        return
+    made = Endpoint(
+        id=endpoint_id, tenant_id=TENANT, url=url, created_at=stage.context.clock.now(),
+        retry=Retry(waits_s=waits_s, jitter=0.1), rate=Rate(per_s=50.0, burst=20),
+    )  # fmt: skip
+    made.secrets = [EndpointSecrets(stage.context.vault).seal(made, new_secret())]
+    await acme.commit(create(made))
+
+
+async def seed(stage: Stage) -> None:
+    """A day's events, and three that an old receiver refused for good."""
+    stage.world.the(RmsSimulator).trouble(Trouble(count=3, path="/old-mill", status=500, reason="retired"))
+    now = stage.context.clock.now()
+    for number in range(SEEDED):
+        event = _event(f"demo-seed-{number:03}", random.Random(number))
+        event = msgspec.structs.replace(event, occurred_at=now - timedelta(minutes=20 * (SEEDED - number)))
+        await _send(stage, OLD if number in (5, 11, 17) else LIVE, event)
+
+
+async def act(stage: Stage) -> None:
+    await _send(stage, LIVE, _event(None, random.Random()))
+
+
+async def _send(stage: Stage, endpoint_id: str, event: Event) -> None:
+    found = await stage.context.store.tenant(TENANT).get(Endpoint, endpoint_id)
+    assert found is not None
+    try:
+        await stage.context.outbox(TENANT).send(event, [found.doc])
+    except AlreadyExistsError:
+        return  # a seed that was cut short comes again
+
+
+def _event(event_id: str | None, dice: random.Random) -> Event:
+    kind, unit = dice.choice(_TYPES), dice.choice(_UNITS)
+    body: dict[str, Any] = {"type": kind, "property": "harbour-view", "unit": unit}
+    if kind in ("lease.signed", "lease.renewed", "rent.changed"):
+        body["rent"] = {"amount": f"{dice.randrange(1_450, 3_200, 25)}.00", "currency": "USD"}
+    made = Event(type=kind, body=msgspec.json.encode(body))
+    return msgspec.structs.replace(made, id=event_id) if event_id else made
+
+
+async def _behave(stage: Stage, behaviour: Behave, said: str) -> str:
+    stage.world.the(RmsSimulator).run(behaviour)
+    return said
+
+
+async def mend(stage: Stage) -> str:
+    stage.world.the(RmsSimulator).run(Behave())
+    await Endpoints(stage.context.store.tenant(TENANT)).enable(LIVE, reason="mended", by="demo")
+    return "The RMS takes everything again. Replay what is among the dead letters."
+
+
+async def send_one(stage: Stage) -> str:
+    await act(stage)
+    return "One event is on its way: see Deliveries."
+
+
+async def send_many(stage: Stage) -> str:
+    for _ in range(MANY):
+        await act(stage)
+    return f"{MANY} events are on their way: see Deliveries."
+
+
+def _breaking(name: str, label: str, *, behaviour: Behave, said: str) -> Control:
+    async def run(stage: Stage) -> str:
+        return await _behave(stage, behaviour, said)
+
+    return Control(name=name, label=label, run=run)
+
+
+scene = Scene(
+    title="Webhooks",
+    about="A property's events go to a revenue-management system (RMS). Break it, watch, mend it.",
+    open=open_endpoints,
+    seed=seed,
+    act=act,
+    controls=[
+        Control(name="send", label="Send an event", run=send_one),
+        Control(name="send-many", label=f"Send {MANY} events", run=send_many),
+        _breaking(
+            "break", "Break the RMS", behaviour=Behave(failure_rate=1.0),
+            said="The RMS answers 503 to everything: deliveries are tried again, then become dead letters.",
+        ),
+        _breaking(
+            "flaky", "Fail 30 %", behaviour=Behave(failure_rate=0.3),
+            said="Three in ten are answered 503: nearly all arrive after a retry.",
+        ),
+        _breaking(
+            "slow", "Slow it down", behaviour=Behave(delay_s=3.0),
+            said="Every answer takes 3 seconds: deliveries wait, and none is lost.",
+        ),
+        _breaking(
+            "gone", "Answer 410 Gone", behaviour=Behave(failure_rate=1.0, failure_status=410),
+            said="410 says: never again. The next delivery switches the endpoint off.",
+        ),
+        Control(name="mend", label="Mend the RMS", run=mend),
+    ],
+    look=[("/deliveries", "Deliveries"), ("/dead-letters", "Dead letters")],
+)  # fmt: skip

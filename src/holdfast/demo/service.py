@@ -1,0 +1,152 @@
+"""The demo as one more service: it seeds, keeps a little going, and has the buttons to press."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+from litestar.params import FromPath
+
+from holdfast.demo.models import Seeded
+from holdfast.demo.scene import Scene, Stage
+from holdfast.demo.world import World
+from holdfast.errors import ConfigError, HoldfastError, NotFoundError
+from holdfast.http.declare import acts, reads
+from holdfast.kit.access import Tokens
+from holdfast.kit.waiting import rest
+from holdfast.service import Context, Parts, Service
+from holdfast.store import Query, Store, put
+
+log = structlog.get_logger("holdfast.demo")
+
+NAME: Final = "demo"
+
+
+class ControlRow(msgspec.Struct, frozen=True):
+    name: str
+    label: str
+    about: str
+
+
+class SceneRow(msgspec.Struct, frozen=True):
+    name: str
+    title: str
+    about: str
+    look: Sequence[tuple[str, str]]
+    controls: list[ControlRow]
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """What can be caused, and where the simulators are."""
+
+    scenes: list[SceneRow]
+    simulators: dict[str, str]
+
+
+class Caused(msgspec.Struct, frozen=True):
+    said: str
+
+
+def demo_service(scenes: Mapping[str, Scene], world: World) -> Service:
+    """The service of one demo."""
+
+    def build(context: Context) -> Parts:
+        troupe = Troupe(scenes, Stage(context, world))
+        return Parts(routes=troupe.routes(), loops={"activity": Activity(troupe)}, start=troupe.begin)
+
+    return Service(name=NAME, summary="Try everything out.", documents=[Seeded], build=build)
+
+
+class Troupe:
+    """The scenes of a demo on their stage."""
+
+    def __init__(self, scenes: Mapping[str, Scene], stage: Stage) -> None:
+        self.scenes, self.stage = scenes, stage
+
+    async def begin(self) -> None:
+        """Open every scene, and seed those that are not yet."""
+        store = self.stage.context.store
+        await _refuse_foreign(store)
+        for name, scene in self.scenes.items():
+            await scene.open(self.stage)
+            if await store.get(Seeded, name) is None:
+                await scene.seed(self.stage)
+                await store.commit(put(Seeded(id=name, seeded_at=store.clock.now())))
+                log.info("seeded", scene=name)
+
+    async def cause(self, name: str, control: str) -> str:
+        """Do what a button says."""
+        if name not in self.scenes:
+            raise NotFoundError(f"no scene {name!r}; there are: {', '.join(self.scenes)}")
+        return await self.scenes[name].control(control).run(self.stage)
+
+    def overview(self) -> Overview:
+        simulators = {name: one.url for name, one in self.stage.world.simulators.items()}
+        return Overview([_row(name, scene) for name, scene in self.scenes.items()], simulators)
+
+    def routes(self) -> list[Any]:
+        @reads("/scenes", "viewer", area=NAME, prefix="")
+        async def scenes() -> Overview:
+            """What can be caused in this demo."""
+            return self.overview()
+
+        @acts(
+            "/scenes/{scene:str}/{control:str}",
+            "developer",
+            area=NAME,
+            action="act",
+            platform=True,
+            prefix="",
+        )
+        async def cause(scene: FromPath[str], control: FromPath[str]) -> Caused:
+            """Cause something in the simulated outside worlds, or in a service."""
+            return Caused(await self.cause(scene, control))
+
+        return [scenes, cause]
+
+
+async def _refuse_foreign(store: Store) -> None:
+    """Made-up data has no place among real data: only a store that is new, or a demo's, is played on."""
+    seeded = await store.query(Query(Seeded).limit(1))
+    tokens, _ = await Tokens(store).listed(limit=1)
+    if tokens and not seeded.items:
+        raise ConfigError(
+            "this store is in use, and no demo's: choose another folder with HOLDFAST_HOME", "home"
+        )
+
+
+def _row(name: str, scene: Scene) -> SceneRow:
+    controls = [ControlRow(one.name, one.label, one.about) for one in scene.controls]
+    return SceneRow(name, scene.title, scene.about, scene.look, controls)
+
+
+class Activity:
+    """Lets a small thing happen in each scene now and then."""
+
+    def __init__(self, troupe: Troupe) -> None:
+        self._troupe, self._clock = troupe, troupe.stage.context.clock
+        self.last_turn_at: datetime | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        scenes = self._troupe.scenes
+        due = {name: self._clock.monotonic() + scene.every_s / 2 for name, scene in scenes.items()}
+        while not stop.is_set():
+            self.last_turn_at = self._clock.now()
+            for name, scene in scenes.items():
+                if self._clock.monotonic() >= due[name]:
+                    due[name] = self._clock.monotonic() + scene.every_s * random.uniform(0.5, 1.5)
+                    await self._act(name, scene)
+            soonest = min(due.values(), default=self._clock.monotonic() + 60.0)
+            await rest(self._clock, max(0.05, soonest - self._clock.monotonic()), stop=stop)
+
+    async def _act(self, name: str, scene: Scene) -> None:
+        try:
+            await scene.act(self._troupe.stage)
+        except HoldfastError as fault:
+            # People break things here on purpose; the next turn comes anyway.
+            log.info("nothing happened this time", scene=name, why=fault.message)

@@ -1,0 +1,43 @@
+"""The outside worlds of one demo: every simulator there is, on loopback, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from holdfast.clock import Clock
+from holdfast.simulators.finding import Simulator, find_simulators
+
+S = TypeVar("S")
+
+
+class World:
+    """Enter it and all simulators answer; leave it and none does.
+
+    Example:
+        async with World(clock=SystemClock(), home=config.home, public_url="http://127.0.0.1:8000") as world:
+            world.the(RmsSimulator).run(Behave(failure_rate=1.0))
+    """
+
+    def __init__(self, *, clock: Clock, home: Path, public_url: str) -> None:
+        self.clock, self.home, self.public_url = clock, home, public_url
+        self.simulators: dict[str, Simulator] = {}
+        self._open = contextlib.AsyncExitStack()
+
+    def the(self, kind: type[S]) -> S:
+        """The simulator of this class."""
+        return next(one for one in self.simulators.values() if isinstance(one, kind))
+
+    async def __aenter__(self) -> Self:
+        async with self._open as opening:
+            for name, make in find_simulators().items():
+                self.simulators[name] = await opening.enter_async_context(make(self.clock, 0))
+            self._open = opening.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._open.aclose()

@@ -1,0 +1,145 @@
+"""`holdfast demo` as a person meets it: a real process, its simulators, its buttons, its end."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.demo.scene import find_scenes
+from holdfast.runtime import find_services
+from holdfast.simulators.finding import find_simulators
+from tests.demo.playing import HOLDFAST, Play, environment, holdfast, listed, playing, until
+
+
+def _token(home: Path) -> str:
+    done = holdfast(home, "tokens", "create", "me", "--role", "admin", "--json")
+    assert done.returncode == 0, done.stderr
+    token: str = json.loads(done.stdout)["token"]
+    return token
+
+
+def _counts(play: Play, simulator: str) -> dict[str, Any]:
+    url = re.search(rf"{simulator} (http://\S+?)[,\s]", play.said)
+    assert url is not None
+    outside = Play(play.process, url[1], "", 0.0)
+    status, counts = outside.ask("/_control/counts", body={})
+    assert status == 200
+    found: dict[str, Any] = counts
+    return found
+
+
+def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_path: Path) -> None:
+    with playing(tmp_path) as play:
+        assert play.ready_s < 60
+        until(lambda: play.ask("/health") == (200, {"status": "ok", "version": "0.1.0"}))
+        assert play.ask("/health/ready")[0] == 200
+        for service in find_services():
+            assert service.address in play.said
+        dead = until(lambda: listed(tmp_path, "dlq", "list", "--tenant", "demo"))
+        assert {letter["endpointId"] for letter in dead} == {"demo-old-rms"}
+        # Beyond the seed: something goes on by itself.
+        until(lambda: _counts(play, "rms")["accepted"] > 21)
+        delivered = ["deliveries", "list", "--tenant", "demo", "--status", "delivered", "--limit", "200"]
+        before = {row["id"] for row in until(lambda: listed(tmp_path, *delivered))}
+        assert play.interrupt() < 5
+    with playing(tmp_path) as again:
+        assert again.ready_s < 10
+        assert before <= {row["id"] for row in listed(tmp_path, *delivered)}
+        assert len(listed(tmp_path, "dlq", "list", "--tenant", "demo")) == len(dead) == 3
+        assert again.interrupt() < 5
+
+
+def test_the_buttons_break_the_rms_and_mend_it(tmp_path: Path) -> None:
+    with playing(tmp_path) as play:
+        token = _token(tmp_path)
+        status, overview = play.ask("/demo/scenes", token=token)
+        assert status == 200
+        assert set(overview["simulators"]) == set(find_simulators())
+        controls = {one["name"] for scene in overview["scenes"] for one in scene["controls"]}
+        assert {"send", "break", "flaky", "slow", "gone", "mend"} <= controls
+
+        def press(control: str) -> str:
+            status, caused = play.ask(f"/demo/scenes/webhooks/{control}", token=token, body={})
+            assert status == 200, caused
+            said: str = caused["said"]
+            return said
+
+        assert "410" in press("gone")
+        press("send")
+        failing = ["deliveries", "list", "--tenant", "demo", "--status", "dead"]
+        until(lambda: [row for row in listed(tmp_path, *failing) if row["lastStatus"] == 410])
+        assert "again" in press("mend")
+        accepted = _counts(play, "rms")["accepted"]
+        press("send")
+        until(lambda: _counts(play, "rms")["accepted"] > accepted)
+
+
+def test_only_those_who_may_can_press_and_an_unknown_button_is_told(tmp_path: Path) -> None:
+    with playing(tmp_path) as play:
+        token = _token(tmp_path)
+        assert play.ask("/demo/scenes/webhooks/break", body={})[0] == 401
+        status, told = play.ask("/demo/scenes/webhooks/explode", token=token, body={})
+        assert (status, told["error"]["code"]) == (404, "not_found")
+        assert play.ask("/demo/scenes/nowhere/break", token=token, body={})[0] == 404
+
+
+def test_the_port_variable_is_honoured_and_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = holdfast(tmp_path, "demo", PORT=str(port))
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert f"port {port} on 127.0.0.1 is taken" in refused.stderr
+    with playing(tmp_path, "--host", "127.0.0.1", PORT=str(port)) as play:
+        assert play.url == f"http://127.0.0.1:{port}"
+
+
+def test_a_store_in_use_and_production_are_refused(tmp_path: Path) -> None:
+    _token(tmp_path)
+    refused = holdfast(tmp_path, "demo", "--port", "0")
+    assert refused.returncode == 1
+    assert "no demo's" in refused.stderr
+    refused = holdfast(tmp_path, "demo", "--port", "0", HOLDFAST_ENV="production")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+
+
+def test_no_simulator_outlives_a_killed_demo(tmp_path: Path) -> None:
+    with playing(tmp_path) as play:
+        ports = [int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)", play.said)]
+        assert len(set(ports)) == 1 + len(find_simulators())
+        play.process.kill()
+        play.process.wait()
+    for port in set(ports):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_every_service_has_a_scene() -> None:
+    missing = {service.name for service in find_services()} - set(find_scenes())
+    assert not missing, f"write src/holdfast/demo/scenes/{missing}.py"
+
+
+@pytest.mark.parametrize("name", list(find_simulators()))
+def test_a_simulator_runs_alone_and_ends_on_ctrl_c(tmp_path: Path, name: str) -> None:
+    command = [*HOLDFAST, "simulators", "run", name, "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            url = re.search(r"http://\S+", line)
+            assert url is not None, line
+            alone = Play(process, url[0], "", 0.0)
+            status, commands = alone.ask("/_control")
+            assert status == 200
+            assert "trouble" in commands
+            assert alone.interrupt() < 5
+        finally:
+            process.kill()
