@@ -323,7 +323,6 @@ async def test_a_connection_closed_while_resting_is_never_written_to(sender: Raw
             await receiver.ended.wait()
             receiver.ended.clear()
             assert len(receiver.requests) == nth + 1
-    assert sender.stats().resends == 0
 
 
 async def test_a_receiver_that_hangs_up_at_once_takes_no_connection_away_for_good() -> None:
@@ -368,22 +367,33 @@ def closes_on_second() -> Talk:
     return talk
 
 
-async def test_a_rested_connection_that_was_closed_under_the_request_is_replaced_once_and_counted() -> None:
-    sender = local(PoolLimits(resend_after_s=0.0))
-    async with serving(closes_on_second()) as receiver:
-        await sender.send(outgoing(receiver.url()))
-        assert (await sender.send(outgoing(receiver.url()))).status == 200
-        assert (sender.stats().resends, receiver.connections) == (1, 2)
-    await sender.close()
-
-
-async def test_a_connection_in_full_use_that_is_closed_under_the_request_is_a_reset(
+async def test_a_connection_closed_under_the_request_is_a_reset_and_nothing_is_sent_again(
     sender: RawSender,
 ) -> None:
     async with serving(closes_on_second()) as receiver:
         await sender.send(outgoing(receiver.url()))
         assert await failure_of(sender, outgoing(receiver.url())) == "reset"
-        assert (sender.stats().resends, receiver.connections) == (0, 1)
+        assert (len(receiver.requests), receiver.connections) == (1, 1)
+
+
+@pytest.mark.parametrize("stated", ["timeout=0", "timeout=1", "max=5, Timeout = 1"])
+async def test_a_connection_that_the_receiver_is_about_to_close_is_not_used_again(
+    sender: RawSender, stated: str
+) -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nkeep-alive: %b\r\n\r\n" % stated.encode()
+    async with serving(answering(answer)) as receiver:
+        for _ in range(3):
+            assert (await sender.send(outgoing(receiver.url()))).status == 200
+        assert receiver.connections == 3
+    assert sender.stats().open_now == 0
+
+
+async def test_a_stated_rest_that_is_long_enough_keeps_the_connection(sender: RawSender) -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nkeep-alive: timeout=5\r\n\r\n"
+    async with serving(answering(answer)) as receiver:
+        for _ in range(3):
+            await sender.send(outgoing(receiver.url()))
+        assert receiver.connections == 1
 
 
 def chaos(dice: random.Random) -> Talk:
@@ -415,7 +425,7 @@ def chaos(dice: random.Random) -> Talk:
 
 async def test_through_all_faults_each_caller_gets_its_own_answer_or_a_failure_and_no_place_is_lost() -> None:
     dice = random.Random(7)
-    sender = local(PoolLimits(per_host_max=8, total_max=12, resend_after_s=0.0))
+    sender = local(PoolLimits(per_host_max=8, total_max=12))
     ended: Counter[str] = Counter()
 
     async def call(url: str, n: int) -> None:

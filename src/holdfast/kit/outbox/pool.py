@@ -24,8 +24,9 @@ class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     per_host_max: int = 100
     total_max: int = 1_000
     connect_s: float = 3.0
-    idle_s: float = 30.0
-    resend_after_s: float = 1.0
+    # Shorter than common servers rest (5 s): whoever closes first must be this side, or a request may
+    # meet the closing and count as a failed attempt.
+    idle_s: float = 4.0
 
 
 class Pool:
@@ -82,11 +83,6 @@ class Pools:
                 return connection
             connection.drop()
         return None
-
-    def drop_resting(self, pool: Pool) -> None:
-        for connection in pool.idle:
-            connection.drop()
-        pool.idle.clear()
 
     async def obtain(self, pool: Pool) -> Connection:
         """A connection of one's own, opened or handed over as soon as the limits allow."""
@@ -224,9 +220,8 @@ class Pools:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.sock_connect(sock, (str(address), target.port))
             connection = Connection(
-                sock, loop=loop, idle_s=limits.idle_s, resend_after_s=limits.resend_after_s,
-                on_free=self._freed, on_lost=self._lost,
-            )  # fmt: skip
+                sock, loop=loop, idle_s=limits.idle_s, on_free=self._freed, on_lost=self._lost
+            )
             secure = target.scheme == "https"
             await loop.create_connection(
                 lambda: connection,

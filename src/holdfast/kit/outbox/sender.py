@@ -17,7 +17,7 @@ import msgspec
 from holdfast.kit.outbox.guard import AddressGuard
 from holdfast.kit.outbox.pool import Pool, PoolLimits, Pools
 from holdfast.kit.outbox.port import Answer, Outgoing, SendFailure
-from holdfast.kit.outbox.wire import Connection, StaleConnectionError
+from holdfast.kit.outbox.wire import Connection
 
 ROUTES_KEPT_MAX: Final = 10_000
 NAMES_KEPT_MAX: Final = 1_000
@@ -31,11 +31,10 @@ _FRAMING: Final = frozenset(
 
 
 class SenderStats(msgspec.Struct, frozen=True):
-    """Counts since the start; `resends` are requests that went out twice under one call."""
+    """Counts since the start: requests answered, connections made, connections there are now."""
 
     sent: int
     opened: int
-    resends: int
     open_now: int
 
 
@@ -50,9 +49,10 @@ class _Route(msgspec.Struct, frozen=True):
 class RawSender:
     """A `Sender` over its own connections, reaching only what the guard lets it reach.
 
-    A rested connection (`resend_after_s`) that turns out closed before a byte of the answer came is
-    replaced once by a fresh one: the receiver's own rest limit had passed. Redirects are answers like
-    any other; proxies named in the environment are not used.
+    A call writes its request at most once. A connection that rested is looked at before it is written
+    to, and dropped before the receiver would close it; when it breaks all the same, that is a `reset` for
+    the caller to count, because the receiver may have got the request. Redirects are answers like any
+    other; proxies named in the environment are not used.
 
     Example:
         sender = RawSender(AddressGuard())
@@ -67,10 +67,10 @@ class RawSender:
         self._routes: dict[str, _Route] = {}
         self._names_seen: set[str] = set()
         self._closed = False
-        self._sent = self._resends = 0
+        self._sent = 0
 
     def stats(self) -> SenderStats:
-        return SenderStats(self._sent, self._pools.opened, self._resends, self._pools.open_now)
+        return SenderStats(self._sent, self._pools.opened, self._pools.open_now)
 
     async def send(self, request: Outgoing) -> Answer:
         deadline = time.monotonic() + request.timeout_s
@@ -80,10 +80,7 @@ class RawSender:
         if route is None or route.until <= self._guard.monotonic():
             route = await self._find_route(request.url, deadline)
         head = self._head(request, route)
-        try:
-            answer = await self._exchange(route.pool, request, head=head, deadline=deadline)
-        except StaleConnectionError:
-            answer = await self._resend(route.pool, request, head=head, deadline=deadline)
+        answer = await self._exchange(route.pool, request, head=head, deadline=deadline)
         self._sent += 1
         return answer
 
@@ -108,14 +105,6 @@ class RawSender:
         except asyncio.CancelledError:
             connection.drop()
             raise
-
-    async def _resend(self, pool: Pool, request: Outgoing, *, head: bytes, deadline: float) -> Answer:
-        self._resends += 1
-        self._pools.drop_resting(pool)
-        try:
-            return await self._exchange(pool, request, head=head, deadline=deadline)
-        except StaleConnectionError:
-            raise SendFailure("reset", "the receiver closed the connection without an answer") from None
 
     async def _obtain(self, pool: Pool, deadline: float) -> Connection:
         try:

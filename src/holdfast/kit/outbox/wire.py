@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -18,10 +19,9 @@ _WRITE_JOINED_BYTES_MAX: Final = 65_536
 # A connection that rested this long may have died without the loop having seen it yet.
 _PEEK_AFTER_S: Final = 0.001
 _PEEK: Final = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
-
-
-class StaleConnectionError(Exception):
-    """A rested connection was closed before a byte of the answer came: worth one fresh connection."""
+_STATED_REST: Final = re.compile(r"\btimeout\s*=\s*(\d{1,6})\b", re.IGNORECASE)
+# How much before the receiver's stated end a connection is given up: its clock started when it answered.
+_REST_MARGIN_S: Final = 1.0
 
 
 class Connection(asyncio.Protocol):
@@ -37,14 +37,12 @@ class Connection(asyncio.Protocol):
         *,
         loop: asyncio.AbstractEventLoop,
         idle_s: float,
-        resend_after_s: float,
         on_free: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
     ) -> None:
         self._sock = sock
         self._loop = loop
         self._idle_s = idle_s
-        self._resend_after_s = resend_after_s
         self._on_free, self._on_lost = on_free, on_lost
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
@@ -52,8 +50,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = float("inf")
         self._rest_since = time.monotonic()
-        self._rested_s = self._asked_at = self._deadline = 0.0
-        self._exchanges = 0
+        self._asked_at = self._deadline = 0.0
         self.closed = False
         self._reset(head_only=False, body_bytes_max=0)
 
@@ -86,12 +83,10 @@ class Connection(asyncio.Protocol):
     def ask(
         self, head: bytes, body: bytes, *, head_only: bool, deadline: float, body_bytes_max: int
     ) -> asyncio.Future[Answer]:
-        """Write the request; the future gives its answer, a `SendFailure` or `StaleConnectionError`."""
+        """Write the request; the future gives its answer, or a `SendFailure`."""
         assert self._transport is not None
         self._reset(head_only=head_only, body_bytes_max=body_bytes_max)
         self._asked_at = time.monotonic()
-        self._rested_s = self._asked_at - self._rest_since
-        self._exchanges += 1
         self._deadline = deadline
         if deadline < self._rings_at:
             self._ring(deadline)
@@ -154,11 +149,7 @@ class Connection(asyncio.Protocol):
         framed = "content-length" in self._headers or "transfer-encoding" in self._headers
         if self._head_done and not framed and exc is None:
             self._finish(reusable=False)
-        elif waiter.done():
-            return
-        elif self._raw_bytes == 0 and self._exchanges > 1 and self._rested_s >= self._resend_after_s:
-            waiter.set_exception(StaleConnectionError())
-        else:
+        elif not waiter.done():
             part = "in the middle of its answer" if self._raw_bytes else "without an answer"
             waiter.set_exception(SendFailure("reset", f"the receiver closed the connection {part}"))
 
@@ -197,10 +188,18 @@ class Connection(asyncio.Protocol):
             reusable = False
         if not waiter.done():
             waiter.set_result(Answer(self._status, self._headers, self._excerpt, now - self._asked_at))
-        if reusable and not self.closed:
+        if reusable and not self.closed and self._may_rest():
             self._on_free(self)
         else:
             self.drop()
+
+    def _may_rest(self) -> bool:
+        """Whether the receiver keeps the connection for a while; how long it says is kept to."""
+        stated = self._headers.get("keep-alive")
+        found = _STATED_REST.search(stated) if stated else None
+        if found:
+            self._idle_s = min(self._idle_s, int(found[1]) - _REST_MARGIN_S)
+        return self._idle_s > 0
 
     def _unsent(self) -> bool:
         """Whether the receiver answered before it had the whole request: the rest would follow it."""
