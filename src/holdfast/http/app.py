@@ -9,16 +9,20 @@ from litestar import Litestar, Request, Router
 from litestar.datastructures import State
 from litestar.di import Provide
 
+from holdfast.config import Issuer
 from holdfast.errors import DeclarationError
 from holdfast.http import routes
 from holdfast.http.answers import exception_handlers
-from holdfast.http.callers import Reader, TokenReader
+from holdfast.http.callers import Reader, SessionReader, TokenReader
 from holdfast.http.door import Door, check_declared
 from holdfast.http.ingest import Ingest
 from holdfast.http.metrics import Metrics
+from holdfast.http.oidc import OidcReader, fetching
 from holdfast.http.openapi import description
 from holdfast.http.surface import Surface
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import Sessions, Tokens
+from holdfast.kit.access.oidc import Oidc
+from holdfast.kit.access.oidc_keys import Fetch
 from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.runtime import Runtime
 from holdfast.service import Service
@@ -57,7 +61,12 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
 
 
 def _readers(runtime: Runtime) -> list[Reader]:
-    return [TokenReader(Tokens(runtime.store))]
+    def fetch_of(issuer: Issuer) -> Fetch:
+        return fetching(issuer, clock=runtime.clock)
+
+    oidc = Oidc(runtime.config.oidc, fetch_of, clock=runtime.clock)
+    store = runtime.store
+    return [TokenReader(Tokens(store)), OidcReader(oidc), SessionReader(Sessions(store))]
 
 
 def _dependencies(runtime: Runtime) -> dict[str, Provide]:

@@ -16,7 +16,8 @@ import msgspec
 from litestar.connection import ASGIConnection
 
 from holdfast.errors import UnverifiedError
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import Sessions, Tokens
+from holdfast.kit.access.sessions import COOKIE
 from holdfast.kit.access.tokens import PREFIX
 from holdfast.model.access import Caller
 
@@ -69,3 +70,18 @@ class TokenReader:
         if caller is None:
             raise UnverifiedError("the token is not known here, has ended or was revoked")
         return Arrival(caller)
+
+
+class SessionReader:
+    """People signed in with a browser."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def read(self, connection: Connection) -> Arrival | None:
+        if "authorization" in connection.headers or COOKIE not in connection.cookies:
+            return None
+        caller = await self._sessions.verify(connection.cookies[COOKIE])
+        if caller is None:
+            raise UnverifiedError("the session has ended; sign in again")
+        return Arrival(caller, caller.csrf)

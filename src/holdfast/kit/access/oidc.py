@@ -79,12 +79,16 @@ class Oidc:
 
 def caller_of(subject: str, email: str, grants: Sequence[Grant]) -> Caller:
     """Whom the grants make of a subject and its verified e-mail address; nobody is refused."""
-    found = [one for one in grants if one.subject == subject or (one.email and one.email.lower() == email)]
+    found = [one for one in grants if _is_meant(one, subject, email)]
     if not found:
         raise UnverifiedError("the identity token is sound, but nobody here has let its owner in")
     roles = {one.tenant: one.role for one in found if one.role != "service"}
     service = any(one.role == "service" for one in found)
     return Caller(user_id=f"oidc:{email or subject}", roles={} if service else roles, service=service)
+
+
+def _is_meant(grant: Grant, subject: str, email: str) -> bool:
+    return grant.subject == subject if grant.subject else grant.email.lower() == email
 
 
 def _read(token: str) -> tuple[_Header, _Claims]:

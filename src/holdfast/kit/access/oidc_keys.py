@@ -1,4 +1,4 @@
-"""An issuer's public keys: fetched when first needed, kept, renewed, still good for a while when it is away."""
+"""An issuer's public keys: fetched when needed, kept, renewed, good for a while when it is away."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ class KeyTimes(msgspec.Struct, frozen=True, kw_only=True):
     ask_again_s: float = 60.0
 
 
+USUAL: Final = KeyTimes()
+
+
 class IssuerKeys:
     """One issuer's keys by their ids.
 
@@ -39,7 +42,7 @@ class IssuerKeys:
     Example: `key = await IssuerKeys(fetch, clock=clock).find("2f5a")`
     """
 
-    def __init__(self, fetch: Fetch, *, clock: Clock, times: KeyTimes = KeyTimes()) -> None:
+    def __init__(self, fetch: Fetch, *, clock: Clock, times: KeyTimes = USUAL) -> None:
         self._fetch, self._clock, self._times = fetch, clock, times
         self._keys: dict[str, Key] = {}
         self._fetched_s: float | None = None
