@@ -1,0 +1,1 @@
+"""The services, one folder each: found by their place."""

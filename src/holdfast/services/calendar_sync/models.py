@@ -1,0 +1,169 @@
+"""What the service keeps: channels, mappings, where each calendar's sync stands, attendees it added.
+
+    UserMapping ──► WatchChannel (one live per primary)      ChannelEvent: what became of channels
+         │                │ notification
+         └──────────► CalendarState ──► sync ──► SyncedEvent (one per event: the attendees we added)
+
+`watchChannels` has the seven fields that other programs know, and no more; what a sync must remember stands
+in `CalendarState`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.kit.channels import CHANNEL_ID, CHANNEL_INDEXES, CHANNEL_LIFE, EXPIRED_KEPT, ChannelFields
+from holdfast.model import Access, Claim, Document, Index, Retention, Ulid, document
+
+DAY_S: Final = 86_400
+ADDRESS_PATTERN: Final = (
+    r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@"
+    r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$"
+)
+Address = Annotated[str, Meta(pattern=ADDRESS_PATTERN, max_length=254)]
+Act = Literal["opened", "stopped", "expired", "attention"]
+Standing = Literal["fine", "failing", "attention"]
+Result = Literal["added", "removed", "changed", "skipped", "failed"]
+
+_ADMINS: Final = Access(read=["admin", "service"])
+
+
+@document(
+    "watchChannels/{channel_id}",
+    id=CHANNEL_ID,
+    indexes=(*CHANNEL_INDEXES, Index("watched_id")),
+    lifecycle=CHANNEL_LIFE,
+    immutable=["registered_at"],
+    retention=EXPIRED_KEPT,
+    access=_ADMINS,
+)
+class WatchChannel(ChannelFields, rename="camel"):
+    """A Google Calendar push channel that delivers the changes of one calendar."""
+
+    watched_id: Address = msgspec.field(name="calendarId")
+
+
+@document("calendarSyncMappings/{primary_email}", indexes=[Index("generation")], access=_ADMINS)
+class UserMapping(Document, rename="camel"):
+    """Somebody's primary address and the secondary ones that belong on the same events."""
+
+    primary_email: Address
+    secondary_emails: Annotated[list[Address], Meta(min_length=1)]
+    row: int
+    generation: int
+    updated_at: datetime
+
+
+class BadRow(msgspec.Struct, frozen=True):
+    """A row that could not be used, by its number in the source."""
+
+    row: int
+    reason: str
+
+
+@document("calendarSyncReloads/{id}", access=_ADMINS)
+class MappingReload(Document, rename="camel"):
+    """How the last reload went. `generation` grows with every change of the map."""
+
+    id: str
+    generation: int = 0
+    mappings: int = 0
+    bad_rows: list[BadRow] = []
+    loaded_at: datetime | None = None
+    tried_at: datetime | None = None
+    failures: int = 0
+    error: str = ""
+
+
+class EventResult(msgspec.Struct, frozen=True, rename="camel"):
+    """What a sync did to one event, and why."""
+
+    event_id: str
+    result: Result
+    reason: str = ""
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@document(
+    "calendarSyncCalendars/{calendar_id}",
+    indexes=[Index("standing"), Index("-synced_at")],
+    claim=Claim(due="due_at", fence="fence", owner="owner"),
+    access=_ADMINS,
+)
+class CalendarState(Document, rename="camel"):
+    """Where one calendar's sync stands; held by one process at a time.
+
+    `asked` grows with each reason to sync that came in, `taken` is its value when the sync at work, or the
+    last one, began: as long as they differ there is something to look at.
+    """
+
+    calendar_id: Address
+    sync_token: str = ""
+    generation: int = 0
+    asked: int = 0
+    taken: int = 0
+    due_at: datetime | None = None
+    notified_at: datetime | None = None
+    message_number: int = 0
+    synced_at: datetime | None = None
+    syncs: int = 0
+    standing: Standing = "fine"
+    failures: int = 0
+    error: str = ""
+    results: list[EventResult] = []
+    fence: int = 0
+    owner: str = ""
+
+
+@document(
+    "calendarSyncEvents/{id}",
+    indexes=[Index("event_id"), Index("calendar_id")],
+    retention=Retention("ends_at", after_s=30 * DAY_S),
+    access=_ADMINS,
+)
+class SyncedEvent(Document, rename="camel"):
+    """The attendees that this service added to one event, whoever's calendar it was seen on.
+
+    `pending` are those asked for and not yet known to be on it: kept before the provider is asked, with the
+    version of the event (`etag`) that they were to be added to.
+    """
+
+    id: str
+    event_id: str
+    calendar_id: str
+    organizer: str = ""
+    added: list[str] = []
+    pending: list[str] = []
+    etag: str = ""
+    ends_at: datetime | None = None
+    updated_at: datetime
+    error: str = ""
+
+
+@document(
+    "calendarSyncChannelEvents/{id}",
+    id=Ulid(),
+    indexes=[Index("channel_id", "-at"), Index("-at")],
+    append_only=True,
+    retention=Retention("at", after_s=365 * DAY_S),
+    access=_ADMINS,
+)
+class ChannelEvent(Document, rename="camel"):
+    """What became of a channel; stays when its document is deleted."""
+
+    id: str = ""
+    channel_id: str
+    calendar_id: str
+    act: Act
+    reason: str = ""
+    at: datetime
+
+
+DOCUMENTS: Final[tuple[type[Document], ...]] = (
+    CalendarState, ChannelEvent, MappingReload, SyncedEvent, UserMapping, WatchChannel,
+)  # fmt: skip
