@@ -9,20 +9,23 @@ this module, the store, the kit and the providers; `build` is called once, when 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from holdfast.clock import Clock
+from holdfast.errors import InvalidError
+from holdfast.kit.access.rules import may
 from holdfast.kit.audit import Audit
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import Meter
 from holdfast.kit.outbox import Outbox
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
-from holdfast.model import Document
+from holdfast.model import Caller, Document
 from holdfast.store import Store
 
 Standing = Literal["ok", "degraded", "critical"]
@@ -68,13 +71,69 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     answers: Answers = Answers()
 
 
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page of the console is asked: by whom, about whose documents, with which parameters.
+
+    What a person typed into the address is checked where it is read; what does not fit raises
+    `InvalidError`, which the console shows as a page.
+
+    Example: `state = ask.choice("state", ("open", "done"), default="open")`
+    """
+
+    caller: Caller
+    tenant_id: str
+    path: Mapping[str, str] = {}
+    query: Mapping[str, str] = {}
+
+    def may(self, role: str) -> bool:
+        """Whether the caller has at least this role here: whether to show what only they can do."""
+        return may(self.caller, role, self.tenant_id)
+
+    def text(self, name: str, default: str = "", *, characters_max: int = 200) -> str:
+        """A word from the address, without blanks around it."""
+        value = self.query.get(name, default).strip()
+        if len(value) > characters_max:
+            raise InvalidError(f"{name} takes at most {characters_max} characters", name)
+        return value
+
+    def choice(self, name: str, among: Collection[str], *, default: str) -> str:
+        """One of these words; the default where none is given."""
+        value = self.query.get(name) or default
+        if value not in among and value != default:
+            raise InvalidError(f"{name} is one of {', '.join(among)}, not {value[:40]!r}", name)
+        return value
+
+    def number(self, name: str, default: int, *, low: int = 0, high: int = 1_000_000) -> int:
+        """A whole number between the two."""
+        value = self.query.get(name) or str(default)
+        if not re.fullmatch(r"-?[0-9]{1,15}", value) or not low <= int(value) <= high:
+            raise InvalidError(f"{name} is a whole number from {low} to {high}", name)
+        return int(value)
+
+    @property
+    def cursor(self) -> str | None:
+        """Where this page of a list goes on; None at its start."""
+        return self.query.get("cursor") or None
+
+
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the console that belongs to a service: where it is and what its link says."""
+    """A page of the console: where it is, what its link says, what it shows and who may see it.
+
+    `path` is below `/console/<address of the service>` and may hold parameters (`/runs/{run_id}`).
+    `template` is a file in the folder `pages/` beside the module that has the service's `build`; it is
+    rendered with what `data` gives. Changes to the topics in `live` refresh the page's live regions.
+
+    Example: `Page(path="", title="Runs", template="runs.html", data=runs, live=("gwi",))`
+    """
 
     path: str
     title: str
     template: str
-    data: Callable[[Any], Awaitable[Mapping[str, Any]]]
+    data: Callable[[Ask], Awaitable[Mapping[str, Any]]]
+    needs: str = "viewer"
+    platform: bool = False
+    nav: bool = True
+    live: Sequence[str] = ()
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +181,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     documents: Sequence[type[Document]]
     build: Callable[[Context], Parts]
     settings: type[msgspec.Struct] = NoSettings
+    sealed: Mapping[type[Document], Sequence[str]] = {}  # fields the vault seals, for `keys rotate`
     commands: Any = None  # a typer.Typer, mounted as `holdfast <name>`
 
     @property

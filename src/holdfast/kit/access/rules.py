@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.errors import ForbiddenError
+from holdfast.kit import NO_TENANT
 from holdfast.kit.access.scopes import covers
 from holdfast.kit.access.tokens import TokenCaller
 from holdfast.model import Caller
@@ -15,6 +16,16 @@ def at_least(caller: Caller, role: str, tenant_id: str) -> bool:
     """Whether the caller has the role, or a higher one, in the tenant; the service itself always."""
     has = caller.roles.get(tenant_id)
     return caller.service or (has in ROLES and ROLES.index(has) >= ROLES.index(role))
+
+
+def privileged(caller: Caller) -> bool:
+    """Whether the caller may ask for any tenant: the service, or an administrator of the whole."""
+    return caller.service or caller.roles.get(NO_TENANT) in ("admin", "owner")
+
+
+def may(caller: Caller, role: str, tenant_id: str) -> bool:
+    """Whether the caller has the role there; an administrator of the whole is judged by that everywhere."""
+    return at_least(caller, role, NO_TENANT if privileged(caller) else tenant_id)
 
 
 def check_scope(caller: Caller, area: str, action: str) -> None:
