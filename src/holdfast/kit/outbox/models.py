@@ -160,6 +160,9 @@ class Delivery(Document, rename="camel"):
     owner: str | None = None
     attempts: list[Attempt] = []
 
+    def tried(self, attempt: Attempt) -> None:
+        """Called with each attempt as it is recorded; a service's own class may keep more of it."""
+
 
 def delivery_id(event_id: str, endpoint_id: str) -> str:
     """The id of the one delivery of this event to this endpoint."""

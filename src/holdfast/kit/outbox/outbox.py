@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,8 @@ BODY_BYTES_MAX: Final = 262_144
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What happened, as it will be sent: the body goes out byte for byte, on every attempt.
 
+    `fields` are those that a service's own class of deliveries adds.
+
     Example: `Event(type="invoice.paid", body=b'{"id":"in_1"}')`
     """
 
@@ -34,6 +36,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     id: str = msgspec.field(default_factory=ids.ulid)
     occurred_at: datetime | None = None
     content_type: str = "application/json"
+    fields: Mapping[str, Any] = {}
 
 
 class _Place(NamedTuple):
@@ -167,7 +170,7 @@ class Outbox:
             id=delivery_id(event.id, endpoint.id), tenant_id=self._tenant, event_id=event.id,
             endpoint_id=endpoint.id, event_type=event.type, body=event.body,
             occurred_at=event.occurred_at or now, created_at=now, content_type=event.content_type,
-            next_attempt_at=now,
+            next_attempt_at=now, **event.fields,
         )  # fmt: skip
         why = self._why_skipped(event, endpoint)
         if why:

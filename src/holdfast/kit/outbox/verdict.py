@@ -82,6 +82,7 @@ def attempted(delivery: Delivery, result: Answer | SendFailure, *, at: datetime,
     del delivery.attempts[:-ATTEMPTS_KEPT_MAX]
     delivery.attempt_count += 1
     delivery.last_attempt_at = at
+    delivery.tried(attempt)
 
 
 def settle(
