@@ -1,0 +1,59 @@
+"""Everything the service keeps."""
+
+from holdfast.model import Document
+from holdfast.services.renewals.models import deliveries
+from holdfast.services.renewals.models.deliveries import (
+    DLQ,
+    EVENT_TYPE,
+    KINDS,
+    DeadLetterRow,
+    DeliveryState,
+    RmsEndpoint,
+)
+from holdfast.services.renewals.models.given import (
+    TABLES,
+    LeaseRow,
+    LedgerRow,
+    OfferRow,
+    Property,
+    PropertyName,
+    Resident,
+    Unit,
+    UnitPricing,
+    UnitType,
+)
+from holdfast.services.renewals.models.jobs import JOBS, CalculationJob
+from holdfast.services.renewals.models.outcomes import Outcome
+from holdfast.services.renewals.models.scores import PropertyRules, PropertyState, RiskScore, Summary
+
+DOCUMENTS: tuple[type[Document], ...] = (
+    *TABLES.values(), PropertyName, RiskScore, PropertyState, PropertyRules, CalculationJob,
+    *deliveries.DOCUMENTS, Outcome,
+)  # fmt: skip
+
+__all__ = [
+    "DLQ",
+    "DOCUMENTS",
+    "EVENT_TYPE",
+    "JOBS",
+    "KINDS",
+    "TABLES",
+    "CalculationJob",
+    "DeadLetterRow",
+    "DeliveryState",
+    "LeaseRow",
+    "LedgerRow",
+    "OfferRow",
+    "Outcome",
+    "Property",
+    "PropertyName",
+    "PropertyRules",
+    "PropertyState",
+    "Resident",
+    "RiskScore",
+    "RmsEndpoint",
+    "Summary",
+    "Unit",
+    "UnitPricing",
+    "UnitType",
+]

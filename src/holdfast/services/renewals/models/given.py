@@ -1,0 +1,199 @@
+"""The platform's own tables, which this service reads: names and columns are theirs.
+
+Added to them: `tenant_id`, the portfolio a row belongs to; a property's `time_zone`; and on `unit_pricing`
+the `property_id` of its unit, so that a property's prices are one stretch of an index. Money is in cents.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Literal
+
+from holdfast.kit import NO_TENANT
+from holdfast.model import Document, Given, Index, Joined, document
+from holdfast.services.renewals.money import Cents
+from holdfast.services.renewals.scoring import LeaseType
+
+# An endpoint has its property's id, and the outbox joins ids with `~`.
+PROPERTY_ID = Given(pattern=r"[^~/]{1,100}")
+
+
+@document("properties/{id}", id=PROPERTY_ID, tenant="tenant_id", indexes=[Index("name")])
+class Property(Document):
+    """A building or a group of them; its dates are those of its time zone."""
+
+    id: str
+    tenant_id: str = NO_TENANT
+    name: str
+    address: str = ""
+    city: str = ""
+    state: str = ""
+    zip_code: str = ""
+    status: str = "active"
+    time_zone: str = ""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@document("renewal_property_names/{name_key}", tenant="tenant_id")
+class PropertyName(Document):
+    """Holds a property's name for it: made in the commit of the property, so a name is given once."""
+
+    name_key: str
+    tenant_id: str = NO_TENANT
+    property_id: str
+
+
+@document("unit_types/{id}", tenant="tenant_id", indexes=[Index("property_id", "name")])
+class UnitType(Document):
+    id: str
+    tenant_id: str = NO_TENANT
+    property_id: str
+    name: str
+    bedrooms: int = 0
+    bathrooms: float = 0.0
+    square_footage: int | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@document("units/{id}", tenant="tenant_id", indexes=[Index("property_id", "unit_number")])
+class Unit(Document):
+    id: str
+    tenant_id: str = NO_TENANT
+    property_id: str
+    unit_type_id: str = ""
+    unit_number: str
+    floor: int | None = None
+    status: Literal["available", "occupied", "pending_move_out"] = "available"
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@document(
+    "unit_pricing/{price_key}",
+    id=Joined("unit_id", "effective_date"),
+    tenant="tenant_id",
+    indexes=[Index("property_id", "unit_id", "effective_date", "market_rent")],
+)
+class UnitPricing(Document):
+    """A unit's price from a day on; its key is made of both, so a unit has one price a day."""
+
+    price_key: str = ""
+    id: str
+    tenant_id: str = NO_TENANT
+    property_id: str
+    unit_id: str
+    base_rent: Cents
+    market_rent: Cents
+    effective_date: date
+    created_at: datetime | None = None
+
+
+@document(
+    "residents/{id}",
+    tenant="tenant_id",
+    indexes=[
+        Index("property_id"),
+        Index("property_id", "status"),
+        Index("property_id", "last_name", "first_name"),
+        Index("unit_id"),
+    ],
+)
+class Resident(Document):
+    id: str
+    tenant_id: str = NO_TENANT
+    property_id: str
+    unit_id: str
+    first_name: str
+    last_name: str
+    email: str = ""
+    phone: str = ""
+    status: Literal["active", "notice_given", "moved_out"] = "active"
+    move_in_date: date | None = None
+    move_out_date: date | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.first_name} {self.last_name}".strip()
+
+
+@document(
+    "leases/{id}",
+    tenant="tenant_id",
+    indexes=[
+        Index(
+            "property_id", "status", "resident_id", "lease_start_date", "lease_end_date", "lease_type",
+            "monthly_rent",
+        ),
+        Index("resident_id", "-lease_start_date"),
+    ],
+)  # fmt: skip
+class LeaseRow(Document):
+    """A lease as the platform keeps it; one that runs from month to month may have no end."""
+
+    id: str
+    tenant_id: str = NO_TENANT
+    property_id: str
+    resident_id: str
+    unit_id: str = ""
+    lease_start_date: date
+    lease_end_date: date | None = None
+    monthly_rent: Cents
+    lease_type: LeaseType = "fixed"
+    status: Literal["active", "expired", "terminated"] = "active"
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@document(
+    "resident_ledger/{id}",
+    tenant="tenant_id",
+    indexes=[
+        Index("property_id", "resident_id", "transaction_date", "transaction_type", "charge_code", "amount")
+    ],
+)
+class LedgerRow(Document):
+    """A charge or a payment."""
+
+    id: str
+    tenant_id: str = NO_TENANT
+    property_id: str
+    resident_id: str
+    transaction_type: Literal["charge", "payment"]
+    charge_code: str = ""
+    amount: Cents
+    transaction_date: date
+    created_at: datetime | None = None
+
+
+@document(
+    "renewal_offers/{id}",
+    tenant="tenant_id",
+    indexes=[
+        Index("property_id", "resident_id", "lease_id", "status", "offer_expiration_date", "created_at")
+    ],
+)
+class OfferRow(Document):
+    """A renewal offer; `created_at` is when it was made."""
+
+    id: str
+    tenant_id: str = NO_TENANT
+    property_id: str
+    resident_id: str
+    lease_id: str
+    renewal_start_date: date | None = None
+    renewal_end_date: date | None = None
+    proposed_rent: Cents | None = None
+    offer_expiration_date: date | None = None
+    status: Literal["pending", "accepted", "declined", "expired"] = "pending"
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+TABLES: dict[str, type[Document]] = {
+    "properties": Property, "unit_types": UnitType, "units": Unit, "unit_pricing": UnitPricing,
+    "residents": Resident, "leases": LeaseRow, "resident_ledger": LedgerRow, "renewal_offers": OfferRow,
+}  # fmt: skip

@@ -1,0 +1,43 @@
+"""Calculation jobs: runs of the kit, with what this service adds to them."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from holdfast.kit.checkpoints import CheckpointDocument
+from holdfast.kit.runs import RUN_CLAIM, RUN_LIFE, Kinds, RunFields, StepDocument
+from holdfast.model import Index, Retention, Stamped, document
+from holdfast.services.renewals.models.scores import Count
+
+YEAR_S = 365 * 86_400
+
+
+@document(
+    "renewal_calculation_jobs/{id}",
+    id=Stamped("run"),
+    tenant="tenant_id",
+    indexes=[
+        Index("-created_at"),
+        Index("property_id", "-created_at"),
+        Index("property_id", "status", "-calculated_at"),
+    ],
+    lifecycle=RUN_LIFE,
+    claim=RUN_CLAIM,
+    immutable=["created_at", "type", "property_id", "as_of_date", "calculated_at"],
+    retention=Retention("completed_at", after_s=5 * YEAR_S),
+)
+class CalculationJob(RunFields, rename="camel"):
+    """One run over one property. What is scored is kept with `after`, the last resident scored."""
+
+    property_id: str
+    as_of_date: date
+    calculated_at: datetime
+    requested_by: str = ""
+    residents: Count = 0
+    scored: Count = 0
+    skipped: Count = 0
+    sent: Count = 0
+    after: str = ""
+
+
+JOBS = Kinds(run=CalculationJob, step=StepDocument, checkpoint=CheckpointDocument)
