@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import os
 import re
@@ -100,8 +101,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     caller_burst: Burst = 500
     address_per_s: Rate = 20.0
     address_burst: Burst = 200
-    sign_in_per_minute: Rate = 10.0
-    sign_in_burst: Burst = 10
     request_s: Seconds = 30.0
     read_s: Seconds = 15.0
 
@@ -216,8 +215,9 @@ def _from_arguments(arguments: Mapping[str, object]) -> dict[str, tuple[object, 
 def _refuse_unknown(settings: Iterable[str], source: str) -> None:
     for name in settings:
         if name not in VARIABLES:
-            known = ", ".join(sorted(VARIABLES))
-            raise ConfigError(f"{source}unknown setting {name!r}; known are {known}", name)
+            close = difflib.get_close_matches(name, VARIABLES, n=1)
+            meant = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(VARIABLES))}"
+            raise ConfigError(f"{source}unknown setting {name!r}; {meant}", name)
 
 
 def _checked(name: str, value: object, source: str) -> Any:

@@ -29,6 +29,7 @@ HoldfastError
 ├── LeaseLostError            stop: another worker holds the claim now
 ├── LimitReachedError         wait for the next period, or raise the limit
 └── RetryLaterError           nothing was written; try again after `after_s`
+    ├── TooManyRequestsError      too much in too short a time
     ├── InProgressError           the same request is being worked on; ask again for its answer
     ├── StoreUnavailableError     the engine can't be reached
     └── OutcomeUnknownError       the link broke while committing; read before you repeat
@@ -177,6 +178,10 @@ class RetryLaterError(HoldfastError):
     def __init__(self, message: str, path: str | None = None, *, after_s: float = 1.0) -> None:
         super().__init__(message, path)
         self.after_s = after_s
+
+
+class TooManyRequestsError(RetryLaterError):
+    code = "too_many_requests"
 
 
 class InProgressError(RetryLaterError):

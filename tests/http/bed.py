@@ -19,6 +19,7 @@ from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.errors import UnverifiedError
 from holdfast.http.app import create_app
+from holdfast.http.server import settings
 from holdfast.http.surface import Surface
 from holdfast.kit.access import Tokens
 from holdfast.kit.inbox import InboxItem, Source, Verified
@@ -31,6 +32,8 @@ from holdfast.store import Transaction, put
 
 SECRET: Final = "let me in"
 TENANT: Final = "-"
+# Tests ask faster than people; how it is limited has tests of its own.
+PLENTY: Final = {"caller_burst": 100_000, "address_burst": 100_000}
 
 
 @document("echoes/{id}")
@@ -116,14 +119,14 @@ class Bed:
 
 
 @contextlib.asynccontextmanager
-async def serving(home: Path, *, ready: bool = True) -> AsyncIterator[Bed]:
-    """The service over a socket; no loops run until something asks for work."""
-    config = load_config({"home": home, "allow": "127.0.0.1"}, environ={})
+async def serving(home: Path, *, ready: bool = True, **more: Any) -> AsyncIterator[Bed]:
+    """The service over a socket; no loops run until something asks for work. `more` are settings."""
+    config = load_config({"home": home, "allow": "127.0.0.1", "limits": PLENTY, **more}, environ={})
     runtime = await Runtime.open(config, services=[echo_service()], clock=SystemClock())
     surface = create_app(runtime)
     surface.ready = ready
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(surface, http="httptools", log_level="warning", lifespan="off"))
+    server = uvicorn.Server(settings(surface))
     task = asyncio.create_task(server.serve(sockets=[listener]))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -27,6 +28,7 @@ _STATUSES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
     (errors.ConflictError, 409),
     (errors.LeaseLostError, 409),
     (errors.LimitReachedError, 429),
+    (errors.TooManyRequestsError, 429),
     (errors.RetryLaterError, 503),
 )
 _CODES: Final = {
@@ -81,10 +83,10 @@ def refusal(code: str, message: str, request_id: str) -> FaultAnswer:
 
 
 def retry_after(fault: HoldfastError) -> str | None:
-    """Whole seconds for `Retry-After`, at least one."""
+    """Whole seconds for `Retry-After`, at least one, never too few."""
     if not isinstance(fault, errors.RetryLaterError):
         return None
-    return str(max(1, round(fault.after_s)))
+    return str(max(1, math.ceil(fault.after_s)))
 
 
 def _request_id(request: Request[Any, Any, Any]) -> str:
@@ -103,6 +105,9 @@ def _of_ours(request: Request[Any, Any, Any], fault: HoldfastError) -> Response[
 
 def _of_litestar(request: Request[Any, Any, Any], fault: HTTPException) -> Response[FaultAnswer]:
     id, status = _request_id(request), fault.status_code
+    if request.scope["state"].get("hung_up"):
+        # Nobody reads this; it only keeps a client's doing out of the log of our own faults.
+        return _answer(refusal("malformed", "the request broke off before its end", id), 400, {})
     if status >= 500 and status != 503:
         log.error("request failed", path=request.url.path, request_id=id, exc_info=fault)
         return _answer(internal(id), 500, {})

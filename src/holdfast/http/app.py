@@ -16,6 +16,7 @@ from holdfast.http.answers import exception_handlers
 from holdfast.http.callers import Reader, SessionReader, TokenReader
 from holdfast.http.door import Door, check_declared
 from holdfast.http.ingest import Ingest
+from holdfast.http.limits import Turnstile
 from holdfast.http.metrics import Metrics
 from holdfast.http.oidc import OidcReader, fetching
 from holdfast.http.openapi import description
@@ -46,7 +47,7 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
     state = State({"runtime": runtime, "openapi": description(handlers, dependencies)})
     app = Litestar(
         handlers,
-        guards=[Door(runtime.store, _readers(runtime), public_url=runtime.config.public_url)],
+        guards=[_door(runtime)],
         state=state,
         dependencies=dependencies,
         exception_handlers=exception_handlers(),
@@ -55,9 +56,15 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
         request_max_body_size=BODY_BYTES_MAX,
     )
     check_declared(app)
-    surface = Surface(app, _hooks(runtime, at_root=at_root), Metrics())
+    surface = Surface(app, _hooks(runtime, at_root=at_root), Metrics(), config=runtime.config)
     app.state.surface = surface
     return surface
+
+
+def _door(runtime: Runtime) -> Door:
+    turnstile = Turnstile(runtime.config.limits, clock=runtime.clock)
+    url = runtime.config.public_url
+    return Door(runtime.store, _readers(runtime), turnstile=turnstile, public_url=url)
 
 
 def _readers(runtime: Runtime) -> list[Reader]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeAlias
 
 from litestar import get, post
@@ -19,7 +19,8 @@ PAGE_MAX: Final = 200
 _REASONS: Final = {
     400: "It can't be read.", 401: "No token, or none that counts.", 403: "The token may not do this.",
     404: "It is not there.", 405: "Not with this method.", 409: "Something else happened in between.",
-    413: "Too large.", 422: "It can be read, but it breaks a rule.", 503: "Try again later.",
+    413: "Too large.", 422: "It can be read, but it breaks a rule.", 429: "Too often; wait first.",
+    503: "Try again later.", 504: "It took too long and was given up.",
 }  # fmt: skip
 _FAULTS: Final = {
     status: ResponseSpec(FaultAnswer, description=why, generate_examples=False)
@@ -43,22 +44,27 @@ Tenant: TypeAlias = Annotated[
 Decorator: TypeAlias = Callable[[Callable[..., Any]], HTTPRouteHandler]
 
 
-def reads(path: str, needs: str, *, area: str, platform: bool = False, prefix: str = PREFIX) -> Decorator:
+def reads(
+    path: str, needs: str, *, area: str, platform: bool = False, prefix: str = PREFIX, **more: Any
+) -> Decorator:
     """A GET route."""
-    opt = _opt(needs, area=area, action="read", platform=platform)
+    opt = {"needs": needs, "area": area, "action": "read", "platform": platform, **more}
     return get(prefix + path, opt=opt, responses=_FAULTS, security=_security(needs))
 
 
 def acts(
-    path: str, needs: str, *, area: str, action: str, platform: bool = False, prefix: str = PREFIX
+    path: str,
+    needs: str,
+    *,
+    area: str,
+    action: str,
+    platform: bool = False,
+    prefix: str = PREFIX,
+    **more: Any,
 ) -> Decorator:
-    """A POST route that does something."""
-    opt = _opt(needs, area=area, action=action, platform=platform)
+    """A POST route that does something. `more` is said to the door, such as `time_limit_s`."""
+    opt = {"needs": needs, "area": area, "action": action, "platform": platform, **more}
     return post(prefix + path, opt=opt, responses=_FAULTS, status_code=200, security=_security(needs))
-
-
-def _opt(needs: str, *, area: str, action: str, platform: bool) -> Mapping[str, Any]:
-    return {"needs": needs, "area": area, "action": action, "platform": platform}
 
 
 def _security(needs: str) -> list[dict[str, list[str]]] | None:

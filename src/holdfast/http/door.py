@@ -6,7 +6,8 @@
 are what a token's scopes must cover; without them, the first word of the path and read or update.
 A route with `platform` is about the whole and asks for the role where no tenant is. A `page` sends people
 without a session to the sign-in page. What another site made a browser send is refused, unless the
-route says `cross_site`.
+route says `cross_site`. With `limited` False it may be asked as often as anybody likes. `time_limit_s` is
+how long an answer may take where the usual time does not fit; None for one that goes on, such as a stream.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from litestar.routes import HTTPRoute
 from holdfast.errors import DeclarationError, ForbiddenError, UnverifiedError, WrongTenantError
 from holdfast.http.answers import SignInNeeded
 from holdfast.http.callers import Arrival, Connection, Reader, bearer_of, who_asks
+from holdfast.http.limits import Turnstile
 from holdfast.http.origin import SAFE_METHODS, check_origin, check_session_act, next_of
+from holdfast.http.time_limit import allow_time
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Gate
 from holdfast.model.access import ROLES, Caller
@@ -36,14 +39,21 @@ _API: Final = "/api/v1/"
 class Door:
     """The guard of one application."""
 
-    def __init__(self, store: Store, readers: Sequence[Reader], *, public_url: str = "") -> None:
+    def __init__(
+        self, store: Store, readers: Sequence[Reader], *, turnstile: Turnstile, public_url: str = ""
+    ) -> None:
         self._store, self._readers, self._public_url = store, readers, public_url
+        self._turnstile = turnstile
 
     async def __call__(self, connection: Connection, handler: BaseRouteHandler) -> None:
+        if "time_limit_s" in handler.opt:
+            allow_time(connection.scope, handler.opt["time_limit_s"])
         needs, acts = handler.opt["needs"], connection.scope.get("method") not in SAFE_METHODS
         if acts and not bearer_of(connection.headers) and not handler.opt.get("cross_site"):
             check_origin(connection.headers, public_url=self._public_url)
         if needs == PUBLIC:
+            if handler.opt.get("limited", True):
+                self._turnstile.pass_stranger(connection.scope["state"]["address"])
             return
         arrival = await self._arrival(connection, handler)
         if acts and arrival.csrf is not None:
@@ -52,11 +62,14 @@ class Door:
 
     async def _arrival(self, connection: Connection, handler: BaseRouteHandler) -> Arrival:
         try:
-            return await who_asks(self._readers, connection)
+            arrival = await who_asks(self._readers, connection)
         except UnverifiedError:
+            self._turnstile.pass_stranger(connection.scope["state"]["address"])
             if handler.opt.get("page") and connection.scope.get("method") == "GET":
                 raise SignInNeeded(_asked_for(connection)) from None
             raise
+        self._turnstile.pass_caller(arrival.caller.user_id or "service")
+        return arrival
 
     def _judge(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
         needs = handler.opt["needs"]

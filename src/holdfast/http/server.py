@@ -19,12 +19,14 @@ from holdfast import __version__
 from holdfast.config import Config
 from holdfast.errors import ConfigError
 from holdfast.http.app import create_app
+from holdfast.http.patience import PatientProtocol, drop_slow
 from holdfast.http.surface import Surface
 from holdfast.kit.access import Tokens
 from holdfast.runtime import Runtime
 from holdfast.service import Service
 
 _GRACE_S = 3
+_LOOK_TICKS = 5
 Greeting: TypeAlias = Callable[[Runtime], Awaitable[None]]
 
 
@@ -58,7 +60,7 @@ async def live(
         _announce(listener)
         await (greet or _hint)(runtime)
         surface.ready = True
-        await _Server(_settings(surface), surface, stop).serve(sockets=[listener])
+        await _Server(settings(surface), surface, stop).serve(sockets=[listener])
         # Also when the server ends by itself: loops must never outlive it.
         stop.set()
         if working is not None:
@@ -67,10 +69,13 @@ async def live(
         await runtime.close()
 
 
-def _settings(surface: Surface) -> uvicorn.Config:
+def settings(surface: Surface) -> uvicorn.Config:
+    """How the server beneath is set up."""
     return uvicorn.Config(
         surface,
-        http="httptools",
+        http=PatientProtocol,
+        # Whom to believe about addresses is a setting of ours; the server's own default trusts this machine.
+        proxy_headers=False,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -131,6 +136,11 @@ class _Server(uvicorn.Server):
         self._surface.ready = False
         self._stop.set()
         super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _LOOK_TICKS == 0:
+            drop_slow(self.server_state.connections, self._surface.read_s)
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

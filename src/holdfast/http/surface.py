@@ -7,6 +7,7 @@ request ──► hook? ──► Ingest ──► inbox
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
@@ -15,8 +16,11 @@ import msgspec
 import structlog
 from litestar import Litestar
 
-from holdfast.http.answers import internal
+from holdfast.config import Config
+from holdfast.http import time_limit
+from holdfast.http.answers import FaultAnswer, internal, refusal
 from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
+from holdfast.http.limits import Addresses
 from holdfast.http.metrics import Metrics
 
 log = structlog.get_logger("holdfast.http")
@@ -28,15 +32,23 @@ _SAFE: Final = {
     b"referrer-policy": b"no-referrer",
     b"cache-control": b"no-store",
 }
+_ONLY_HTTPS: Final = {b"strict-transport-security": b"max-age=31536000"}
+_TOO_SLOW: Final = "it took too long and was given up; it may have had its effect: look before you repeat it"
 UNROUTED: Final = "unrouted"
 
 
 class Surface:
     """What a server serves. `ready` is for whoever started it to set."""
 
-    def __init__(self, app: Litestar, hooks: Mapping[str, Ingest], metrics: Metrics) -> None:
+    def __init__(
+        self, app: Litestar, hooks: Mapping[str, Ingest], metrics: Metrics, *, config: Config
+    ) -> None:
         self.app, self.hooks, self.metrics = app, hooks, metrics
         self.ready = False
+        self._addresses = Addresses(config.proxies)
+        self.read_s = config.limits.read_s
+        self._request_s = config.limits.request_s
+        self._headers = _SAFE | (_ONLY_HTTPS if config.public_url.startswith("https://") else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,21 +65,41 @@ class Surface:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
         request_id = request_id_of(scope)
-        scope["state"] = {**scope.get("state", {}), "request_id": request_id}
-        answering = _Answering(send, request_id)
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        told = {"request_id": request_id, "address": self._addresses.of(scope)}
+        scope["state"] = {**scope.get("state", {}), **told}
+        answering = _Answering(send, request_id, self._headers)
         try:
-            await self.app(scope, receive, answering)  # type: ignore[arg-type]
+            async with asyncio.timeout(self._request_s) as limit:
+                time_limit.note(scope, limit)
+                await self.app(scope, _receiving(scope, receive), answering)  # type: ignore[arg-type]
         except Exception as fault:
-            log.error("request failed", path=scope["path"], request_id=request_id, exc_info=fault)
-            await answering.apologise()
+            if isinstance(fault, TimeoutError) and limit.expired():
+                log.warning("request given up", path=scope["path"], request_id=request_id)
+                await answering.instead(504, refusal("timed_out", _TOO_SLOW, request_id))
+            else:
+                log.error("request failed", path=scope["path"], request_id=request_id, exc_info=fault)
+                await answering.instead(500, internal(request_id))
         return answering.status
+
+
+def _receiving(scope: Scope, receive: Receive) -> Receive:
+    """Notes when the client hangs up."""
+
+    async def received() -> MutableMapping[str, Any]:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            scope["state"]["hung_up"] = True
+        return message
+
+    return received
 
 
 class _Answering:
     """Passes an answer on, with the headers that every answer has."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
-        self._send, self._id = send, request_id
+    def __init__(self, send: Send, request_id: str, usual: Mapping[bytes, bytes]) -> None:
+        self._send, self._id, self._usual = send, request_id, usual
         self.status = 0
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
@@ -75,14 +107,15 @@ class _Answering:
             self.status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self._id.encode())]
             there = {name for name, _ in headers}
-            message["headers"] = headers + [pair for pair in _SAFE.items() if pair[0] not in there]
+            message["headers"] = headers + [pair for pair in self._usual.items() if pair[0] not in there]
         await self._send(message)
 
-    async def apologise(self) -> None:
+    async def instead(self, status: int, fault: FaultAnswer) -> None:
+        """Answer with a fault in place of what did not come."""
         if self.status:
             # The answer has begun: cutting it off is the only way left to say that it is not whole.
             raise ConnectionError("the answer broke off")
-        body = msgspec.json.encode(internal(self._id))
+        body = msgspec.json.encode(fault)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await self({"type": "http.response.start", "status": 500, "headers": headers})
+        await self({"type": "http.response.start", "status": status, "headers": headers})
         await self({"type": "http.response.body", "body": body})

@@ -35,7 +35,7 @@ async def audit(
     return AuditPage(list(page.docs), page.cursor)
 
 
-@acts("/audit/verify", "admin", area="audit", action="verify")
+@acts("/audit/verify", "admin", area="audit", action="verify", time_limit_s=300)
 async def verify(runtime: Whole, tenant_id: TenantId, tenant: Tenant = None) -> AuditVerdict:
     """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
     found = await Audit(runtime.store, tenant_id=tenant_id).verify()

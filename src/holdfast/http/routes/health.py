@@ -33,14 +33,14 @@ class Ready(msgspec.Struct, frozen=True):
     status: str
 
 
-@reads("/health", "public", area="health", prefix="")
+@reads("/health", "public", area="health", prefix="", limited=False)
 async def pulse(runtime: Whole) -> Response[Pulse]:
     """How the process is doing, in a word. Why is at /api/v1/health."""
     status = (await runtime.health()).status
     return Response(Pulse(status, __version__), status_code=503 if status == "critical" else 200)
 
 
-@reads("/health/ready", "public", area="health", prefix="")
+@reads("/health/ready", "public", area="health", prefix="", limited=False)
 async def ready(state: State) -> Ready:
     """Whether the process can take work."""
     if not state.surface.ready:

@@ -24,7 +24,10 @@ class Drained(msgspec.Struct, frozen=True):
     seconds: float
 
 
-@acts("/work/drain", "admin", area="work", action="drain", platform=True, prefix="")
+@acts(
+    "/work/drain", "admin", area="work", action="drain", platform=True, prefix="",
+    time_limit_s=DRAIN_S_MAX + 30,
+)  # fmt: skip
 async def drain(data: JSONBody[DrainOrder], runtime: Whole) -> Drained:
     """Run due work for a bounded time; ends sooner when nothing is left."""
     began = runtime.clock.monotonic()

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import RetryLaterError
+from holdfast.errors import TooManyRequestsError
 from holdfast.kit import NO_TENANT
 from holdfast.model import Access, Document, Given, Retention, document
 from holdfast.store import Store, Transaction, delete, put
@@ -61,7 +61,7 @@ def _forgotten_at(tries: Tries) -> datetime:
 class SignInTries:
     """Admits tries, in all processes together.
 
-    Example: `await tries.admit("ann", "203.0.113.7")` raises `RetryLaterError` after too many
+    Example: `await tries.admit("ann", "203.0.113.7")` raises `TooManyRequestsError` after too many
     """
 
     def __init__(self, store: Store) -> None:
@@ -77,7 +77,7 @@ class SignInTries:
                 known = found.doc if found else None
                 left_s = wait_s(known, patience, now)
                 if left_s > 0:
-                    raise RetryLaterError("too many tries; wait before the next one", after_s=left_s)
+                    raise TooManyRequestsError("too many tries; wait before the next one", after_s=left_s)
                 count = known.count if known and now < _forgotten_at(known) else 0
                 tx.write(put(Tries(id=key, count=count + 1, last_at=now)))
 

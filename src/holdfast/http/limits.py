@@ -1,0 +1,103 @@
+"""How much one caller or address may ask: a bucket each, that fills again by the second.
+
+Buckets live in the process: with several processes behind one address, each grants its own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdfast.clock import Clock
+from holdfast.config import Limits
+from holdfast.errors import TooManyRequestsError
+
+KEYS_MAX: Final = 20_000
+_V6_SITE_BITS: Final = 64
+
+
+class Buckets:
+    """Takes one at a time out of each key's bucket.
+
+    Example: `wait_s = Buckets(per_s=2, burst=10, clock=clock).take("ann")`
+    """
+
+    def __init__(self, *, per_s: float, burst: int, clock: Clock, keys_max: int = KEYS_MAX) -> None:
+        self._per_s, self._burst, self._clock, self._keys_max = per_s, burst, clock, keys_max
+        self._levels: dict[str, tuple[float, float]] = {}
+
+    def take(self, key: str) -> float:
+        """0 when it may; else the seconds after which the next one may, and nothing is taken."""
+        now_s = self._clock.monotonic()
+        level, at_s = self._levels.pop(key, (float(self._burst), now_s))
+        level = min(self._burst, level + (now_s - at_s) * self._per_s)
+        wait_s = 0.0 if level >= 1 else (1 - level) / self._per_s
+        self._levels[key] = (level - 1 if wait_s == 0 else level, now_s)
+        if len(self._levels) > self._keys_max:
+            # The one that asked longest ago: by now its bucket is the likeliest to be full again.
+            del self._levels[next(iter(self._levels))]
+        return wait_s
+
+
+class Turnstile:
+    """One process's buckets: known callers by who they are, all others by their address."""
+
+    def __init__(self, limits: Limits, *, clock: Clock) -> None:
+        self._callers = Buckets(per_s=limits.caller_per_s, burst=limits.caller_burst, clock=clock)
+        self._addresses = Buckets(per_s=limits.address_per_s, burst=limits.address_burst, clock=clock)
+
+    def pass_caller(self, name: str) -> None:
+        _admit(self._callers.take(name), "this caller")
+
+    def pass_stranger(self, address: str) -> None:
+        _admit(self._addresses.take(_site(address)), "this address without credentials that count")
+
+
+def _admit(wait_s: float, who: str) -> None:
+    if wait_s > 0:
+        raise TooManyRequestsError(f"{who} asks too often; wait and try again", after_s=wait_s)
+
+
+class Addresses:
+    """Tells where a request comes from, believing only the proxies it is told to trust.
+
+    Example: `Addresses(["10.0.0.0/8"]).of(scope)` gives `203.0.113.7`
+    """
+
+    def __init__(self, proxies: Sequence[str]) -> None:
+        self._trusted = [ipaddress.ip_network(one) for one in proxies]
+
+    def of(self, scope: Any) -> str:
+        peer = (scope.get("client") or ("",))[0]
+        if not self._trusted or not self._is_trusted(peer):
+            return str(peer)
+        # From the nearest hop outwards: what stands left of an untrusted hop may be made up.
+        for hop in reversed(_forwarded(scope)):
+            peer = hop
+            if not self._is_trusted(hop):
+                break
+        return str(peer)
+
+    def _is_trusted(self, address: str) -> bool:
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._trusted)
+
+
+def _forwarded(scope: Any) -> list[str]:
+    said = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    return [hop.strip() for hop in ",".join(said).split(",") if hop.strip()]
+
+
+def _site(address: str) -> str:
+    """One customer's IPv6 addresses are as one: they have 2⁶⁴ of them."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    return str(ipaddress.ip_network((int(found), _V6_SITE_BITS), strict=False))
