@@ -1,0 +1,1 @@
+"""Connections: what an outside account granted a tenant, kept sealed and fresh."""
