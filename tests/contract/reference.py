@@ -16,11 +16,12 @@ import msgspec
 from holdfast.clock import from_us, to_us
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model import Document, Schema
+from holdfast.model.columns import Column
 from holdfast.model.path import split_key
 from holdfast.store import Capabilities, Catalog, Committed, Snapshot, Wake
 from holdfast.store.commit import Change, Commit, Outcome, Write, decide
 from holdfast.store.port import ClaimRequest
-from holdfast.store.query import Plan
+from holdfast.store.query import Plan, rows_of
 from tests.contract.sieve import Position, column_of, matches, position
 
 T = TypeVar("T")
@@ -79,6 +80,9 @@ class Reference:
         last = None if plan.after is None else Position(plan, *plan.after)
         later = [s for s in found if last is None or last < position(plan, s)]
         return later[: plan.limit]
+
+    async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+        return rows_of(await self.find(plan), columns)
 
     async def aggregate(self, plan: Plan) -> int | float | None:
         assert plan.aggregate is not None

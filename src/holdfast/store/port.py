@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
@@ -68,6 +69,9 @@ class Engine(Protocol):
 
     async def find(self, plan: Plan) -> list[Snapshot[Any]]:
         """Up to `plan.limit` documents, in order, by walking the plan's index."""
+
+    async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+        """The same documents' keys and the plain values of these columns, without the documents."""
 
     async def aggregate(self, plan: Plan) -> int | float | None:
         """The count, sum (0 of nothing) or average (None of nothing) of what the plan finds.

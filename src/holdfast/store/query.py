@@ -11,7 +11,7 @@ import base64
 import binascii
 import hashlib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
@@ -95,6 +95,11 @@ class Page(msgspec.Struct, Generic[D], frozen=True):
     @property
     def docs(self) -> list[D]:
         return [item.doc for item in self.items]
+
+
+def rows_of(found: Iterable[Snapshot[Any]], columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+    """Keys and plain values, for engines whose documents hold all there is."""
+    return [(item.key, *[column.read(item.doc) for column in columns]) for item in found]
 
 
 class Aggregate(msgspec.Struct, frozen=True):
@@ -256,6 +261,17 @@ def _check_bounds(bounds: list[Filter]) -> None:
 
 def _column(schema: Schema[Any], path: str) -> Column:
     return schema.column(path) or make_column(path, schema.fields, schema.name)
+
+
+def selectable(schema: Schema[Any], path: str) -> Column:
+    """The column of a field to read by itself, refused where the engines keep none of it."""
+    column = schema.column(path)
+    if column is None:
+        _column(schema, path)
+        raise UnindexedQueryError(f"no index of {schema.name} holds {path}: declare one, or read documents")
+    if column.kind in ("open", "list"):
+        raise BadQueryError("a field of several types, or a list, is read with its document", path)
+    return column
 
 
 def _comparable(column: Column, value: Any) -> Any:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
+import msgspec
+
 from holdfast.clock import Clock, SystemClock, from_us, to_us
 from holdfast.errors import (
     BadQueryError,
@@ -25,7 +27,7 @@ from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete
 from holdfast.store.port import Capabilities, ClaimRequest, Engine, Wake
-from holdfast.store.query import Aggregate, Page, Plan, Query, resolve
+from holdfast.store.query import Aggregate, Page, Plan, Query, resolve, selectable
 from holdfast.store.transaction import Transaction
 
 D = TypeVar("D", bound=Document)
@@ -113,6 +115,26 @@ class Store:
                 return
             # An engine may answer a small page without a pause; others must get their turn.
             await asyncio.sleep(0)
+
+    async def select(self, query: Query[Any], *fields: str) -> AsyncIterator[list[tuple[Any, ...]]]:
+        """Keys and some fields of all that the query finds, in lists of up to `query.size`, many times faster
+        than the documents: for work that goes through whole collections.
+
+        Only fields that a declared index holds; dates come as text, as filters take them.
+
+        Example: `async for rows in store.select(Query(Unit), "number"): numbers.update(rows)`
+        """
+        plan = self._plan(query)
+        columns = [selectable(plan.schema, field) for field in fields]
+        columns += [selectable(plan.schema, term.column.path) for term in plan.order]
+        width = len(fields) + 1
+        while True:
+            rows = await self.engine.select(plan, columns)
+            yield rows if len(columns) < width else [row[:width] for row in rows]
+            if len(rows) < plan.limit:
+                return
+            last = rows[-1]
+            plan = msgspec.structs.replace(plan, after=(last[width:], last[0]))
 
     async def count(self, query: Query[Any]) -> int:
         return int(await self._aggregate(query, "count", None) or 0)

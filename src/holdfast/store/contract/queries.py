@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from holdfast.errors import BadQueryError, UnindexedQueryError
 from holdfast.model.limits import ALTERNATIVES_MAX, INTEGER_MAX, INTEGER_MIN
 from holdfast.store.commit import create, delete, patch, put
 from holdfast.store.contract.models import NOON, Account, Leaf, Note, Spot
@@ -142,6 +143,27 @@ class Queries:
         for query, answer in ASKED:
             paged = [item.doc.id async for item in notes.scan(query.limit(size))]
             assert ("".join(paged), asked_for(query)) == (answer, asked_for(query))
+
+    @pytest.mark.parametrize("size", [1, 4, 100])
+    async def test_fields_by_themselves_are_those_of_the_documents(self, notes: Store, size: int) -> None:
+        for query in (
+            Query(Note),
+            Query(Note).order_by("-whole"),
+            Query(Note).order_by("at"),
+            Query(Note).where("flag", "==", True).order_by("whole"),
+            Query(Note).where("text", "in", ["ant", "é"]).order_by("-part"),
+        ):
+            expected = [(n.id, n.text, n.at, n.flag) for n in (await notes.query(query)).docs]
+            pages = [rows async for rows in notes.select(query.limit(size), "text", "at", "flag")]
+            assert [row for rows in pages for row in rows] == expected
+            assert all(len(rows) <= size for rows in pages)
+
+    async def test_a_field_that_no_index_holds_is_not_read_by_itself(self, notes: Store) -> None:
+        for field, error in (("anything", UnindexedQueryError), ("mixed", BadQueryError)):
+            with pytest.raises(error):
+                await anext(notes.select(Query(Note), field))
+        with pytest.raises(BadQueryError):
+            await anext(notes.select(Query(Note).order_by("mixed"), "text"))
 
     async def test_counts_count_what_the_question_finds(self, notes: Store) -> None:
         found = {asked_for(query): await notes.count(query) for query, _ in ASKED}

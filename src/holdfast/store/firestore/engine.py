@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot
@@ -17,7 +18,7 @@ from holdfast.store.firestore.record import Record
 from holdfast.store.firestore.wake import Bell, Tower
 from holdfast.store.firestore.writes import Writer
 from holdfast.store.port import Capabilities, ClaimRequest
-from holdfast.store.query import Plan
+from holdfast.store.query import Plan, rows_of
 
 CAPABILITIES: Final = Capabilities(name="firestore", counter_shards=10, writes_max=500)
 
@@ -54,6 +55,9 @@ class FirestoreEngine:
     async def find(self, plan: Plan) -> list[Snapshot[Any]]:
         with self._gate.passing():
             return await self._finder.find(plan)
+
+    async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+        return rows_of(await self.find(plan), columns)
 
     async def aggregate(self, plan: Plan) -> int | float | None:
         with self._gate.passing():

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.clock import to_us
+from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
@@ -22,6 +23,7 @@ from holdfast.store.postgres.wake import Bells
 from holdfast.store.postgres.writer import WRITES_A_BATCH, Queue, Writer
 from holdfast.store.query import Plan
 from holdfast.store.relational import walk
+from holdfast.store.relational.tables import KEY
 
 
 async def connect(url: str, catalog: Catalog) -> PostgresEngine:
@@ -75,6 +77,12 @@ class PostgresEngine:
         text, values = walk.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
         rows = await self._links.read(lambda link: link.fetch(text, *values))
         return [shelf.snapshot(row) for row in rows]
+
+    async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+        shelf = self._shelves[plan.schema]
+        names = (KEY, *(column.stored for column in columns))
+        text, values = walk.select(plan, shelf.table, dialect=DIALECT, columns=names)
+        return list(map(tuple, await self._links.read(lambda link: link.fetch(text, *values))))
 
     async def aggregate(self, plan: Plan) -> int | float | None:
         text, values = walk.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)

@@ -11,13 +11,16 @@ from typing import Any, TypeVar
 
 import apsw
 
+from holdfast.clock import from_us
 from holdfast.errors import StoreUnavailableError
+from holdfast.model.columns import Column, Kind
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.port import Capabilities, ClaimRequest, Wake
 from holdfast.store.query import Plan
 from holdfast.store.relational import walk
+from holdfast.store.relational.tables import KEY
 from holdfast.store.sqlite.backup import back_up
 from holdfast.store.sqlite.claims import claim, next_due
 from holdfast.store.sqlite.dialect import DIALECT
@@ -32,6 +35,8 @@ T = TypeVar("T")
 # A page this small is read faster than another thread could be asked to do it.
 IN_PLACE_MAX = 200
 READERS = 2
+
+_UNBIND: dict[Kind, Callable[[Any], Any]] = {"time": from_us, "boolean": bool}
 
 CAPABILITIES = Capabilities(name="sqlite", embedded=True, online_backup=True)
 
@@ -85,6 +90,12 @@ class SqliteEngine:
         if plan.limit <= IN_PLACE_MAX:
             return [shelf.snapshot(row) for row in _run(self._reader(), sql, values)]
         return await self._elsewhere(lambda link: [shelf.snapshot(row) for row in _run(link, sql, values)])
+
+    async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+        shelf = self._shelves[plan.schema]
+        names = (KEY, *(column.stored for column in columns))
+        sql, values = walk.select(plan, shelf.table, dialect=DIALECT, columns=names)
+        return await self._elsewhere(lambda link: _plain(_run(link, sql, values).fetchall(), columns))
 
     async def aggregate(self, plan: Plan) -> int | float | None:
         sql, values = walk.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
@@ -160,6 +171,16 @@ def _run(link: apsw.Connection, sql: str, values: Sequence[Any]) -> apsw.Cursor:
         raise StoreUnavailableError(f"SQLite refused: {fault}; run `holdfast schema migrate`") from None
     except apsw.BusyError:
         raise StoreUnavailableError("another process holds the database locked") from None
+
+
+def _plain(rows: list[tuple[Any, ...]], columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+    """Rows as SQLite gives them, but for what it keeps in a form of its own."""
+    made = {n: _UNBIND[column.kind] for n, column in enumerate(columns, 1) if column.kind in _UNBIND}
+    if not made:
+        return rows
+    return [
+        tuple([made[n](v) if n in made and v is not None else v for n, v in enumerate(row)]) for row in rows
+    ]
 
 
 def _added_up(link: apsw.Connection, sql: str, values: Sequence[Any]) -> tuple[Any, ...]:
