@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,8 +18,8 @@ from litestar import get
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.errors import UnverifiedError
+from holdfast.http import server as serving_process
 from holdfast.http.app import create_app
-from holdfast.http.server import settings
 from holdfast.http.surface import Surface
 from holdfast.kit.access import Tokens
 from holdfast.kit.inbox import InboxItem, Source, Verified
@@ -119,14 +119,16 @@ class Bed:
 
 
 @contextlib.asynccontextmanager
-async def serving(home: Path, *, ready: bool = True, **more: Any) -> AsyncIterator[Bed]:
-    """The service over a socket; no loops run until something asks for work. `more` are settings."""
-    config = load_config({"home": home, "allow": "127.0.0.1", "limits": PLENTY, **more}, environ={})
+async def serving(
+    home: Path, *, ready: bool = True, routes: Sequence[Any] = (), **settings: Any
+) -> AsyncIterator[Bed]:
+    """The service over a socket; no loops run until something asks for work."""
+    config = load_config({"home": home, "allow": "127.0.0.1", "limits": PLENTY, **settings}, environ={})
     runtime = await Runtime.open(config, services=[echo_service()], clock=SystemClock())
-    surface = create_app(runtime)
+    surface = create_app(runtime, more=routes)
     surface.ready = ready
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(settings(surface))
+    server = uvicorn.Server(serving_process.settings(surface))
     task = asyncio.create_task(server.serve(sockets=[listener]))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:

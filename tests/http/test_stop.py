@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,42 +17,11 @@ from holdfast.kit.inbox import InboxItem
 from holdfast.runtime import Runtime
 from holdfast.store import Query
 from tests.http.bed import SECRET, SERVICE, TENANT, Echo
+from tests.http.processes import announce, holdfast_process
 
-_ROOT = Path(__file__).parents[2]
 ACCEPTED = int(os.environ.get("HOLDFAST_TEST_ACCEPTED", "200"))
 SENDERS = 16
 STOP_S_MAX = 5.0
-
-
-def _announce(folder: Path) -> None:
-    """As an installed package would: the service is found by its entry point."""
-    info = folder / "echo_chamber-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-chamber\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[holdfast.services]\necho = tests.http.bed:SERVICE\n")
-
-
-@contextlib.asynccontextmanager
-async def _process(home: Path, *arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """A real `holdfast` process with the service, and its first line."""
-    environment = {**os.environ, "PYTHONPATH": f"{home}{os.pathsep}{_ROOT}", "HOLDFAST_HOME": str(home / "h")}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "holdfast", *arguments, cwd=home, env=environment,
-        stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        assert process.stderr is not None
-        yield process, (await process.stderr.readline()).decode()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-def _address(line: str) -> str:
-    found = re.search(r"http://\S+", line)
-    assert found is not None, line
-    return found[0]
 
 
 @dataclass
@@ -87,9 +54,9 @@ class _Load:
 
 async def _under_load(home: Path, end: signal.Signals) -> tuple[set[str], int]:
     """Serve, load, signal; gives what was accepted and the exit code."""
-    _announce(home)
-    async with _process(home, "serve", "--port", "0") as (process, line):
-        load = _Load(_address(line))
+    announce(home)
+    async with holdfast_process(home, "serve", "--port", "0") as (process, address):
+        load = _Load(address)
         sending = asyncio.create_task(load.run())
         await asyncio.wait_for(load.enough.wait(), 60)
         process.send_signal(end)
@@ -136,11 +103,12 @@ async def test_killed_under_load_it_has_kept_all_it_accepted(tmp_path: Path) -> 
 
 
 async def test_a_server_without_work_leaves_it_to_a_working_process(tmp_path: Path) -> None:
-    _announce(tmp_path)
-    async with _process(tmp_path, "serve", "--port", "0", "--no-work", "--only", "echo-chamber") as (_, line):
+    announce(tmp_path)
+    serve = ("serve", "--port", "0", "--no-work", "--only", "echo-chamber")
+    async with holdfast_process(tmp_path, *serve) as (_, address):
         headers = {"x-word": SECRET, "x-name": "m1"}
         async with (
-            aiohttp.ClientSession(_address(line)) as client,
+            aiohttp.ClientSession(address) as client,
             client.post("/webhook", headers=headers) as answer,
         ):
             assert answer.status == 202
@@ -148,7 +116,7 @@ async def test_a_server_without_work_leaves_it_to_a_working_process(tmp_path: Pa
         async def look(runtime: Runtime) -> None:
             assert await runtime.store.get(Echo, "m1") is None
             bell = runtime.store.watch(Echo)
-            async with _process(tmp_path, "work") as (worker, said):
+            async with holdfast_process(tmp_path, "work") as (worker, said):
                 assert "inbox" in said
                 async with asyncio.timeout(30):
                     while await runtime.store.get(Echo, "m1") is None:

@@ -1,0 +1,42 @@
+"""Real `holdfast` processes with the echo service."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+
+
+def announce(folder: Path) -> None:
+    """As an installed package would: the service is found by its entry point."""
+    info = folder / "echo_chamber-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-chamber\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[holdfast.services]\necho = tests.http.bed:SERVICE\n")
+
+
+@contextlib.asynccontextmanager
+async def holdfast_process(
+    home: Path, *arguments: str, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A process and the address in its first line, or without one the line."""
+    own = {"PYTHONPATH": f"{home}{os.pathsep}{_ROOT}", "HOLDFAST_HOME": str(home / "h")}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "holdfast", *arguments, cwd=home, env={**os.environ, **own, **(environ or {})},
+        stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        line = (await process.stderr.readline()).decode()
+        found = re.search(r"http://[^\s,]+", line)
+        yield process, found[0] if found else line
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

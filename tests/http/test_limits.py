@@ -1,0 +1,175 @@
+"""How much may be asked, how slowly and for how long; and from where a request is taken to come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from litestar import get
+
+from holdfast.http.limits import Addresses, Buckets
+from holdfast.http.patience import HEAD_BYTES_MAX
+from holdfast.testing import ManualClock
+from tests.http.bed import Bed, serving
+from tests.http.processes import announce, holdfast_process
+
+STINGY = {"caller_per_s": 0.5, "caller_burst": 3, "address_per_s": 0.25, "address_burst": 2}
+
+
+def _is_fault(body: Any, headers: Mapping[str, str], code: str) -> None:
+    assert set(body["error"]) == {"code", "message", "details", "requestId"}
+    assert (body["error"]["code"], body["error"]["requestId"]) == (code, headers["x-request-id"])
+
+
+async def test_a_caller_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=STINGY) as bed:
+        token, other = await bed.token("viewer"), await bed.token("viewer")
+        answers = [await bed.ask("GET", "/api/v1/usage", token=token) for _ in range(4)]
+        assert [status for status, _, _ in answers] == [200, 200, 200, 429]
+        _is_fault(*answers[-1][1:], "too_many_requests")
+        assert answers[-1][2]["retry-after"] == "2"
+        assert (await bed.ask("GET", "/api/v1/usage", token=other))[0] == 200
+
+
+async def test_strangers_are_limited_by_their_address_and_known_callers_are_not(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=STINGY) as bed:
+        asked = [("/api/v1/usage", None), ("/api/v1/usage", "hf_wrong"), ("/api/v1/usage", "hf_wrong")]
+        statuses = [(await bed.ask("GET", path, token=token))[0] for path, token in asked]
+        assert statuses == [401, 401, 429]
+        assert (await bed.ask("GET", "/echo-chamber/broken"))[0] == 429
+        assert (await bed.ask("GET", "/api/v1/usage", token=await bed.token("viewer")))[0] == 200
+
+
+async def test_health_and_webhooks_are_always_answered(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=STINGY) as bed:
+        for number in range(10):
+            assert (await bed.ask("GET", "/health"))[0] == 200
+            assert (await bed.ask("GET", "/health/ready"))[0] == 200
+            assert await bed.send(f"m{number}") == 202
+
+
+async def test_a_trusted_proxy_tells_whom_it_asks_for_and_nobody_else_does(tmp_path: Path) -> None:
+    async with serving(tmp_path / "behind", limits=STINGY, proxies="127.0.0.1") as bed:
+        assert await _fourth_of_different_addresses(bed) == 401
+    async with serving(tmp_path / "open", limits=STINGY) as bed:
+        assert await _fourth_of_different_addresses(bed) == 429
+
+
+async def _fourth_of_different_addresses(bed: Bed) -> int:
+    status = 0
+    for number in range(4):
+        headers = {"x-forwarded-for": f"198.51.100.{number}"}
+        status, _, _ = await bed.ask("GET", "/api/v1/usage", headers=headers)
+    return status
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "found"),
+    [
+        ("203.0.113.9", "198.51.100.1", "203.0.113.9"),
+        ("10.0.0.1", "", "10.0.0.1"),
+        ("10.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "made-up, 198.51.100.1, 10.0.0.2", "198.51.100.1"),
+        ("10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
+        ("10.0.0.1", "198.51.100.1, made-up", "made-up"),
+        ("::1", "198.51.100.1", "::1"),
+    ],
+)
+def test_the_first_hop_that_is_not_trusted_is_the_address(peer: str, forwarded: str, found: str) -> None:
+    headers = [(b"x-forwarded-for", forwarded.encode())] if forwarded else []
+    assert Addresses(["10.0.0.0/8"]).of({"client": (peer, 1), "headers": headers}) == found
+
+
+def test_a_request_without_an_address_has_none() -> None:
+    assert Addresses([]).of({"client": None, "headers": []}) == ""
+
+
+@given(steps=st.lists(st.integers(0, 40), min_size=1, max_size=60))
+def test_a_bucket_never_gives_more_than_its_burst_and_its_rate(steps: list[int]) -> None:
+    clock = _Ticking()
+    buckets = Buckets(per_s=2.0, burst=5, clock=clock)
+    given_out = 0
+    for tenths in steps:
+        clock.s += tenths / 10
+        wait_s = buckets.take("k")
+        given_out += wait_s == 0
+        assert 0 <= wait_s <= 0.5
+        assert given_out <= 5 + 2.0 * clock.s + 1e-6
+
+
+class _Ticking(ManualClock):
+    s = 0.0
+
+    def monotonic(self) -> float:
+        return self.s
+
+
+def test_buckets_are_bounded_in_number() -> None:
+    buckets = Buckets(per_s=0.001, burst=1, clock=ManualClock(), keys_max=3)
+    assert [buckets.take(key) for key in "abc"] == [0, 0, 0]
+    assert buckets.take("c") > 0
+    assert buckets.take("d") == 0
+    assert buckets.take("c") > 0
+    assert buckets.take("a") == 0
+
+
+@get("/never", opt={"needs": "public"})
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_an_answer_that_takes_too_long_is_given_up_whole(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits={"request_s": 0.2}, routes=[never]) as bed:
+        status, body, headers = await bed.ask("GET", "/never")
+        assert status == 504
+        _is_fault(body, headers, "timed_out")
+        # The connection is as good as before.
+        assert (await bed.ask("GET", "/health"))[0] == 200
+
+
+async def test_a_route_may_take_longer_than_the_usual_time(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits={"request_s": 0.01}) as bed:
+        token = await bed.token("admin")
+        status, body, _ = await bed.ask("POST", "/work/drain", token=token, json={"seconds": 20})
+        assert (status, body["idle"]) == (200, True)
+
+
+async def test_slow_and_swollen_requests_are_dropped_by_a_real_server(tmp_path: Path) -> None:
+    announce(tmp_path)
+    limits = {"HOLDFAST_LIMITS": '{"read_s": 0.3}'}
+    async with holdfast_process(tmp_path, "serve", "--port", "0", environ=limits) as (_, address):
+        began = time.monotonic()
+        heads = [b"", b"GET /health HTTP/1.1\r\nhost: a\r\nx: ", _STARTED + b"half"]
+        silent, half_head, half_body = await asyncio.gather(*(_left_hanging(address, head) for head in heads))
+        assert time.monotonic() - began < 10
+        for answer in (silent, half_head):
+            assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+            assert b'{"error":{"code":"timed_out"' in answer
+        assert half_body == b""
+        swollen = await _left_hanging(address, b"GET / HTTP/1.1\r\nx: " + b"y" * (HEAD_BYTES_MAX + 1))
+        assert swollen.startswith(b"HTTP/1.1 431 ")
+        async with aiohttp.ClientSession(address) as client, client.get("/health") as answered:
+            assert answered.status == 200
+
+
+_STARTED = b"POST /echo-chamber/webhook HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n"
+
+
+async def _left_hanging(address: str, sent: bytes) -> bytes:
+    """Whatever the server says to somebody who stops in the middle."""
+    port = int(address.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(sent)
+        return await asyncio.wait_for(reader.read(), 20)
+    except ConnectionResetError:
+        return b"HTTP/1.1 431 (reset before it could be read)" if len(sent) > HEAD_BYTES_MAX else b""
+    finally:
+        writer.close()
