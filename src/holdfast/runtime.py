@@ -13,7 +13,7 @@ import asyncio
 import importlib
 import os
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from holdfast import __version__
 from holdfast.app import open_store
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config
@@ -45,6 +46,8 @@ from holdfast.kit.outbox import (
     Outbox,
     RawSender,
 )
+from holdfast.kit.pulse import Pulse, PulseKeeper
+from holdfast.kit.releases import Release, note_release
 from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Job, Schedule, Scheduler, SlotRun
 from holdfast.kit.vault import Rotation, Vault, new_key
@@ -59,9 +62,11 @@ ENTRY_POINTS: Final = "holdfast.services"
 KEYS_FILE: Final = "keys"
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, DeadLetter, Delivery, Endpoint,
-    EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane, LeaseDocument, Rotation, RunDocument,
-    Schedule, Session, SetUp, SignInLink, SlotRun, StepDocument, Tries, UsageEvent, UsageSum, User, Watch,
+    EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane, LeaseDocument, Pulse, Release,
+    Rotation, RunDocument, Schedule, Session, SetUp, SignInLink, SlotRun, StepDocument, Tries, UsageEvent,
+    UsageSum, User, Watch,
 )  # fmt: skip
+KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {Endpoint: ("secrets.sealed",)}
 _QUEUES: Final[dict[str, type[Document]]] = {"inbox": InboxItem, "outbox": Delivery, "schedules": Schedule}
 _WORST: Final = ("ok", "degraded", "critical")
 # What is due is taken within moments; what waits so long says that nobody works, or that it is too much.
@@ -83,6 +88,11 @@ def find_services() -> list[Service]:
 def documents_of(services: Sequence[Service]) -> list[type[Document]]:
     """Every class a process keeps: the kit's, and those of its services."""
     return list(dict.fromkeys([*KIT_DOCUMENTS, *(cls for service in services for cls in service.documents)]))
+
+
+def sealed_of(services: Sequence[Service]) -> dict[type[Document], Sequence[str]]:
+    """Which fields hold what the vault sealed: the kit's, and those of the services."""
+    return {**KIT_SEALED, **{cls: fields for one in services for cls, fields in one.sealed.items()}}
 
 
 def _folders() -> list[str]:
@@ -134,7 +144,7 @@ class Runtime:
     ) -> Runtime:
         """Open the store, bring it to what is declared, and build the services."""
         chosen = _chosen(find_services() if services is None else services, only)
-        vault = Vault.from_settings(config.keys or _own_keys(config.home))
+        vault = vault_of(config)
         documents = documents_of(chosen)
         store = await open_store(config.store, documents, env=config.prefix, clock=clock or SystemClock())
         try:
@@ -142,6 +152,7 @@ class Runtime:
                 steps = await store.migrate()
                 if steps:
                     log.info("migrated", steps=len(steps), last=steps[-1])
+                await note_release(store, __version__)
             runtime = cls(config, store, chosen, vault=vault)
             for parts in runtime.parts.values():
                 if parts.start is not None:
@@ -243,11 +254,20 @@ class Runtime:
             "inbox": self.inbox_worker,
             "outbox": self.dispatcher,
             "schedules": self.scheduler,
+            "pulse": PulseKeeper(self.store, counts=self._done_so_far, waited_s=self._longest_wait_s),
         }
         theirs = {
             f"{name}.{label}": loop for name, p in self.parts.items() for label, loop in p.loops.items()
         }
         return own | theirs
+
+    def _done_so_far(self) -> dict[str, int]:
+        sent = self.dispatcher.status().counts
+        handled = self.inbox_worker.handled
+        return {"handled": handled, "delivered": sent.delivered, "failed": sent.failed, "dead": sent.dead}
+
+    async def _longest_wait_s(self) -> float:
+        return max((await self.backlog()).values())
 
 
 def settings_of(service: Service, config: Config) -> Any:
@@ -274,6 +294,11 @@ def _chosen(services: Sequence[Service], only: Sequence[str] | None) -> list[Ser
             f"--only {unknown[0]}: there is no service of that name; there are: {there}", "only"
         )
     return [known[name] for name in dict.fromkeys(only)]
+
+
+def vault_of(config: Config) -> Vault:
+    """What seals and opens secrets here: by the keys that are set, else by those kept in the home."""
+    return Vault.from_settings(config.keys or _own_keys(config.home))
 
 
 def _own_keys(home: Path) -> str:

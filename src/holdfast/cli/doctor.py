@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from holdfast.cli.checkup.machine import machine
+from holdfast.cli.checkup.settings import settings
 from holdfast.cli.checkup.stored import stored
 from holdfast.cli.logs import log_to_stderr
 from holdfast.cli.opened import AsJson
@@ -42,7 +43,7 @@ async def _look() -> list[Finding]:
         config = load_config()
     except ConfigError as fault:
         return [Finding("settings", False, fault.message, "correct that setting, then ask again")]
-    findings = [Finding("settings", True, "they can be read"), *machine(config)]
+    findings = [Finding("settings", True, "they can be read"), *machine(config), *settings(config)]
     try:
         findings += [finding async for finding in stored(config)]
     except HoldfastError as fault:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from holdfast.cli.opened import AsJson, tell, within
-from holdfast.kit.outbox import Endpoint
+from holdfast.app import open_store
+from holdfast.cli.logs import log_to_stderr
+from holdfast.cli.opened import AsJson, tell
+from holdfast.config import load_config
 from holdfast.kit.vault import Rotation, new_key, rotate
-from holdfast.model import Document
-from holdfast.runtime import Runtime
+from holdfast.runtime import documents_of, find_services, sealed_of, vault_of
 
 commands = typer.Typer(help="Make a key, and bring what is kept to the current one.", no_args_is_help=True)
-
-SEALED: Final[tuple[tuple[type[Document], tuple[str, ...]], ...]] = ((Endpoint, ("secrets.sealed",)),)
 
 
 @commands.command("new")
@@ -46,13 +46,22 @@ def rotate_command(as_json: AsJson = False) -> None:
     Exit code 1 when something could not be opened with any of the keys.
     """
 
-    async def act(runtime: Runtime) -> list[Rotation]:
-        return [
-            await rotate(runtime.vault, kind, fields=fields, store=runtime.store, report=_progress)
-            for kind, fields in SEALED
-        ]
+    async def run() -> list[Rotation]:
+        config, services = load_config(), find_services()
+        # Not the services themselves: what they seal must be reached even where one could not start.
+        store = await open_store(config.store, documents_of(services), env=config.prefix)
+        try:
+            await store.migrate()
+            vault = vault_of(config)
+            return [
+                await rotate(vault, kind, fields=fields, store=store, report=_progress)
+                for kind, fields in sealed_of(services).items()
+            ]
+        finally:
+            await store.close()
 
-    done = within(act)
+    log_to_stderr()
+    done = asyncio.run(run())
     unreadable = [name for rotation in done for name in rotation.unreadable]
     lines = [f"{one.collection}: {one.resealed} sealed with {one.key_id}" for one in done]
     lines += [f"can't be opened: {name}" for name in unreadable]

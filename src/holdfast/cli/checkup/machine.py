@@ -1,46 +1,39 @@
-"""The machine and the settings: what can be known before the store is opened."""
+"""The machine: what can be known before the store is opened."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import socket
-import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-from urllib.error import URLError
-from urllib.parse import urlsplit
-from urllib.request import urlopen
 
-from holdfast.config import FILE_NAME, Config
-from holdfast.errors import ConfigError
-from holdfast.kit.vault.keys import Keyring
-from holdfast.runtime import KEYS_FILE
+from holdfast.cli.checkup.settings import ask
+from holdfast.config import Config
 from holdfast.service import Finding
 
 FREE_BYTES_MIN: Final = 500_000_000
 YEARS_BELIEVED: Final = range(2025, 2100)
 JUMP_S_MAX: Final = 0.5
-ASK_S: Final = 5.0
-_SECRET_WORDS: Final = ("keys", "password", "secret", "token", "://")
 
 
 def machine(config: Config) -> Iterator[Finding]:
     """Every check that needs no store."""
-    yield home(config.home)
+    yield home(config)
     yield disk(config.home)
-    yield keys(config)
-    yield keys_file(config.home / KEYS_FILE)
-    yield settings_file(Path(FILE_NAME))
     yield clock()
     yield port(config)
-    yield public_url(config.public_url)
 
 
-def home(path: Path) -> Finding:
+def home(config: Config) -> Finding:
+    path = config.home
+    if config.environment == "production" and path.is_relative_to(tempfile.gettempdir()):
+        said = f"{path} is a temporary folder, and this is production"
+        return Finding("home", False, said, "choose one that stays, with HOLDFAST_HOME")
     place = next(one for one in (path, *path.parents) if one.exists())
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
         return Finding("home", True, f"{path} can be written")
@@ -55,39 +48,6 @@ def disk(path: Path) -> Finding:
     if free >= FREE_BYTES_MIN:
         return Finding("disk", True, said)
     return Finding("disk", False, said, "make room: a full disk stops every commit")
-
-
-def keys(config: Config) -> Finding:
-    file = config.home / KEYS_FILE
-    own = not config.keys
-    if own and not file.exists():
-        if config.environment == "production":
-            remedy = "make one with `holdfast keys new ID` and set HOLDFAST_KEYS"
-            return Finding("keys", False, "no key is set, and this is production", remedy)
-        return Finding("keys", True, f"none yet; the first start makes one in {file}")
-    try:
-        ring = Keyring.read(file.read_text() if own else config.keys)
-    except (ConfigError, OSError) as fault:
-        said = fault.message if isinstance(fault, ConfigError) else f"{file} can't be read"
-        return Finding("keys", False, said, "make one with `holdfast keys new ID` and put it first")
-    return Finding("keys", True, f"{ring.current} seals" + (f", from {file}" if own else ""))
-
-
-def keys_file(file: Path) -> Finding:
-    if not file.exists() or not stat.S_IMODE(file.stat().st_mode) & 0o077:
-        return Finding("keys file", True, "only its owner can read it" if file.exists() else "none")
-    return Finding("keys file", False, f"others can read {file}", f"chmod 600 {file}")
-
-
-def settings_file(file: Path) -> Finding:
-    if not file.exists():
-        return Finding("settings file", True, f"no {file} here; settings are from the environment")
-    told = file.read_text(errors="replace").lower()
-    open_to_all = stat.S_IMODE(file.stat().st_mode) & 0o004
-    if open_to_all and any(word in told for word in _SECRET_WORDS):
-        remedy = f"chmod 640 {file}, or keep secrets in the environment"
-        return Finding("settings file", False, f"everybody can read {file}, which may hold secrets", remedy)
-    return Finding("settings file", True, f"{file} is fit to be read by who can read it")
 
 
 def clock() -> Finding:
@@ -107,35 +67,7 @@ def port(config: Config) -> Finding:
         with socket.create_server((config.host, config.port), family=family):
             return Finding("port", True, f"{config.port} on {config.host} is free")
     except OSError as fault:
-        if _answers(f"http://{config.host}:{config.port}/health"):
+        if ask(f"http://{config.host}:{config.port}/health").ours:
             return Finding("port", True, f"{config.port} on {config.host} is served by Holdfast")
         remedy = "stop what uses it, or choose another with --port or PORT"
         return Finding("port", False, f"{config.port} on {config.host}: {fault.strerror or fault}", remedy)
-
-
-def public_url(url: str) -> Finding:
-    if not url:
-        return Finding("public URL", True, "not set; providers can't call back until HOLDFAST_PUBLIC_URL is")
-    parts = urlsplit(url)
-    local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        return Finding(
-            "public URL", False, f"{url} is no web address", "write it as https://hooks.example.com"
-        )
-    if parts.scheme == "http" and not local:
-        return Finding("public URL", False, f"{url} is not encrypted", "providers want https://")
-    if not _answers(f"{url.rstrip('/')}/health"):
-        remedy = "start the server, and let your proxy pass this address on to it"
-        return Finding("public URL", False, f"{url}/health does not answer as Holdfast", remedy)
-    return Finding("public URL", True, f"{url} answers")
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urlopen(url, timeout=ASK_S) as answer:  # the scheme is http or https by now
-            return b'"version"' in answer.read(1_000)
-    except URLError as fault:
-        # A critical server answers 503, and is there all the same.
-        return getattr(fault, "code", None) == 503
-    except (OSError, ValueError):
-        return False

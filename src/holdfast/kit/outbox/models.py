@@ -174,6 +174,7 @@ def delivery_id(event_id: str, endpoint_id: str) -> str:
     tenant="tenant_id",
     indexes=[
         Index("resolved", "-died_at"),
+        Index("resolved", "-died_at", across="tenants"),
         Index("endpoint_id", "resolved", "-died_at"),
     ],
 )

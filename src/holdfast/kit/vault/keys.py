@@ -33,6 +33,8 @@ class Keyring:
             raise ConfigError(f"{SETTING} is not set, so secrets can't be kept: {_HOW_TO}", SETTING)
         for key_id, key in keys.items():
             _check(key_id, key)
+        if len(set(keys.values())) < len(keys):
+            raise ConfigError(f"{SETTING}: two ids have the same key; {_HOW_TO}", SETTING)
         self._keys = dict(keys)
         self.current = next(iter(keys))
         self._derived: dict[tuple[str, str], AESGCM] = {}

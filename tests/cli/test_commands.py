@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,9 @@ from holdfast.cli import app
 
 _HOLDFAST = [sys.executable, "-m", "holdfast"]
 # What these print is a file, a stream or a life, not data.
-_WITHOUT_JSON = {("serve",), ("work",), ("demo",), ("simulators", "run"), ("schema", "export"), ("audit", "export")}
+_WITHOUT_JSON = {
+    ("serve",), ("work",), ("demo",), ("simulators", "run"), ("schema", "export"), ("audit", "export"),
+}  # fmt: skip
 
 
 def _walk(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -113,69 +114,3 @@ def test_a_backup_of_another_engine_says_what_to_use(tmp_path: Path, postgres_ur
     assert done.returncode == 1
     assert "pg_dump" in done.stderr
     assert not (tmp_path / "copy.db").exists()
-
-
-def test_doctor_finds_nothing_wrong_with_a_store_in_use_and_changes_nothing(tmp_path: Path) -> None:
-    before = _run(tmp_path, "doctor", "--json")
-    assert before.returncode == 1
-    assert not (tmp_path / ".holdfast").exists()
-    _run(tmp_path, "tokens", "create", "admin", "--role", "admin")
-    done = _run(tmp_path, "doctor", "--json")
-    assert done.returncode == 0, done.stdout
-    assert json.loads(done.stdout)["fine"] is True
-
-
-_FAULTS = {
-    "settings": {"HOLDFAST_PORT": "many"},
-    "keys": {"HOLDFAST_KEYS": "short:c2hvcnQ="},
-    "public URL": {"HOLDFAST_PUBLIC_URL": "http://hooks.example.com"},
-    "store": {"HOLDFAST_STORE": "postgresql://127.0.0.1:1/none"},
-}
-
-
-@pytest.mark.parametrize("name", _FAULTS)
-def test_doctor_names_a_fault_of_the_settings_and_its_remedy(tmp_path: Path, name: str) -> None:
-    _found(tmp_path, name, **_FAULTS[name])
-
-
-def test_doctor_finds_a_home_that_can_hold_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    _found(tmp_path, "home", HOLDFAST_HOME=str(tmp_path / "file"))
-
-
-def test_doctor_wants_keys_in_production(tmp_path: Path) -> None:
-    assert "HOLDFAST_KEYS" in _found(tmp_path, "keys", HOLDFAST_ENV="production")
-
-
-def test_doctor_finds_a_port_that_something_else_holds(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        _found(tmp_path, "port", HOLDFAST_PORT=str(taken.getsockname()[1]))
-
-
-def test_doctor_finds_an_unreachable_public_address(tmp_path: Path) -> None:
-    _found(tmp_path, "public URL", HOLDFAST_PUBLIC_URL="http://127.0.0.1:1")
-
-
-def test_doctor_finds_files_that_others_can_read(tmp_path: Path) -> None:
-    _run(tmp_path, "tokens", "create", "admin", "--role", "admin")
-    (tmp_path / ".holdfast" / "keys").chmod(0o644)
-    (tmp_path / "holdfast.toml").write_text('store = "postgresql://u:password@127.0.0.1:1/x"')
-    (tmp_path / "holdfast.toml").chmod(0o644)
-    assert "chmod 600" in _found(tmp_path, "keys file")
-    assert "chmod 640" in _found(tmp_path, "settings file")
-    assert "password" not in _run(tmp_path, "doctor").stdout
-
-
-def test_doctor_finds_an_old_schema(tmp_path: Path) -> None:
-    (tmp_path / "old.db").touch()
-    _found(tmp_path, "schema", HOLDFAST_STORE="sqlite:///old.db")
-
-
-def _found(home: Path, name: str, **environment: str) -> str:
-    done = _run(home, "doctor", "--json", **environment)
-    assert done.returncode == 1, done.stdout + done.stderr
-    findings = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
-    assert not findings[name]["fine"]
-    remedy: str = findings[name]["remedy"]
-    assert remedy
-    return remedy

@@ -1,0 +1,115 @@
+"""What is kept: whether it can be opened, whether somebody works on it, whether somebody may come in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from holdfast import __version__
+from holdfast.errors import UnreadableError
+from holdfast.kit.access import Tokens
+from holdfast.kit.access.users import Users
+from holdfast.kit.outbox import DeadLetter
+from holdfast.kit.releases import newer, release_of
+from holdfast.kit.schedules import Schedule
+from holdfast.model import Document, schema_of
+from holdfast.model.path import split_key
+from holdfast.runtime import BACKLOG_S_MAX, Runtime, sealed_of
+from holdfast.service import Finding
+from holdfast.store import Query
+
+LOOKED_AT: Final = 200
+_MAY_ALL: Final = ("admin", "owner", "service")
+
+
+async def kept(runtime: Runtime) -> AsyncIterator[Finding]:
+    """Every check of a store that is as declared."""
+    yield await release(runtime)
+    yield await admin(runtime)
+    yield await sealed(runtime)
+    yield await backlog(runtime)
+    yield await dead_letters(runtime)
+    yield await schedules(runtime)
+
+
+async def release(runtime: Runtime) -> Finding:
+    found = await release_of(runtime.store)
+    if found and newer(found, than=__version__):
+        said = f"Holdfast {found} has worked on this store, and this is {__version__}"
+        return Finding("release", False, said, f"upgrade: pip install 'holdfast>={found}'")
+    return Finding("release", True, f"Holdfast {__version__}")
+
+
+async def admin(runtime: Runtime) -> Finding:
+    if await Users(runtime.store).any():
+        return Finding("admin", True, "people can sign in")
+    now = runtime.clock.now()
+    tokens, _ = await Tokens(runtime.store).listed(limit=LOOKED_AT)
+    for token in tokens:
+        alive = token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
+        if alive and token.role in _MAY_ALL:
+            return Finding("admin", True, "there is a token that may do everything")
+    remedy = "open the link that `holdfast serve` prints, or `holdfast tokens create admin --role admin`"
+    return Finding("admin", False, "nobody can sign in or call as administrator", remedy)
+
+
+async def sealed(runtime: Runtime) -> Finding:
+    """Whether the keys that are set open what is kept: the first few of each collection tell."""
+    for kind, fields in sealed_of(runtime.services).items():
+        for name in fields:
+            unreadable = await _unreadable(runtime, kind, name)
+            if unreadable:
+                said = f"the keys that are set don't open {schema_of(kind).name} {unreadable!r}"
+                remedy = "put the key that sealed it back into HOLDFAST_KEYS, after the current one"
+                return Finding("sealed secrets", False, said, remedy)
+    return Finding("sealed secrets", True, "the keys that are set open them")
+
+
+async def _unreadable(runtime: Runtime, kind: type[Document], name: str) -> str:
+    field = runtime.vault.field(kind, name)
+    query = Query(kind).limit(LOOKED_AT)
+    query = query.across_parents() if schema_of(kind).path.nested else query
+    for item in (await runtime.store.privileged().query(query)).items:
+        ids = split_key(item.key)
+        for text in _texts(item.doc, field.path):
+            try:
+                field.open(text, *ids)
+            except UnreadableError:
+                return "/".join(ids)
+    return ""
+
+
+def _texts(value: Any, path: tuple[str, ...]) -> list[str]:
+    """The sealed texts at the end of a path; lists are gone through."""
+    if isinstance(value, list):
+        return [text for one in value for text in _texts(one, path)]
+    if path and isinstance(value, object) and hasattr(value, path[0]):
+        return _texts(getattr(value, path[0]), path[1:])
+    return [value] if isinstance(value, str) and value else []
+
+
+async def backlog(runtime: Runtime) -> Finding:
+    old = {name: s for name, s in (await runtime.backlog()).items() if s > BACKLOG_S_MAX}
+    if not old:
+        return Finding("backlog", True, "nothing due waits for long")
+    said = ", ".join(f"{name} for {s:.0f} s" for name, s in old.items())
+    return Finding("backlog", False, f"due work waits: {said}", "run `holdfast work`, or more of them")
+
+
+async def dead_letters(runtime: Runtime) -> Finding:
+    waiting = Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")
+    count = await runtime.store.privileged().count(waiting)
+    if not count:
+        return Finding("dead letters", True, "none")
+    remedy = "look at them with `holdfast dlq list`, then `holdfast dlq replay`"
+    return Finding("dead letters", False, f"{count} deliveries were given up", remedy)
+
+
+async def schedules(runtime: Runtime) -> Finding:
+    jobs = [job for parts in runtime.parts.values() for job in parts.jobs]
+    found = await runtime.store.privileged().get_many(Schedule, [job.id for job in jobs]) if jobs else []
+    missing = [job.name for job, stored in zip(jobs, found, strict=True) if stored is None]
+    if missing:
+        remedy = "start `holdfast serve` or `holdfast work` once: they declare them"
+        return Finding("schedules", False, f"not declared yet: {', '.join(missing)}", remedy)
+    return Finding("schedules", True, f"{len(jobs)} declared")

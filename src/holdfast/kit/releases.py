@@ -1,0 +1,51 @@
+"""Which release of Holdfast a store was last brought up to date by, so that an older one can tell."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from holdfast.kit import NO_TENANT
+from holdfast.model import Document, document
+from holdfast.store import Store, Transaction, put
+
+RELEASE_ID = "holdfast"
+
+
+@document("holdfast_releases/{id}", tenant="tenant_id")
+class Release(Document, rename="camel"):
+    """The newest release that migrated this store."""
+
+    id: str = RELEASE_ID
+    tenant_id: str = NO_TENANT
+    version: str
+    at: datetime
+
+
+def newer(version: str, than: str) -> bool:
+    """Whether a version comes after another.
+
+    Example: `newer("0.10.0", than="0.9.2")` gives `True`
+    """
+    return _numbers(version) > _numbers(than)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:3])
+
+
+async def note_release(store: Store, version: str) -> None:
+    """Remember this release where it is the newest yet."""
+
+    async def act(tx: Transaction) -> None:
+        found = await tx.get(Release, RELEASE_ID)
+        if found is None or newer(version, than=found.doc.version):
+            tx.write(put(Release(version=version, at=store.clock.now())))
+
+    await store.privileged().transact(act)
+
+
+async def release_of(store: Store) -> str:
+    """The newest release that migrated the store; empty where none was noted."""
+    found = await store.privileged().get(Release, RELEASE_ID)
+    return "" if found is None else found.doc.version
