@@ -29,7 +29,7 @@ class Ingest:
     """One hook as an ASGI application."""
 
     def __init__(self, hook: Hook, inbox: Inbox) -> None:
-        self._hook, self._inbox = hook, inbox
+        self.hook, self._inbox = hook, inbox
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Take a message in and answer; gives the answer's status."""
@@ -38,8 +38,8 @@ class Ingest:
             refused = _ENCODE(refusal("method_not_allowed", "use POST", id))
             return await _answer(send, 405, refused, (b"allow", b"POST"), _told(id))
         try:
-            body = await _body(receive, self._hook.source.body_bytes_max)
-            received = await self._inbox.receive(self._hook.source, _headers(scope), body)
+            body = await _body(receive, self.hook.source.body_bytes_max)
+            received = await self._inbox.receive(self.hook.source, _headers(scope), body)
         except HoldfastError as fault:
             return await self._refuse(send, fault, request_id_of(scope))
         except Exception as fault:
@@ -47,14 +47,14 @@ class Ingest:
             log.error("webhook failed", path=scope["path"], request_id=id, exc_info=fault)
             return await _answer(send, 500, _ENCODE(internal(id)), _told(id))
         if received.duplicate:
-            return await _answer(send, self._hook.answers.duplicate, _KNOWN)
-        return await _answer(send, self._hook.answers.kept, _KEPT)
+            return await _answer(send, self.hook.answers.duplicate, _KNOWN)
+        return await _answer(send, self.hook.answers.kept, _KEPT)
 
     async def _refuse(self, send: Send, fault: HoldfastError, id: str) -> int:
         if isinstance(fault, UnverifiedError):
-            status = self._hook.answers.unverified
+            status = self.hook.answers.unverified
         elif isinstance(fault, InvalidError) and not isinstance(fault, TooLargeError):
-            status = self._hook.answers.malformed
+            status = self.hook.answers.malformed
         else:
             status = status_of(fault)
         after = retry_after(fault)
