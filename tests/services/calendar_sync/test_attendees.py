@@ -12,6 +12,7 @@ from holdfast.providers.google_calendar import Event, EventAttendee, EventPerson
 from holdfast.services.calendar_sync.attendees import (
     ALL_PRESENT,
     CANCELLED,
+    NO_GUESTS,
     NO_PRIMARY,
     Decision,
     attendees_after,
@@ -108,6 +109,8 @@ CASES: dict[str, tuple[Event, str, Any, list[str], Decision]] = {
     "strangers are never removed": (event(X, Y), D, PLAIN, [], stays(NO_PRIMARY)),
     "a guest twice is still one primary": (event(A, A), A, PLAIN, [], adds(A2)),
     "a mapping to oneself adds nobody": (event(A), A, {A: [A]}, [], stays(ALL_PRESENT)),
+    "out of office has no guests": (Event(id="e1", event_type="outOfOffice"), A, PLAIN, [], stays(NO_GUESTS)),
+    "a birthday has no guests": (Event(id="e1", event_type="birthday"), A, PLAIN, [], stays(NO_GUESTS)),
     "no organizer is told": (Event(id="e1", attendees=[EventAttendee(email=A)]), A, PLAIN, [], adds(A2)),
     "a guest without an address": (Event(id="e1", attendees=[EventAttendee()]), A, PLAIN, [], adds(A2)),
 }
@@ -184,7 +187,9 @@ def test_deciding_again_changes_nothing_on_any_calendar_the_event_is_on(
     before: Event, owner: str, mappings: dict[str, list[str]], ours: list[str]
 ) -> None:
     mappings = {one: [two for two in some if two != one] for one, some in mappings.items()}
-    owner = before.organizer.email if before.organizer else owner
+    assert before.organizer is not None
+    owner = before.organizer.email
+    ours = [one for one in ours if one in _emails(before.attendees) and one != owner]
     decision = decide(before, owner=owner, mappings=mappings, ours=ours)
     ours = [one for one in [*ours, *decision.add] if one not in decision.remove]
     after = Event(id="e1", organizer=before.organizer, attendees=attendees_after(before, decision))

@@ -110,7 +110,8 @@ class GoogleCalendar:
         path = _event(calendar_id, event_id)
         call = _write("events.patch", path, method="PATCH", body=patch, send_updates=send_updates)
         if etag:
-            call = msgspec.structs.replace(call, headers={"If-Match": etag})
+            # Repeating it is harmless: once it has had its effect, the event no longer has this version.
+            call = msgspec.structs.replace(call, headers={"If-Match": etag}, repeatable=True)
         return await self._rest.fetch(call, Event)
 
     async def delete_event(

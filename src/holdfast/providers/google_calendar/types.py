@@ -84,6 +84,7 @@ class Event(_Wire, frozen=True):
     extended_properties: ExtendedProperties | None = None
     guests_can_invite_others: bool = True
     guests_can_modify: bool = False
+    guests_can_see_other_guests: bool = True
     event_type: str = "default"
 
     @property

@@ -12,6 +12,7 @@ from holdfast.providers.google_calendar import Event, EventAttendee
 CANCELLED: Final = "Event cancelled"
 NO_PRIMARY: Final = "No mapped primary attendees"
 ALL_PRESENT: Final = "All secondaries already present"
+NO_GUESTS: Final = "Not a kind of event that has guests"
 
 Secondaries = Mapping[str, Collection[str]]
 
@@ -38,6 +39,8 @@ def decide(event: Event, *, owner: str, mappings: Secondaries, ours: Collection[
     """
     if event.cancelled:
         return Decision(reason=CANCELLED)
+    if event.event_type != "default":
+        return Decision(reason=NO_GUESTS)
     present = [attendee.email.lower() for attendee in event.attendees]
     primaries = primaries_of(event, owner=owner, mappings=mappings, ours=ours)
     wanted = list(dict.fromkeys(one for primary in primaries for one in mappings[primary]))

@@ -47,14 +47,12 @@ class WatchChannel(ChannelFields, rename="camel"):
     watched_id: Address = msgspec.field(name="calendarId")
 
 
-@document("calendarSyncMappings/{primary_email}", indexes=[Index("generation")], access=_ADMINS)
+@document("calendarSyncMappings/{primary_email}", access=_ADMINS)
 class UserMapping(Document, rename="camel"):
     """Somebody's primary address and the secondary ones that belong on the same events."""
 
     primary_email: Address
     secondary_emails: Annotated[list[Address], Meta(min_length=1)]
-    row: int
-    generation: int
     updated_at: datetime
 
 
@@ -67,10 +65,10 @@ class BadRow(msgspec.Struct, frozen=True):
 
 @document("calendarSyncReloads/{id}", access=_ADMINS)
 class MappingReload(Document, rename="camel"):
-    """How the last reload went. `generation` grows with every change of the map."""
+    """How the last reload went; `digest` tells one map from another."""
 
     id: str
-    generation: int = 0
+    digest: str = ""
     mappings: int = 0
     bad_rows: list[BadRow] = []
     loaded_at: datetime | None = None

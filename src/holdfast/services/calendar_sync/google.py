@@ -1,0 +1,88 @@
+"""Google as this service sees it: anybody's calendar, the sheet of mappings, channels opened and stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from holdfast.clock import Clock, from_us, to_us
+from holdfast.errors import ConfigError, ForbiddenError, NotFoundError, ReauthRequiredError
+from holdfast.kit.channels import Opened
+from holdfast.providers.google_calendar import CALENDAR_SCOPE, Channel, GoogleCalendar
+from holdfast.providers.google_oauth import ServiceAccount, ServiceAccountKey
+from holdfast.providers.google_sheets import SHEETS_READ_SCOPE, GoogleSheets
+from holdfast.services.calendar_sync.settings import Settings
+
+CONNECTIONS_MAX: Final = 100
+
+
+class Google:
+    """A service account that speaks for the people of a domain; nothing is asked before it is needed."""
+
+    def __init__(self, settings: Settings, *, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        self._session: aiohttp.ClientSession | None = None
+        self._account: ServiceAccount | None = None
+        self._calendars: dict[str, GoogleCalendar] = {}
+
+    def calendar(self, email: str) -> GoogleCalendar:
+        """Calendar, spoken to as this person."""
+        found = self._calendars.get(email)
+        if found is None:
+            tokens = self._speaker().tokens([CALENDAR_SCOPE], subject=email)
+            url = self._settings.calendar_url
+            found = GoogleCalendar(self._http(), tokens, clock=self._clock, base_url=url)
+            self._calendars[email] = found
+        return found
+
+    def sheets(self) -> GoogleSheets:
+        """Sheets, as the service account itself or as the person set to read the mappings."""
+        tokens = self._speaker().tokens([SHEETS_READ_SCOPE], subject=self._settings.sheet_reader)
+        return GoogleSheets(self._http(), tokens, clock=self._clock, base_url=self._settings.sheets_url)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+        self._session, self._account, self._calendars = None, None, {}
+
+    def _http(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX)
+            self._session = aiohttp.ClientSession(connector=connector)
+        return self._session
+
+    def _speaker(self) -> ServiceAccount:
+        if self._account is None:
+            path = self._settings.service_account
+            if not path:
+                raise ConfigError(
+                    "no credentials: set [services.calendar_sync] service_account to a key file"
+                )
+            self._account = ServiceAccount(
+                self._http(), ServiceAccountKey.read(Path(path)), clock=self._clock
+            )
+        return self._account
+
+
+class CalendarChannels:
+    """Opens and stops push channels on people's calendars, for the kit's channels."""
+
+    def __init__(self, google: Google, *, address: str, clock: Clock) -> None:
+        self._google, self._address, self._clock = google, address, clock
+
+    async def open(self, watched_id: str, *, channel_id: str, token: str, ttl_s: float) -> Opened:
+        ends_ms = to_us(self._clock.now()) // 1000 + round(ttl_s * 1000)
+        asked = Channel(id=channel_id, address=self._address, token=token, expiration=str(ends_ms))
+        try:
+            granted = await self._google.calendar(watched_id).watch_events(watched_id, asked)
+        except (ForbiddenError, NotFoundError) as fault:
+            # No repeat helps: an administrator must give access, or take the mapping away.
+            raise ReauthRequiredError(fault.message) from None
+        return Opened(
+            resource_id=granted.resource_id, expires_at=from_us((granted.expiration_ms or ends_ms) * 1000)
+        )
+
+    async def stop(self, watched_id: str, *, channel_id: str, resource_id: str) -> None:
+        await self._google.calendar(watched_id).stop_channel(channel_id, resource_id)

@@ -1,0 +1,94 @@
+"""Rows of a source as a map from primary to secondary addresses; what can't be used is told by its row."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.services.calendar_sync.models import ADDRESS_PATTERN, BadRow
+
+SECONDARIES_MAX: Final = 20
+_ADDRESS: Final = re.compile(ADDRESS_PATTERN)
+_STATUSES: Final = {"": True, "active": True, "inactive": False}
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One row as a source has it: its number there, and the text of its cells."""
+
+    number: int
+    primary: str
+    secondaries: Sequence[str]
+    status: str = ""
+
+
+Entries = Mapping[str, tuple[str, ...]]
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """What a source says: the map, the rows that can't be used, and the primaries those were about."""
+
+    entries: Entries
+    bad: tuple[BadRow, ...] = ()
+    doubtful: frozenset[str] = frozenset()
+
+
+def parse(rows: Iterable[Row]) -> Parsed:
+    """Check and gather rows; of several for one primary the last one that can be used wins."""
+    entries: dict[str, tuple[str, ...]] = {}
+    bad: list[BadRow] = []
+    doubtful: set[str] = set()
+    for row in rows:
+        primary = row.primary.strip().lower()
+        secondaries = _secondaries(row, primary)
+        reason = _fault(row, primary, secondaries)
+        if reason:
+            bad.append(BadRow(row.number, reason))
+            doubtful.add(primary)
+        elif _STATUSES[row.status.strip().lower()]:
+            entries[primary] = secondaries
+        else:
+            entries.pop(primary, None)
+    return Parsed(entries, tuple(bad), frozenset(doubtful - entries.keys()))
+
+
+def _secondaries(row: Row, primary: str) -> tuple[str, ...]:
+    given = (one.strip().lower() for one in row.secondaries)
+    return tuple(dict.fromkeys(one for one in given if one and one != primary))
+
+
+def _fault(row: Row, primary: str, secondaries: Sequence[str]) -> str:
+    if not _is_address(primary):
+        return f"{_shown(row.primary)} is no e-mail address"
+    if row.status.strip().lower() not in _STATUSES:
+        return f"the status {_shown(row.status)} is neither active nor inactive"
+    wrong = [one for one in secondaries if not _is_address(one)]
+    if wrong:
+        return f"{_shown(wrong[0])} is no e-mail address"
+    if len(secondaries) > SECONDARIES_MAX:
+        return f"{len(secondaries)} secondary addresses; at most {SECONDARIES_MAX} are taken"
+    if not secondaries:
+        return "no secondary address"
+    return ""
+
+
+def _is_address(text: str) -> bool:
+    return len(text) <= 254 and _ADDRESS.fullmatch(text) is not None
+
+
+def _shown(text: str) -> str:
+    return repr(text.strip()[:60])
+
+
+def kept(parsed: Parsed, before: Entries) -> dict[str, tuple[str, ...]]:
+    """The new map; whoever's row has become unusable keeps what they had, so that a slip costs nobody."""
+    held = {primary: before[primary] for primary in parsed.doubtful if primary in before}
+    return {**parsed.entries, **held}
+
+
+def digest(entries: Entries) -> str:
+    """The same for the same map, wherever its rows stand."""
+    return hashlib.sha256(msgspec.json.encode(sorted(entries.items()))).hexdigest()[:32]

@@ -1,0 +1,99 @@
+"""What becomes of a calendar's state when somebody asks for a sync, one begins, ends or fails. Pure.
+
+asked ──► due ──► claimed ──► begun ──► settled ──► due again: at once if asked meanwhile,
+                                   └──► failed        otherwise when the safety poll says so
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.errors import LeaseLostError, ReauthRequiredError, RetryLaterError
+from holdfast.services.calendar_sync.models import CalendarState, EventResult
+
+NOTED_EVERY_S: Final = 60.0
+RESULTS_MAX: Final = 20
+ERROR_CHARACTERS_MAX: Final = 500
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a calendar is looked at when nothing calls for it, and how patiently after failures."""
+
+    poll_s: float = 6 * 3_600.0
+    lease_s: float = 300.0
+    back_off_s: float = 5.0
+    back_off_s_max: float = 3_600.0
+    attention_s: float = 3_600.0
+
+
+def held(state: CalendarState, now: datetime) -> bool:
+    return state.owner != "" and state.due_at is not None and state.due_at > now
+
+
+def asked(state: CalendarState, now: datetime, *, anew: bool = False) -> CalendarState:
+    """Look at this calendar; with `anew` at everything on it. Whoever is at work looks once more after."""
+    due_at = state.due_at
+    # After a failure the wait stands: asking must not make anybody ask a provider sooner.
+    if not held(state, now) and (not state.failures or anew or due_at is None):
+        due_at = now
+    state = replace(state, asked=state.asked + 1, due_at=due_at)
+    return replace(state, sync_token="", generation=state.generation + 1) if anew else state
+
+
+def notified(state: CalendarState, now: datetime, *, number: int) -> CalendarState:
+    """A notification came. One of many in a burst changes nothing: what it asks for is asked for."""
+    fresh = state.notified_at is not None and (now - state.notified_at).total_seconds() < NOTED_EVERY_S
+    if fresh and state.asked > state.taken:
+        return state
+    return replace(asked(state, now), notified_at=now, message_number=number)
+
+
+def begun(state: CalendarState, fence: int) -> CalendarState:
+    """A sync begins: what is asked from here on asks for another."""
+    if state.fence != fence:
+        raise LeaseLostError(f"{state.calendar_id} is synced by another process now")
+    return replace(state, taken=state.asked)
+
+
+class Synced(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sync brought: the place to go on from, and what it did to events."""
+
+    sync_token: str
+    results: tuple[EventResult, ...] = ()
+
+
+def settled(
+    state: CalendarState, start: CalendarState, synced: Synced, *, now: datetime, pace: Pace, spread: float
+) -> CalendarState:
+    """The sync that found the calendar as `start` has ended well."""
+    # Somebody asked for everything anew while it ran: nobody must go on from the place it reached.
+    token = synced.sync_token if state.generation == start.generation else state.sync_token
+    again = state.asked > state.taken
+    due_at = now if again else now + timedelta(seconds=pace.poll_s * (1 - spread / 10))
+    done = [one for one in synced.results if one.result != "skipped"] or list(synced.results)
+    return replace(
+        state, sync_token=token, due_at=due_at, owner="", synced_at=now, syncs=state.syncs + 1,
+        standing="fine", failures=0, error="",
+        results=[*done, *state.results][:RESULTS_MAX] if done else state.results,
+    )  # fmt: skip
+
+
+def failed(
+    state: CalendarState, fault: Exception, *, now: datetime, pace: Pace, spread: float
+) -> CalendarState:
+    """It did not end well: again after growing, spread waits, or, without credentials, now and then."""
+    failures = state.failures + 1
+    error = (str(fault) or type(fault).__name__)[:ERROR_CHARACTERS_MAX]
+    if isinstance(fault, ReauthRequiredError):
+        due_at = now + timedelta(seconds=pace.attention_s)
+        return replace(state, standing="attention", due_at=due_at, owner="", failures=failures, error=error)
+    doubled = min(pace.back_off_s * 2.0 ** min(failures - 1, 30), pace.back_off_s_max)
+    wait_s = doubled * (0.5 + spread / 2)
+    if isinstance(fault, RetryLaterError):
+        wait_s = max(wait_s, fault.after_s)
+    due_at = now + timedelta(seconds=wait_s)
+    return replace(state, standing="failing", due_at=due_at, owner="", failures=failures, error=error)
