@@ -78,6 +78,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     writes: tuple[Write, ...]
     tenant: str | None = None
     expiring: bool = False  # retention may remove what nobody else may
+    restoring: bool = False  # a copy may put and remove what nobody else may: it happened elsewhere, rightly
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
@@ -260,11 +261,13 @@ def decide(write: Write, current: Current | None, *, commit: Commit) -> Change |
     mine = current
     if current is not None and tenant is not None and current.tenant not in (None, tenant):
         mine = None
-    if write.kind == "create":
+    if write.kind == "create" and not commit.restoring:
         # First of all, because an engine may find an id taken only as it inserts.
         _check_start(write)
     _check_expectation(write, current, mine)
-    if commit.expiring and write.kind == "delete" and mine is not None:
+    if commit.restoring and write.kind in ("create", "put"):
+        return Change("insert", schema, write.key, write.prepared, blind=write.kind == "put")
+    if (commit.expiring or commit.restoring) and write.kind == "delete" and mine is not None:
         return Change("delete", schema, write.key)
     return _DECISIONS[write.kind](write, mine)
 
