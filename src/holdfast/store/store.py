@@ -125,8 +125,10 @@ class Store:
         Example: `async for rows in store.select(Query(Unit), "number"): numbers.update(rows)`
         """
         plan = self._plan(query)
-        columns = [selectable(plan.schema, field) for field in fields]
-        columns += [selectable(plan.schema, term.column.path) for term in plan.order]
+        # What the order needs to go on from a page's last row is read too, where it is not asked for.
+        paths = list(dict.fromkeys([*fields, *(term.column.path for term in plan.order)]))
+        columns = [selectable(plan.schema, path) for path in paths]
+        places = [paths.index(term.column.path) + 1 for term in plan.order]
         width = len(fields) + 1
         while True:
             rows = await self.engine.select(plan, columns)
@@ -134,7 +136,7 @@ class Store:
             if len(rows) < plan.limit:
                 return
             last = rows[-1]
-            plan = msgspec.structs.replace(plan, after=(last[width:], last[0]))
+            plan = msgspec.structs.replace(plan, after=(tuple([last[n] for n in places]), last[0]))
 
     async def count(self, query: Query[Any]) -> int:
         return int(await self._aggregate(query, "count", None) or 0)
