@@ -198,13 +198,14 @@ class Runtime:
     def _under_way(self) -> int:
         sending = self.dispatcher.status()
         held = sending.buffered + sending.in_flight + sending.unsettled
-        return held + self.inbox_worker.under_way + self.scheduler.under_way
+        theirs = [getattr(loop, "under_way", 0) for p in self.parts.values() for loop in p.loops.values()]
+        return held + self.inbox_worker.under_way + self.scheduler.under_way + sum(theirs)
 
     async def backlog(self) -> dict[str, float]:
         """For how many seconds the oldest due work has waited, by loop; 0 where nothing is due."""
         store, now = self.store.privileged(), self.clock.now()
         waited: dict[str, float] = {}
-        for name, kind in _QUEUES.items():
+        for name, kind in self._queues().items():
             due = await store.next_due(kind)
             waited[name] = 0.0 if due is None else max(0.0, (now - due).total_seconds())
         return waited
@@ -227,6 +228,9 @@ class Runtime:
         return Health("degraded" if old else "ok", reasons)
 
     async def close(self) -> None:
+        for parts in self.parts.values():
+            if parts.close is not None:
+                await parts.close()
         await self._sender.close()
         await self.store.close()
 
@@ -243,6 +247,12 @@ class Runtime:
 
     def _jobs(self) -> list[Job]:
         return [job for parts in self.parts.values() for job in parts.jobs]
+
+    def _queues(self) -> dict[str, type[Document]]:
+        theirs = {
+            f"{name}.{label}": kind for name, p in self.parts.items() for label, kind in p.queues.items()
+        }
+        return _QUEUES | theirs
 
     def _handlers(self) -> dict[str, Handler]:
         return {

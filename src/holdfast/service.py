@@ -148,6 +148,10 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     health: Callable[[], Awaitable[Health]] | None = None
     checks: Sequence[Callable[[], Awaitable[Finding]]] = ()
     start: Callable[[], Awaitable[None]] | None = None
+    close: Callable[[], Awaitable[None]] | None = None
+    queues: Mapping[str, type[Document]] = {}  # what its own loops claim: its backlog is watched and drained
+    figures: Any = None  # a prometheus_client collector, shown under /metrics
+    inside: Any = None  # what its own commands and pages work with
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):

@@ -56,9 +56,17 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
         request_max_body_size=BODY_BYTES_MAX,
     )
     check_declared(app)
-    surface = Surface(app, _hooks(runtime, at_root=at_root), Metrics(), config=runtime.config)
+    surface = Surface(app, _hooks(runtime, at_root=at_root), _metrics(runtime), config=runtime.config)
     app.state.surface = surface
     return surface
+
+
+def _metrics(runtime: Runtime) -> Metrics:
+    metrics = Metrics()
+    for parts in runtime.parts.values():
+        if parts.figures is not None:
+            metrics.watch(parts.figures)
+    return metrics
 
 
 def _door(runtime: Runtime) -> Door:
