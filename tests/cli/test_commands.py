@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from holdfast.cli import app
@@ -114,3 +116,77 @@ def test_a_backup_of_another_engine_says_what_to_use(tmp_path: Path, postgres_ur
     assert done.returncode == 1
     assert "pg_dump" in done.stderr
     assert not (tmp_path / "copy.db").exists()
+
+
+def _examples(words: tuple[str, ...]) -> list[list[str]]:
+    """What a command's help tells to type: the parts of its example lines that call it."""
+    told = getattr(_COMMANDS[words], "help", "") or ""
+    found = []
+    for line in told.splitlines():
+        for part in re.split(r"\s[|>&]\s|&&|\$\(|\)", line):
+            start = re.search(rf"\bholdfast {' '.join(words)}(?=\s|$)", part)
+            if start is not None:
+                # Two spaces and more: what follows is said to the reader.
+                typed = re.split(r"\s{2,}", part[start.start() :].strip())[0].strip("\"`'")
+                found.append(shlex.split(typed)[1 + len(words) :])
+    return found
+
+
+@pytest.mark.parametrize("words", _COMMANDS, ids=" ".join)
+def test_every_example_can_be_typed_as_it_stands(words: tuple[str, ...]) -> None:
+    command = _COMMANDS[words]
+    assert isinstance(command, TyperCommand)
+    examples = _examples(words)
+    assert examples, "show at least one whole line to type"
+    for arguments in examples:
+        # Reads and checks every option and argument, and runs nothing.
+        with command.make_context(" ".join(words), list(arguments)):
+            pass
+
+
+def _takes_any_number(words: tuple[str, ...]) -> bool:
+    return any(one.nargs == -1 for one in getattr(_COMMANDS[words], "params", ()))
+
+
+@pytest.mark.parametrize("words", [one for one in _COMMANDS if not _takes_any_number(one)], ids=" ".join)
+def test_wrong_arguments_end_with_2_and_no_traceback(words: tuple[str, ...]) -> None:
+    told = CliRunner().invoke(app, [*words, *["one-too-many"] * 9])
+    assert told.exit_code == 2, told.output
+    assert isinstance(told.exception, SystemExit)
+    assert "Traceback" not in told.output
+
+
+def test_groups_name_what_they_hold_and_the_whole_names_all() -> None:
+    told = CliRunner().invoke(app, ["--help"]).output
+    for name in {words[0] for words in _COMMANDS}:
+        assert name in told
+
+
+def test_shells_complete_commands_and_options(tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("holdfast")
+
+    def ask(**variables: str) -> str:
+        done = subprocess.run(
+            [program],
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin", **variables},
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout
+
+    assert "_HOLDFAST_COMPLETE=complete_bash" in ask(_HOLDFAST_COMPLETE="source_bash")
+    words = ask(_HOLDFAST_COMPLETE="complete_bash", COMP_WORDS="holdfast de", COMP_CWORD="1").split()
+    assert {"deliveries", "demo"} <= set(words)
+    words = ask(_HOLDFAST_COMPLETE="complete_bash", COMP_WORDS="holdfast dlq list --", COMP_CWORD="3").split()
+    assert {"--tenant", "--json", "--cursor"} <= set(words)
+
+
+def test_the_completion_of_ones_own_shell_is_shown(tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("holdfast")
+    # Found by the shell it is asked from.
+    script = f"{program} --show-completion; true"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True
+    )
+    assert "_HOLDFAST_COMPLETE=complete_bash" in done.stdout, done.stderr
