@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -57,9 +57,9 @@ async def hello() -> dict[str, str]:
     return {"hello": "you"}
 
 
-@get("/broken", opt={"needs": "public"})
-async def broken() -> None:
-    raise RuntimeError("a secret that must not be told")
+@get("/page", opt={"needs": "viewer", "page": True}, include_in_schema=False)
+async def page() -> str:
+    return "for people"
 
 
 def echo_service() -> Service:
@@ -78,7 +78,7 @@ def echo_service() -> Service:
             await context.store.commit(put(Echo(id="daily", text="by the clock")))
 
         return Parts(
-            routes=[hello, broken], hooks=[Hook(path="/webhook", source=SOURCE)], handlers={"echoes": echo},
+            routes=[hello, page], hooks=[Hook(path="/webhook", source=SOURCE)], handlers={"echoes": echo},
             jobs=[Job(name="daily", cron="0 0 1 1 *", act=daily)],
         )  # fmt: skip
 
@@ -120,12 +120,17 @@ class Bed:
 
 @contextlib.asynccontextmanager
 async def serving(
-    home: Path, *, ready: bool = True, routes: Sequence[Any] = (), **settings: Any
+    home: Path,
+    *,
+    ready: bool = True,
+    services: Sequence[Service] | None = None,
+    more: Callable[[Runtime], Sequence[Any]] = lambda runtime: (),
+    **settings: Any,
 ) -> AsyncIterator[Bed]:
-    """The service over a socket; no loops run until something asks for work."""
+    """The service, or others, over a socket; no loops run until something asks for work."""
     config = load_config({"home": home, "allow": "127.0.0.1", "limits": PLENTY, **settings}, environ={})
-    runtime = await Runtime.open(config, services=[echo_service()], clock=SystemClock())
-    surface = create_app(runtime, more=routes)
+    runtime = await Runtime.open(config, services=services or [echo_service()], clock=SystemClock())
+    surface = create_app(runtime, more=more(runtime))
     surface.ready = ready
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(serving_process.settings(surface))

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import pytest
 from litestar import get
+from yarl import URL
 
+from holdfast.clock import SystemClock
 from holdfast.errors import DeclarationError
 from holdfast.http.app import create_app
-from holdfast.http.door import declared_routes
-from holdfast.kit.access import Tokens
-from tests.http.bed import Bed
+from holdfast.http.origin import next_of
+from holdfast.runtime import find_services
+from tests.http.bed import Bed, echo_service, serving
+from tests.http.issuer import StandIn, issuing
+from tests.http.visitors import ROLES, SAFE, Route, Visitor, expected, routes_of, visitors
 
-ROLES: Final = ("viewer", "developer", "admin", "owner")
 # Written by hand, so that a new route fails here until somebody has thought about who may use it.
 # A star marks routes about the whole: a tenant's token, whatever its role, has no business there.
 DECLARED: Final = {
     "GET /health": "public",
     "GET /health/ready": "public",
-    "GET /echo-chamber/broken": "public",
     "GET /echo-chamber/hello": "viewer",
+    "GET /echo-chamber/page": "viewer",
     "GET /metrics": "viewer*",
     "GET /openapi.json": "viewer",
     "GET /api/v1/health": "viewer*",
@@ -41,76 +48,115 @@ DECLARED: Final = {
 }
 
 
-def _routes(bed: Bed) -> dict[str, str]:
-    return {
-        f"{method} {path}": handler.opt["needs"] + ("*" if handler.opt.get("platform") else "")
-        for path, method, handler in declared_routes(bed.surface.app)
-    }
+@pytest.fixture
+async def issuer() -> AsyncIterator[StandIn]:
+    async with issuing(SystemClock()) as made:
+        yield made
 
 
-async def _status(bed: Bed, route: str, token: str | None, query: str = "") -> int:
-    method, path = route.split(" ")
-    for name in ("delivery_id", "item_id", "schedule_id"):
-        path = path.replace(f"{{{name}:str}}", "none")
-    more: dict[str, Any] = {"json": {"on": True} if "switch" in path else {}} if method == "POST" else {}
-    return (await bed.ask(method, path + query, token=token, **more))[0]
+@contextlib.asynccontextmanager
+async def _whole(home: Path, issuer: StandIn) -> AsyncIterator[Bed]:
+    """Everything that can be served: the operator's routes, the services there are, the console."""
+    services = [echo_service(), *find_services()]
+    async with serving(home, services=services, oidc=[issuer.settings()]) as bed:
+        yield bed
 
 
-def _may(needs: str, role: str, *, of_the_whole: bool) -> bool:
-    if needs.endswith("*") and not of_the_whole:
-        return False
-    return ROLES.index(role) >= ROLES.index(needs.rstrip("*"))
+async def _status(bed: Bed, route: Route, visitor: Visitor) -> int:
+    more: dict[str, Any] = {}
+    if route.method not in SAFE:
+        more["json"] = {"on": True} if "switch" in route.path else {}
+    url, headers = route.url + visitor.query, dict(visitor.headers)
+    # The body is not read: a stream has no end.
+    async with bed.client.request(
+        route.method, url, headers=headers, allow_redirects=False, **more
+    ) as answer:
+        return answer.status
+
+
+def _fits(status: int, wanted: int | None) -> bool:
+    return status not in (401, 403) and status < 500 if wanted is None else status == wanted
 
 
 async def test_the_routes_there_are_need_what_is_written_here(bed: Bed) -> None:
-    assert _routes(bed) == DECLARED
+    found = {route.name: route.needs + ("*" if route.platform else "") for route in routes_of(bed)}
+    assert found == DECLARED
 
 
-async def test_nobody_gets_past_a_closed_door(bed: Bed) -> None:
-    expired = await bed.token("owner", expires_in_s=0.000001)
-    revoked = await bed.token("owner")
-    await Tokens(bed.runtime.store).revoke(revoked[3:19])
-    never = "hf_" + "a" * 64
-    for route, needs in DECLARED.items():
-        for token in (None, expired, revoked, never, "nonsense"):
-            status = await _status(bed, route, token)
-            assert (status == 401) == (needs != "public"), (route, token, status)
+async def test_every_route_answers_every_kind_of_caller_as_it_declares(
+    tmp_path: Path, issuer: StandIn
+) -> None:
+    async with _whole(tmp_path, issuer) as bed:
+        callers, routes = await visitors(bed, issuer), routes_of(bed)
+        assert {route.needs for route in routes} >= {"public", "viewer", "admin"}
+        assert any(route.page for route in routes)
+        wrong = [
+            f"{name} at {route.name}: {status}, not {wanted or 'let in'}"
+            for name, visitor in callers.items()
+            for route in routes
+            if not _fits(status := await _status(bed, route, visitor), wanted := expected(route, visitor))
+        ]
+        assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("tenant", ["-", "acme"])
-@pytest.mark.parametrize("role", ROLES)
-async def test_a_role_opens_what_it_is_declared_for(bed: Bed, role: str, tenant: str) -> None:
-    token = await bed.token(role, tenant)
-    for route, needs in DECLARED.items():
-        status = await _status(bed, route, token)
-        may = needs == "public" or _may(needs, role, of_the_whole=tenant == "-")
-        assert status != 401, route
-        assert (status != 403) == may, (route, status)
+async def test_whoever_signs_in_goes_on_where_they_wanted_to(tmp_path: Path, issuer: StandIn) -> None:
+    async with _whole(tmp_path, issuer) as bed:
+        for asked, after in [
+            ("/echo-chamber/page?status=dead&x=%26", "/echo-chamber/page?status=dead&x=%26"),
+            ("/echo-chamber/page?next=//evil.example", "/echo-chamber/page?next=//evil.example"),
+        ]:
+            async with bed.client.get(URL(asked, encoded=True), allow_redirects=False) as answer:
+                assert answer.status == 303
+                assert answer.headers["location"] == f"/sign-in?{urlencode({'next': after})}"
 
 
-async def test_the_service_itself_may_do_everything(bed: Bed) -> None:
-    token = await bed.token("service")
-    for route in DECLARED:
-        assert await _status(bed, route, token) not in (401, 403), route
+@pytest.mark.parametrize(
+    ("path", "query", "after"),
+    [
+        ("/a", "b=c", "/a?b=c"),
+        ("//evil.example", "", "/"),
+        ("/\\evil.example", "", "/"),
+        ("/\t/evil.example", "", "/"),
+        ("https://evil.example", "", "/"),
+        ("", "", "/"),
+    ],
+)
+def test_nobody_is_sent_to_another_site(path: str, query: str, after: str) -> None:
+    assert next_of(path, query) == after
 
 
-@pytest.mark.parametrize("role", ROLES)
-async def test_another_tenant_is_out_of_reach(bed: Bed, role: str) -> None:
-    theirs, whole = await bed.token(role, "acme"), await bed.token(role, "-")
-    for route, needs in DECLARED.items():
-        if needs == "public":
-            continue
-        assert await _status(bed, route, theirs, "?tenant=other") == 403, route
-        privileged = role in ("admin", "owner")
-        assert (await _status(bed, route, whole, "?tenant=other") != 403) == privileged, route
+async def test_a_hook_asks_for_the_senders_proof_whatever_credentials_come_along(
+    tmp_path: Path, issuer: StandIn
+) -> None:
+    async with _whole(tmp_path, issuer) as bed:
+        callers = await visitors(bed, issuer)
+        assert "/echo-chamber/webhook" in bed.surface.hooks
+        for path, ingest in bed.surface.hooks.items():
+            answers = ingest.hook.answers
+            for name, visitor in callers.items():
+                route = Route("POST", path, "public", False, False)
+                status = await _status(bed, route, visitor)
+                assert status in (answers.unverified, answers.malformed), (path, name, status)
+            get_it = Route("GET", path, "public", False, False)
+            assert await _status(bed, get_it, callers["the service"]) == 405
+
+
+async def test_an_administrator_of_the_whole_may_ask_for_any_tenant(bed: Bed) -> None:
+    for role in ROLES:
+        token = await bed.token(role)
+        for route in routes_of(bed):
+            if route.needs != "public":
+                visitor = Visitor(headers={"authorization": f"Bearer {token}"}, query="?tenant=other")
+                allowed = await _status(bed, route, visitor) != 403
+                assert allowed == (role in ("admin", "owner")), (role, route.name)
 
 
 async def test_a_scope_narrows_what_a_role_may(bed: Bed) -> None:
     token = await bed.token("owner", scopes=["deliveries:read"])
-    assert await _status(bed, "GET /api/v1/deliveries", token) == 200
-    assert await _status(bed, "POST /api/v1/deliveries/{delivery_id:str}/replay", token) == 403
-    assert await _status(bed, "GET /api/v1/audit", token) == 403
-    assert await _status(bed, "GET /echo-chamber/hello", token) == 403
+    assert (await bed.ask("GET", "/api/v1/deliveries", token=token))[0] == 200
+    assert (await bed.ask("POST", "/api/v1/deliveries/none/replay", token=token))[0] == 403
+    assert (await bed.ask("GET", "/api/v1/audit", token=token))[0] == 403
+    assert (await bed.ask("GET", "/echo-chamber/hello", token=token))[0] == 403
 
 
 async def test_a_route_that_says_nothing_keeps_the_server_from_starting(bed: Bed) -> None:
