@@ -16,6 +16,7 @@ HoldfastError
 │   ├── UnindexedQueryError       declare the index in the message
 │   └── BadCursorError            the cursor belongs to another query
 ├── UnverifiedError           the sender did not prove who it is: answer 401
+├── NotOursError              the message is meant for nobody here: answer 200 and forget it
 ├── ForbiddenError            the caller may not do this
 │   └── WrongTenantError          the document belongs to another tenant
 ├── ConflictError             read again, decide again, commit again
@@ -111,6 +112,10 @@ class BadCursorError(InvalidError):
 
 class UnverifiedError(HoldfastError):
     code = "unverified"
+
+
+class NotOursError(HoldfastError):
+    code = "not_ours"
 
 
 class ForbiddenError(HoldfastError):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import HoldfastError, InvalidError, TooLargeError, UnverifiedError
+from holdfast.errors import HoldfastError, InvalidError, NotOursError, TooLargeError, UnverifiedError
 from holdfast.http.answers import answer_to, internal, log, refusal, retry_after, status_of
 from holdfast.ids import ulid
 from holdfast.kit.inbox import Inbox
@@ -21,6 +21,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _JSON: Final = (b"content-type", b"application/json")
 _KEPT: Final = b'{"status":"kept"}'
 _KNOWN: Final = b'{"status":"duplicate"}'
+_IGNORED: Final = b'{"status":"ignored"}'
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 _ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -51,6 +52,9 @@ class Ingest:
         return await _answer(send, self.hook.answers.kept, _KEPT)
 
     async def _refuse(self, send: Send, fault: HoldfastError, id: str) -> int:
+        if isinstance(fault, NotOursError):
+            # A refusal would only make the provider send it again.
+            return await _answer(send, 200, _IGNORED)
         if isinstance(fault, UnverifiedError):
             status = self.hook.answers.unverified
         elif isinstance(fault, InvalidError) and not isinstance(fault, TooLargeError):
