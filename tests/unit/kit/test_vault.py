@@ -300,3 +300,11 @@ def test_no_log_line_exception_text_traceback_or_repr_shows_a_secret_or_a_key(
     assert everything.count("failed") >= 18
     keys = [text.partition(":")[2].rstrip("=") for text in (OLD, NEW)]
     assert [hidden for hidden in (HIDDEN, *keys) if hidden in everything] == []
+
+
+def test_each_purpose_has_secrets_of_its_own_and_old_keys_keep_theirs() -> None:
+    old, new = new_key("2025-07"), new_key("2026-03")
+    before, after = Vault.from_settings(old), Vault.from_settings(f"{new},{old}")
+    assert len(before.secrets("channels")) == 1
+    assert after.secrets("channels")[1:] == before.secrets("channels")
+    assert len({*after.secrets("channels"), *after.secrets("links")}) == 4

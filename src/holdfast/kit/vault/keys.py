@@ -65,10 +65,16 @@ class Keyring:
         """The cipher for one purpose: each has a key of its own, so that none wears out another's."""
         made = self._derived.get((key_id, purpose))
         if made is None:
-            info = b"holdfast vault hf1 " + purpose.encode()
-            derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(self._keys[key_id])
+            derived = self._derive(key_id, b"holdfast vault hf1 " + purpose.encode())
             made = self._derived[key_id, purpose] = AESGCM(derived)
         return made
+
+    def secrets(self, purpose: str) -> list[bytes]:
+        """A secret of 32 bytes for one purpose from each key, the current one's first."""
+        return [self._derive(key_id, b"holdfast secret " + purpose.encode()) for key_id in self._keys]
+
+    def _derive(self, key_id: str, info: bytes) -> bytes:
+        return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(self._keys[key_id])
 
 
 def new_key(key_id: str) -> str:

@@ -52,6 +52,13 @@ class Vault:
     def current_key(self) -> str:
         return self._keys.current
 
+    def secrets(self, purpose: str) -> list[bytes]:
+        """Secrets for signing what goes out and comes back: sign with the first, accept all.
+
+        Example: `GoogleChannelVerifier(*vault.secrets("channels"))`
+        """
+        return self._keys.secrets(purpose)
+
     def field(self, cls: type[Document], name: str) -> SealedField:
         """Seals and opens one field of one document class; see `SealedField`."""
         return SealedField(self, cls, name)
