@@ -42,7 +42,7 @@ def check_for(kind: mi.Type) -> Check | None:
     if isinstance(kind, _AS_JSON_TEXT):
         return None
     if isinstance(kind, mi.IntType):
-        return check_integer
+        return None if _is_bounded(kind) else check_integer
     if isinstance(kind, mi.FloatType):
         return check_number
     if isinstance(kind, mi.DateTimeType):
@@ -56,6 +56,13 @@ def check_for(kind: mi.Type) -> Check | None:
     if isinstance(kind, mi.StructType):
         return _struct(kind)
     return check_json
+
+
+def _is_bounded(kind: mi.IntType) -> bool:
+    """Whether the declaration itself keeps the number inside 64 bits."""
+    low = kind.ge if kind.ge is not None else kind.gt
+    high = kind.le if kind.le is not None else kind.lt
+    return low is not None and high is not None and low >= INTEGER_MIN and high <= INTEGER_MAX
 
 
 def check_integer(value: Any, path: str) -> Any:
