@@ -102,7 +102,7 @@ class Ledger(msgspec.Struct, gc=False):
     paid: int = 0
     late_fees: int = 0
 
-    def add(self, kind: str, code: str, *, cents: int) -> None:
+    def add(self, kind: str, code: str, cents: int) -> None:
         """Count one row: payments that name no charge are rent; other charges are not rent's business."""
         self.rows += 1
         if kind == "payment":

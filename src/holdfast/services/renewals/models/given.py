@@ -94,7 +94,7 @@ class UnitPricing(Document):
     "residents/{id}",
     tenant="tenant_id",
     indexes=[
-        Index("property_id"),
+        Index("property_id", "id"),
         Index("property_id", "status"),
         Index("property_id", "last_name", "first_name"),
         Index("unit_id"),

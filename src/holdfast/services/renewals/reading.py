@@ -1,0 +1,156 @@
+"""All that scoring needs of a property's residents, in sets: no question is asked for one resident alone.
+
+    residents, a page in id order ──► leases, ledger, offers between its first and its last id
+    prices of the property, once  ──► by unit
+
+Only fields that indexes hold are read, so that no document is opened. Memory is that of one page
+and of the prices of one property.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from holdfast.services.renewals.dates import local_date, months_before
+from holdfast.services.renewals.models import LeaseRow, LedgerRow, OfferRow, Resident, UnitPricing
+from holdfast.services.renewals.scoring import (
+    WINDOW_MONTHS,
+    Facts,
+    Lease,
+    Ledger,
+    Offer,
+    counts,
+    current_lease,
+)
+from holdfast.store import Query, Store
+
+PAGE: Final = 2_000
+_ROWS: Final = 10_000
+_LIVING: Final = ("active", "notice_given")
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """A resident and what is known of them; no facts where there is no active lease."""
+
+    resident_id: str
+    unit_id: str
+    name: str
+    notice_given: bool
+    facts: Facts | None
+
+
+class Moment(NamedTuple):
+    """Whose residents are read, as of which day, in whose time."""
+
+    property_id: str
+    as_of: date
+    zone: ZoneInfo
+
+
+class Reading:
+    """Reads one property's residents as of one day.
+
+    Example: `async for page in Reading(store, moment).pages(after=""): ...`
+    """
+
+    def __init__(self, store: Store, moment: Moment, *, page: int = PAGE) -> None:
+        self._store, self._moment, self._page = store, moment, page
+        self._prices: dict[str, int] = {}
+
+    async def count(self) -> int:
+        """How many residents live there."""
+        return await self._store.count(self._residents("status").where("status", "in", _LIVING))
+
+    async def pages(self, after: str = "") -> AsyncIterator[list[Known]]:
+        """Those who live there, in id order, from `after` on."""
+        self._prices = await self._read_prices()
+        residents = self._residents().where("id", ">", after) if after else self._residents()
+        fields = ("unit_id", "first_name", "last_name", "status")
+        async for rows in self._store.select(residents.order_by("id").limit(self._page), *fields, "id"):
+            living = [row for row in rows if row[4] in _LIVING]
+            if living:
+                yield await self._known(living)
+
+    def _residents(self, *_: str) -> Query[Resident]:
+        return Query(Resident).where("property_id", "==", self._moment.property_id)
+
+    async def _known(self, rows: list[tuple[Any, ...]]) -> list[Known]:
+        first, last = rows[0][0], rows[-1][0]
+        leases = await self._read_leases(first, last)
+        ledgers = await self._read_ledgers(first, last)
+        offers = await self._read_offers(first, last)
+        as_of, known = self._moment.as_of, []
+        for id, unit_id, first_name, last_name, status, _ in rows:
+            lease = current_lease(leases[id], as_of) if id in leases else None
+            facts = None
+            if lease is not None:
+                made = offers.get(id)
+                offered = made is not None and any(counts(offer, lease, as_of) for offer in made)
+                facts = Facts(lease, ledgers.get(id) or Ledger(), offered, self._prices.get(unit_id))
+            name = f"{first_name} {last_name}".strip()
+            known.append(Known(id, unit_id, name, status == "notice_given", facts))
+        return known
+
+    # -- tables -----------------------------------------------------------------------------------
+
+    async def _read_prices(self) -> dict[str, int]:
+        """The latest market rent of each unit on the as-of date."""
+        query = Query(UnitPricing).where("property_id", "==", self._moment.property_id)
+        query = query.where("effective_date", "<=", self._moment.as_of)
+        query = query.order_by("unit_id", "effective_date", "market_rent").limit(_ROWS)
+        found: dict[str, int] = {}
+        async for rows in self._store.select(query, "unit_id", "market_rent"):
+            found.update([(row[1], row[2]) for row in rows])
+        return found
+
+    async def _read_leases(self, first: str, last: str) -> dict[str, list[Lease]]:
+        query = Query(LeaseRow).where("property_id", "==", self._moment.property_id)
+        query = query.where("status", "==", "active")
+        fields = ("resident_id", "lease_start_date", "lease_end_date", "lease_type", "monthly_rent")
+        found: dict[str, list[Lease]] = {}
+        async for rows in self._select(query, fields, first, last):
+            for id, resident, start, end, kind, rent in rows:
+                ends = None if end is None else date.fromisoformat(end)
+                lease = Lease(id, date.fromisoformat(start), ends, rent, kind)
+                found.setdefault(resident, []).append(lease)
+        return found
+
+    async def _read_ledgers(self, first: str, last: str) -> dict[str, Ledger]:
+        as_of = self._moment.as_of
+        query = Query(LedgerRow).where("property_id", "==", self._moment.property_id)
+        query = query.where("transaction_date", ">=", months_before(as_of, WINDOW_MONTHS))
+        query = query.where("transaction_date", "<=", as_of)
+        fields = ("resident_id", "transaction_date", "transaction_type", "charge_code", "amount")
+        found: dict[str, Ledger] = {}
+        async for rows in self._select(query, fields, first, last):
+            for _, resident, _, kind, code, cents in rows:
+                ledger = found.get(resident)
+                if ledger is None:
+                    ledger = found[resident] = Ledger()
+                ledger.add(kind, code, cents)
+        return found
+
+    async def _read_offers(self, first: str, last: str) -> dict[str, list[Offer]]:
+        query = Query(OfferRow).where("property_id", "==", self._moment.property_id)
+        fields = ("resident_id", "lease_id", "status", "offer_expiration_date", "created_at")
+        found: dict[str, list[Offer]] = {}
+        async for rows in self._select(query, fields, first, last):
+            for _, resident, lease, status, expires, made in rows:
+                expires_on = None if expires is None else date.fromisoformat(expires)
+                offer = Offer(lease, status, self._local(made), expires_on)
+                found.setdefault(resident, []).append(offer)
+        return found
+
+    def _select(
+        self, query: Query[Any], fields: tuple[str, ...], first: str, last: str
+    ) -> AsyncIterator[list[tuple[Any, ...]]]:
+        between = query.where("resident_id", ">=", first).where("resident_id", "<=", last)
+        return self._store.select(between.order_by(*fields).limit(_ROWS), *fields)
+
+    def _local(self, made: datetime | None) -> date | None:
+        return None if made is None else local_date(made, self._moment.zone)
