@@ -18,10 +18,9 @@ class Share(Document):
     id: str
     percent: Annotated[int, Meta(ge=0, le=100)] = 0
     open_above: Annotated[int, Meta(ge=0)] = 0
-    bounds_too_wide: Annotated[int, Meta(ge=-(2**63), lt=2**63)] = 0
 
 
-@pytest.mark.parametrize("field", ["percent", "open_above", "bounds_too_wide"])
+@pytest.mark.parametrize("field", ["percent", "open_above"])
 @pytest.mark.parametrize("value", [HUGE, -HUGE], ids=["above", "below"])
 def test_a_number_out_of_bounds_is_refused_with_its_field(field: str, value: int) -> None:
     with pytest.raises(WrongTypeError) as refusal:

