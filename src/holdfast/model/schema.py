@@ -48,7 +48,7 @@ def _entry_bytes(value: Any) -> int:
     return len(value) if isinstance(value, bytes) else 8
 
 
-def _values_reader(columns: tuple[Column, ...]) -> Callable[[Any], tuple[Any, ...]]:
+def values_reader(columns: tuple[Column, ...]) -> Callable[[Any], tuple[Any, ...]]:
     """Reads all columns of a document, in one call where each is a field kept as it is."""
     if len(columns) > 1 and all(isinstance(c.read, attrgetter) and c.kind != "open" for c in columns):
         return attrgetter(*(c.path for c in columns))
@@ -146,8 +146,8 @@ class Schema(Generic[D]):
         self.hot_positions = tuple(self.columns.index(c) for c in self.hot)
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
         self._decoder = msgspec.json.Decoder(cls)
-        self.values = _values_reader(self.columns)
-        self._checks = [
+        self.values = values_reader(self.columns)
+        self.checks = [
             (f.name, f.encode_name, c) for f in info.fields if (c := check_for(f.type)) is not None
         ]
         self._version = self._version_decoder()
@@ -184,14 +184,14 @@ class Schema(Generic[D]):
         if type(document) is not self.cls:
             raise WrongTypeError(f"expected a {self.name}, got a {type(document).__name__}")
         _, key = self.key_of(document)
-        return self._encoded(document, key, self._checks)
+        return self._encoded(document, key, self.checks)
 
     def prepare_changed(self, document: D, key: str, changes: Iterable[str]) -> Prepared:
         """The same for a stored document in which these paths were changed: the rest was checked before."""
         heads = {path.partition(".")[0] for path in changes}
         if not heads.isdisjoint(self.path.parameters):
             return self.prepare(document)
-        return self._encoded(document, key, [check for check in self._checks if check[0] in heads])
+        return self._encoded(document, key, [check for check in self.checks if check[0] in heads])
 
     def _encoded(self, document: D, key: str, checks: list[tuple[str, str, Check]]) -> Prepared:
         try:

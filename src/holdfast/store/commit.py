@@ -214,7 +214,7 @@ class Discard:
         return [value for value in old or [] if value not in self.values]
 
 
-_TRANSFORMS: Final = (Increment, Maximum, Minimum, Add, Discard)
+TRANSFORMS: Final = (Increment, Maximum, Minimum, Add, Discard)
 
 
 # -- deciding -------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def apply(schema: Schema[Any], document: Any, changes: Mapping[str, Any]) -> Any
     new = schema.copy(document) if "." in "".join(changes) else copy(document)
     for path, value in changes.items():
         target, name = (new, path) if path in schema.fields else _inside(schema, new, path)
-        if isinstance(value, _TRANSFORMS):
+        if isinstance(value, TRANSFORMS):
             try:
                 value = value.apply(getattr(target, name))
             except TypeError:

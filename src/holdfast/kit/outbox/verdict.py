@@ -10,12 +10,16 @@ import msgspec
 from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX, EXCERPT_BYTES_MAX, Attempt, DeadLetter, Delivery
 from holdfast.kit.outbox.port import Answer, SendFailure
 from holdfast.kit.outbox.schedule import Retry, retry_after_s
-from holdfast.store import Fence, Increment, Write, put, upsert
+from holdfast.store import Fence, Increment, Write, patch, upsert
 
 GONE: Final = 410
 _WORTH_RETRYING: Final = (408, 425, 429)
 _ASK_TO_WAIT: Final = (429, 503)
 _HOPELESS: Final = ("refused_address", "bad_request")
+# What an attempt and its verdict change in a delivery, and what giving it back changes.
+_RELEASED: Final = ("status", "owner", "next_attempt_at")
+_SETTLED: Final = (*_RELEASED, "reason", "attempts", "attempt_count", "last_attempt_at", "last_status",
+                   "finished_at")  # fmt: skip
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -94,13 +98,19 @@ def settle(
     delivery.owner = None
     if verdict.status == "failed":
         delivery.next_attempt_at = now + timedelta(seconds=verdict.wait_s)
-        return [put(delivery, Fence(delivery.fence))]
+        return [_changed(delivery, _SETTLED)]
     delivery.next_attempt_at = None
     delivery.finished_at = now
-    writes = [put(delivery, Fence(delivery.fence))]
+    writes = [_changed(delivery, _SETTLED)]
     if verdict.status == "dead":
         writes.append(_dead_letter(letters, delivery, now=now))
     return writes
+
+
+def _changed(delivery: Delivery, names: tuple[str, ...]) -> Write:
+    """These fields, under the delivery's fencing number: the rest of it is as it was claimed."""
+    changes = {name: getattr(delivery, name) for name in names}
+    return patch(type(delivery), delivery.id, changes=changes, expect=Fence(delivery.fence))
 
 
 def _dead_letter(letters: type[DeadLetter], delivery: Delivery, *, now: datetime) -> Write:
@@ -120,4 +130,4 @@ def release(delivery: Delivery, *, now: datetime) -> Write:
     delivery.status = "failed" if delivery.attempt_count else "pending"
     delivery.owner = None
     delivery.next_attempt_at = now
-    return put(delivery, Fence(delivery.fence))
+    return _changed(delivery, _RELEASED)

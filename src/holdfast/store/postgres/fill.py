@@ -9,9 +9,10 @@ from msgspec.structs import force_setattr
 
 from holdfast.model.path import split_key
 from holdfast.model.schema import Prepared
+from holdfast.store.amend import laid_over
 from holdfast.store.postgres.inspection import SCHEMA_TABLE
 from holdfast.store.postgres.links import Link
-from holdfast.store.postgres.shelf import Row, Shelf
+from holdfast.store.postgres.shelf import HOT_AT, Row, Shelf
 from holdfast.store.postgres.statement import Change, change_sql
 from holdfast.store.relational.dialect import quote
 from holdfast.store.relational.tables import KEY, PARENT, Table
@@ -60,9 +61,9 @@ async def fill_some(link: Link, shelf: Shelf) -> bool:
 
 
 def _prepared(shelf: Shelf, row: Row, todo: ToFill) -> Prepared:
-    document: Any = shelf.schema.load(row[2], split_key(row[0]))
-    for position, (path, convert) in enumerate(shelf.overlay, 3):
-        if shelf.hot[position - 3].stored not in todo.columns:
+    document: Any = shelf.schema.load(laid_over(row[2], row[3]), split_key(row[0]))
+    for position, (path, convert) in enumerate(shelf.overlay, HOT_AT):
+        if shelf.hot[position - HOT_AT].stored not in todo.columns:
             force_setattr(document, path, row[position] if convert is None else convert(row[position]))
     return shelf.schema.prepare(document)
 

@@ -22,7 +22,7 @@ from holdfast.store.postgres.shelf import Shelf
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE
 from holdfast.store.postgres.writer import VERSIONS_A_BLOCK
 from holdfast.store.relational.dialect import quote
-from holdfast.store.relational.tables import Table, create_index, create_table
+from holdfast.store.relational.tables import AMENDED, Table, create_index, create_table
 
 LOCK = 0x686F6C64  # "hold": the advisory lock of whoever migrates
 STATEMENT_S_MAX = 86_400.0
@@ -209,8 +209,10 @@ def _table_steps(table: Table, found: Found, *, mark: str, todo: ToFill | None) 
             continue
         drop = [f"DROP COLUMN {quote(column.name)}"] if column.name in existing else []
         acts = ", ".join([*drop, f"ADD COLUMN {quote(column.name)} {type_of(column)}"])
-        todo = (todo or ToFill()).with_column(table, column.name)
-        note = {mark: msgspec.json.encode(todo).decode()}
+        note = {}
+        if column.name != AMENDED:
+            todo = (todo or ToFill()).with_column(table, column.name)
+            note = {mark: msgspec.json.encode(todo).decode()}
         yield Step(
             f"add column {table.name}.{column.name}", (f"ALTER TABLE {quote(table.name)} {acts}",), note
         )

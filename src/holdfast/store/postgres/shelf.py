@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import force_setattr
 
 from holdfast.model.order import ordered
 from holdfast.model.path import parent_of, split_key
 from holdfast.model.schema import Prepared, ResolvedIndex, Schema
+from holdfast.store.amend import laid_over
 from holdfast.store.commit import Snapshot
 from holdfast.store.postgres.dialect import DIALECT, array_of
 from holdfast.store.relational.dialect import quote
 from holdfast.store.relational.overlay import conversion
 from holdfast.store.relational.tables import (
+    AMENDED,
     BODY,
     ITEM,
     KEY,
@@ -30,6 +32,7 @@ from holdfast.store.relational.tables import (
 )
 
 Row = Sequence[Any]
+HOT_AT: Final = 4
 
 
 def table_name(name: str) -> str:
@@ -37,7 +40,7 @@ def table_name(name: str) -> str:
 
 
 class Shelf:
-    """Knows a table by heart. A row read back begins with key, version and body."""
+    """Knows a table by heart. A row read back begins with key, version, body and what amends it."""
 
     def __init__(self, schema: Schema[Any], table: str) -> None:
         self.schema, self.table = schema, table_name(table)
@@ -45,7 +48,7 @@ class Shelf:
         self.hot = schema.hot
         self.overlay = tuple((c.path, conversion(schema, c, {})) for c in self.hot)
         self.lists = tuple(ItemShelf(schema, self.table, i) for i in schema.indexes if i.member is not None)
-        self.selected = (KEY, VERSION, BODY, *(c.stored for c in self.hot))
+        self.selected = (KEY, VERSION, BODY, AMENDED, *(c.stored for c in self.hot))
         if schema.tenant is not None:
             self.selected = (*self.selected, schema.tenant.stored)
         shown = ", ".join(map(quote, self.selected))
@@ -77,9 +80,9 @@ class Shelf:
         return (prepared.key, version, *values, prepared.body)
 
     def load(self, row: Row) -> Any:
-        decode = self.schema.decode
-        document = self.schema.load(row[2], split_key(row[0])) if decode is None else decode(row[2])
-        for position, (path, convert) in enumerate(self.overlay, 3):
+        decode, body = self.schema.decode, laid_over(row[2], row[3])
+        document = self.schema.load(body, split_key(row[0])) if decode is None else decode(body)
+        for position, (path, convert) in enumerate(self.overlay, HOT_AT):
             force_setattr(document, path, row[position] if convert is None else convert(row[position]))
         return document
 

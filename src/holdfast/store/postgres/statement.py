@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from holdfast.store.relational.dialect import quote
-from holdfast.store.relational.tables import ITEM, KEY, PARENT
+from holdfast.store.relational.tables import AMENDED, BODY, ITEM, KEY, PARENT
 
 # try: an insert that may lose alone; insert: one that may not; item, drop: rows of a list's table.
-Verb = Literal["try", "insert", "upsert", "update", "delete", "item", "drop"]
+# amend: an update that is made only where its conditions hold.
+Verb = Literal["try", "insert", "upsert", "update", "delete", "item", "drop", "amend"]
 BATCHES: Final = "_holdfast_batches"
 SEQUENCE: Final = "_holdfast_version"
 CHANNEL: Final = "holdfast"
@@ -24,22 +25,31 @@ _SHAPES_MAX: Final = 1_000
 class Change:
     """Rows of one table that take the same verb."""
 
-    __slots__ = ("arrays", "names", "owners", "rows", "table", "verb")
+    __slots__ = ("arrays", "names", "owners", "rows", "table", "verb", "where")
 
-    def __init__(self, verb: Verb, table: str, names: Sequence[str], arrays: Sequence[str]) -> None:
+    def __init__(
+        self,
+        verb: Verb,
+        table: str,
+        names: Sequence[str],
+        arrays: Sequence[str],
+        *,
+        where: Sequence[str] = (),
+    ) -> None:
         width = 1 if verb == "delete" else 2 if verb == "drop" else len(names)
-        self.verb, self.table = verb, table
+        self.verb, self.table, self.where = verb, table, tuple(where)
         self.names, self.arrays = tuple(names[:width]), tuple(arrays[:width])
         self.rows: list[tuple[Any, ...]] = []
-        self.owners: dict[str, int] = {}  # which commit falls when this key is taken
+        self.owners: dict[str, int] = {}  # the commit that stands or falls with this key's row
 
 
-_shapes: dict[tuple[tuple[str, Verb, tuple[str, ...]], ...], str] = {}
+_Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...]]
+_shapes: dict[tuple[_Shape, ...], str] = {}
 
 
 def render(changes: Sequence[Change], batch: int, note: str) -> tuple[str, list[Any]]:
     """The statement and its values; it answers with the list of lost keys, `N:key`, or null."""
-    shape = tuple([(c.table, c.verb, c.names) for c in changes])
+    shape = tuple([(c.table, c.verb, c.names, c.where) for c in changes])
     text = _shapes.get(shape)
     if text is None:
         if len(_shapes) >= _SHAPES_MAX:
@@ -56,7 +66,7 @@ def _write(changes: Sequence[Change]) -> str:
     for n, change in enumerate(changes):
         marks = [f"${position + i}::{kind}" for i, kind in enumerate(change.arrays)]
         parts.append(f"x{n} AS ({_VERBS[change.verb](change, marks)})")
-        if change.verb == "try":
+        if change.verb in ("try", "amend"):
             lost.append(_lost(n, marks[0]))
         position += len(marks)
     told = " || ".join(lost) or "NULL::text[]"
@@ -79,7 +89,7 @@ def _try(change: Change, marks: list[str]) -> str:
 
 
 def _upsert(change: Change, marks: list[str]) -> str:
-    sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in change.names if n != KEY)
+    sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in (*change.names[1:], AMENDED))
     return f"{_insert(change, marks)} ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
 
 
@@ -90,8 +100,23 @@ def _update(change: Change, marks: list[str]) -> str:
         for name, c in zip(change.names, given, strict=True)
         if name not in (KEY, PARENT)
     )
+    if BODY in change.names:
+        sets += f", {quote(AMENDED)} = NULL"
     source = f"unnest({', '.join(marks)}) AS u({', '.join(given)})"
     return f"UPDATE {quote(change.table)} AS t SET {sets} FROM {source} WHERE t.{quote(KEY)} = u.c0"
+
+
+def _amend(change: Change, marks: list[str]) -> str:
+    """Names up to the JSON laid over are written; those after it must be what the row has."""
+    given = [f"c{n}" for n in range(len(change.names))]
+    same = [f"t.{quote(name)} = u.{c}" for name, c in zip(change.names, given, strict=True)]
+    last = change.names.index(AMENDED) + 1
+    sets = ", ".join(f"{quote(n)} = u.{c}" for n, c in zip(change.names[1:last], given[1:last], strict=True))
+    source = f"unnest({', '.join(marks)}) AS u({', '.join(given)})"
+    where = " AND ".join([same[0], *same[last:], *change.where])
+    return (
+        f"UPDATE {quote(change.table)} AS t SET {sets} FROM {source} WHERE {where} RETURNING t.{quote(KEY)}"
+    )
 
 
 def _delete(change: Change, marks: list[str]) -> str:
@@ -112,7 +137,7 @@ def _drop(change: Change, marks: list[str]) -> str:
 
 _VERBS: Final = {
     "try": _try, "insert": _insert, "upsert": _upsert, "update": _update, "delete": _delete,
-    "item": _item, "drop": _drop,
+    "item": _item, "drop": _drop, "amend": _amend,
 }  # fmt: skip
 
 

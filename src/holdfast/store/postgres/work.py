@@ -7,14 +7,19 @@ applied by one statement for each table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.model.schema import Prepared, Schema
+from holdfast.store.amend import UNDER_BYTES_MAX, Amendment, Group, amendment, free
 from holdfast.store.commit import Change, Commit, Committed, Current, Outcome, Write, decide, needs_current
+from holdfast.store.postgres.dialect import array_of
 from holdfast.store.postgres.shelf import Row, Shelf, StoredRow
 from holdfast.store.postgres.statement import Change as TableChange
 from holdfast.store.postgres.statement import Verb
+from holdfast.store.relational.dialect import quote
+from holdfast.store.relational.tables import AMENDED, BODY, KEY, VERSION
 
 Place = tuple[Schema[Any], str]
 
@@ -54,11 +59,19 @@ class Slot:
 class Work:
     """What a batch comes to: an outcome for each commit, and the changes to make."""
 
-    def __init__(self, shelves: Mapping[Schema[Any], Shelf], next_version: Callable[[], int]) -> None:
-        self._shelves, self._next_version = shelves, next_version
+    def __init__(
+        self,
+        shelves: Mapping[Schema[Any], Shelf],
+        next_version: Callable[[], int],
+        *,
+        amended: Mapping[int, Amendment],
+    ) -> None:
+        self._shelves, self._next_version, self.amended = shelves, next_version, amended
         self._slots: dict[Place, Slot] = {}
+        self._amending: dict[tuple[Group, bool], TableChange] = {}
         self.outcomes: list[Outcome] = []
         self.touched: set[Schema[Any]] = set()
+        self.again: set[int] = set()  # commits whose amendment found its conditions unmet
 
     def found(self, schema: Schema[Any], rows: Iterable[Row]) -> None:
         """Take in what is stored; what was asked for and is not here is absent."""
@@ -67,7 +80,10 @@ class Work:
             self._slots[schema, row[0]] = Slot(StoredRow(shelf, row))
 
     def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
-        for commit in commits:
+        for number, commit in enumerate(commits):
+            if number in self.amended:
+                self._amend(number, commit)
+                continue
             changes: list[Change | None] = []
             try:
                 changes.extend(decide(write, self._now(write), commit=commit) for write in commit.writes)
@@ -78,6 +94,20 @@ class Work:
             else:
                 alone = len(changes) == 1 and commit.writes[0].kind == "create"
                 self.outcomes.append(Committed(tuple([self._land(c, alone) for c in changes])))
+
+    def _amend(self, number: int, commit: Commit) -> None:
+        one, version = self.amended[number], self._next_version()
+        schema = one.group.schema
+        mine = commit.tenant is not None and schema.tenant is not None
+        change = self._amending.get((one.group, mine))
+        if change is None:
+            change = amend_change(self._shelves[schema], one.group, mine=mine)
+            self._amending[one.group, mine] = change
+        tenant = (commit.tenant,) if mine else ()
+        change.rows.append((one.key, version, *one.values, one.body, one.fence, *tenant))
+        change.owners[one.key] = number
+        self.touched.add(schema)
+        self.outcomes.append(Committed((version,)))
 
     def _trusted(self, writes: Sequence[Write]) -> bool:
         """Whether one of these was let through without a look at what is there."""
@@ -112,7 +142,9 @@ class Work:
         for (schema, key), slot in sorted(self._slots.items(), key=lambda one: one[0][1]):
             if slot.now is not slot.before:
                 self._change(groups, self._shelves[schema], key, slot=slot)
-        return [groups[name] for name in sorted(groups)]
+        for change in self._amending.values():
+            change.rows.sort(key=itemgetter(0))
+        return [*(groups[name] for name in sorted(groups)), *self._amending.values()]
 
     def _change(
         self, groups: dict[tuple[str, Verb], TableChange], shelf: Shelf, key: str, *, slot: Slot
@@ -137,6 +169,9 @@ class Work:
     def lose(self, change: TableChange, key: str, commits: Sequence[Commit]) -> None:
         """A free insert found its id taken: its commit fails, as if it had been seen."""
         position = change.owners[key]
+        if change.verb == "amend":
+            self.again.add(position)
+            return
         try:
             decide(commits[position].writes[0], _TAKEN, commit=commits[position])
         except HoldfastError as refusal:
@@ -172,13 +207,43 @@ _TAKEN = _Taken()
 
 
 def to_read(
-    commits: Sequence[Commit], shelves: Mapping[Schema[Any], Shelf], *, careful: bool
+    commits: Sequence[Commit],
+    shelves: Mapping[Schema[Any], Shelf],
+    *,
+    amended: Mapping[int, Amendment],
+    careful: bool,
 ) -> dict[Schema[Any], list[str]]:
     """The keys to look at before deciding, by collection; `careful` looks at everything."""
     wanted: dict[Schema[Any], set[str]] = {}
-    for commit in commits:
-        for write in commit.writes:
+    for number, commit in enumerate(commits):
+        for write in commit.writes if number not in amended else ():
             if careful or needs_current(write) or (write.kind == "put" and shelves[write.schema].lists):
                 wanted.setdefault(write.schema, set()).add(write.key)
     ordered = sorted(wanted, key=lambda schema: shelves[schema].table)
     return {schema: sorted(wanted[schema]) for schema in ordered}
+
+
+def amendments(commits: Sequence[Commit]) -> dict[int, Amendment]:
+    """Those of the commits that can be made without a look, by position."""
+    alone, found = free(commits), {}
+    for number, commit in enumerate(commits):
+        for write in commit.writes if len(commit.writes) == 1 else ():
+            made = amendment(write) if (write.schema, write.key) in alone else None
+            if made is not None:
+                found[number] = made
+    return found
+
+
+def amend_change(shelf: Shelf, group: Group, *, mine: bool) -> TableChange:
+    """The change that amends rows where fence, tenant and state are as they must be."""
+    schema, fence = shelf.schema, shelf.hot[1]
+    names = [KEY, VERSION, *(c.stored for c in group.columns), AMENDED, fence.stored]
+    arrays = ["text[]", "bigint[]", *(array_of(c.kind) for c in group.columns), "json[]", "bigint[]"]
+    where = [f"t.{quote(AMENDED)} IS NULL", f"octet_length(t.{quote(BODY)}::text) <= {UNDER_BYTES_MAX}"]
+    if mine and schema.tenant is not None:
+        names.append(schema.tenant.stored)
+        arrays.append("text[]")
+    if group.states is not None and schema.state is not None:
+        states = ", ".join("'" + state.replace("'", "''") + "'" for state in group.states)
+        where.append(f"t.{quote(schema.state.stored)} IN ({states})")
+    return TableChange("amend", shelf.table, names, arrays, where=where)

@@ -21,7 +21,7 @@ from holdfast.store.postgres.faults import explain, is_away, is_turn_lost
 from holdfast.store.postgres.links import Link, Links, Patience, shut, unavailable
 from holdfast.store.postgres.shelf import Shelf
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, render
-from holdfast.store.postgres.work import UnseenError, Work, to_read
+from holdfast.store.postgres.work import UnseenError, Work, amendments, to_read
 
 WRITES_A_BATCH = 500
 VERSIONS_A_BLOCK = 8_192
@@ -110,28 +110,39 @@ class Writer:
         if self._link is not None:
             await shut(self._link)
 
-    async def _land(self, commits: Sequence[Commit]) -> list[Outcome]:
+    async def _land(self, commits: Sequence[Commit], *, amending: bool = True) -> list[Outcome]:
         """Try until the batch landed or its time is over; nothing lands twice."""
         patience, careful = Patience(self._links.address.patience_s), False
+        amended = amendments(commits) if amending else {}
         while True:
-            work = Work(self._shelves, self._next_version)
+            work = Work(self._shelves, self._next_version, amended=amended)
             batch = 0
             try:
                 link = await self._ready()
                 batch = self._next_version()
-                return await self._attempt(link, commits, work=work, batch=batch, careful=careful)
+                await self._attempt(link, commits, work=work, batch=batch, careful=careful)
+                return await self._finished(work, commits)
             except (asyncpg.UniqueViolationError, UnseenError):
                 careful = True
             except Exception as fault:
                 if is_away(fault):
                     self._drop()
                     if batch and await self._landed(batch, commits, work=work):
-                        return work.outcomes
+                        return await self._finished(work, commits)
                 elif not is_turn_lost(fault):
                     return await self._one_by_one(commits, fault)
                 if patience.over:
                     return [unavailable(fault) for _ in commits]
                 await patience.pause()
+
+    async def _finished(self, work: Work, commits: Sequence[Commit]) -> list[Outcome]:
+        """The outcomes; amendments that found something else than they expected go the long way now."""
+        if work.again:
+            again = sorted(work.again)
+            outcomes = await self._land([commits[n] for n in again], amending=False)
+            for number, outcome in zip(again, outcomes, strict=True):
+                work.outcomes[number] = outcome
+        return work.outcomes
 
     async def _one_by_one(self, commits: Sequence[Commit], fault: Exception) -> list[Outcome]:
         """Something in the batch is refused by the server: find out whose it is."""
@@ -141,8 +152,8 @@ class Writer:
 
     async def _attempt(
         self, link: Link, commits: Sequence[Commit], *, work: Work, batch: int, careful: bool
-    ) -> list[Outcome]:
-        wanted = to_read(commits, self._shelves, careful=careful)
+    ) -> None:
+        wanted = to_read(commits, self._shelves, amended=work.amended, careful=careful)
 
         async def act(link: Link) -> None:
             for schema, keys in wanted.items():
@@ -152,7 +163,6 @@ class Writer:
 
         await (self._links.transact(link, act) if wanted else self._links.whole(link, act))
         self._ring(work.touched)
-        return work.outcomes
 
     async def _apply(self, link: Link, commits: Sequence[Commit], *, work: Work, batch: int) -> None:
         changes = work.changes()

@@ -11,7 +11,8 @@ from holdfast.model.columns import Column
 from holdfast.model.schema import IndexField, ResolvedIndex, Schema
 from holdfast.store.relational.dialect import Dialect, quote
 
-KEY, VERSION, BODY, PARENT, ITEM = "_key", "_version", "_body", "_parent", "_item"
+KEY, VERSION, BODY, AMENDED = "_key", "_version", "_body", "_amended"
+PARENT, ITEM = "_parent", "_item"
 
 
 class TableColumn(msgspec.Struct, frozen=True):
@@ -82,7 +83,7 @@ def _main_columns(schema: Schema[Any], dialect: Dialect) -> tuple[TableColumn, .
     if schema.path.nested:
         columns.append(TableColumn(PARENT, f"{dialect.key_type} NOT NULL"))
     columns += [TableColumn(c.stored, dialect.types[c.kind]) for c in plain_columns(schema)]
-    columns.append(TableColumn(BODY, f"{dialect.body_type} NOT NULL"))
+    columns += [TableColumn(BODY, f"{dialect.body_type} NOT NULL"), TableColumn(AMENDED, dialect.body_type)]
     return tuple(columns)
 
 

@@ -10,9 +10,11 @@ import msgspec
 from holdfast.model.columns import Column
 from holdfast.model.path import split_key
 from holdfast.model.schema import Schema
+from holdfast.store.amend import laid_over
 from holdfast.store.catalog import Catalog
 from holdfast.store.relational.dialect import quote
 from holdfast.store.relational.tables import (
+    AMENDED,
     BODY,
     KEY,
     Table,
@@ -97,7 +99,7 @@ def _table_steps(desk: Desk, table: Table, fill: str) -> Iterator[Step]:
         if column.name in existing:
             yield from _drop_column(desk, table, column.name)
         text = f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {_type(column)}"
-        yield Step(f"add column {table.name}.{column.name}", text, fill)
+        yield Step(f"add column {table.name}.{column.name}", text, "" if column.name == AMENDED else fill)
     for gone in existing.keys() - {c.name for c in table.columns}:
         yield from _drop_column(desk, table, gone)
 
@@ -165,15 +167,16 @@ def _fill_some(desk: Desk, shelf: Shelf) -> bool:
     mark = f"fill {shelf.table}"
     row = desk.link.execute("SELECT value FROM _holdfast_meta WHERE name = ?", (mark,)).fetchone()
     rows = desk.link.execute(
-        f"SELECT {quote(KEY)}, {quote(BODY)} FROM {quote(shelf.table)} WHERE {quote(KEY)} > ?"
+        f"SELECT {quote(KEY)}, {quote(BODY)}, {quote(AMENDED)} FROM {quote(shelf.table)}"
+        f" WHERE {quote(KEY)} > ?"
         f" ORDER BY {quote(KEY)} LIMIT {ROWS_A_STEP}",
         (row[0] if row else "",),
     ).fetchall()
     if not rows:
         desk.link.execute("DELETE FROM _holdfast_meta WHERE name = ?", (mark,))
         return False
-    for key, body in rows:
-        _fill_one(desk, shelf, key, body)
+    for key, body, amended in rows:
+        _fill_one(desk, shelf, key, laid_over(body, amended))
     desk.link.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES (?, ?)", (mark, rows[-1][0]))
     return True
 

@@ -12,10 +12,12 @@ from holdfast.model.columns import Kind
 from holdfast.model.order import ordered
 from holdfast.model.path import parent_of, split_key
 from holdfast.model.schema import Prepared, ResolvedIndex, Schema
+from holdfast.store.amend import Group, laid_over
 from holdfast.store.commit import Current, Snapshot
 from holdfast.store.relational.dialect import quote
 from holdfast.store.relational.overlay import conversion
 from holdfast.store.relational.tables import (
+    AMENDED,
     BODY,
     ITEM,
     KEY,
@@ -31,8 +33,8 @@ Row = tuple[Any, ...]
 
 # SQLite's own number of a row: what is read is found again by it without asking for the key.
 ROW: Final = "_rowid_"
-ROW_AT: Final = 3
-HOT_AT: Final = 4
+ROW_AT: Final = 4
+HOT_AT: Final = 5
 
 # How a column's value becomes the document's again, where it is not that already.
 _UNBIND: Final[dict[Kind, Callable[[Any], Any]]] = {"time": from_us, "boolean": bool}
@@ -50,7 +52,7 @@ class Shelf:
         self._updates: dict[tuple[int, ...], str] = {}
         self.hot = schema.hot
         self.overlay = tuple((c.path, conversion(schema, c, _UNBIND)) for c in self.hot)
-        self.selected = (KEY, VERSION, BODY, ROW, *(c.stored for c in self.hot))
+        self.selected = (KEY, VERSION, BODY, AMENDED, ROW, *(c.stored for c in self.hot))
         if schema.tenant is not None:
             self.selected = (*self.selected, schema.tenant.stored)
         shown = ", ".join(map(quote, self.selected))
@@ -59,6 +61,8 @@ class Shelf:
             f"SELECT {shown} FROM {quote(table)} WHERE {quote(KEY)} IN (SELECT value FROM json_each(?))"
         )
         self.insert_sql = self._insert_sql()
+        self._inserts: dict[int, str] = {}
+        self.amend_sqls: dict[tuple[Group, int, bool], str] = {}
         self.upsert_sql = self.insert_sql + self._on_conflict()
         self.delete_sql = f"DELETE FROM {quote(table)} WHERE {quote(KEY)} = ?"
         self.lists = tuple(ItemShelf(schema, table, i) for i in schema.indexes if i.member is not None)
@@ -76,8 +80,16 @@ class Shelf:
         marks = ", ".join("?" * len(names))
         return f"INSERT INTO {quote(self.table)} ({', '.join(map(quote, names))}) VALUES ({marks})"
 
+    def insert_many_sql(self, count: int) -> str:
+        """The statement that inserts so many rows at once."""
+        sql = self._inserts.get(count)
+        if sql is None:
+            head, _, row = self.insert_sql.partition(" VALUES ")
+            sql = self._inserts[count] = f"{head} VALUES {', '.join([row] * count)}"
+        return sql
+
     def _on_conflict(self) -> str:
-        sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in self._names())
+        sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in [*self._names(), AMENDED])
         return f" ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
 
     def values(self, prepared: Prepared) -> list[Any]:
@@ -109,14 +121,14 @@ class Shelf:
     def _update_sql(self, changed: tuple[int, ...]) -> str:
         names = [VERSION, *(self.schema.columns[p].stored for p in changed), BODY]
         sets = ", ".join(f"{quote(n)} = ?" for n in names)
-        sql = f"UPDATE {quote(self.table)} SET {sets} WHERE {ROW} = ?"
+        sql = f"UPDATE {quote(self.table)} SET {sets}, {quote(AMENDED)} = NULL WHERE {ROW} = ?"
         self._updates[changed] = sql
         return sql
 
     def decode(self, row: Row) -> Any:
         """The document as its JSON says, which claims don't touch."""
-        decode = self.schema.decode
-        return self.schema.load(row[2], split_key(row[0])) if decode is None else decode(row[2])
+        decode, body = self.schema.decode, laid_over(row[2], row[3])
+        return self.schema.load(body, split_key(row[0])) if decode is None else decode(body)
 
     def load(self, row: Row) -> Any:
         document = self.decode(row)

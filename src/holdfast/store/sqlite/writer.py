@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import groupby, islice
 from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
@@ -20,7 +21,7 @@ import msgspec
 from holdfast.errors import AlreadyExistsError, HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide, needs_current
-from holdfast.store.sqlite.alike import alike, settle_alike
+from holdfast.store.sqlite.bulk import Bulk
 from holdfast.store.sqlite.links import Options, one, open_link
 from holdfast.store.sqlite.shelf import Row, Shelf, StoredRow
 
@@ -38,10 +39,14 @@ class Work(Protocol):
 
 
 class Job:
-    __slots__ = ("answer", "future", "size", "work")
+    """One caller's wish: commits, or other work; and where the answer goes."""
 
-    def __init__(self, work: Work, future: asyncio.Future[Any], size: int) -> None:
-        self.work, self.future, self.size = work, future, size
+    __slots__ = ("answer", "commits", "future", "work")
+
+    def __init__(
+        self, future: asyncio.Future[Any], *, work: Work | None = None, commits: Sequence[Commit] = ()
+    ) -> None:
+        self.future, self.work, self.commits = future, work, commits
         self.answer: Any = None
 
 
@@ -65,13 +70,15 @@ class Desk:
         return None if row is None else StoredRow(shelf, row)
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """Each by itself, in their order."""
-        if alike(commits, self):
-            return settle_alike(self, commits)
-        if len(commits) >= LOOK_AHEAD_MIN:
-            self._look_ahead(commits)
+        """Each by itself, in their order wherever that can be told."""
+        bulk = Bulk(self, commits)
+        bulk.land()
+        done = bulk.answers
+        left = [commit for number, commit in enumerate(commits) if number not in done]
+        if len(left) >= LOOK_AHEAD_MIN:
+            self._look_ahead(left)
         try:
-            return [self.commit(commit) for commit in commits]
+            return [done.get(n) or self.commit(commit) for n, commit in enumerate(commits)]
         finally:
             self._seen.clear()
 
@@ -167,17 +174,18 @@ class Writer:
         )
         self._link.execute("INSERT OR IGNORE INTO _holdfast_meta VALUES ('version', 0)")
 
-    async def do(self, work: Work, size: int = 1) -> Any:
-        """Run work inside a write transaction; returns when that is durable."""
+    def do(self, work: Work) -> asyncio.Future[Any]:
+        """Run work inside a write transaction; done when that is durable."""
+        return self._enqueue(Job(self._loop.create_future(), work=work))
+
+    def commit(self, commits: Sequence[Commit]) -> asyncio.Future[list[Outcome]]:
+        return self._enqueue(Job(self._loop.create_future(), commits=commits))
+
+    def _enqueue(self, job: Job) -> asyncio.Future[Any]:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._queue.put(Job(work, future, size))
-        return await future
-
-    async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        answer: list[Outcome] = await self.do(lambda desk: desk.commits(commits), len(commits))
-        return answer
+        self._queue.put(job)
+        return job.future
 
     async def close(self) -> None:
         if not self._closed:
@@ -201,7 +209,7 @@ class Writer:
         size = 0
         while job is not None:
             jobs.append(job)
-            size += job.size
+            size += len(job.commits) or 1
             if size >= BATCH_MAX or self._queue.empty():
                 return jobs, True
             job = self._queue.get()
@@ -232,8 +240,12 @@ class Writer:
         before = desk.version
         if before != self.landed:
             self._shared_until = time.monotonic() + SHARED_S
-        for job in jobs:
-            job.answer = job.work(desk)
+        for work, some in groupby(jobs, lambda job: job.work):
+            if work is None:
+                _commit_all(desk, list(some))
+            else:
+                for job in some:
+                    job.answer = work(desk)
         if desk.version != before:
             link.execute("UPDATE _holdfast_meta SET value = ? WHERE name = 'version'", (desk.version,))
         link.execute("COMMIT")
@@ -270,6 +282,13 @@ class Writer:
         total = one(self._link, "PRAGMA page_count")[0]
         if free > 256 and free * 4 > total:
             self._link.execute(f"PRAGMA incremental_vacuum({min(free - total // 8, 2_000)})").fetchall()
+
+
+def _commit_all(desk: Desk, jobs: list[Job]) -> None:
+    """The commits of all these callers as one list."""
+    outcomes = iter(desk.commits([commit for job in jobs for commit in job.commits]))
+    for job in jobs:
+        job.answer = list(islice(outcomes, len(job.commits)))
 
 
 def _as_error(fault: Exception) -> Exception:

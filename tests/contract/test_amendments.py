@@ -1,0 +1,255 @@
+"""What is amended without a look is as if it had been looked at, on both SQL engines."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import apsw
+import pytest
+
+from holdfast.app import open_store
+from holdfast.model import Claim, Document, Index, Lifecycle, Retention, document
+from holdfast.store import (
+    Committed,
+    Fence,
+    Increment,
+    Query,
+    Store,
+    Version,
+    Write,
+    check,
+    create,
+    delete,
+    patch,
+    put,
+)
+from holdfast.store.amend import amendment
+from holdfast.testing import ManualClock
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SIZES = (1, 3, 70)
+
+
+@document(
+    "parcels/{id}",
+    tenant="tenant_id",
+    claim=Claim(due="due_at", owner="owner", state=("status", "out")),
+    indexes=[Index("status"), Index("status", across="tenants"), Index("note")],
+    lifecycle=Lifecycle(
+        "status",
+        initial=["ready"],
+        moves={"ready": ["out"], "out": ["there", "ready"], "there": []},
+    ),
+    immutable=["made_at"],
+    retention=Retention("ended_at", after_s=60),
+)
+class Parcel(Document, rename="camel"):
+    id: str
+    tenant_id: str
+    made_at: datetime
+    note: str = ""
+    words: list[str] = []
+    status: Literal["ready", "out", "there"] = "ready"
+    due_at: datetime | None = None
+    ended_at: datetime | None = None
+    fence: int = 0
+    owner: str | None = None
+    tries: int = 0
+    text: str = ""
+
+
+@document("desks/{id}")
+class Desk(Document):
+    id: str
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    url = request.getfixturevalue(f"{request.param}_url")
+    opened = await open_store(url, [Parcel, Desk], clock=ManualClock(NOON))
+    await opened.migrate()
+    await opened.commit(create(Desk(id="d")))
+    yield opened
+    await opened.close()
+
+
+async def out(store: Store, ids: list[str], **fields: Any) -> None:
+    """Parcels claimed once, so that their fence is 1."""
+    worker = store.privileged()
+    made = [Parcel(id=id, tenant_id="t", made_at=NOON, due_at=NOON, **fields) for id in ids]
+    await worker.settle([[create(one)] for one in made])
+    assert len(await worker.claim_due(Parcel, limit=1_000, lease_s=60, owner="first")) == len(ids)
+
+
+def told(outcomes: list[Any]) -> list[str]:
+    return ["kept" if isinstance(o, Committed) else o.code for o in outcomes]
+
+
+async def both_ways(
+    store: Store, changes: list[dict[str, Any]], *, tenant: str | None = None, fence: int = 1
+) -> tuple[Any, Any]:
+    """The same changes to two of a kind: to `a` as they come, to `b` together with a check, which looks."""
+    handle = store.privileged() if tenant is None else store.tenant(tenant)
+
+    def writes(kind: str) -> list[list[Write]]:
+        return [
+            [patch(Parcel, f"{kind}{n:02}", changes=one, expect=Fence(fence))]
+            for n, one in enumerate(changes)
+        ]
+
+    short = await handle.settle(writes("a"))
+    long = await handle.settle([[*one, check(Desk, "d")] for one in writes("b")])
+    assert told(short) == told(long)
+    docs = [await all_of(store, kind, len(changes)) for kind in "ab"]
+    assert docs[0] == docs[1]
+    return told(short), docs[0]
+
+
+async def all_of(store: Store, kind: str, count: int) -> list[Any]:
+    found = await store.privileged().get_many(Parcel, [f"{kind}{n:02}" for n in range(count)])
+    for one in found:
+        if one is not None:
+            one.doc.id = one.doc.id[1:]
+    return [one and one.doc for one in found]
+
+
+def ids(count: int) -> list[str]:
+    return [f"{kind}{n:02}" for kind in "ab" for n in range(count)]
+
+
+SETTLED = {
+    "status": "there",
+    "due_at": None,
+    "owner": None,
+    "ended_at": NOON,
+    "words": ['"ż\\👩\x07"'],
+    "tries": 1,
+}
+CHANGES: dict[str, dict[str, Any]] = {
+    "settled": SETTLED,
+    "given back": {"status": "ready", "due_at": NOON + timedelta(days=1), "owner": None},
+    "one field": {"tries": 7},
+    "in another zone": {"due_at": datetime.fromisoformat("2026-01-02T12:00:00+05:30")},
+    "no such state": {"status": "lost"},
+    "wrong type": {"tries": "seven"},
+    "too large a number": {"tries": 2**70},
+    "no zone": {"due_at": datetime(2026, 1, 1)},
+    "NUL": {"owner": "a\0b"},
+    "half a character": {"text": "\ud800"},
+    "a transform": {"tries": Increment(2)},
+    "the fence itself": {"fence": 9},
+    "immutable": {"made_at": NOON + timedelta(1)},
+    "an index entry too long": {"note": "x" * 3_000},
+    "indexed text": {"note": "x"},
+    "a document too large": {"text": "x" * 1_100_000},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tenant", [None, "t", "other"])
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES.keys())
+async def test_an_amendment_ends_as_the_same_change_made_after_a_look(
+    store: Store, changes: dict[str, Any], tenant: str | None
+) -> None:
+    await out(store, ids(3), text="old")
+    await both_ways(store, [changes] * 3, tenant=tenant)
+
+
+@pytest.mark.parametrize("count", SIZES)
+async def test_those_that_lost_their_claim_are_told_and_the_others_are_kept(store: Store, count: int) -> None:
+    await out(store, ids(count))
+    worker = store.privileged()
+    for kind in "ab":
+        await worker.commit(patch(Parcel, f"{kind}00", changes={"fence": Increment(1)}))
+        if count > 2:
+            await worker.commit(delete(Parcel, f"{kind}02"))
+    outcomes, docs = await both_ways(store, [SETTLED] * count)
+    lost = 2 if count > 2 else 1
+    assert outcomes.count("lease_lost") == lost
+    assert sum(doc is not None and doc.status == "there" for doc in docs) == count - lost
+
+
+async def test_a_second_amendment_is_laid_over_the_first(store: Store) -> None:
+    await out(store, ids(3))
+    await both_ways(store, [{"status": "ready", "due_at": NOON, "tries": 1, "text": "once"}] * 3)
+    await store.privileged().claim_due(Parcel, limit=10, lease_s=60, owner="second")
+    _, docs = await both_ways(store, [{"status": "ready", "due_at": None, "tries": 2}] * 3, fence=2)
+    assert [(doc.tries, doc.text, doc.fence) for doc in docs] == [(2, "once", 2)] * 3
+
+
+async def test_a_move_the_lifecycle_forbids_is_refused(store: Store) -> None:
+    await out(store, ids(2))
+    await both_ways(store, [SETTLED] * 2)
+    outcomes, docs = await both_ways(store, [{"status": "ready"}] * 2)
+    assert outcomes == ["illegal_move"] * 2
+    assert [doc.status for doc in docs] == ["there"] * 2
+
+
+async def test_whatever_comes_after_an_amendment_sees_it(store: Store) -> None:
+    await out(store, ids(1))
+    await both_ways(store, [SETTLED])
+    worker = store.privileged()
+    page = await worker.query(Query(Parcel).where("status", "==", "there"))
+    assert [item.doc.words for item in page.items] == [SETTLED["words"]] * 2
+    await worker.commit(patch(Parcel, "a00", changes={"text": "later"}))
+    found = await worker.get(Parcel, "a00")
+    assert found is not None
+    assert (found.doc.text, found.doc.tries, found.doc.words) == ("later", 1, SETTLED["words"])
+    found.doc.tries = 5
+    await worker.commit(put(found.doc, found.unchanged))
+    found = await worker.get(Parcel, "a00")
+    assert found is not None
+    assert (found.doc.tries, found.doc.status) == (5, "there")
+    await store.clock.advance(61)  # type: ignore[attr-defined]
+    assert await worker.expire(Parcel) == 2
+
+
+async def test_several_changes_of_one_document_in_one_go_keep_their_order(store: Store) -> None:
+    await out(store, ["a00"])
+    writes = [
+        [patch(Parcel, "a00", changes={"tries": n, "text": f"{n}"}, expect=Fence(1))] for n in range(20)
+    ]
+    assert told(await store.privileged().settle(writes)) == ["kept"] * 20
+    found = await store.privileged().get(Parcel, "a00")
+    assert found is not None
+    assert (found.doc.tries, found.doc.text) == (19, "19")
+
+
+async def test_new_documents_in_one_go_are_refused_one_by_one(store: Store) -> None:
+    worker = store.privileged()
+    await worker.commit(create(Parcel(id="p05", tenant_id="t", made_at=NOON)))
+    parcels = [Parcel(id=f"p{n:02}", tenant_id="t", made_at=NOON) for n in range(40)]
+    parcels[7].status = "there"
+    outcomes = told(await worker.settle([[create(one)] for one in parcels]))
+    assert (outcomes[5], outcomes[7]) == ("already_exists", "illegal_move")
+    assert outcomes.count("kept") == 38
+    other = store.tenant("other")
+    refused = await other.settle(
+        [[create(Parcel(id=f"q{n}", tenant_id="t", made_at=NOON))] for n in range(5)]
+    )
+    assert told(refused) == ["wrong_tenant"] * 5
+
+
+def test_only_plain_changes_under_a_fence_are_amendments() -> None:
+    def amended(changes: dict[str, Any], expect: Any) -> bool:
+        return amendment(patch(Parcel, "x", changes=changes, expect=expect)) is not None
+
+    assert amended(SETTLED, Fence(1))
+    assert not amended(SETTLED, Version(1))
+    assert not amended(SETTLED, None)
+    plain = {name for name, changes in CHANGES.items() if amended(changes, Fence(1))}
+    assert plain == {"settled", "given back", "one field", "in another zone"}
+
+
+async def test_the_row_keeps_its_json_and_the_amendment_beside_it(sqlite_url: str) -> None:
+    store = await open_store(sqlite_url, [Parcel, Desk], clock=ManualClock(NOON))
+    await store.migrate()
+    await store.commit(create(Desk(id="d")))
+    await out(store, ids(5))
+    await both_ways(store, [SETTLED] * 5)
+    await store.close()
+    link = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+    sql = "SELECT substr(_key, 1, 1), count(_amended), count(*) FROM parcels GROUP BY 1"
+    assert link.execute(sql).fetchall() == [("a", 5, 5), ("b", 0, 5)]
+    link.close()
