@@ -80,6 +80,13 @@ async def test_every_answer_of_a_route_is_safe_to_show(bed: Bed) -> None:
         assert headers["referrer-policy"] == "no-referrer"
 
 
+async def test_browsers_are_told_to_stay_with_https_where_that_is_how_it_is_reached(tmp_path: Path) -> None:
+    for number, (url, told) in enumerate([("https://a.example", True), ("http://a.example", False)]):
+        async with serving(tmp_path / str(number), public_url=url) as bed:
+            _, _, headers = await bed.ask("GET", "/health")
+            assert ("strict-transport-security" in headers) == told
+
+
 async def test_a_sane_request_id_is_kept_and_another_is_not(bed: Bed) -> None:
     _, _, headers = await bed.ask("GET", "/health", headers={"x-request-id": "from-the-proxy-1"})
     assert headers["x-request-id"] == "from-the-proxy-1"
