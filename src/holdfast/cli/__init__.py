@@ -13,6 +13,7 @@ from holdfast import __version__
 from holdfast.cli.backup import backup
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
+from holdfast.cli.new import new
 from holdfast.cli.serve import serve
 from holdfast.cli.work import work
 from holdfast.errors import HoldfastError
@@ -55,7 +56,7 @@ def _add_services() -> None:
             app.add_typer(service.commands, name=service.address)
 
 
-for command in (serve, work, demo, doctor, backup):
+for command in (serve, work, demo, doctor, backup, new):
     app.command()(command)
 _add_sub_apps()
 _add_services()

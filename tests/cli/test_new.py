@@ -1,0 +1,143 @@
+"""`holdfast new`: what it makes is served by a real process, answers, and passes its own test."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.cli import app
+from holdfast.kit.outbox import Signer, new_secret
+
+_HOLDFAST = [sys.executable, "-m", "holdfast"]
+_SECRET = new_secret()
+
+
+def _new(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*_HOLDFAST, "new", *arguments], cwd=home, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("new")
+    done = _new(home, "parcel_watch", "--json")
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert "src/parcel_watch/models.py" in made["files"]
+    _announce(home / "parcel-watch")
+    return home / "parcel-watch"
+
+
+def _announce(project: Path) -> None:
+    """What an install leaves behind beside the package: the entry points of its pyproject."""
+    told = tomllib.loads((project / "pyproject.toml").read_text())
+    info = project / "src" / "parcel_watch-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parcel-watch\nVersion: 0.1.0\n")
+    lines = [
+        line
+        for group, entries in told["project"]["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {target}" for name, target in entries.items()))
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+
+
+def _environment(project: Path, home: Path) -> dict[str, str]:
+    return {
+        "PATH": "/usr/bin:/bin", "PYTHONPATH": str(project / "src"), "HOLDFAST_HOME": str(home),
+        "HOLDFAST_PARCEL_WATCH_SECRET": _SECRET,
+    }  # fmt: skip
+
+
+@contextmanager
+def _serving(project: Path, home: Path) -> Iterator[str]:
+    command = [*_HOLDFAST, "serve", "--port", "0", "--only", "parcel-watch"]
+    with subprocess.Popen(
+        command, cwd=home, env=_environment(project, home), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        text=True,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            address = re.search(r"http://\S+", line)
+            assert address is not None, line + process.stderr.read()
+            yield address[0]
+        finally:
+            process.kill()
+
+
+def _ask(url: str, headers: dict[str, str], body: bytes | None = None) -> tuple[int, Any]:
+    with urlopen(Request(url, data=body, headers=headers), timeout=10) as answer:
+        text = answer.read()
+        return answer.status, json.loads(text) if text else None
+
+
+def test_it_is_served_takes_webhooks_and_answers(project: Path, tmp_path: Path) -> None:
+    made = subprocess.run(
+        [*_HOLDFAST, "tokens", "create", "me", "--role", "developer", "--json"], cwd=tmp_path,
+        env=_environment(project, tmp_path), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    caller = {
+        "authorization": f"Bearer {json.loads(made.stdout)['token']}", "content-type": "application/json",
+    }  # fmt: skip
+    with _serving(project, tmp_path) as url:
+        status, item = _ask(f"{url}/items", caller, b'{"text": "by hand"}')
+        assert (status, item["text"]) == (201, "by hand")
+        body = b'{"text": "by webhook"}'
+        signed = dict(Signer([_SECRET]).headers("m1", int(time.time()), body))
+        assert _ask(f"{url}/webhook", signed, body)[0] == 202
+        end = time.monotonic() + 20
+        while len(items := _ask(f"{url}/items", caller)[1]["items"]) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert [one["text"] for one in items] == ["by webhook", "by hand"]
+
+
+def test_its_own_test_passes(project: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=project, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_what_it_makes_is_well_written(project: Path) -> None:
+    ruff = [sys.executable, "-m", "ruff"]
+    rules = ["--isolated", "--line-length", "110"]
+    for command in (["check", "--select", "E,F,W,B,UP"], ["format", "--check"]):
+        done = subprocess.run([*ruff, *command, *rules, "."], cwd=project, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def test_nothing_that_is_there_is_touched(tmp_path: Path) -> None:
+    (tmp_path / "parcel-watch").mkdir()
+    (tmp_path / "parcel-watch" / "mine.txt").write_text("mine")
+    done = _new(tmp_path, "parcel-watch")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert [file.name for file in tmp_path.rglob("*")] == ["parcel-watch", "mine.txt"]
+
+
+@pytest.mark.parametrize("name", ["9lives", "Parcel", "class", "a/b", "x" * 41, "holdfast", "naïve"])
+def test_a_name_that_does_not_fit_is_wrong_usage(tmp_path: Path, name: str) -> None:
+    assert CliRunner().invoke(app, ["new", name, "--into", str(tmp_path)]).exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_can_not_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = _new(tmp_path, "parcel_watch", "--into", str(tmp_path / "file" / "below"))
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
