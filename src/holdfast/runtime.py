@@ -25,6 +25,7 @@ from holdfast import __version__
 from holdfast.app import open_store
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config
+from holdfast.copying import Copy, check_whole
 from holdfast.errors import ConfigError, DeclarationError
 from holdfast.kit.access import ApiToken, Session, SetUp, SignInLink, Tries, User
 from holdfast.kit.audit import Audit, AuditEvent, AuditHead
@@ -61,10 +62,10 @@ log = structlog.get_logger("holdfast.runtime")
 ENTRY_POINTS: Final = "holdfast.services"
 KEYS_FILE: Final = "keys"
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
-    Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, DeadLetter, Delivery, Endpoint,
-    EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane, LeaseDocument, Pulse, Release,
-    Rotation, RunDocument, Schedule, Session, SetUp, SignInLink, SlotRun, StepDocument, Tries, UsageEvent,
-    UsageSum, User, Watch,
+    Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, Copy, DeadLetter, Delivery,
+    Endpoint, EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane, LeaseDocument, Pulse,
+    Release, Rotation, RunDocument, Schedule, Session, SetUp, SignInLink, SlotRun, StepDocument, Tries,
+    UsageEvent, UsageSum, User, Watch,
 )  # fmt: skip
 KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {Endpoint: ("secrets.sealed",)}
 _QUEUES: Final[dict[str, type[Document]]] = {"inbox": InboxItem, "outbox": Delivery, "schedules": Schedule}
@@ -152,6 +153,7 @@ class Runtime:
                 steps = await store.migrate()
                 if steps:
                     log.info("migrated", steps=len(steps), last=steps[-1])
+                await check_whole(store)
                 await note_release(store, __version__)
             runtime = cls(config, store, chosen, vault=vault)
             for parts in runtime.parts.values():

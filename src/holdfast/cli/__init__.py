@@ -11,6 +11,7 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli.backup import backup
+from holdfast.cli.copy import copy
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
 from holdfast.cli.new import new
@@ -56,7 +57,7 @@ def _add_services() -> None:
             app.add_typer(service.commands, name=service.address)
 
 
-for command in (serve, work, demo, doctor, backup, new):
+for command in (serve, work, demo, doctor, backup, copy, new):
     app.command()(command)
 _add_sub_apps()
 _add_services()

@@ -1,0 +1,95 @@
+"""What the target remembers of a copy, and what a copy tells."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.model import Document, document
+
+COPY_ID: Final = "copy"
+NAMED_MAX: Final = 100
+Kind = Literal["missing", "changed", "extra"]
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One collection on both sides: how many documents, and one hash over all of them in their order."""
+
+    collection: str
+    documents: int
+    hash: str
+    target_documents: int
+    target_hash: str
+
+
+@document("holdfast_copies/{id}")
+class Copy(Document, rename="camel"):
+    """Kept in the target: which store it is a copy of, and how far that has come.
+
+    While it is unfinished, only the copy may write to the target.
+    """
+
+    id: str = COPY_ID
+    source: str
+    state: Literal["unfinished", "finished"] = "unfinished"
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None = None
+    runs: int = 1
+    walk: int = 1
+    collection: str = ""
+    cursor: str | None = None
+    written: int = 0
+    removed: int = 0
+    proof: list[Tally] = []
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A document that is not in the target, is another there, or is only there."""
+
+    collection: str
+    id: str
+    kind: Kind
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a walk is; `total` was counted before it, and writers go on."""
+
+    walk: int
+    collection: str
+    seen: int
+    total: int
+    differing: int
+
+
+class Walked(msgspec.Struct, kw_only=True, rename="camel"):
+    """What one walk over both stores found; the first differences by name."""
+
+    missing: int = 0
+    changed: int = 0
+    extra: int = 0
+    seen: int = 0
+    tallies: list[Tally] = []
+    named: list[Difference] = []
+
+    @property
+    def differing(self) -> int:
+        return self.missing + self.changed + self.extra
+
+    def note(self, difference: Difference) -> None:
+        setattr(self, difference.kind, getattr(self, difference.kind) + 1)
+        if len(self.named) < NAMED_MAX:
+            self.named.append(difference)
+
+
+class Copied(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one run did. `in_step` says that its last walk, over everything, found nothing to do."""
+
+    state: Literal["unfinished", "finished"]
+    in_step: bool
+    walks: list[Walked]
+    written: int
+    removed: int
+    proof: list[Tally]
