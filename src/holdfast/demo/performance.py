@@ -15,7 +15,7 @@ from holdfast.clock import SystemClock
 from holdfast.config import Config
 from holdfast.demo.greeting import greeting
 from holdfast.demo.scene import Scene, find_scenes
-from holdfast.demo.service import demo_service
+from holdfast.demo.service import Troupe, demo_service
 from holdfast.demo.world import World
 from holdfast.errors import ConfigError
 from holdfast.http.server import address_of, listen, live
@@ -52,11 +52,14 @@ async def _perform(config: Config, listener: socket.socket) -> None:
             config, public_url=url, services=settings, allow=(*config.allow, LOOPBACK)
         )
 
-        async def greet(runtime: Runtime) -> None:
+        troupe = Troupe(scenes, world)
+
+        async def greet(runtime: Runtime, address: str) -> None:
+            await troupe.begin(runtime)
             sys.stdout.write(await greeting(runtime, world))
             sys.stdout.flush()
 
-        await live(config, listener, services=[demo_service(scenes, world), *services], greet=greet)
+        await live(config, listener, services=[demo_service(troupe), *services], greet=greet)
 
 
 def _played(scenes: Mapping[str, Scene], services: Sequence[Service]) -> dict[str, Scene]:

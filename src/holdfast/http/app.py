@@ -14,6 +14,7 @@ from holdfast.errors import DeclarationError
 from holdfast.http import routes
 from holdfast.http.answers import exception_handlers
 from holdfast.http.callers import Reader, SessionReader, TokenReader
+from holdfast.http.changes import Changes, topics_of
 from holdfast.http.door import Door, check_declared
 from holdfast.http.ingest import Ingest
 from holdfast.http.limits import Turnstile
@@ -56,7 +57,10 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
         request_max_body_size=BODY_BYTES_MAX,
     )
     check_declared(app)
-    surface = Surface(app, _hooks(runtime, at_root=at_root), _metrics(runtime), config=runtime.config)
+    surface = Surface(
+        app, _hooks(runtime, at_root=at_root), _metrics(runtime), config=runtime.config,
+        changes=Changes(runtime.store, topics_of(runtime)),
+    )  # fmt: skip
     app.state.surface = surface
     return surface
 

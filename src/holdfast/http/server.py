@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import FrameType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import uvicorn
 import uvloop
@@ -27,10 +27,19 @@ from holdfast.service import Service
 
 _GRACE_S = 3
 _LOOK_TICKS = 5
-Greeting: TypeAlias = Callable[[Runtime], Awaitable[None]]
+# What to say to whoever started it: the whole, and where a browser on this machine finds it.
+Greeting: TypeAlias = Callable[[Runtime, str], Awaitable[None]]
+More: TypeAlias = Callable[[Runtime, bool], Sequence[Any]]
 
 
-def run(config: Config, *, only: Sequence[str] | None = None, work: bool = True) -> None:
+def run(
+    config: Config,
+    *,
+    only: Sequence[str] | None = None,
+    work: bool = True,
+    greet: Greeting | None = None,
+    more: More | None = None,
+) -> None:
     """Serve, and with `work` run the loops too, until SIGINT or SIGTERM; then finish and return.
 
     Raises `ConfigError` when the address can't be had, before anything else is started.
@@ -39,7 +48,7 @@ def run(config: Config, *, only: Sequence[str] | None = None, work: bool = True)
         listen(config.host, config.port) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        runner.run(live(config, listener, only=only, work=work))
+        runner.run(live(config, listener, only=only, work=work, greet=greet, more=more))
 
 
 async def live(
@@ -50,15 +59,20 @@ async def live(
     work: bool = True,
     services: Sequence[Service] | None = None,
     greet: Greeting | None = None,
+    more: More | None = None,
 ) -> None:
-    """The life of a serving process on a socket that listens; `greet` says more to whoever started it."""
+    """The life of a serving process on a socket that listens.
+
+    `greet` says more to whoever started it; `more` gives further routes, told if a service is at the root.
+    """
     runtime = await Runtime.open(config, only=only, services=services)
     try:
-        surface = create_app(runtime, at_root=only is not None and len(runtime.services) == 1)
+        at_root = only is not None and len(runtime.services) == 1
+        surface = create_app(runtime, at_root=at_root, more=more(runtime, at_root) if more else ())
         stop = asyncio.Event()
         working = asyncio.create_task(runtime.work(stop)) if work else None
         _announce(listener)
-        await (greet or _hint)(runtime)
+        await (greet or hint)(runtime, address_of(listener))
         surface.ready = True
         await _Server(settings(surface), surface, stop).serve(sockets=[listener])
         # Also when the server ends by itself: loops must never outlive it.
@@ -95,7 +109,7 @@ def address_of(listener: socket.socket) -> str:
     return f"http://{shown}:{port}"
 
 
-async def _hint(runtime: Runtime) -> None:
+async def hint(runtime: Runtime, address: str) -> None:
     """Nothing is open by default; the first start says how to be let in."""
     tokens, _ = await Tokens(runtime.store).listed(limit=1)
     if not tokens:
@@ -134,6 +148,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # Loops wind down while requests finish: both take seconds, and there are few until the kill.
         self._surface.ready = False
+        self._surface.changes.close()
         self._stop.set()
         super().handle_exit(sig, frame)
 

@@ -19,6 +19,7 @@ from litestar import Litestar
 from holdfast.config import Config
 from holdfast.http import time_limit
 from holdfast.http.answers import FaultAnswer, internal, refusal
+from holdfast.http.changes import Changes
 from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
 from holdfast.http.limits import Addresses
 from holdfast.http.metrics import Metrics
@@ -41,10 +42,17 @@ class Surface:
     """What a server serves. `ready` is for whoever started it to set."""
 
     def __init__(
-        self, app: Litestar, hooks: Mapping[str, Ingest], metrics: Metrics, *, config: Config
+        self,
+        app: Litestar,
+        hooks: Mapping[str, Ingest],
+        metrics: Metrics,
+        *,
+        changes: Changes,
+        config: Config,
     ) -> None:
         self.app, self.hooks, self.metrics = app, hooks, metrics
         self.ready = False
+        self.changes = changes
         self._addresses = Addresses(config.proxies)
         self.read_s = config.limits.read_s
         self._request_s = config.limits.request_s

@@ -54,6 +54,7 @@ class InboxWorker:
         self._owner = owner or ulid()
         self.last_turn_at: datetime | None = None
         self.under_way = 0
+        self.handled = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish what is under way."""
@@ -100,6 +101,7 @@ class InboxWorker:
         self.under_way += 1
         try:
             await self._attempt(claimed)
+            self.handled += 1
         except LeaseLostError:
             log.warning("inbox item was taken over", item=item.id)
         except Exception as fault:

@@ -1,0 +1,90 @@
+"""The console: pages for people who look after what runs, rendered here, live by a stream of changes.
+
+holdfast.console.routes(runtime) ──► create_app(runtime, more=...)
+
+shell     the frame, navigation and errors            pages/      the shell's own pages, one file a page
+places    where pages are, also those of services     templates/  what they look like
+sign_in   people coming in and leaving                assets/     styles and scripts, no build step
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from litestar import Request, Response, Router, get
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ExceptionHandlersMap
+
+from holdfast.console.places import HOME, Place
+from holdfast.console.shell import AnyRequest, Shell
+from holdfast.console.sign_in import SignIn, first_link
+from holdfast.errors import HoldfastError, NotFoundError
+from holdfast.runtime import Runtime
+
+__all__ = ["first_link", "routes"]
+
+
+def routes(runtime: Runtime, at_root: bool = False) -> list[Any]:
+    """The console's routes, for `create_app(..., more=routes(runtime))`.
+
+    It is at /console; `/` leads there unless the one service at the root has that path itself.
+    """
+    shell = Shell(runtime)
+    taken = _taken(runtime) if at_root else set()
+    handlers = [shell.assets.route(), *SignIn(shell).routes(), *(_page(shell, one) for one in shell.places)]
+    handlers += [_nowhere(), *([] if "/" in taken else [_root()])]
+    open_paths = [one for one in handlers if one.paths.isdisjoint(taken)]
+    return [Router("/", route_handlers=open_paths, exception_handlers=_faults(shell))]
+
+
+def _faults(shell: Shell) -> ExceptionHandlersMap:
+    """Errors as pages. Functions, not methods: the framework copies a router whole."""
+
+    def of_ours(request: AnyRequest, fault: HoldfastError) -> Response[str]:
+        return shell.of_ours(request, fault)
+
+    def of_litestar(request: AnyRequest, fault: HTTPException) -> Response[str]:
+        return shell.of_litestar(request, fault)
+
+    def of_anything(request: AnyRequest, fault: Exception) -> Response[str]:
+        return shell.of_anything(request, fault)
+
+    return {HoldfastError: of_ours, HTTPException: of_litestar, Exception: of_anything}
+
+
+def _page(shell: Shell, place: Place) -> HTTPRouteHandler:
+    opt = {
+        "needs": place.page.needs, "area": place.owner, "action": "read", "page": True,
+        "platform": place.page.platform,
+    }  # fmt: skip
+
+    @get(place.route, opt=opt, include_in_schema=False)
+    async def page(request: AnyRequest) -> Response[str]:
+        return await shell.show(place, request)
+
+    return page
+
+
+def _root() -> HTTPRouteHandler:
+    @get("/", opt={"needs": "public"}, include_in_schema=False)
+    async def root() -> Response[None]:
+        return Response(None, status_code=303, headers={"location": HOME})
+
+    return root
+
+
+def _nowhere() -> HTTPRouteHandler:
+    opt = {"needs": "viewer", "area": "console", "action": "read", "page": True}
+
+    @get(f"{HOME}/{{rest:path}}", opt=opt, include_in_schema=False)
+    async def nowhere(request: Request[Any, Any, Any]) -> None:
+        raise NotFoundError("There is no such page. The navigation shows those there are.")
+
+    return nowhere
+
+
+def _taken(runtime: Runtime) -> set[str]:
+    parts: Iterable[Any] = runtime.parts[runtime.services[0].name].routes
+    return {path for handler in parts for path in getattr(handler, "paths", ())}

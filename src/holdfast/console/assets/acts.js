@@ -1,0 +1,118 @@
+// Buttons that do something. `data-act` is where to POST, `data-body` what; with `data-text` a dialog says first what
+// will happen. With `data-dry` that body is sent before, and {fields} of its answer stand in the texts.
+import { refresh } from "./live.js";
+
+const dialog = document.getElementById("confirm");
+const toast = document.getElementById("toast");
+const csrf = document.querySelector("meta[name=csrf]").content;
+let toastTimer;
+
+class Refused extends Error {}
+
+async function send(url, body) {
+  let answer;
+  try {
+    answer = await fetch(url, {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-csrf-token": csrf, accept: "application/json" },
+      body: JSON.stringify(body),
+    });
+  } catch {
+    throw new Refused("The server can't be reached. Nothing was done as far as we know; try again.");
+  }
+  const told = await answer.json().catch(() => ({}));
+  if (answer.ok) return told;
+  if (answer.status === 401) throw new Refused("You are signed out. Load the page again to sign in.");
+  throw new Refused(told.error?.message ?? `The server answered ${answer.status}.`);
+}
+
+function fill(text, values) {
+  return text.replace(/\{([\w.]+)\}/g, (whole, path) => {
+    const value = path.split(".").reduce((one, name) => one?.[name], values);
+    return value === undefined || value === null ? whole : String(value);
+  });
+}
+
+export function say(text, { bad = false } = {}) {
+  toast.textContent = text;
+  toast.classList.toggle("bad", bad);
+  toast.hidden = false;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => { toast.hidden = true; }, bad ? 12000 : 5000);
+}
+
+function part(name) {
+  return document.getElementById(`confirm-${name}`);
+}
+
+function ask({ title, text, verb, shown = "" }) {
+  part("title").textContent = title;
+  part("text").textContent = text;
+  part("ok").textContent = verb;
+  part("fault").hidden = true;
+  part("shown").hidden = !shown;
+  part("shown").value = shown;
+  dialog.returnValue = "";
+  dialog.showModal();
+  if (shown) part("shown").select();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "ok"), { once: true });
+  });
+}
+
+async function done(element, told) {
+  const { then, show, done: words, if: field, else: otherwise } = element.dataset;
+  if (then) {
+    location.assign(then);
+    return;
+  }
+  if (show) {
+    await ask({ title: "Keep this now", text: "It is shown once.", verb: "Close", shown: told[show] });
+  } else if (field && !told[field]) {
+    say(fill(otherwise, told), { bad: true });
+  } else if (words) {
+    say(fill(words, told));
+  }
+  await refresh();
+}
+
+async function act(button) {
+  const { act: url, body = "{}", dry, title, text, verb } = button.dataset;
+  if (text) {
+    const foreseen = dry ? await send(url, JSON.parse(dry)) : {};
+    if (!(await ask({ title: fill(title, foreseen), text: fill(text, foreseen), verb: fill(verb, foreseen) }))) return;
+  }
+  await done(button, await send(url, JSON.parse(body)));
+}
+
+async function guarded(control, doing) {
+  if (control.dataset.busy) return;
+  control.dataset.busy = "yes";
+  control.setAttribute("aria-busy", "true");
+  try {
+    await doing();
+  } catch (fault) {
+    if (!(fault instanceof Refused)) throw fault;
+    say(fault.message, { bad: true });
+  } finally {
+    delete control.dataset.busy;
+    control.removeAttribute("aria-busy");
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-act]");
+  if (button) guarded(button, () => act(button));
+});
+
+document.addEventListener("submit", (event) => {
+  const form = event.target.closest("[data-form]");
+  if (!form) return;
+  event.preventDefault();
+  const fields = Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
+  guarded(form, async () => {
+    const told = await send(form.dataset.form, fields);
+    form.reset();
+    await done(form, told);
+  });
+});

@@ -1,0 +1,34 @@
+"""What was given up: why, and putting it out again, one or by filter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.kit.outbox import Endpoint, Ledger
+from holdfast.runtime import Runtime
+from holdfast.service import Ask, Page
+from holdfast.store import Query
+
+ROWS: Final = 50
+
+
+def pages(runtime: Runtime) -> list[Page]:
+    async def listed(ask: Ask) -> Mapping[str, Any]:
+        store = runtime.store.tenant(ask.tenant_id)
+        resolved, endpoint = ask.choice("resolved", ("no", "yes"), default="no"), ask.text("endpoint")
+        page = await Ledger(store).dead_letters(
+            resolved=resolved == "yes", endpoint_id=endpoint or None, limit=ROWS, cursor=ask.cursor
+        )
+        endpoints = await store.query(Query(Endpoint).order_by("-created_at").limit(100))
+        return {
+            "rows": page.docs, "after": page.cursor, "resolved": resolved, "endpoint": endpoint,
+            "endpoints": endpoints.docs,
+        }  # fmt: skip
+
+    return [
+        Page(
+            path="/dead-letters", title="Dead letters", template="dead_letters.html", data=listed,
+            live=("dead-letters",),
+        )
+    ]  # fmt: skip

@@ -1,0 +1,150 @@
+"""The first page: how things are, what needs somebody, what went through lately."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.console.plots import Series, bars, line
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access.rules import may, privileged
+from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
+from holdfast.kit.pulse import Pulse, recent
+from holdfast.kit.schedules import Schedule
+from holdfast.runtime import Runtime
+from holdfast.service import Ask, Page
+from holdfast.store import Query, Store
+
+LOOKED_AT_MAX: Final = 200
+_WAITING: Final = ("pending", "sending", "failed")
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a person should look at, and where."""
+
+    tone: str
+    text: str
+    path: str
+    tenant_id: str
+    query: Mapping[str, str] = {}
+
+
+class Overview:
+    """What the first page shows."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def data(self, ask: Ask) -> Mapping[str, Any]:
+        store = self._runtime.store.tenant(ask.tenant_id)
+        counts = {state: await _count(store, state) for state in _WAITING}
+        return {
+            "of_whole": may(ask.caller, "viewer", NO_TENANT),
+            "counts": counts,
+            "dead": await store.count(Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")),
+            "attention": await self._attention(ask),
+            "services": self._services(),
+            **(await self._whole() if may(ask.caller, "viewer", NO_TENANT) else {}),
+        }
+
+    async def _whole(self) -> dict[str, Any]:
+        pulses = await recent(self._runtime.store)
+        return {
+            "health": await self._runtime.health(),
+            "backlog": await self._runtime.backlog(),
+            "loops": self._runtime.supervisor.status() if self._runtime.working else [],
+            "throughput": _throughput(pulses),
+            "waits": line(
+                [p.waited_s for p in pulses], tone="warn", said="Longest wait by minute", unit=" s"
+            ),
+            "sums": {
+                name: sum(getattr(p, name) for p in pulses) for name in ("handled", "delivered", "failed")
+            },
+            "longest_s": max(p.waited_s for p in pulses),
+        }
+
+    def _services(self) -> list[dict[str, Any]]:
+        return [
+            {"service": one, "first": next((p for p in self._runtime.parts[one.name].pages if p.nav), None)}
+            for one in self._runtime.services
+        ]
+
+    async def _attention(self, ask: Ask) -> list[Notice]:
+        # For those who look after the whole, what waits in any tenant is theirs to see.
+        whole = privileged(ask.caller) and ask.tenant_id == NO_TENANT
+        store = self._runtime.store.privileged() if whole else self._runtime.store.tenant(ask.tenant_id)
+        unresolved = Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")
+        found = _told(await _tenants(store, unresolved), "bad", "dead letter", "/console/dead-letters")
+        if ask.may("admin"):
+            parked = Query(InboxItem).where("status", "==", "parked").order_by("-received_at")
+            told = _told(await _tenants(store, parked), "bad", "parked message", "/console/inbox")
+            found += [msgspec.structs.replace(one, query={"status": "parked"}) for one in told]
+        tenant = self._runtime.store.tenant(ask.tenant_id)
+        return [*found, *await _endpoints(tenant, ask.tenant_id), *await _schedules(tenant, ask.tenant_id)]
+
+
+async def _count(store: Store, state: str) -> int:
+    return await store.count(Query(Delivery).where("status", "==", state).order_by("-created_at"))
+
+
+async def _tenants(store: Store, query: Query[Any]) -> tuple[Counter[str], bool]:
+    """How many of the newest belong to which tenant, and whether there are more than were looked at."""
+    page = await store.query(query.limit(LOOKED_AT_MAX))
+    return Counter(doc.tenant_id for doc in page.docs), page.cursor is not None
+
+
+def _told(found: tuple[Counter[str], bool], tone: str, what: str, path: str) -> list[Notice]:
+    counts, more = found
+    notices = []
+    for tenant_id, count in counts.most_common():
+        said = f"{'at least ' if more else ''}{count} {what}{'s' if count > 1 else ''}"
+        where = "" if tenant_id == NO_TENANT else f" of {tenant_id}"
+        notices.append(Notice(tone=tone, text=said + where, path=path, tenant_id=tenant_id))
+    return notices
+
+
+async def _endpoints(store: Store, tenant_id: str) -> list[Notice]:
+    found: Sequence[Endpoint] = []
+    for status in ("paused", "disabled"):
+        query = Query(Endpoint).where("status", "==", status).order_by("-created_at").limit(10)
+        found = [*found, *(await store.query(query)).docs]
+    return [
+        Notice(
+            tone="warn", text=f"endpoint {one.id} is {one.status}: {one.reason or 'no reason given'}",
+            path="/console/deliveries", tenant_id=tenant_id, query={"endpoint": one.id},
+        )
+        for one in found
+    ]  # fmt: skip
+
+
+async def _schedules(store: Store, tenant_id: str) -> list[Notice]:
+    page = await store.query(Query(Schedule).order_by("name").limit(LOOKED_AT_MAX))
+    return [
+        Notice(
+            tone="warn",
+            text=f"the last run of {one.name} failed",
+            path="/console/schedules",
+            tenant_id=tenant_id,
+        )
+        for one in page.docs
+        if one.last_status == "failed"
+    ]
+
+
+def _throughput(pulses: Sequence[Pulse]) -> Any:
+    series = [
+        Series("delivered", "good", [p.delivered for p in pulses]),
+        Series("failed", "warn", [p.failed for p in pulses]),
+        Series("given up", "bad", [p.dead for p in pulses]),
+    ]
+    return bars(series, [p.at.strftime("%H:%M") for p in pulses], said="Deliveries by minute, the last hour")
+
+
+def pages(runtime: Runtime) -> list[Page]:
+    live = ("deliveries", "dead-letters", "inbox", "schedules", "endpoints", "pulse")
+    shown = Page(path="", title="Overview", template="overview.html", data=Overview(runtime).data, live=live)
+    return [shown]

@@ -1,0 +1,54 @@
+"""How much was used: a month's exact sums, and their days."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.console.plots import Series, bars
+from holdfast.errors import InvalidError
+from holdfast.kit.metering import UsageSum
+from holdfast.kit.metering.meter import month_of
+from holdfast.runtime import Runtime
+from holdfast.service import Ask, Page
+from holdfast.store import Query, Store
+
+_MONTH: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
+_SUMS_MAX: Final = 20_000
+
+
+async def _days(store: Store, month: str) -> dict[str, dict[str, int]]:
+    """Each metric's sum by day; an engine may keep a day in several parts."""
+    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    query = Query(UsageSum).where("month", "==", month).order_by("metric", "day").limit(500)
+    seen = 0
+    async for one in store.scan(query):
+        found[one.doc.metric][one.doc.day] += one.doc.value
+        seen += 1
+        if seen >= _SUMS_MAX:
+            break
+    return found
+
+
+def pages(runtime: Runtime) -> list[Page]:
+    async def month(ask: Ask) -> Mapping[str, Any]:
+        chosen = ask.text("month") or month_of(runtime.clock.now())
+        if not _MONTH.fullmatch(chosen):
+            raise InvalidError("month is written as in 2026-11", "month")
+        year, number = map(int, chosen.split("-"))
+        days = [f"{chosen}-{day:02}" for day in range(1, calendar.monthrange(max(year, 1), number)[1] + 1)]
+        sums = await _days(runtime.store.tenant(ask.tenant_id), chosen)
+        rows = [
+            {
+                "metric": metric, "sum": sum(by_day.values()),
+                "plot": bars([Series(metric, "accent", [by_day.get(day, 0) for day in days])], days,
+                             said=f"{metric} by day"),
+            }
+            for metric, by_day in sums.items()
+        ]  # fmt: skip
+        return {"rows": rows, "month": chosen}
+
+    return [Page(path="/usage", title="Usage", template="usage.html", data=month)]

@@ -1,0 +1,30 @@
+"""People who may sign in here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access import Users
+from holdfast.kit.access.rules import may
+from holdfast.model.access import ROLES
+from holdfast.runtime import Runtime
+from holdfast.service import Ask, Page
+
+ROWS: Final = 50
+
+
+def pages(runtime: Runtime) -> list[Page]:
+    async def listed(ask: Ask) -> Mapping[str, Any]:
+        people, after = await Users(runtime.store).listed(limit=ROWS, cursor=ask.cursor)
+        # Nobody gives more than they have.
+        roles = [role for role in ROLES if may(ask.caller, role, NO_TENANT)]
+        return {"rows": people, "after": after, "roles": roles}
+
+    return [
+        Page(
+            path="/users", title="Users", template="users.html", data=listed, needs="admin", platform=True,
+            live=("users",),
+        )
+    ]  # fmt: skip

@@ -1,0 +1,192 @@
+"""The frame around every page: navigation, who is signed in, whose documents, errors; one visual language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+import structlog
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
+from litestar import MediaType, Request, Response
+from litestar.exceptions import HTTPException
+
+from holdfast import __version__
+from holdfast.console import plots, words
+from holdfast.console.assets import Assets
+from holdfast.console.places import OWN, Place, folder_of, places_of
+from holdfast.errors import HoldfastError
+from holdfast.http.answers import status_of
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access import SessionCaller
+from holdfast.kit.access.rules import may, privileged
+from holdfast.model.access import ANONYMOUS, Caller
+from holdfast.runtime import Runtime
+from holdfast.service import Ask
+
+log = structlog.get_logger("holdfast.console")
+
+HERE: Final = Path(__file__).parent
+HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    # Without a referrer a form's own origin would be told as null, and be taken for another site's.
+    "referrer-policy": "same-origin",
+}
+_SAID: Final = {
+    400: "That can't be read",
+    403: "Not for you",
+    404: "Not there",
+    422: "That doesn't fit",
+    503: "Not just now",
+}
+AnyRequest = Request[Any, Any, Any]
+
+
+class Link(msgspec.Struct, frozen=True):
+    title: str
+    url: str
+    current: bool
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """What the shell says around a page."""
+
+    caller: Caller
+    name: str
+    role: str
+    tenant_id: str
+    own_tenant: str
+    any_tenant: bool
+    csrf: str
+    path: str
+    groups: Mapping[str, list[Link]]
+
+    def link(self, path: str, **query: Any) -> str:
+        """A place on this site about the same tenant; a query value of None is left out."""
+        chosen = {} if self.tenant_id == self.own_tenant else {"tenant": self.tenant_id}
+        asked = {name: value for name, value in query.items() if value not in (None, "")}
+        words = urlencode({**chosen, **asked})
+        return f"{quote(path, safe='/:~@+')}?{words}" if words else quote(path, safe="/:~@+")
+
+
+class Shell:
+    """Renders pages.
+
+    Example: `Shell(runtime).html("error.html", {"message": "no"}, request, title="Error")`
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.places = places_of(runtime)
+        folders = {s.address: folder for s in runtime.services if (folder := folder_of(s)) is not None}
+        self.assets = Assets({OWN: HERE / "assets", **folders})
+        own = self._environment([HERE / "templates"])
+        self._environments = {OWN: own}
+        for owner, folder in folders.items():
+            self._environments[owner] = self._environment([folder, HERE / "templates"], owner=owner)
+        for place in self.places:
+            # A template that is missing or can't be read is told at the start, not to a visitor.
+            self._environments[place.owner].get_template(place.page.template)
+
+    def _environment(self, folders: list[Path], owner: str = OWN) -> Environment:
+        made = Environment(
+            loader=ChoiceLoader([FileSystemLoader(folder) for folder in folders]), autoescape=True,
+            undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+        )  # fmt: skip
+        clock = self.runtime.clock
+        made.filters.update(
+            ago=lambda at: words.ago(at, clock.now()), span=words.span, tone=words.tone,
+            number=words.number, body=words.body, pretty=words.pretty,
+        )  # fmt: skip
+        made.globals.update(
+            asset=lambda name, of=owner: self.assets.url(of, name),
+            shell_asset=lambda name: self.assets.url(OWN, name), version=__version__, plots=plots,
+        )  # fmt: skip
+        return made
+
+    # -- pages --------------------------------------------------------------------------------------
+
+    async def show(self, place: Place, request: AnyRequest) -> Response[str]:
+        """A page with what it is asked for."""
+        frame = self.frame(request)
+        ask = Ask(
+            caller=frame.caller, tenant_id=frame.tenant_id, query=dict(request.query_params),
+            path={name: str(value) for name, value in request.path_params.items()},
+        )  # fmt: skip
+        data = await place.page.data(ask)
+        title = str(data.get("title", place.page.title))
+        about = {"ask": ask, "live": list(place.page.live), **data, "title": title}
+        return self.html(place.page.template, about, frame, owner=place.owner)
+
+    def html(
+        self, template: str, data: Mapping[str, Any], frame: Frame, *, owner: str = OWN, status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response[str]:  # fmt: skip
+        text = (
+            self._environments[owner]
+            .get_template(template)
+            .render({"live": (), "frame": frame, "link": frame.link, "may": self._judge(frame), **data})
+        )
+        return Response(
+            text, media_type=MediaType.HTML, status_code=status, headers={**HEADERS, **(headers or {})}
+        )
+
+    def _judge(self, frame: Frame) -> Any:
+        return lambda role: may(frame.caller, role, frame.tenant_id)
+
+    def frame(self, request: AnyRequest) -> Frame:
+        """What is said around this request's page, also where nobody is signed in."""
+        state = request.scope["state"]
+        caller: Caller = state.get("caller", ANONYMOUS)
+        own = next(iter(caller.roles), NO_TENANT)
+        tenant_id = str(state.get("tenant_id", own))
+        path = request.scope["path"]
+        bare = Frame(
+            caller=caller, name=_name(caller), role=caller.roles.get(own, ""), tenant_id=tenant_id,
+            own_tenant=own, any_tenant=privileged(caller), path=path, groups={},
+            csrf=caller.csrf if isinstance(caller, SessionCaller) else "",
+        )  # fmt: skip
+        return msgspec.structs.replace(bare, groups=self._groups(bare))
+
+    def _groups(self, frame: Frame) -> dict[str, list[Link]]:
+        groups: dict[str, list[Link]] = {}
+        for place in self.places:
+            where = NO_TENANT if place.page.platform else frame.tenant_id
+            if not place.page.nav or not may(frame.caller, place.page.needs, where):
+                continue
+            link = Link(place.page.title, frame.link(place.path), frame.path == place.path)
+            groups.setdefault(place.group, []).append(link)
+        return groups
+
+    # -- errors -------------------------------------------------------------------------------------
+
+    def of_ours(self, request: AnyRequest, fault: HoldfastError) -> Response[str]:
+        """An error as a page of the shell."""
+        status = status_of(fault)
+        if status == 500:
+            return self.of_anything(request, fault)
+        return self.error(request, status, fault.message)
+
+    def of_litestar(self, request: AnyRequest, fault: HTTPException) -> Response[str]:
+        if fault.status_code >= 500:
+            return self.of_anything(request, fault)
+        return self.error(request, fault.status_code, fault.detail)
+
+    def of_anything(self, request: AnyRequest, fault: Exception) -> Response[str]:
+        id = request.scope["state"].get("request_id", "")
+        log.error("page failed", path=request.scope["path"], request_id=id, exc_info=fault)
+        return self.error(request, 500, f"Something went wrong here; the log knows more under {id}.")
+
+    def error(self, request: AnyRequest, status: int, message: str) -> Response[str]:
+        title = _SAID.get(status, "Something went wrong")
+        data = {"title": title, "status": status, "message": message}
+        return self.html("error.html", data, self.frame(request), status=status)
+
+
+def _name(caller: Caller) -> str:
+    return caller.name if isinstance(caller, SessionCaller) else caller.user_id or ""

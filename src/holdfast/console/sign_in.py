@@ -1,0 +1,171 @@
+"""Signing in and out: by name and password, or once by a link."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import msgspec
+from litestar import Request, Response, get, post
+from litestar.datastructures import Cookie
+from litestar.handlers import HTTPRouteHandler
+
+from holdfast.console.places import HOME
+from holdfast.console.shell import AnyRequest, Shell
+from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError, UnverifiedError
+from holdfast.http.origin import next_of
+from holdfast.http.routes.noting import note
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access import COOKIE, Links, SessionCaller, Sessions, SignInTries, User, Users
+from holdfast.kit.access.sessions import LASTS_S
+from holdfast.kit.access.users import plain_name
+from holdfast.runtime import Runtime
+
+FORM_BYTES_MAX: Final = 10_000
+LINK_PATHS: Final = ["/sign-in/first", "/sign-in/link"]
+_PUBLIC: Final = {"needs": "public"}
+_WRONG: Final = "That name and password don't go together."
+
+
+class SignedOut(msgspec.Struct, frozen=True, rename="camel"):
+    signed_out: bool
+
+
+class SignIn:
+    """The pages of people who are not in yet, and of those who leave."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell, self._runtime = shell, shell.runtime
+        store = self._runtime.store
+        self._users, self._links, self._sessions = Users(store), Links(store), Sessions(store)
+        self._tries = SignInTries(store)
+
+    def routes(self) -> list[HTTPRouteHandler]:
+        @get("/sign-in", opt=_PUBLIC, include_in_schema=False)
+        async def show(request: AnyRequest) -> Response[str]:
+            return self._form(request, next_of(request.query_params.get("next", HOME)))
+
+        @post("/sign-in", opt=_PUBLIC, include_in_schema=False)
+        async def enter(request: AnyRequest) -> Response[Any]:
+            return await self._enter(request)
+
+        @get(LINK_PATHS, opt=_PUBLIC, include_in_schema=False)
+        async def show_link(request: AnyRequest) -> Response[str]:
+            return await self._link_form(request, request.query_params.get("code", ""))
+
+        @post(LINK_PATHS, opt=_PUBLIC, include_in_schema=False)
+        async def use_link(request: AnyRequest) -> Response[Any]:
+            return await self._use_link(request)
+
+        opt = {"needs": "viewer", "area": "session", "action": "end"}
+
+        @post("/sign-out", opt=opt, status_code=200, include_in_schema=False)
+        async def leave(request: Request[Any, Any, Any]) -> Response[SignedOut]:
+            return await self._leave(request)
+
+        return [show, enter, show_link, use_link, leave]
+
+    # -- by password --------------------------------------------------------------------------------
+
+    async def _enter(self, request: AnyRequest) -> Response[Any]:
+        form = await _form_of(request)
+        name, after = plain_name(form.get("name", ""))[:100], next_of(form.get("next", HOME))
+        try:
+            await self._tries.admit(name, request.scope["state"]["address"])
+        except RetryLaterError as wait:
+            said = f"Too many tries. Wait {max(1, round(wait.after_s))} s, then try again."
+            return self._form(request, after, name=name, fault=said, status=429, wait_s=wait.after_s)
+        user = await self._users.verify(name, form.get("password", ""))
+        if user is None:
+            await self._note(NO_TENANT, f"user:{name}", "session.refused", name)
+            return self._form(request, after, name=name, fault=_WRONG, status=401)
+        await self._tries.forgive(name)
+        return await self._welcome(user, await self._sessions.begin(user), after)
+
+    def _form(
+        self, request: AnyRequest, after: str, *, name: str = "", fault: str = "", status: int = 200,
+        wait_s: float = 0,
+    ) -> Response[str]:  # fmt: skip
+        data = {"title": "Sign in", "next": after, "name": name, "fault": fault}
+        headers = {"retry-after": str(max(1, round(wait_s)))} if wait_s else None
+        frame = self._shell.frame(request)
+        return self._shell.html("sign_in.html", data, frame, status=status, headers=headers)
+
+    # -- by link ------------------------------------------------------------------------------------
+
+    async def _link_form(
+        self, request: AnyRequest, code: str, *, name: str = "", fault: str = "", status: int = 200
+    ) -> Response[str]:
+        try:
+            wanted = await self._links.look(code)
+        except UnverifiedError as spent:
+            return self._shell.error(request, 410, spent.message)
+        data = {"title": "Welcome", "code": code, "wanted": wanted, "name": name, "fault": fault}
+        return self._shell.html("link.html", data, self._shell.frame(request), status=status)
+
+    async def _use_link(self, request: AnyRequest) -> Response[Any]:
+        form = await _form_of(request)
+        code, name = form.get("code", ""), form.get("name", "")[:200]
+        try:
+            if form.get("password", "") != form.get("again", ""):
+                raise InvalidError("the two passwords differ", "again")
+            user, cookie = await self._links.use(code, name=name, password=form.get("password", ""))
+        except UnverifiedError as spent:
+            return self._shell.error(request, 410, spent.message)
+        except InvalidError as fault:
+            return await self._link_form(request, code, name=name, fault=_sentence(fault), status=422)
+        return await self._welcome(user, cookie, HOME)
+
+    # -- both ---------------------------------------------------------------------------------------
+
+    async def _welcome(self, user: User, cookie: str, after: str) -> Response[None]:
+        await self._note(user.tenant_id, f"user:{user.id}", "session.began", user.id)
+        return Response(
+            None, status_code=303, headers={"location": after}, cookies=[self._cookie(cookie, int(LASTS_S))]
+        )
+
+    async def _leave(self, request: Request[Any, Any, Any]) -> Response[SignedOut]:
+        caller = request.scope["state"]["caller"]
+        if isinstance(caller, SessionCaller):
+            await self._sessions.end(caller.session_id)
+            await self._note(next(iter(caller.roles)), str(caller.user_id), "session.ended", caller.name)
+        return Response(SignedOut(True), cookies=[self._cookie("", 0)])
+
+    def _cookie(self, value: str, max_age_s: int) -> Cookie:
+        return Cookie(
+            key=COOKIE, value=value, max_age=max_age_s, path="/", httponly=True, samesite="lax",
+            secure=self._runtime.config.public_url.startswith("https:"),
+        )  # fmt: skip
+
+    async def _note(self, tenant_id: str, actor: str, action: str, subject: str) -> None:
+        await note(self._runtime, tenant_id, actor=actor, action=action, subject=subject)
+
+
+async def _form_of(request: AnyRequest) -> dict[str, str]:
+    """The fields of a small form. Anything else is no form of ours."""
+    raw = await request.body()
+    if len(raw) > FORM_BYTES_MAX:
+        raise TooLargeError(f"a form takes at most {FORM_BYTES_MAX:,} bytes")
+    try:
+        fields = parse_qs(raw.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict")
+    except ValueError:
+        raise InvalidError("this is no form that can be read") from None
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def _sentence(fault: HoldfastError) -> str:
+    return f"{fault.message[0].upper()}{fault.message[1:]}."
+
+
+async def first_link(runtime: Runtime, address: str) -> str | None:
+    """The one-time link that lets the first person in; None where somebody has come in already.
+
+    Example: `print(await first_link(runtime, "http://127.0.0.1:8000"))`
+    """
+    code = await Links(runtime.store).first()
+    return None if code is None else link_to("first", code, address)
+
+
+def link_to(kind: str, code: str, address: str) -> str:
+    """A link as a person opens it."""
+    return f"{address.rstrip('/')}/sign-in/{kind}?code={code}"

@@ -1,0 +1,34 @@
+"""The stream of what has changed, as server-sent events: topics, never documents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+from litestar import get
+from litestar.datastructures import State
+from litestar.response import Stream
+
+from holdfast.http.changes import Changes
+from holdfast.http.declare import PREFIX
+
+_RETRY: Final = b"retry: 2000\n\n"
+_OPT: Final = {"needs": "viewer", "area": "changes", "action": "read", "time_limit_s": None}
+
+
+async def _events(told: AsyncIterator[frozenset[str]]) -> AsyncIterator[bytes]:
+    yield _RETRY
+    async for topics in told:
+        said = msgspec.json.encode(sorted(topics))
+        yield b"event: changed\ndata: " + said + b"\n\n" if topics else b": alive\n\n"
+
+
+@get(f"{PREFIX}/changes", opt=_OPT, include_in_schema=False)
+async def changes(state: State) -> Stream:
+    """Which topics changed, as `event: changed` with a JSON list; `*` is everything."""
+    told: Changes = state.surface.changes
+    return Stream(_events(told.stream()), media_type="text/event-stream")
+
+
+ROUTES: Final = (changes,)
