@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import calendar
 from datetime import date, datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from holdfast.errors import InvalidError
 
 
+@lru_cache(maxsize=1_024)
 def months_before(day: date, months: int) -> date:
     """The same day so many months earlier, or the last day of that month where it has no such day.
 
@@ -19,6 +21,7 @@ def months_before(day: date, months: int) -> date:
     return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
 
 
+@lru_cache(maxsize=1_024)
 def whole_months(start: date, end: date) -> int:
     """How many whole months lie between two days; 0 where the end comes first."""
     months = (end.year - start.year) * 12 + end.month - start.month

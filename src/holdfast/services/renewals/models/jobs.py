@@ -37,6 +37,9 @@ class CalculationJob(RunFields, rename="camel"):
     scored: Count = 0
     skipped: Count = 0
     sent: Count = 0
+    high: Count = 0
+    medium: Count = 0
+    low: Count = 0
     after: str = ""
 
 

@@ -1,0 +1,186 @@
+"""Calculation runs: every resident of a property scored and kept, page by page, under the run's claim.
+
+    start ──► job (one a property at a time) ──► runner claims it ──► page by page:
+                                                  read ahead │ score │ keep scores ──► keep how far
+              a crash: the claim ends, another worker goes on after the last page that was kept
+
+A score's id is made of the run's time and the resident, so what a crash left unnoted is found there
+and not made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from datetime import datetime
+from typing import Final, TypeVar
+
+import structlog
+
+from holdfast.errors import AlreadyExistsError, HoldfastError, NotFoundError
+from holdfast.kit.outbox import Outbox
+from holdfast.kit.runs import Step, Workflow
+from holdfast.services.renewals.dates import zone_named
+from holdfast.services.renewals.models import (
+    JOBS,
+    KINDS,
+    CalculationJob,
+    Property,
+    PropertyRules,
+    PropertyState,
+    RiskScore,
+    RmsEndpoint,
+    Summary,
+)
+from holdfast.services.renewals.reading import Known, Moment, Reading
+from holdfast.services.renewals.scoring import FLAGGED, TIERS, Rules, Tier, assess
+from holdfast.services.renewals.triggering import event_of
+from holdfast.store import Fence, Query, Store, Write, create, patch
+
+T = TypeVar("T")
+WORKFLOW: Final = "calculate"
+RUN_LIMIT_S: Final = 3_600.0
+# How many residents are scored before others on the event loop get their turn.
+TURN: Final = 200
+log: Final = structlog.get_logger("holdfast.renewals")
+
+
+def workflow(store: Store) -> Workflow:
+    """What a calculation job does."""
+    made = Workflow(WORKFLOW, limit_s=RUN_LIMIT_S)
+
+    @made.step(limit_s=RUN_LIMIT_S)
+    async def score(step: Step) -> dict[str, int]:
+        return await Calculation(store.tenant(step.run.tenant_id), step).run()
+
+    return made
+
+
+class Calculation:
+    """One run at work."""
+
+    def __init__(self, store: Store, step: Step) -> None:
+        assert isinstance(step.run, CalculationJob)
+        self._store, self._step, self._job = store, step, step.run
+        self._rules, self._send = Rules(), tuple[Tier, ...]()
+        self._endpoint: RmsEndpoint | None = None
+        self._outbox = Outbox(store, kinds=KINDS)
+
+    async def run(self) -> dict[str, int]:
+        """Score whoever is not scored yet; the summary lands in the commit that ends the run."""
+        job = self._job
+        reading = Reading(self._store, await self._moment())
+        await self._learn_rules()
+        self._job.residents = await reading.count()
+        async with contextlib.aclosing(_ahead(reading.pages(job.after))) as pages:
+            await self._keep_all(pages)
+        summary = await self._summary()
+        job.high, job.medium, job.low = summary.high, summary.medium, summary.low
+        self._step.change(
+            residents=job.residents, scored=job.scored, skipped=job.skipped, sent=job.sent,
+            high=job.high, medium=job.medium, low=job.low,
+        )  # fmt: skip
+        self._step.add(patch(PropertyState, job.property_id, changes={"latest": summary}))
+        log.info("calculated", job=job.id, property=job.property_id, scored=job.scored)
+        return {"scored": job.scored, "skipped": job.skipped}
+
+    async def _moment(self) -> Moment:
+        found = await self._store.get(Property, self._job.property_id)
+        if found is None:
+            raise NotFoundError(f"no property {self._job.property_id!r}")
+        return Moment(self._job.property_id, self._job.as_of_date, zone_named(found.doc.time_zone))
+
+    async def _learn_rules(self) -> None:
+        found = await self._store.get(PropertyRules, self._job.property_id)
+        if found is None:
+            return
+        self._rules = found.doc.rules()
+        endpoint = await self._store.get(RmsEndpoint, self._job.property_id)
+        if endpoint is not None and found.doc.send != "nothing":
+            self._endpoint = endpoint.doc
+            self._send = ("high",) if found.doc.send == "high" else FLAGGED
+
+    async def _keep_all(self, pages: AsyncIterator[list[Known]]) -> None:
+        """One page is being kept while the next is scored; never two."""
+        keeping: asyncio.Future[None] | None = None
+        try:
+            async for page in pages:
+                commits = await self._scored(page)
+                if keeping is not None:
+                    await keeping
+                keeping = asyncio.ensure_future(self._keep(page, commits))
+            if keeping is not None:
+                await keeping
+        finally:
+            if keeping is not None:
+                keeping.cancel()
+                await asyncio.gather(keeping, return_exceptions=True)
+
+    async def _scored(self, page: list[Known]) -> list[Sequence[Write]]:
+        commits: list[Sequence[Write]] = []
+        for start in range(0, len(page), TURN):
+            some = page[start : start + TURN]
+            commits += [self._writes(known) for known in some if known.facts is not None]
+            await asyncio.sleep(0)
+        return commits
+
+    async def _keep(self, page: list[Known], commits: list[Sequence[Write]]) -> None:
+        """Scores first, each by itself; then how far the run has come, while it is still ours."""
+        job = self._job
+        for outcome in await self._store.settle(commits):
+            if isinstance(outcome, HoldfastError) and not isinstance(outcome, AlreadyExistsError):
+                raise outcome
+        job.scored += len(commits)
+        job.skipped += len(page) - len(commits)
+        job.sent += sum(len(writes) > 1 for writes in commits)
+        job.after = page[-1].resident_id
+        changes = {name: getattr(job, name) for name in ("residents", "scored", "skipped", "sent", "after")}
+        await self._store.commit(patch(JOBS.run, job.id, changes=changes, expect=Fence(job.fence)))
+
+    def _writes(self, known: Known) -> list[Write]:
+        score = self._score(known)
+        if score.risk_tier not in self._send or self._endpoint is None:
+            return [create(score)]
+        event = event_of(score, self._store.clock.now())
+        return [create(score), *self._outbox.writes(event, [self._endpoint])]
+
+    def _score(self, known: Known) -> RiskScore:
+        job, facts = self._job, known.facts
+        assert facts is not None
+        found = assess(facts, as_of=job.as_of_date, rules=self._rules)
+        return RiskScore(
+            tenant_id=job.tenant_id, property_id=job.property_id, resident_id=known.resident_id,
+            lease_id=facts.lease.id, unit_id=known.unit_id, name=known.name, notice_given=known.notice_given,
+            as_of_date=job.as_of_date, risk_score=found.score, risk_tier=found.tier,
+            days_to_expiry=found.days_to_expiry, signals=found.signals, calculated_at=job.calculated_at,
+        )  # fmt: skip
+
+    async def _summary(self) -> Summary:
+        """Counted in what is kept, so that it is right also after a crash."""
+        job = self._job
+        high, medium, low = [
+            await count_scores(self._store, job.property_id, job.calculated_at, tier=tier) for tier in TIERS
+        ]
+        return Summary(
+            job_id=job.id, calculated_at=job.calculated_at, as_of_date=job.as_of_date,
+            total_residents=high + medium + low, skipped=job.skipped, high=high, medium=medium, low=low,
+        )  # fmt: skip
+
+
+async def count_scores(store: Store, property_id: str, calculated_at: datetime, *, tier: Tier) -> int:
+    query = Query(RiskScore).where("property_id", "==", property_id)
+    query = query.where("calculated_at", "==", calculated_at).where("risk_tier", "==", tier)
+    return await store.count(query.order_by("-risk_score"))
+
+
+async def _ahead(pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """The same pages, the next one being read while the present one is worked on."""
+    coming = asyncio.ensure_future(anext(pages, None))
+    try:
+        while (page := await coming) is not None:
+            coming = asyncio.ensure_future(anext(pages, None))
+            yield page
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)

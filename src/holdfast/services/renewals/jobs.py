@@ -1,0 +1,159 @@
+"""Calculation jobs from the outside: start one, look at it, wait for it, read what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import ConflictError, NotFoundError, RetryLaterError
+from holdfast.kit.idempotency import Answer, Done, Idempotency, Ticket
+from holdfast.kit.runs import Runs, Workflow
+from holdfast.kit.waiting import rest
+from holdfast.services.renewals.dates import local_date, zone_named
+from holdfast.services.renewals.models import JOBS, CalculationJob, Property, PropertyState, RiskScore
+from holdfast.services.renewals.scoring import FLAGGED, Tier
+from holdfast.services.renewals.triggering import scores_of_run
+from holdfast.store import ABSENT, Snapshot, Store, Write, put
+
+TRIES: Final = 20
+LOOK_S: Final = 1.0
+
+
+class Flag(msgspec.Struct, frozen=True, rename="camel"):
+    """A resident who is likely not to renew."""
+
+    resident_id: str
+    name: str
+    unit_id: str
+    risk_score: int
+    risk_tier: Tier
+    days_to_expiry: int | None
+    notice_given: bool
+    signals: dict[str, int | bool | None]
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A finished run, with everybody it flags."""
+
+    job_id: str
+    property_id: str
+    as_of_date: date
+    calculated_at: Any
+    total_residents: int
+    skipped: int
+    flagged_count: int
+    risk_tiers: dict[Tier, int]
+    flags: list[Flag]
+
+
+def flag_of(score: RiskScore) -> Flag:
+    values = {name: signal.value for name, signal in score.signals.items()}
+    return Flag(
+        score.resident_id, score.name, score.unit_id, score.risk_score, score.risk_tier,
+        score.days_to_expiry, score.notice_given, values,
+    )  # fmt: skip
+
+
+class Jobs:
+    """The calculation jobs of one portfolio.
+
+    Example: `job = await Jobs(store.tenant("-"), workflow).start("property-7", by="ada")`
+    """
+
+    def __init__(self, store: Store, workflow: Workflow) -> None:
+        self._store, self._workflow = store, workflow
+        self._runs = Runs(store, kinds=JOBS)
+
+    async def get(self, job_id: str) -> CalculationJob:
+        found = await self._store.get(CalculationJob, job_id)
+        if found is None:
+            raise NotFoundError(f"no job {job_id!r}")
+        return found.doc
+
+    async def start(
+        self, property_id: str, *, as_of: date | None = None, by: str = "", key: str | None = None
+    ) -> CalculationJob:
+        """A new job, or the one under way: a property is calculated by one at a time.
+
+        The same `key` gives the same job, also when that has ended.
+        """
+        for _ in range(TRIES):
+            try:
+                return await self._try(property_id, as_of, by=by, key=key)
+            except ConflictError as conflict:
+                if isinstance(conflict, NotFoundError) and conflict.path == "property":
+                    raise
+        raise RetryLaterError(f"too many start a calculation of {property_id!r} at this moment")
+
+    async def _try(self, property_id: str, as_of: date | None, *, by: str, key: str | None) -> CalculationJob:
+        if key is None:
+            job, writes = await self._begin(property_id, as_of, by=by)
+            if writes:
+                await self._store.commit(*writes)
+            return job
+
+        async def act(ticket: Ticket) -> Done:
+            job, writes = await self._begin(property_id, as_of, by=by)
+            return Done(Answer(status=202, body={"jobId": job.id}), writes)
+
+        body = {"propertyId": property_id, "asOfDate": as_of}
+        idempotency = Idempotency(self._store, owner="renewals")
+        given = await idempotency.run(f"calculate:{key}", body, act, wait_s=10)
+        return await self.get(given.answer.body["jobId"])
+
+    async def _begin(
+        self, property_id: str, as_of: date | None, *, by: str
+    ) -> tuple[CalculationJob, Sequence[Write]]:
+        """The job under way, or a new one with the writes that start it."""
+        found = await self._store.get(Property, property_id)
+        if found is None:
+            raise NotFoundError(f"no property {property_id!r}", "property")
+        state = await self._store.get(PropertyState, property_id)
+        if state is not None:
+            current = await self._store.get(CalculationJob, state.doc.job_id)
+            if current is not None and current.doc.completed_at is None:
+                return current.doc, ()
+        return self._new(found.doc, state, as_of, by=by)
+
+    def _new(
+        self, property: Property, state: Snapshot[PropertyState] | None, as_of: date | None, *, by: str
+    ) -> tuple[CalculationJob, Sequence[Write]]:
+        now = self._store.clock.now()
+        fields = {
+            "property_id": property.id, "calculated_at": now, "requested_by": by,
+            "as_of_date": as_of or local_date(now, zone_named(property.time_zone)),
+        }  # fmt: skip
+        job, writes = self._runs.writes_start(self._workflow, fields=fields)
+        assert isinstance(job, CalculationJob)
+        latest = None if state is None else state.doc.latest
+        marked = PropertyState(property_id=property.id, tenant_id=job.tenant_id, job_id=job.id, latest=latest)
+        return job, [*writes, put(marked, ABSENT if state is None else state.unchanged)]
+
+    async def ended(self, job_id: str, *, within_s: float) -> CalculationJob:
+        """The job once it has ended, or as it is when the time is over."""
+        clock = self._store.clock
+        until = clock.monotonic() + within_s
+        bell = self._store.watch(CalculationJob)
+        try:
+            while True:
+                job = await self.get(job_id)
+                left_s = until - clock.monotonic()
+                if job.completed_at is not None or left_s <= 0:
+                    return job
+                await rest(clock, min(left_s, LOOK_S), wake=bell)
+        finally:
+            bell.close()
+
+    async def summary(self, job: CalculationJob) -> RunSummary:
+        """What a finished job came to, the most at risk first."""
+        scores = await scores_of_run(self._store, job.property_id, job.calculated_at, tiers=FLAGGED)
+        return RunSummary(
+            job_id=job.id, property_id=job.property_id, as_of_date=job.as_of_date,
+            calculated_at=job.calculated_at, total_residents=job.high + job.medium + job.low,
+            skipped=job.skipped, flagged_count=job.high + job.medium,
+            risk_tiers={"high": job.high, "medium": job.medium, "low": job.low},
+            flags=[flag_of(score) for score in scores],
+        )  # fmt: skip
