@@ -95,7 +95,8 @@ class Joined:
         object.__setattr__(self, "separator", separator)
 
     def make(self, read: Callable[[str], Any]) -> str | None:
-        return self.separator.join(str(msgspec.to_builtins(read(name))) for name in self.fields)
+        values = [read(name) for name in self.fields]
+        return self.separator.join([v if type(v) is str else str(msgspec.to_builtins(v)) for v in values])
 
     def check(self, value: str, path: str) -> None:
         return None
