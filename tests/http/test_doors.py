@@ -31,6 +31,7 @@ DECLARED: Final = {
     "GET /metrics": "viewer*",
     "GET /openapi.json": "viewer",
     "GET /api/v1/health": "viewer*",
+    "GET /api/v1/changes": "viewer",
     "GET /api/v1/deliveries": "viewer",
     "GET /api/v1/deliveries/{delivery_id:str}": "viewer",
     "POST /api/v1/deliveries/{delivery_id:str}/replay": "admin",
