@@ -35,6 +35,8 @@ async def holdfast_process(
         assert process.stderr is not None
         line = (await process.stderr.readline()).decode()
         found = re.search(r"http://[^\s,]+", line)
+        if found is None and arguments[0] == "serve":
+            raise AssertionError(line + (await process.stderr.read()).decode())
         yield process, found[0] if found else line
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -1,31 +1,19 @@
-"""How the operator's routes are written down: what each needs, and how it may be refused."""
+"""How the operator's routes are written down: what each needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeAlias
 
-from litestar import get, post
+from litestar import MediaType, get, post
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
 from litestar.params import QueryParameter
 
-from holdfast.http.answers import FaultAnswer
 from holdfast.runtime import Runtime
 
 PREFIX: Final = "/api/v1"
 PAGE_MAX: Final = 200
-_REASONS: Final = {
-    400: "It can't be read.", 401: "No token, or none that counts.", 403: "The token may not do this.",
-    404: "It is not there.", 405: "Not with this method.", 409: "Something else happened in between.",
-    413: "Too large.", 422: "It can be read, but it breaks a rule.", 429: "Too often; wait first.",
-    503: "Try again later.", 504: "It took too long and was given up.",
-}  # fmt: skip
-_FAULTS: Final = {
-    status: ResponseSpec(FaultAnswer, description=why, generate_examples=False)
-    for status, why in _REASONS.items()
-}
 
 Whole: TypeAlias = NamedDependency[Runtime]
 TenantId: TypeAlias = NamedDependency[str]
@@ -45,11 +33,18 @@ Decorator: TypeAlias = Callable[[Callable[..., Any]], HTTPRouteHandler]
 
 
 def reads(
-    path: str, needs: str, *, area: str, platform: bool = False, prefix: str = PREFIX, **more: Any
+    path: str,
+    needs: str,
+    *,
+    area: str,
+    platform: bool = False,
+    prefix: str = PREFIX,
+    media_type: str = MediaType.JSON,
+    **more: Any,
 ) -> Decorator:
-    """A GET route."""
+    """A GET route. `more` is said to the door, such as `limited`."""
     opt = {"needs": needs, "area": area, "action": "read", "platform": platform, **more}
-    return get(prefix + path, opt=opt, responses=_FAULTS, security=_security(needs))
+    return get(prefix + path, opt=opt, security=_security(needs), media_type=media_type)
 
 
 def acts(
@@ -64,7 +59,7 @@ def acts(
 ) -> Decorator:
     """A POST route that does something. `more` is said to the door, such as `time_limit_s`."""
     opt = {"needs": needs, "area": area, "action": action, "platform": platform, **more}
-    return post(prefix + path, opt=opt, responses=_FAULTS, status_code=200, security=_security(needs))
+    return post(prefix + path, opt=opt, status_code=200, security=_security(needs))
 
 
 def _security(needs: str) -> list[dict[str, list[str]]] | None:

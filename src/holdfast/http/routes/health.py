@@ -55,10 +55,10 @@ async def health(runtime: Whole) -> HealthReport:
     return HealthReport(found.status, __version__, list(found.reasons), dict(found.facts))
 
 
-@reads("/metrics", "viewer", area="metrics", platform=True, prefix="")
+@reads("/metrics", "viewer", area="metrics", platform=True, prefix="", media_type=CONTENT_TYPE)
 async def metrics(runtime: Whole, state: State) -> Response[bytes]:
     """Figures for Prometheus."""
-    return Response(await state.surface.metrics.text(runtime), media_type=CONTENT_TYPE)
+    return Response(await state.surface.metrics.text(runtime))
 
 
 @reads("/openapi.json", "viewer", area="openapi", prefix="")
