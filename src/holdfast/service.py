@@ -10,9 +10,9 @@ this module, the store, the kit and the providers; `build` is called once, when 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ from holdfast.kit.vault import Vault
 from holdfast.model import Caller, Document
 from holdfast.store import Store
 
+T = TypeVar("T")
 Standing = Literal["ok", "degraded", "critical"]
 
 
@@ -152,6 +153,30 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     queues: Mapping[str, type[Document]] = {}  # what its own loops claim: its backlog is watched and drained
     figures: Any = None  # a prometheus_client collector, shown under /metrics
     inside: Any = None  # what its own commands and pages work with
+
+
+class Terminal(Protocol):
+    """What a service's commands find as `ctx.obj`: a way to what the service works with, and ways to print.
+
+    Example: `told = ctx.obj.inside("greetings", lambda keeper: keeper.greet(name))`
+    """
+
+    def inside(self, service: str, act: Callable[[Any], Awaitable[T]]) -> T:
+        """Open the configured store with this service, run the act on its `Parts.inside`, close it."""
+
+    def show(
+        self,
+        rows: Iterable[Any],
+        columns: Sequence[str],
+        *,
+        as_json: bool,
+        cursor: str | None = None,
+        none: str = "",
+    ) -> None:
+        """Rows as a table, or as JSON with the cursor of the next page."""
+
+    def tell(self, answer: Any, text: str, *, as_json: bool) -> None:
+        """One thing: for programs as JSON, for people as a line."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):

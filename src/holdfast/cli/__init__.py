@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
+from holdfast.cli import opened
 from holdfast.cli.backup import backup
 from holdfast.cli.copy import copy
 from holdfast.cli.demo import demo
@@ -36,12 +37,13 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def _options(
+    ctx: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    pass
+    ctx.obj = opened
 
 
 def _add_sub_apps() -> None:

@@ -19,7 +19,7 @@ from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
 from holdfast.http.routes.noting import note
 from holdfast.kit import NO_TENANT
-from holdfast.runtime import Runtime
+from holdfast.runtime import Runtime, find_services
 from holdfast.service import Service
 
 T = TypeVar("T")
@@ -46,6 +46,15 @@ def within(act: Callable[[Runtime], Awaitable[T]], *, services: Sequence[Service
             await runtime.close()
 
     return asyncio.run(run())
+
+
+def inside(service: str, act: Callable[[Any], Awaitable[T]]) -> T:
+    """Run an act on what a service works with (its `Parts.inside`), on the configured store."""
+
+    async def on_its_own(runtime: Runtime) -> T:
+        return await act(runtime.parts[service].inside)
+
+    return within(on_its_own, services=[one for one in find_services() if one.name == service])
 
 
 async def noted(runtime: Runtime, tenant_id: str, *, action: str, subject: str, details: Any = None) -> None:

@@ -111,6 +111,11 @@ class Dispatcher:
     def last_turn_at(self) -> datetime | None:
         return self._last_turn_at
 
+    @property
+    def under_way(self) -> int:
+        """How many deliveries are in this dispatcher's hands."""
+        return self._held
+
     def status(self) -> DispatcherStatus:
         return DispatcherStatus(
             owner=self.owner, running=self.reception.open, last_turn_at=self._last_turn_at,

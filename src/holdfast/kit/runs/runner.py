@@ -79,6 +79,11 @@ class Runner:
     def last_turn_at(self) -> datetime | None:
         return self._status.last_turn_at
 
+    @property
+    def under_way(self) -> int:
+        """How many runs are in this worker's hands."""
+        return len(self._held)
+
     def status(self) -> RunnerStatus:
         return msgspec.structs.replace(self._status, held=len(self._held))
 
