@@ -82,7 +82,7 @@ def playing(home: Path, *arguments: str, **variables: str) -> Iterator[Play]:
     ) as process:  # fmt: skip
         try:
             said = _greeting(process)
-            address = re.search(r"Open +(http://\S+)/", said)
+            address = re.search(r"Try it +(http://[^/\s]+)/", said)
             assert address is not None, said + (home / "stderr").read_text()
             yield Play(process, address[1], said, time.monotonic() - began)
         finally:

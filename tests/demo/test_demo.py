@@ -6,8 +6,11 @@ import json
 import re
 import socket
 import subprocess
+from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
+from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 import pytest
 
@@ -143,3 +146,22 @@ def test_a_simulator_runs_alone_and_ends_on_ctrl_c(tmp_path: Path, name: str) ->
             assert alone.interrupt() < 5
         finally:
             process.kill()
+
+
+def test_the_one_time_link_lets_a_person_in_to_press_buttons(tmp_path: Path) -> None:
+    with playing(tmp_path) as play:
+        link = re.search(r"http://\S+/sign-in/first\?code=(\S+)", play.said)
+        assert link is not None
+        browser = build_opener(HTTPCookieProcessor(CookieJar()))
+        password = "a horse in a harbour"
+        fields = {"code": link[1], "name": "ann", "password": password, "again": password}
+        headers = {"origin": play.url, "sec-fetch-site": "same-origin"}
+        form = Request(f"{play.url}/sign-in/first", data=urlencode(fields).encode(), headers=headers)
+        with browser.open(form, timeout=10) as welcome:
+            assert welcome.status == 200
+        with browser.open(f"{play.url}/console/demo", timeout=10) as page:
+            text = page.read().decode()
+        for scene in find_scenes().values():
+            assert scene.title in text
+        assert "Break the RMS" in text
+        assert "/demo/scenes/webhooks/break" in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.console import first_link
+from holdfast.demo.service import NAME
 from holdfast.demo.world import World
 from holdfast.runtime import Runtime
 
@@ -9,11 +11,14 @@ from holdfast.runtime import Runtime
 async def greeting(runtime: Runtime, world: World) -> str:
     """The lines, with the one-time link while nobody can sign in yet."""
     url = world.public_url
-    services = ", ".join(service.address for service in runtime.services if service.name != "demo")
+    link = await first_link(runtime, url)
+    services = ", ".join(service.address for service in runtime.services if service.name != NAME)
     simulators = ", ".join(f"{name} {one.url}" for name, one in world.simulators.items())
     return "\n".join([
         "",
-        f"  Open        {url}/",
+        f"  Sign in     {link or f'{url}/sign-in'}",
+        *(["              (works once, within an hour: choose a name and a password)"] if link else []),
+        f"  Try it      {url}/console/{NAME}",
         f"  Services    {services or 'none yet'}",
         f"  Simulators  {simulators}",
         "              (GET /_control there lists what you can cause)",

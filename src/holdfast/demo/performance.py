@@ -13,6 +13,7 @@ import uvloop
 
 from holdfast.clock import SystemClock
 from holdfast.config import Config
+from holdfast.console import routes
 from holdfast.demo.greeting import greeting
 from holdfast.demo.scene import Scene, find_scenes
 from holdfast.demo.service import Troupe, demo_service
@@ -59,7 +60,7 @@ async def _perform(config: Config, listener: socket.socket) -> None:
             sys.stdout.write(await greeting(runtime, world))
             sys.stdout.flush()
 
-        await live(config, listener, services=[demo_service(troupe), *services], greet=greet)
+        await live(config, listener, services=[demo_service(troupe), *services], greet=greet, more=routes)
 
 
 def _played(scenes: Mapping[str, Scene], services: Sequence[Service]) -> dict[str, Scene]:

@@ -14,22 +14,42 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from holdfast.clock import Clock
 from holdfast.demo.world import World
 from holdfast.errors import DeclarationError, NotFoundError
-from holdfast.service import Context
+from holdfast.kit.outbox import Outbox
+from holdfast.runtime import Runtime
+from holdfast.store import Store
 
 SCENES: Final = "holdfast.demo.scenes"
 EVERY_S: Final = 6.0
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """What a scene is played on: what its service may use, and the outside worlds."""
+    """What a scene is played on: the running whole, and the outside worlds."""
 
-    context: Context
+    runtime: Runtime
     world: World
+
+    @property
+    def store(self) -> Store:
+        return self.runtime.store
+
+    @property
+    def clock(self) -> Clock:
+        return self.runtime.clock
+
+    def outbox(self, tenant_id: str) -> Outbox:
+        """Where events are put; the dispatcher here sends them at once."""
+        return Outbox(self.store.tenant(tenant_id), near=self.runtime.dispatcher)
+
+    def inside(self, service: str) -> Any:
+        """What a service's own commands and pages work with."""
+        return self.runtime.parts[service].inside
 
 
 Act: TypeAlias = Callable[[Stage], Awaitable[None]]
+Fact: TypeAlias = tuple[str, str]
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +65,17 @@ async def _nothing(stage: Stage) -> None:
     return None
 
 
+async def _no_facts(stage: Stage) -> Sequence[Fact]:
+    return ()
+
+
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """How one service is shown.
 
     `settings` prepares the outside worlds and gives the service's settings, before it is built. `open` is
     played at every start, `seed` until it has come to its end once; both may be cut short anywhere and come
-    again. `act` is one small thing that happens, about every `every_s`. `look` are pages worth a visit.
+    again. `act` is one small thing that happens, about every `every_s`. `facts` say how it stands; they are
+    told anew when the topics in `live` change. `look` are pages worth a visit: path and words.
     """
 
     title: str
@@ -61,7 +86,9 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     act: Act = _nothing
     every_s: float = EVERY_S
     controls: Sequence[Control] = ()
+    facts: Callable[[Stage], Awaitable[Sequence[Fact]]] = _no_facts
     look: Sequence[tuple[str, str]] = ()
+    live: Sequence[str] = ()
 
     def control(self, name: str) -> Control:
         """The control of this name; `NotFoundError` names those there are."""

@@ -12,14 +12,16 @@ import msgspec
 import structlog
 from litestar.params import FromPath
 
+from holdfast.clock import Clock
 from holdfast.demo.models import Seeded
 from holdfast.demo.scene import Scene, Stage
 from holdfast.demo.world import World
-from holdfast.errors import ConfigError, HoldfastError, NotFoundError
+from holdfast.errors import ConfigError, HoldfastError, NotFoundError, RetryLaterError
 from holdfast.http.declare import acts, reads
 from holdfast.kit.access import Tokens
-from holdfast.kit.waiting import rest
-from holdfast.service import Context, Parts, Service
+from holdfast.kit.waiting import first_of, rest
+from holdfast.runtime import Runtime
+from holdfast.service import Ask, Context, Page, Parts, Service
 from holdfast.store import Query, Store, put
 
 log = structlog.get_logger("holdfast.demo")
@@ -52,32 +54,45 @@ class Caused(msgspec.Struct, frozen=True):
     said: str
 
 
-def demo_service(scenes: Mapping[str, Scene], world: World) -> Service:
+def demo_service(troupe: Troupe) -> Service:
     """The service of one demo."""
 
     def build(context: Context) -> Parts:
-        troupe = Troupe(scenes, Stage(context, world))
-        return Parts(routes=troupe.routes(), loops={"activity": Activity(troupe)}, start=troupe.begin)
+        async def start() -> None:
+            await _refuse_foreign(context.store)
+
+        return Parts(
+            routes=troupe.routes(), pages=[troupe.page()], start=start,
+            loops={"activity": Activity(troupe, context.clock)},
+        )  # fmt: skip
 
     return Service(name=NAME, summary="Try everything out.", documents=[Seeded], build=build)
 
 
 class Troupe:
-    """The scenes of a demo on their stage."""
+    """The scenes of a demo; they play once there is a stage."""
 
-    def __init__(self, scenes: Mapping[str, Scene], stage: Stage) -> None:
-        self.scenes, self.stage = scenes, stage
+    def __init__(self, scenes: Mapping[str, Scene], world: World) -> None:
+        self.scenes, self.world = scenes, world
+        self.began = asyncio.Event()
+        self._stage: Stage | None = None
 
-    async def begin(self) -> None:
+    @property
+    def stage(self) -> Stage:
+        if self._stage is None:
+            raise RetryLaterError("the demo is not ready yet")
+        return self._stage
+
+    async def begin(self, runtime: Runtime) -> None:
         """Open every scene, and seed those that are not yet."""
-        store = self.stage.context.store
-        await _refuse_foreign(store)
+        stage = self._stage = Stage(runtime, self.world)
         for name, scene in self.scenes.items():
-            await scene.open(self.stage)
-            if await store.get(Seeded, name) is None:
-                await scene.seed(self.stage)
-                await store.commit(put(Seeded(id=name, seeded_at=store.clock.now())))
+            await scene.open(stage)
+            if await stage.store.get(Seeded, name) is None:
+                await scene.seed(stage)
+                await stage.store.commit(put(Seeded(id=name, seeded_at=stage.clock.now())))
                 log.info("seeded", scene=name)
+        self.began.set()
 
     async def cause(self, name: str, control: str) -> str:
         """Do what a button says."""
@@ -86,8 +101,20 @@ class Troupe:
         return await self.scenes[name].control(control).run(self.stage)
 
     def overview(self) -> Overview:
-        simulators = {name: one.url for name, one in self.stage.world.simulators.items()}
+        simulators = {name: one.url for name, one in self.world.simulators.items()}
         return Overview([_row(name, scene) for name, scene in self.scenes.items()], simulators)
+
+    def page(self) -> Page:
+        """Try it: every scene with how it stands and its buttons."""
+        topics = sorted({topic for scene in self.scenes.values() for topic in scene.live})
+
+        async def data(ask: Ask) -> Mapping[str, Any]:
+            told = self.overview()
+            facts = [await self.scenes[row.name].facts(self.stage) for row in told.scenes]
+            scenes = [{"row": row, "facts": one} for row, one in zip(told.scenes, facts, strict=True)]
+            return {"scenes": scenes, "simulators": told.simulators}
+
+        return Page(path="", title="Try it", template="try.html", data=data, live=topics)
 
     def routes(self) -> list[Any]:
         @reads("/scenes", "viewer", area=NAME, prefix="")
@@ -128,11 +155,12 @@ def _row(name: str, scene: Scene) -> SceneRow:
 class Activity:
     """Lets a small thing happen in each scene now and then."""
 
-    def __init__(self, troupe: Troupe) -> None:
-        self._troupe, self._clock = troupe, troupe.stage.context.clock
+    def __init__(self, troupe: Troupe, clock: Clock) -> None:
+        self._troupe, self._clock = troupe, clock
         self.last_turn_at: datetime | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
+        await first_of(self._troupe.began.wait(), stop.wait())
         scenes = self._troupe.scenes
         due = {name: self._clock.monotonic() + scene.every_s / 2 for name, scene in scenes.items()}
         while not stop.is_set():

@@ -8,11 +8,20 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.demo.scene import Control, Scene, Stage
+from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.errors import AlreadyExistsError
-from holdfast.kit.outbox import Endpoint, Endpoints, EndpointSecrets, Event, Rate, Retry, new_secret
+from holdfast.kit.outbox import (
+    DeadLetter,
+    Endpoint,
+    Endpoints,
+    EndpointSecrets,
+    Event,
+    Rate,
+    Retry,
+    new_secret,
+)
 from holdfast.simulators.rms import Behave, RmsSimulator, Trouble
-from holdfast.store import PRESENT, create, patch
+from holdfast.store import PRESENT, Query, create, patch
 
 TENANT: Final = "demo"
 LIVE: Final = "demo-rms"
@@ -31,22 +40,22 @@ async def open_endpoints(stage: Stage) -> None:
 
 
 async def _point(stage: Stage, endpoint_id: str, url: str, *, waits_s: tuple[float, ...]) -> None:
-    acme = stage.context.store.tenant(TENANT)
+    acme = stage.store.tenant(TENANT)
     if await acme.get(Endpoint, endpoint_id) is not None:
         await acme.commit(patch(Endpoint, endpoint_id, changes={"url": url}, expect=PRESENT))
         return
     made = Endpoint(
-        id=endpoint_id, tenant_id=TENANT, url=url, created_at=stage.context.clock.now(),
+        id=endpoint_id, tenant_id=TENANT, url=url, created_at=stage.clock.now(),
         retry=Retry(waits_s=waits_s, jitter=0.1), rate=Rate(per_s=50.0, burst=20),
     )  # fmt: skip
-    made.secrets = [EndpointSecrets(stage.context.vault).seal(made, new_secret())]
+    made.secrets = [EndpointSecrets(stage.runtime.vault).seal(made, new_secret())]
     await acme.commit(create(made))
 
 
 async def seed(stage: Stage) -> None:
     """A day's events, and three that an old receiver refused for good."""
     stage.world.the(RmsSimulator).trouble(Trouble(count=3, path="/old-mill", status=500, reason="retired"))
-    now = stage.context.clock.now()
+    now = stage.clock.now()
     for number in range(SEEDED):
         event = _event(f"demo-seed-{number:03}", random.Random(number))
         event = msgspec.structs.replace(event, occurred_at=now - timedelta(minutes=20 * (SEEDED - number)))
@@ -58,10 +67,10 @@ async def act(stage: Stage) -> None:
 
 
 async def _send(stage: Stage, endpoint_id: str, event: Event) -> None:
-    found = await stage.context.store.tenant(TENANT).get(Endpoint, endpoint_id)
+    found = await stage.store.tenant(TENANT).get(Endpoint, endpoint_id)
     assert found is not None
     try:
-        await stage.context.outbox(TENANT).send(event, [found.doc])
+        await stage.outbox(TENANT).send(event, [found.doc])
     except AlreadyExistsError:
         return  # a seed that was cut short comes again
 
@@ -82,7 +91,7 @@ async def _behave(stage: Stage, behaviour: Behave, said: str) -> str:
 
 async def mend(stage: Stage) -> str:
     stage.world.the(RmsSimulator).run(Behave())
-    await Endpoints(stage.context.store.tenant(TENANT)).enable(LIVE, reason="mended", by="demo")
+    await Endpoints(stage.store.tenant(TENANT)).enable(LIVE, reason="mended", by="demo")
     return "The RMS takes everything again. Replay what is among the dead letters."
 
 
@@ -95,6 +104,21 @@ async def send_many(stage: Stage) -> str:
     for _ in range(MANY):
         await act(stage)
     return f"{MANY} events are on their way: see Deliveries."
+
+
+async def facts(stage: Stage) -> list[Fact]:
+    world, tenant = stage.world.the(RmsSimulator).world, stage.store.tenant(TENANT)
+    behaviour, counts = world.behaviour, world.counts()
+    found = await tenant.get(Endpoint, LIVE)
+    dead = await tenant.count(Query(DeadLetter).where("resolved", "==", False).order_by("-died_at"))
+    failing = f"{behaviour.failure_status} to {behaviour.failure_rate:.0%}" if behaviour.failure_rate else ""
+    slow = f"after {behaviour.delay_s:.0f} s" if behaviour.delay_s else ""
+    return [
+        ("The RMS answers", ", ".join(filter(None, [failing, slow])) or "200 to everything"),
+        ("Its endpoint is", found.doc.status if found else "not there"),
+        ("Messages it got", f"{counts['received']}, {counts['accepted']} accepted"),
+        ("Dead letters", str(dead)),
+    ]
 
 
 def _breaking(name: str, label: str, *, behaviour: Behave, said: str) -> Control:
@@ -131,5 +155,10 @@ scene = Scene(
         ),
         Control(name="mend", label="Mend the RMS", run=mend),
     ],
-    look=[("/deliveries", "Deliveries"), ("/dead-letters", "Dead letters")],
+    facts=facts,
+    look=[
+        (f"/console/deliveries?tenant={TENANT}", "Deliveries"),
+        (f"/console/dead-letters?tenant={TENANT}", "Dead letters"),
+    ],
+    live=["deliveries", "dead-letters", "endpoints"],
 )  # fmt: skip
