@@ -66,6 +66,15 @@ class Channels:
             self._store, provider, kind=kind, key=key, life=self._life, hook=hook, known=self._register.known
         )
         self.last_turn_at: datetime | None = None
+        self.under_way = 0
+
+    async def load(self) -> int:
+        """Read the active channels into memory, for `knows` and `find`; says how many there are."""
+        return await self._register.load()
+
+    def knows(self, channel_id: str) -> bool:
+        """Whether this process knows a channel to be open, without a look-up."""
+        return channel_id in self._register.known
 
     async def want(self, watched_ids: Iterable[str]) -> None:
         """Declare all that is to be watched; the next turn opens what is new and stops what is not named.
@@ -101,7 +110,7 @@ class Channels:
                 room = self._life.concurrency - len(tasks)
                 # Some room at a time: a claim for each one that ends would cost as much as its work.
                 claimed = await self._claim(room) if room * 4 >= self._life.concurrency else []
-                tasks |= {asyncio.create_task(self._care.tend(one)) for one in claimed}
+                tasks |= {asyncio.create_task(self._tend(one)) for one in claimed}
                 tended += len(claimed)
                 if not tasks:
                     break
@@ -111,6 +120,13 @@ class Channels:
         finally:
             await asyncio.gather(*tasks, return_exceptions=True)
         return tended
+
+    async def _tend(self, claimed: Snapshot[Watch]) -> None:
+        self.under_way += 1
+        try:
+            await self._care.tend(claimed)
+        finally:
+            self.under_way -= 1
 
     async def _claim(self, room: int) -> list[Snapshot[Watch]]:
         return await self._store.claim_due(

@@ -20,6 +20,7 @@ from holdfast.kit.channels.naming import watch_id_of, watch_ids
 from holdfast.store import ABSENT, PRESENT, Query, Store, Transaction, Write, check, create, put
 
 PAGE: Final = 500
+LOADED_PAGE: Final = 2_000
 AT_ONCE: Final = 100
 SCAN_AGAIN_S: Final = 3_600.0
 
@@ -36,6 +37,15 @@ class Register:
         self._wanted: set[str] | None = None
         self._scanned_s = 0.0
         self.known: dict[str, str] = {}
+
+    async def load(self) -> int:
+        """Read what is on record as open into `known`."""
+        async for found in self._store.scan(self._active()):
+            self.known[found.doc.channel_id] = found.doc.watched_id
+        return len(self.known)
+
+    def _active(self) -> Query[ChannelFields]:
+        return Query(self._kind).where("status", "==", "active").order_by("expiration").limit(LOADED_PAGE)
 
     # -- what is wanted ---------------------------------------------------------------------------
 
@@ -85,8 +95,7 @@ class Register:
 
     async def _adopt(self, there: Mapping[str, Watch]) -> None:
         """Take in active channels that no watch knows: another system's, or an older version's."""
-        query = Query(self._kind).where("status", "==", "active").order_by("expiration").limit(PAGE)
-        async for found in self._store.scan(query):
+        async for found in self._store.scan(self._active()):
             channel = found.doc
             self.known[channel.channel_id] = channel.watched_id
             watch = there.get(channel.watched_id)

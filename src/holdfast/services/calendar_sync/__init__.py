@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
-from holdfast.service import Context, Parts, Service
-from holdfast.services.calendar_sync.models import DOCUMENTS
+from holdfast.kit.channels import Watch
+from holdfast.kit.inbox import Source
+from holdfast.service import Answers, Context, Health, Hook, Parts, Service
+from holdfast.services.calendar_sync.jobs import jobs_of
+from holdfast.services.calendar_sync.keeper import Keeper
+from holdfast.services.calendar_sync.loops import FirstLook
+from holdfast.services.calendar_sync.models import DOCUMENTS, CalendarState
+from holdfast.services.calendar_sync.notices import SOURCE, NoticeHandler, NoticeVerifier
+from holdfast.services.calendar_sync.routes import routes_of
+from holdfast.services.calendar_sync.settings import Settings
 
 
 def build(context: Context) -> Parts:
-    return Parts()
+    """The service's parts; without settings it has no loops and no jobs, and only answers."""
+    keeper = Keeper(context)
+
+    async def health() -> Health:
+        return (await keeper.look()).health()
+
+    verifier = NoticeVerifier(keeper.keys, is_ours=keeper.channels.knows, figures=keeper.figures)
+    source = Source(name=SOURCE, verifier=verifier, body_bytes_max=65_536)
+    in_use = keeper.settings.in_use
+    first_look = FirstLook(context.store, keeper.refresh)
+    return Parts(
+        routes=routes_of(keeper),
+        hooks=[Hook(path="/webhook", source=source, answers=Answers(kept=200))],
+        handlers={SOURCE: NoticeHandler(context.store, keeper.channels, figures=keeper.figures)},
+        jobs=jobs_of(keeper) if in_use else [],
+        loops={"mappings": first_look, "channels": keeper.channels, "syncs": keeper.syncs} if in_use else {},
+        queues={"syncs": CalendarState, "channels": Watch} if in_use else {},
+        health=health,
+        start=keeper.start,
+        close=keeper.close,
+        figures=keeper.figures,
+        inside=keeper,
+    )
 
 
 service = Service(
     name="calendar_sync",
     summary="Adds people's secondary addresses to their calendar events.",
     documents=DOCUMENTS,
+    settings=Settings,
     build=build,
 )

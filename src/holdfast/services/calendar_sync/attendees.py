@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -47,7 +47,8 @@ def decide(event: Event, *, owner: str, mappings: Secondaries, ours: Collection[
     # Organizers and owners are on an event without being listed.
     there = {*present, *primaries, organizer_of(event)}
     add = tuple(one for one in wanted if one not in there)
-    remove = tuple(dict.fromkeys(one for one in present if one in ours and one not in wanted))
+    staying = {*wanted, *_of_the_unlisted(event, owner=owner, mappings=mappings, ours=ours)}
+    remove = tuple(dict.fromkeys(one for one in present if one in ours and one not in staying))
     if add or remove:
         return Decision(add, remove)
     return Decision(reason=ALL_PRESENT if primaries else NO_PRIMARY)
@@ -63,8 +64,20 @@ def primaries_of(event: Event, *, owner: str, mappings: Secondaries, ours: Colle
     listed = [one for one in dict.fromkeys(present) if one in mappings and one not in ours]
     if listed:
         return listed
+    return _unlisted(event, owner=owner, mappings=mappings, ours=ours)[:1]
+
+
+def _unlisted(event: Event, *, owner: str, mappings: Secondaries, ours: Collection[str]) -> list[str]:
     implied = [owner.lower(), organizer_of(event)]
-    return [one for one in implied if one in mappings and one not in ours][:1]
+    return [one for one in implied if one in mappings and one not in ours]
+
+
+def _of_the_unlisted(
+    event: Event, *, owner: str, mappings: Secondaries, ours: Collection[str]
+) -> Iterable[str]:
+    """Secondaries of those who are on an event without being listed: another's arrival is no reason to go."""
+    unlisted = _unlisted(event, owner=owner, mappings=mappings, ours=ours)
+    return (one for primary in unlisted for one in mappings[primary])
 
 
 def organizer_of(event: Event) -> str:

@@ -26,6 +26,7 @@ class Google:
         self._session: aiohttp.ClientSession | None = None
         self._account: ServiceAccount | None = None
         self._calendars: dict[str, GoogleCalendar] = {}
+        self._sheets: GoogleSheets | None = None
 
     def calendar(self, email: str) -> GoogleCalendar:
         """Calendar, spoken to as this person."""
@@ -39,13 +40,17 @@ class Google:
 
     def sheets(self) -> GoogleSheets:
         """Sheets, as the service account itself or as the person set to read the mappings."""
-        tokens = self._speaker().tokens([SHEETS_READ_SCOPE], subject=self._settings.sheet_reader)
-        return GoogleSheets(self._http(), tokens, clock=self._clock, base_url=self._settings.sheets_url)
+        if self._sheets is None:
+            tokens = self._speaker().tokens([SHEETS_READ_SCOPE], subject=self._settings.sheet_reader)
+            url = self._settings.sheets_url
+            self._sheets = GoogleSheets(self._http(), tokens, clock=self._clock, base_url=url)
+        return self._sheets
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
-        self._session, self._account, self._calendars = None, None, {}
+        self._session = self._account = self._sheets = None
+        self._calendars = {}
 
     def _http(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -29,11 +29,13 @@ class Source(Protocol):
 class SheetSource:
     """Rows of a Google Sheet: primary, comma-separated secondaries, status."""
 
-    def __init__(self, sheets: GoogleSheets, spreadsheet_id: str, *, a1_range: str = SHEET_RANGE) -> None:
+    def __init__(
+        self, sheets: Callable[[], GoogleSheets], spreadsheet_id: str, *, a1_range: str = SHEET_RANGE
+    ) -> None:
         self._sheets, self._id, self._range = sheets, spreadsheet_id, a1_range
 
     async def rows(self) -> list[Row]:
-        found = (await self._sheets.values(self._id, self._range)).values
+        found = (await self._sheets().values(self._id, self._range)).values
         first = _FIRST_ROW.search(self._range)
         return numbered(found, start=int(first[1]) if first else 1)
 

@@ -1,0 +1,205 @@
+"""What the service tells: the shapes of its answers, and how it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.kit.channels import Health as ChannelHealth
+from holdfast.kit.channels import Renewal, Row
+from holdfast.service import Health, Standing
+from holdfast.services.calendar_sync.models import MappingReload
+
+STALE_S: Final = 3_600.0
+Filter = Literal["active", "expired", "stopped", "all"]
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    pass
+
+
+class MappingsTold(_Told, frozen=True):
+    count: int
+    loaded_at: datetime | None
+    age_seconds: float | None
+    failed_reloads: int
+    bad_rows: int
+
+
+class HealthTold(_Told, frozen=True):
+    """`GET /health`: counts and times, and nobody's address."""
+
+    status: Standing
+    in_use: bool
+    mappings: MappingsTold
+    channels: dict[str, int]
+    calendars: dict[str, int]
+    needs_attention: int
+    last_renewal_at: datetime | None
+    next_renewal_at: datetime | None
+    last_sync_at: datetime | None
+
+
+class RenewedTold(_Told, frozen=True):
+    channel_id: str
+    calendar_id: str
+    old_expiration: int
+    new_expiration: int | None
+    new_channel_id: str
+    duration: int
+
+
+class SkippedTold(_Told, frozen=True):
+    channel_id: str
+    calendar_id: str
+    reason: str
+
+
+class FailedTold(_Told, frozen=True):
+    channel_id: str
+    calendar_id: str
+    error: str
+    retry_after: float | None
+
+
+class RenewalTold(_Told, frozen=True):
+    """What a renewal did, or in a dry run would do; `duration` is in milliseconds."""
+
+    renewed: list[RenewedTold]
+    skipped: list[SkippedTold]
+    failed: list[FailedTold]
+    summary: dict[str, int]
+    dry_run: bool
+
+
+class ForcedTold(_Told, frozen=True):
+    registered: int
+    stopped: int
+    failed: int
+    errors: dict[str, str]
+
+
+class StoppedTold(_Told, frozen=True):
+    """A channel that was let go, and what watches its calendar now; empty when nothing does."""
+
+    channel_id: str
+    calendar_id: str
+    stopped: bool
+    replaced_by: str
+
+
+class ChannelTold(_Told, frozen=True):
+    channel_id: str
+    calendar_id: str
+    status: str
+    expiration: int
+    registered_at: int
+    expires_in: str
+    warning: bool
+
+
+class StatusTold(_Told, frozen=True):
+    channels: list[ChannelTold]
+    cursor: str | None
+    summary: dict[str, int]
+    health: HealthTold
+
+
+def channel_told(row: Row) -> ChannelTold:
+    return ChannelTold(
+        channel_id=row.channel_id, calendar_id=row.watched_id, status=row.status, expiration=row.expiration,
+        registered_at=row.registered_at, expires_in=row.expires_in, warning=row.warning,
+    )  # fmt: skip
+
+
+def renewal_told(renewal: Renewal) -> RenewalTold:
+    renewed = [
+        RenewedTold(
+            channel_id=one.channel_id, calendar_id=one.watched_id, old_expiration=one.old_expiration,
+            new_expiration=one.new_expiration or None, new_channel_id=one.new_channel_id,
+            duration=one.took_ms,
+        )
+        for one in renewal.renewed
+    ]  # fmt: skip
+    skipped = [
+        SkippedTold(channel_id=one.channel_id, calendar_id=one.watched_id, reason=one.reason)
+        for one in renewal.skipped
+    ]
+    failed = [
+        FailedTold(
+            channel_id=one.channel_id, calendar_id=one.watched_id, error=one.error,
+            retry_after=one.retry_after_s,
+        )
+        for one in renewal.failed
+    ]  # fmt: skip
+    counts = {"renewed": len(renewed), "skipped": len(skipped), "failed": len(failed)}
+    return RenewalTold(
+        renewed=renewed, skipped=skipped, failed=failed, dry_run=renewal.dry_run,
+        summary={"total": sum(counts.values()), **counts},
+    )  # fmt: skip
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is known about how the service is doing."""
+
+    in_use: bool
+    reload: MappingReload
+    channels: ChannelHealth
+    by_status: Mapping[str, int]
+    by_standing: Mapping[str, int]
+    last_sync_at: datetime | None
+    now: datetime
+
+    @property
+    def age_s(self) -> float | None:
+        loaded = self.reload.loaded_at
+        return None if loaded is None else (self.now - loaded).total_seconds()
+
+    def reasons(self) -> list[str]:
+        """Why it is not simply well."""
+        found: list[str] = []
+        if self.reload.error:
+            found.append(f"mappings could not be reloaded: {self.reload.error}")
+        elif self.age_s is None or self.age_s > STALE_S:
+            found.append("mappings have not been read for long")
+        if self.reload.bad_rows:
+            rows = ", ".join(str(bad.row) for bad in self.reload.bad_rows[:10])
+            found.append(f"mappings have rows that can't be used: {rows}")
+        if self.channels.attention:
+            names = ", ".join(one.watched_id for one in self.channels.attention[:10])
+            found.append(f"needs attention, credentials are gone: {names}")
+        counts = {
+            "channels are being opened": self.channels.watches.get("opening", 0),
+            "channels could not be opened": self.channels.failing,
+            "channels are past their end": self.channels.overdue,
+            "calendars could not be synced": self.by_standing["failing"] + self.by_standing["attention"],
+        }
+        return found + [f"{count} {what}" for what, count in counts.items() if count]
+
+    def status(self) -> Standing:
+        if not self.in_use:
+            return "ok"
+        if self.reload.mappings and not self.channels.live:
+            return "critical"
+        return "degraded" if self.reasons() else "ok"
+
+    def health(self) -> Health:
+        reasons = tuple(self.reasons()) if self.in_use else ()
+        if self.status() == "critical":
+            reasons = ("no channel is live", *reasons)
+        return Health(self.status(), reasons, msgspec.to_builtins(self.told()))
+
+    def told(self) -> HealthTold:
+        return HealthTold(
+            status=self.status(), in_use=self.in_use, channels=dict(self.by_status),
+            calendars=dict(self.by_standing), needs_attention=self.channels.watches.get("attention", 0),
+            last_renewal_at=self.channels.last_opened_at, next_renewal_at=self.channels.next_renewal_at,
+            last_sync_at=self.last_sync_at,
+            mappings=MappingsTold(
+                count=self.reload.mappings, loaded_at=self.reload.loaded_at, age_seconds=self.age_s,
+                failed_reloads=self.reload.failures, bad_rows=len(self.reload.bad_rows),
+            ),
+        )  # fmt: skip

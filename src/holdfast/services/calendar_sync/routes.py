@@ -1,0 +1,166 @@
+"""The service's routes: health for anybody, the rest for administrators; each act is audited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+from litestar import MediaType, Request, Response, get, post
+from litestar.di import NamedDependency
+from litestar.openapi import ResponseSpec
+from litestar.params import QueryParameter
+from msgspec import Meta
+
+from holdfast.errors import InvalidError
+from holdfast.services.calendar_sync.directory import Reloaded
+from holdfast.services.calendar_sync.keeper import Keeper
+from holdfast.services.calendar_sync.reports import (
+    Filter,
+    ForcedTold,
+    HealthTold,
+    RenewalTold,
+    StatusTold,
+    StoppedTold,
+    channel_told,
+    renewal_told,
+)
+from holdfast.services.calendar_sync.table import as_table
+
+AREA: Final = "calendar-sync"
+DAY_MS: Final = 86_400_000
+ROWS_MAX: Final = 1_000
+_WHY: Final = {
+    401: "No token, or none that counts.", 403: "The caller may not do this.", 404: "It is not there.",
+    409: "It is not set up, or something else happened in between.", 413: "Too large.",
+    422: "It can be read, but it breaks a rule.", 429: "Too often.", 503: "Try again later.",
+}  # fmt: skip
+_FAULTS: Final = {
+    status: ResponseSpec(dict[str, Any], description=why, generate_examples=False)
+    for status, why in _WHY.items()
+}
+T = TypeVar("T")
+AnyRequest = Request[Any, Any, Any]
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    pass
+
+
+class RenewAsked(_Asked, frozen=True):
+    """`expirationThreshold` is in milliseconds: channels that end within it are renewed."""
+
+    dry_run: bool = False
+    expiration_threshold: Annotated[int, Meta(ge=0, le=366 * DAY_MS)] = DAY_MS
+
+
+class Reason(_Asked, frozen=True):
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+class StopAsked(_Asked, frozen=True):
+    channel_id: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9\-_+/=]+$")]
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+async def read_body(request: AnyRequest, kind: type[T]) -> T:
+    """The body as a `kind`; none at all is the same as an empty object."""
+    body = await request.body()
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        raise InvalidError(str(fault)) from None
+
+
+def _needs(needs: str, action: str) -> Mapping[str, Any]:
+    return {"needs": needs, "area": AREA, "action": action, "platform": needs != "public"}
+
+
+def routes_of(keeper: Keeper) -> list[Any]:
+    """Every route, bound to one keeper."""
+    return [*_reading(keeper), *_acting(keeper)]
+
+
+def _reading(keeper: Keeper) -> list[Any]:
+    @get("/health", opt=_needs("public", "read"), security=[], operation_id="calendarSyncHealth")
+    async def health() -> Response[HealthTold]:
+        """How the service is doing: mappings, channels by state, last renewal, last sync."""
+        told = (await keeper.look()).told()
+        return Response(told, status_code=503 if told.status == "critical" else 200)
+
+    @get(
+        "/admin/channel-status", opt=_needs("admin", "read"), responses=_FAULTS,
+        operation_id="calendarSyncChannelStatus",
+    )  # fmt: skip
+    async def channel_status(
+        form: Annotated[Literal["json", "table"], QueryParameter(name="format")] = "json",
+        only: Annotated[Filter, QueryParameter(name="filter")] = "all",
+        limit: Annotated[int, QueryParameter(ge=1, le=ROWS_MAX)] = ROWS_MAX,
+        cursor: Annotated[str | None, QueryParameter(max_length=4_000)] = None,
+    ) -> Response[StatusTold | str]:
+        """Channels with the time left to them, soonest end first, and how all of them are."""
+        page = await keeper.listing(only, limit=limit, cursor=cursor)
+        look = (await keeper.look()).told()
+        told = StatusTold(
+            channels=[channel_told(row) for row in page.rows], cursor=page.cursor, health=look,
+            summary={"total": sum(look.channels.values()), **look.channels,
+                     "warnings": sum(row.warning for row in page.rows)},
+        )  # fmt: skip
+        if form == "table":
+            return Response(as_table(told), media_type=MediaType.TEXT)
+        return Response(told, media_type=MediaType.JSON)
+
+    return [health, channel_status]
+
+
+def _acting(keeper: Keeper) -> list[Any]:
+    @post(
+        "/admin/reload-mappings", opt=_needs("admin", "reload"), responses=_FAULTS, status_code=200,
+        operation_id="calendarSyncReloadMappings",
+    )  # fmt: skip
+    async def reload_mappings(actor: NamedDependency[str]) -> Reloaded:
+        """Read the mappings from their source now."""
+        reloaded = await keeper.reload()
+        counts = {"mappings": reloaded.mappings, "added": reloaded.added, "changed": reloaded.changed,
+                  "removed": reloaded.removed, "badRows": len(reloaded.bad_rows)}  # fmt: skip
+        await keeper.note("mappings_reloaded", actor=actor, details=counts)
+        return reloaded
+
+    @post(
+        "/admin/renew-expiring-channels", opt=_needs("admin", "renew"), responses=_FAULTS, status_code=200,
+        operation_id="calendarSyncRenewExpiringChannels",
+    )  # fmt: skip
+    async def renew(request: AnyRequest, actor: NamedDependency[str]) -> RenewalTold:
+        """Renew channels that end soon, and stop those whose mapping is gone."""
+        asked = await read_body(request, RenewAsked)
+        told = renewal_told(
+            await keeper.renew(threshold_ms=asked.expiration_threshold, dry_run=asked.dry_run)
+        )
+        await keeper.note("channels_renewed", actor=actor, details={**told.summary, "dryRun": asked.dry_run})
+        return told
+
+    @post(
+        "/admin/force-register-channels", opt=_needs("admin", "force"), responses=_FAULTS, status_code=200,
+        operation_id="calendarSyncForceRegisterChannels",
+    )  # fmt: skip
+    async def force(request: AnyRequest, actor: NamedDependency[str]) -> ForcedTold:
+        """Replace every channel by a new one, from the mappings; safe to repeat."""
+        asked = await read_body(request, Reason)
+        told = await keeper.force(asked.reason)
+        counts = {"registered": told.registered, "stopped": told.stopped, "failed": told.failed}
+        await keeper.note("channels_forced", actor=actor, details={"reason": asked.reason, **counts})
+        return told
+
+    @post(
+        "/admin/stop-channel", opt=_needs("admin", "stop"), responses=_FAULTS, status_code=200,
+        operation_id="calendarSyncStopChannel",
+    )  # fmt: skip
+    async def stop(request: AnyRequest, actor: NamedDependency[str]) -> StoppedTold:
+        """Stop one channel; a calendar that is still mapped gets another first."""
+        asked = await read_body(request, StopAsked)
+        told = await keeper.stop_channel(asked.channel_id)
+        details = {"reason": asked.reason, "calendarId": told.calendar_id}
+        await keeper.note("channel_stopped", actor=actor, subject=asked.channel_id, details=details)
+        return told
+
+    return [reload_mappings, renew, force, stop]

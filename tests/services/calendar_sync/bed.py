@@ -1,0 +1,226 @@
+"""The service over a real socket, against the simulated Google, on a store of the test's choice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+import uvicorn
+
+from holdfast.clock import Clock
+from holdfast.config import Config, load_config
+from holdfast.http.app import create_app
+from holdfast.kit.access import Tokens
+from holdfast.runtime import Runtime
+from holdfast.services.calendar_sync import service
+from holdfast.services.calendar_sync.keeper import Keeper
+from holdfast.services.calendar_sync.models import CalendarState, WatchChannel
+from holdfast.simulators.google import (
+    AddPerson,
+    CreateEvent,
+    DeleteEvent,
+    GoogleSimulator,
+    ListChannels,
+    ShowCalendar,
+    UpdateEvent,
+)
+from holdfast.store import Query
+
+ALICE, BOB, CAROL = "alice@hoge.jp", "bob@hoge.jp", "carol@hoge.jp"
+ALICE2, BOB2, CAROL2 = "alice@fuga.jp", "bob@fuga.jp", "carol@fuga.jp"
+STRANGER: Final = "xavier@else.org"
+BOSS: Final = "boss@hoge.jp"  # has a calendar in the domain, and no mapping
+PLAIN: Final = {ALICE: [ALICE2], BOB: [BOB2]}
+SOON: Final = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+def as_csv(mappings: Mapping[str, Sequence[str]]) -> str:
+    lines = [f'{primary},"{",".join(secondaries)}",active' for primary, secondaries in mappings.items()]
+    return "\n".join(["primary,secondaries,status", *lines, ""])
+
+
+def an_hour(start: datetime = SOON, **fields: Any) -> dict[str, Any]:
+    end = start + timedelta(hours=1)
+    return {
+        "summary": "Planning",
+        "start": {"dateTime": start.isoformat(), "timeZone": "UTC"},
+        "end": {"dateTime": end.isoformat(), "timeZone": "UTC"},
+        **fields,
+    }
+
+
+def guests(*emails: str) -> list[dict[str, str]]:
+    return [{"email": email} for email in emails]
+
+
+@dataclass
+class Bed:
+    google: GoogleSimulator
+    config: Config
+    clock: Clock
+    mappings: Path
+    runtime: Runtime
+    client: aiohttp.ClientSession
+    stack: contextlib.AsyncExitStack = field(repr=False)
+
+    @property
+    def keeper(self) -> Keeper:
+        keeper: Keeper = self.runtime.parts["calendar_sync"].inside
+        return keeper
+
+    # -- people and their calendars ---------------------------------------------------------------
+
+    def map(self, mappings: Mapping[str, Sequence[str]]) -> None:
+        self.mappings.write_text(as_csv(mappings))
+
+    def create(self, calendar: str, *emails: str, **fields: Any) -> str:
+        event = an_hour(attendees=guests(*emails), **fields)
+        made = self.google.run(CreateEvent(calendar=calendar, event=event))
+        assert isinstance(made, dict)
+        return str(made["id"])
+
+    def update(self, calendar: str, event_id: str, **patch: Any) -> None:
+        self.google.run(UpdateEvent(calendar=calendar, event_id=event_id, patch=patch))
+
+    def invite(self, calendar: str, event_id: str, *emails: str) -> None:
+        there = [*self.event(calendar, event_id).get("attendees", []), *guests(*emails)]
+        self.update(calendar, event_id, attendees=there)
+
+    def uninvite(self, calendar: str, event_id: str, *emails: str) -> None:
+        there = self.event(calendar, event_id).get("attendees", [])
+        left = [one for one in there if one["email"].lower() not in emails]
+        self.update(calendar, event_id, attendees=left)
+
+    def delete(self, calendar: str, event_id: str) -> None:
+        self.google.run(DeleteEvent(calendar=calendar, event_id=event_id))
+
+    def event(self, calendar: str, event_id: str) -> dict[str, Any]:
+        shown = self.google.run(ShowCalendar(calendar=calendar))
+        assert isinstance(shown, list)
+        return next(one for one in shown if one["id"] == event_id)
+
+    def attendees(self, calendar: str, event_id: str) -> list[str]:
+        return [one["email"] for one in self.event(calendar, event_id).get("attendees", [])]
+
+    def live(self) -> list[str]:
+        """The calendars with a live channel, once for each."""
+        channels: Any = self.google.run(ListChannels())
+        return sorted(one.calendar for one in channels if one.state == "live")
+
+    def patches(self) -> int:
+        return sum(call.method == "PATCH" for call in self.google.calls)
+
+    # -- the service ------------------------------------------------------------------------------
+
+    async def work(self) -> int:
+        """Everything that is due, until nothing is; says how many syncs there were."""
+        syncs = 0
+        while True:
+            await self.google.pushed()
+            done = await self.runtime.inbox_worker.turn() + await self.keeper.channels.turn()
+            more = await self.keeper.syncs.turn()
+            syncs += more
+            if not done and not more:
+                return syncs
+
+    async def begin(self) -> None:
+        """Read the mappings, open the channels, look at every calendar once."""
+        await self.keeper.refresh()
+        await self.work()
+
+    async def state(self, calendar_id: str) -> CalendarState:
+        found = await self.runtime.store.get(CalendarState, calendar_id)
+        assert found is not None
+        return found.doc
+
+    async def channels(self, status: str = "active") -> list[WatchChannel]:
+        query = Query(WatchChannel).where("status", "==", status).order_by("expiration")
+        return (await self.runtime.store.query(query)).docs
+
+    async def restart(self) -> None:
+        """Another process on the same store, in place of this one."""
+        await self.runtime.close()
+        self.runtime = await Runtime.open(self.config, services=[service], clock=self.clock)
+        self.server.app = create_app(self.runtime)
+
+    server: Any = None
+
+    async def ask(
+        self, method: str, path: str, *, token: str | None = None, **more: Any
+    ) -> tuple[int, Any, Mapping[str, str]]:
+        headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
+        place = f"/calendar-sync{path}"
+        async with self.client.request(method, place, headers=headers, **more) as answer:
+            is_json = answer.headers.get("content-type", "").startswith("application/json")
+            return answer.status, await (answer.json() if is_json else answer.text()), answer.headers
+
+    async def token(self, role: Any = "admin", tenant: str = "-", **more: Any) -> str:
+        return await Tokens(self.runtime.store).create("test", role=role, tenant_id=tenant, **more)
+
+
+class _Swapped:
+    """An application that can be exchanged under a running server, as a restart does."""
+
+    def __init__(self) -> None:
+        self.app: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+
+@contextlib.asynccontextmanager
+async def _serving(app: Any) -> AsyncIterator[str]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, http="httptools", log_level="warning", lifespan="off", access_log=False)
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task
+        listener.close()
+
+
+@contextlib.asynccontextmanager
+async def calendar_bed(
+    url: str,
+    clock: Clock,
+    home: Path,
+    *,
+    mappings: Mapping[str, Sequence[str]] = PLAIN,
+    people: Sequence[str] = (ALICE, BOB, CAROL, BOSS),
+    settings: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Bed]:
+    """The service, ready to begin; no loop runs until the test says so."""
+    async with contextlib.AsyncExitStack() as stack:
+        google = await stack.enter_async_context(GoogleSimulator(clock=clock, http_on_loopback=True))
+        for person in people:
+            google.run(AddPerson(email=person))
+        (home / "key.json").write_bytes(msgspec.json.encode(google.service_account()))
+        file = home / "mappings.csv"
+        file.write_text(as_csv(mappings))
+        app = _Swapped()
+        address = await stack.enter_async_context(_serving(app))
+        table = {
+            "service_account": str(home / "key.json"), "mappings": str(file),
+            "calendar_url": google.calendar_url, "sheets_url": google.sheets_url, **(settings or {}),
+        }  # fmt: skip
+        base = load_config({"home": home, "store": url, "public_url": address}, environ={})
+        config = msgspec.structs.replace(base, services={"calendar_sync": table})
+        runtime = await Runtime.open(config, services=[service], clock=clock)
+        app.app = create_app(runtime)
+        client = await stack.enter_async_context(aiohttp.ClientSession(address))
+        bed = Bed(google, config, clock, file, runtime, client, stack, app)
+        try:
+            yield bed
+        finally:
+            await bed.runtime.close()
