@@ -88,6 +88,8 @@ class Walk:
 
     async def _known(self, cls: type[Document], cursor: str | None) -> str | None:
         """The cursor, or None where it was kept by another version of the declaration."""
+        if cursor is None:
+            return None
         try:
             await self._source.query(everything(cls).limit(1).after(cursor))
         except BadCursorError:
