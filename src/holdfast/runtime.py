@@ -44,9 +44,11 @@ from holdfast.kit.outbox import (
     EndpointNotice,
     EndpointSecrets,
     FifoLane,
+    Kinds,
     Outbox,
     RawSender,
 )
+from holdfast.kit.outbox.courier import Headers
 from holdfast.kit.pulse import Pulse, PulseKeeper
 from holdfast.kit.releases import Release, note_release
 from holdfast.kit.runs import RunDocument, StepDocument
@@ -243,9 +245,16 @@ class Runtime:
             store=self.store, clock=self.clock, settings=settings_of(service, self.config), inbox=self.inbox,
             vault=self.vault, public_url=self.config.public_url, home=self.config.home,
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), near=self.dispatcher),
+            dispatcher=self._dispatcher_for,
             audit=lambda tenant: Audit(self.store, tenant_id=tenant),
             meter=lambda tenant: Meter(self.store, tenant_id=tenant),
         )  # fmt: skip
+
+    def _dispatcher_for(
+        self, kinds: Kinds, *, headers: Headers | None = None, plain_header: str | None = None
+    ) -> Dispatcher:
+        signing = EndpointSecrets(self.vault, plain_header=plain_header).signing
+        return Dispatcher(self.store, self._sender, signing=signing, headers=headers, kinds=kinds)
 
     def _jobs(self) -> list[Job]:
         return [job for parts in self.parts.values() for job in parts.jobs]

@@ -22,7 +22,8 @@ from holdfast.kit.access.rules import may
 from holdfast.kit.audit import Audit
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import Meter
-from holdfast.kit.outbox import Outbox
+from holdfast.kit.outbox import Dispatcher, Kinds, Outbox
+from holdfast.kit.outbox.courier import Headers
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller, Document
@@ -179,6 +180,15 @@ class Terminal(Protocol):
         """One thing: for programs as JSON, for people as a line."""
 
 
+class MakesDispatchers(Protocol):
+    """Makes the dispatcher of a service that keeps deliveries as documents of its own."""
+
+    def __call__(
+        self, kinds: Kinds, *, headers: Headers | None = None, plain_header: str | None = None
+    ) -> Dispatcher:
+        """One that signs with the endpoints' secrets; `plain_header` has the body's signature too."""
+
+
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a service may use. `settings` is its own table of holdfast.toml, already checked."""
 
@@ -188,6 +198,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     inbox: Inbox
     vault: Vault
     outbox: Callable[[str], Outbox]
+    dispatcher: MakesDispatchers
     audit: Callable[[str], Audit]
     meter: Callable[[str], Meter]
     public_url: str
