@@ -104,6 +104,10 @@ def test_it_is_served_takes_webhooks_and_answers(project: Path, tmp_path: Path) 
             assert time.monotonic() < end
             time.sleep(0.05)
         assert [one["text"] for one in items] == ["by webhook", "by hand"]
+        with urlopen(Request(f"{url}/console/parcel-watch", headers=caller), timeout=10) as page:
+            text = page.read().decode()
+        assert "by webhook" in text
+        assert "<h1>Parcel watch</h1>" in text
 
 
 def test_its_own_test_passes(project: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -57,7 +57,7 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     label: str
-    about: str = ""
+    kind: Literal["", "primary", "danger"] = ""
     run: Callable[[Stage], Awaitable[str]]
 
 

@@ -32,7 +32,7 @@ NAME: Final = "demo"
 class ControlRow(msgspec.Struct, frozen=True):
     name: str
     label: str
-    about: str
+    kind: str
 
 
 class SceneRow(msgspec.Struct, frozen=True):
@@ -148,7 +148,7 @@ async def _refuse_foreign(store: Store) -> None:
 
 
 def _row(name: str, scene: Scene) -> SceneRow:
-    controls = [ControlRow(one.name, one.label, one.about) for one in scene.controls]
+    controls = [ControlRow(one.name, one.label, one.kind) for one in scene.controls]
     return SceneRow(name, scene.title, scene.about, scene.look, controls)
 
 

@@ -125,7 +125,7 @@ def _breaking(name: str, label: str, *, behaviour: Behave, said: str) -> Control
     async def run(stage: Stage) -> str:
         return await _behave(stage, behaviour, said)
 
-    return Control(name=name, label=label, run=run)
+    return Control(name=name, label=label, kind="danger", run=run)
 
 
 scene = Scene(
@@ -135,7 +135,7 @@ scene = Scene(
     seed=seed,
     act=act,
     controls=[
-        Control(name="send", label="Send an event", run=send_one),
+        Control(name="send", label="Send an event", kind="primary", run=send_one),
         Control(name="send-many", label=f"Send {MANY} events", run=send_many),
         _breaking(
             "break", "Break the RMS", behaviour=Behave(failure_rate=1.0),
