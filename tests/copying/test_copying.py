@@ -1,0 +1,220 @@
+"""Catching up, proving, refusing: what a copy does and does not do to its target."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from holdfast.app import open_store
+from holdfast.config import load_config
+from holdfast.copying import Copy, Difference, copy_store, name_of, verify_stores
+from holdfast.copying.copier import Copier
+from holdfast.errors import ConfigError, ConflictError, LeaseLostError
+from holdfast.model import Document
+from holdfast.runtime import Runtime
+from holdfast.store import Query, Store, create, delete, patch, put
+from holdfast.store.contract.models import Entry, Job, Letter, Note, Order, Seat
+from holdfast.testing import ManualClock
+from tests.copying.conftest import Open
+from tests.copying.reading import contents
+
+CLASSES: list[type[Document]] = [Note, Entry, Job, Letter, Order, Seat]
+NAME = "sqlite:///here.db"
+
+
+@pytest.fixture
+async def source(sqlite_url: str, opened: Open) -> Store:
+    store = await opened(sqlite_url, CLASSES)
+    await store.privileged().commit(
+        *(create(Note(id=f"n{number:03}", whole=number, labels=["a", "b"])) for number in range(250)),
+        create(Order(id="o1", opened_at=1)),
+        create(Letter(tenant_id="acme", id="l1", subject="hello")),
+        create(Job(id="j1", tenant_id="acme", due=store.clock.now())),
+    )
+    return store
+
+
+@pytest.fixture(params=["sqlite", "postgres", "firestore"])
+async def target(request: pytest.FixtureRequest, opened: Open) -> Store:
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return await opened(url.replace(".db", "-copy.db"), CLASSES)
+
+
+@pytest.fixture
+async def near(sqlite_url: str, opened: Open) -> Store:
+    """A target beside the source, where the engine doesn't matter."""
+    return await opened(sqlite_url.replace(".db", "-copy.db"), CLASSES)
+
+
+async def _marker(store: Store) -> Copy:
+    found = await store.get(Copy, "copy")
+    assert found is not None
+    return found.doc
+
+
+async def test_a_second_run_writes_only_what_changed_and_removes_what_is_gone(
+    source: Store, target: Store, clock: ManualClock
+) -> None:
+    first = await copy_store(source, target, CLASSES, name=NAME)
+    assert (first.state, first.in_step, first.written, first.removed) == ("unfinished", True, 253, 0)
+    await source.privileged().commit(
+        patch(Note, "n100", changes={"whole": -1, "labels": ["c"]}),
+        delete(Note, "n200"),
+        create(Note(id="n050b")),
+        patch(Order, "o1", changes={"status": "paid"}),
+        create(Entry(id="e1", at=clock.now())),
+    )
+    await source.tenant("acme").claim_due(Job, limit=1, lease_s=60, owner="w")
+    second = await copy_store(source, target, CLASSES, name=NAME)
+    assert (second.in_step, second.written, second.removed) == (True, 5, 1)
+    assert await contents(target, CLASSES) == await contents(source, CLASSES)
+
+
+async def test_what_the_declaration_forbids_a_writer_is_copied_as_it_happened(
+    source: Store, target: Store, clock: ManualClock
+) -> None:
+    """A document made anew under an old id has other fixed fields; what is append-only ends by retention."""
+    await source.commit(create(Entry(id="e1", at=clock.now())))
+    await copy_store(source, target, CLASSES, name=NAME)
+    await source.commit(delete(Order, "o1"))
+    await source.commit(create(Order(id="o1", opened_at=2)))
+    await source.commit(patch(Order, "o1", changes={"status": "dropped"}))
+    clock.tick(timedelta(minutes=2).total_seconds())
+    assert await source.expire(Entry) == 1
+    copied = await copy_store(source, target, CLASSES, name=NAME, final=True)
+    assert (copied.state, copied.written, copied.removed) == ("finished", 1, 1)
+    assert await contents(target, CLASSES) == await contents(source, CLASSES)
+
+
+async def test_lists_are_indexed_in_the_target_as_they_are_now(source: Store, target: Store) -> None:
+    await copy_store(source, target, CLASSES, name=NAME)
+    await source.commit(patch(Note, "n007", changes={"labels": ["only"]}))
+    await copy_store(source, target, CLASSES, name=NAME)
+    for label, count in (("only", 1), ("a", 249)):
+        assert await target.count(Query(Note).where("labels", "array-contains", label)) == count
+
+
+async def test_a_finished_copy_keeps_the_proof_and_is_not_copied_to_again(source: Store, near: Store) -> None:
+    await copy_store(source, near, CLASSES, name=NAME, final=True)
+    marker = await _marker(near)
+    assert (marker.state, marker.source) == ("finished", NAME)
+    assert {one.collection: one.documents for one in marker.proof if one.documents} == {
+        "jobs": 1, "notes": 250, "orders": 1, "tenants/letters": 1,
+    }  # fmt: skip
+    assert all(one.hash == one.target_hash for one in marker.proof)
+    with pytest.raises(ConfigError, match="finished at"):
+        await copy_store(source, near, CLASSES, name=NAME)
+
+
+async def _write_on(store: Store, number: int) -> None:
+    for count in itertools.count():
+        await store.tenant("acme").commit(create(Letter(tenant_id="acme", id=f"{number}-{count}")))
+
+
+async def test_the_last_word_is_refused_while_somebody_writes(source: Store, near: Store) -> None:
+    writers = [asyncio.create_task(_write_on(source, number)) for number in range(4)]
+    with pytest.raises(ConflictError, match="stop all that writes"):
+        await copy_store(source, near, CLASSES, name=NAME, final=True, walks_max=3)
+    assert (await _marker(near)).state == "unfinished"
+    for writer in writers:
+        writer.cancel()
+    await asyncio.gather(*writers, return_exceptions=True)
+    assert (await copy_store(source, near, CLASSES, name=NAME, final=True)).state == "finished"
+    assert await contents(near, CLASSES) == await contents(source, CLASSES)
+
+
+async def test_a_second_copier_ends_the_first_ones_writes(source: Store, near: Store) -> None:
+    first = Copier(source, near, CLASSES, report=None)
+    await first.begin(NAME)
+    second = Copier(source, near, CLASSES, report=None)
+    await second.begin(NAME)
+    with pytest.raises(LeaseLostError, match="taken over"):
+        await first.run(final=False, walks_max=1)
+    assert sum(map(len, (await contents(near, CLASSES)).values())) == 0
+    assert (await second.run(final=True, walks_max=2)).state == "finished"
+
+
+async def test_somebody_elses_write_to_the_target_ends_the_copy(source: Store, near: Store) -> None:
+    await copy_store(source, near, [Order], name=NAME)
+    copier = Copier(source, near, CLASSES, report=None)
+    await copier.begin(NAME)
+    copier._writes.append(create(Note(id="n100")))
+    await near.commit(create(Note(id="n100")))
+    with pytest.raises(ConflictError, match="somebody else writes to the target"):
+        await copier._land()
+
+
+async def test_a_target_with_documents_of_its_own_is_left_alone(source: Store, target: Store) -> None:
+    await target.commit(put(Seat(row="A", number=1)))
+    with pytest.raises(ConfigError, match="not empty: seats"):
+        await copy_store(source, target, CLASSES, name=NAME)
+    assert await target.get(Copy, "copy") is None
+    assert (await contents(target, [Note]))["Note"] == {}
+
+
+async def test_a_copy_of_another_source_is_left_alone(source: Store, near: Store) -> None:
+    await copy_store(source, near, CLASSES, name=NAME)
+    with pytest.raises(ConfigError, match=r"holds a copy of sqlite:///here\.db, not of"):
+        await copy_store(source, near, CLASSES, name="sqlite:///there.db")
+
+
+async def test_verifying_names_each_damage_and_changes_nothing(
+    source: Store, near: Store, sqlite_url: str
+) -> None:
+    await copy_store(source, near, CLASSES, name=NAME, final=True)
+    file = sqlite_url.removeprefix("sqlite:///").replace(".db", "-copy.db")
+    with closing(sqlite3.connect(file)) as link, link:
+        link.execute(
+            "UPDATE notes SET _body = replace(_body, '\"whole\":42', '\"whole\":43') WHERE _key = 'n042'"
+        )
+        link.execute("DELETE FROM orders WHERE _key = 'o1'")
+        link.execute("UPDATE jobs SET fence = 7 WHERE _key = 'j1'")
+    await near.commit(create(Seat(row="B", number=2)))
+    walked = await verify_stores(source, near, CLASSES)
+    assert (walked.missing, walked.changed, walked.extra) == (1, 2, 1)
+    assert walked.named == [
+        Difference(collection="jobs", id="j1", kind="changed"),
+        Difference(collection="notes", id="n042", kind="changed"),
+        Difference(collection="orders", id="o1", kind="missing"),
+        Difference(collection="seats", id="B_2", kind="extra"),
+    ]
+    tallies = {one.collection: one for one in walked.tallies}
+    assert tallies["notes"].hash != tallies["notes"].target_hash
+    assert (tallies["orders"].documents, tallies["orders"].target_documents) == (1, 0)
+    assert tallies["entries"].hash == tallies["entries"].target_hash
+    assert (await verify_stores(source, near, CLASSES)).named == walked.named
+
+
+async def test_an_unfinished_copy_takes_no_work(source: Store, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'served.db'}"
+    config = load_config({"store": url, "home": str(tmp_path / "home")}, environ={})
+    served = await Runtime.open(config, services=())
+    await served.close()
+
+    async def begun(state: Literal["unfinished", "finished"]) -> None:
+        store = await open_store(url, [Copy])
+        now = store.clock.now()
+        await store.commit(put(Copy(source=NAME, state=state, started_at=now, updated_at=now)))
+        await store.close()
+
+    await begun("unfinished")
+    with pytest.raises(ConfigError, match=r"unfinished copy of sqlite:///here\.db"):
+        await Runtime.open(config, services=())
+    await begun("finished")
+    await (await Runtime.open(config, services=())).close()
+
+
+def test_a_store_is_named_without_its_password_and_alike_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert name_of("postgresql://app:hunter2@db:5432/shop") == "postgresql://app:***@db:5432/shop"
+    monkeypatch.chdir(tmp_path)
+    absolute = f"sqlite:///{tmp_path}/a%20b.db?synchronous=normal"
+    assert name_of("sqlite:///a%20b.db") == name_of(absolute) == f"sqlite:///{tmp_path}/a b.db"
