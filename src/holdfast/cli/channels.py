@@ -51,7 +51,9 @@ def list_command(
     async def act(runtime: Runtime) -> Page[Watch]:
         if schema_of(Watch) not in runtime.store.catalog:
             return Page([], None)
-        return await runtime.store.tenant(tenant).query(Query(Watch).limit(limit).after(cursor))
+        return await runtime.store.tenant(tenant).query(
+            Query(Watch).order_by("renew_at").limit(limit).after(cursor)
+        )
 
     page = within(act, services=None)
     columns = ("name", "watchedId", "status", "endsAt", "renewAt", "failures", "error")

@@ -82,6 +82,7 @@ class Held(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     "holdfast_watches/{id}",
     tenant="tenant_id",
     indexes=[
+        Index("renew_at"),
         Index("name", "status"),
         Index("name", "-opened_at"),
         Index("name", "status", "renew_at"),
