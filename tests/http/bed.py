@@ -112,8 +112,9 @@ class Bed:
         status, _, _ = await self.ask("POST", "/echo-chamber/webhook", headers=headers, data=body)
         return status
 
-    async def endpoint(self, url: str) -> None:
-        made = Endpoint(id="there", url=url, created_at=self.runtime.clock.now(), retry=Retry(waits_s=()))
+    async def endpoint(self, url: str, *, retry: Retry | None = None) -> None:
+        retry = retry or Retry(waits_s=())
+        made = Endpoint(id="there", url=url, created_at=self.runtime.clock.now(), retry=retry)
         made.secrets = [EndpointSecrets(self.runtime.vault).seal(made, new_secret())]
         await self.runtime.store.tenant(TENANT).commit(put(made))
 

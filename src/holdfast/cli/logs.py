@@ -8,6 +8,8 @@ from typing import TextIO
 
 import structlog
 
+from holdfast import tracing
+
 
 def log_to_stdout() -> None:
     """For processes that stay: everything from info on."""
@@ -19,10 +21,17 @@ def log_to_stderr() -> None:
     log_to(sys.stderr, logging.WARNING)
 
 
+def _add_trace(
+    logger: structlog.typing.WrappedLogger, name: str, line: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return {**line, **tracing.ids()} if tracing.on else line
+
+
 def log_to(file: TextIO, level: int) -> None:
     """Every line from this level on, into this file."""
     told: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        _add_trace,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 import uvloop
 
+from holdfast import tracing
 from holdfast.cli.logs import log_to_stdout
 from holdfast.config import Config, load_config
 from holdfast.runtime import Runtime
@@ -34,6 +35,7 @@ def work(
 
 
 async def _work(config: Config, only: Sequence[str] | None) -> None:
+    tracing.switch_on_where_wanted()
     runtime = await Runtime.open(config, only=only)
     try:
         stop = asyncio.Event()

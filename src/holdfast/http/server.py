@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import uvicorn
 import uvloop
 
-from holdfast import __version__
+from holdfast import __version__, tracing
 from holdfast.config import Config
 from holdfast.errors import ConfigError
 from holdfast.http.app import create_app
@@ -65,6 +65,7 @@ async def live(
 
     `greet` says more to whoever started it; `more` gives further routes, told if a service is at the root.
     """
+    tracing.switch_on_where_wanted()
     runtime = await Runtime.open(config, only=only, services=services)
     try:
         at_root = only is not None and len(runtime.services) == 1

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 from litestar import Litestar
 
+from holdfast import tracing
 from holdfast.config import Config
 from holdfast.http import time_limit
 from holdfast.http.answers import FaultAnswer, internal, refusal
@@ -36,6 +37,7 @@ _SAFE: Final = {
 _ONLY_HTTPS: Final = {b"strict-transport-security": b"max-age=31536000"}
 _TOO_SLOW: Final = "it took too long and was given up; it may have had its effect: look before you repeat it"
 UNROUTED: Final = "unrouted"
+_TRACE: Final = tracing.HEADER.encode()
 
 
 class Surface:
@@ -80,7 +82,7 @@ class Surface:
         try:
             async with asyncio.timeout(self._request_s) as limit:
                 time_limit.note(scope, limit)
-                await self.app(scope, _receiving(scope, receive), answering)  # type: ignore[arg-type]
+                await self._routed(scope, _receiving(scope, receive), answering)
         except Exception as fault:
             if isinstance(fault, TimeoutError) and limit.expired():
                 log.warning("request given up", path=scope["path"], request_id=request_id)
@@ -89,6 +91,15 @@ class Surface:
                 log.error("request failed", path=scope["path"], request_id=request_id, exc_info=fault)
                 await answering.instead(500, internal(request_id))
         return answering.status
+
+    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not tracing.on:
+            await self.app(scope, receive, send)  # type: ignore[arg-type]
+            return
+        parent = next((value.decode("latin-1") for name, value in scope["headers"] if name == _TRACE), "")
+        with tracing.span(scope["method"], kind="server", parent=parent) as part:
+            await self.app(scope, receive, send)  # type: ignore[arg-type]
+            part.update_name(f"{scope['method']} {scope.get('path_template') or UNROUTED}")
 
 
 def _receiving(scope: Scope, receive: Receive) -> Receive:

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast import tracing
 from holdfast.errors import AlreadyExistsError, BadQueryError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.inbox.models import InboxItem, InboxLane, Status
@@ -58,6 +59,13 @@ class Inbox:
         self, source: Source, headers: Mapping[str, str], body: bytes, *, trace: str = ""
     ) -> Received:
         """Verify and keep a message; the same one again is a duplicate, not an error."""
+        if not tracing.on:
+            return await self._receive(source, headers, body, trace)
+        told = trace or headers.get(tracing.HEADER, "")
+        with tracing.span(f"receive {source.name}", kind="server", parent=told, source=source.name):
+            return await self._receive(source, headers, body, tracing.carried())
+
+    async def _receive(self, source: Source, headers: Mapping[str, str], body: bytes, trace: str) -> Received:
         if len(body) > source.body_bytes_max:
             raise TooLargeError(
                 f"a body takes at most {source.body_bytes_max:,} bytes, this one {len(body):,}"

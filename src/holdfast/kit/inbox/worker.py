@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from holdfast import tracing
 from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
 from holdfast.ids import ulid
 from holdfast.kit.inbox.models import InboxItem, InboxLane
@@ -123,7 +124,7 @@ class InboxWorker:
 
         async def act(tx: Transaction) -> None:
             async with asyncio.timeout(self._limits.time_limit_s):
-                await handler(item, tx)
+                await _handled(handler, item, tx)
             now = self._clock.now()
             done = msgspec.structs.replace(item, status="done", due_at=None, finished_at=now, reason="")
             tx.write(put(done, claimed.fenced))
@@ -186,3 +187,12 @@ class InboxWorker:
             await self._store.commit(write)
         except LeaseLostError:
             log.warning("inbox item was taken over", item=item_id)
+
+
+async def _handled(handler: Handler, item: InboxItem, tx: Transaction) -> None:
+    """What the handler puts out goes on with the trace that the message came with."""
+    if not tracing.on:
+        await handler(item, tx)
+        return
+    with tracing.span(f"handle {item.source}", kind="consumer", parent=item.trace, item=item.id):
+        await handler(item, tx)

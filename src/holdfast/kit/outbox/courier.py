@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from holdfast import tracing
 from holdfast.clock import to_us
 from holdfast.errors import HoldfastError
 from holdfast.kit.outbox import fifo
@@ -105,10 +106,30 @@ class Courier:
             "POST", endpoint.url, tuple(headers), delivery.body, timeout_s, endpoint.response_bytes_max
         )
         self.counts.sent += 1
+        if tracing.on:
+            return await self._send_traced(request, delivery)
+        return await self._result(request)
+
+    async def _result(self, request: Outgoing) -> Answer | SendFailure:
         try:
             return await self._sender.send(request)
         except SendFailure as failure:
             return failure
+
+    async def _send_traced(self, request: Outgoing, delivery: Delivery) -> Answer | SendFailure:
+        with tracing.span(
+            f"deliver {delivery.event_type}", kind="client", parent=delivery.trace,
+            delivery=delivery.id, endpoint=delivery.endpoint_id, attempt=delivery.attempt_count + 1,
+        ) as part:  # fmt: skip
+            told = (*request.headers, (tracing.HEADER, tracing.carried()))
+            result = await self._result(msgspec.structs.replace(request, headers=told))
+            if isinstance(result, SendFailure):
+                tracing.failed(part, result.reason)
+            else:
+                part.set_attribute("http.response.status_code", result.status)
+                if result.status >= 400:
+                    tracing.failed(part, str(result.status))
+        return result
 
     def _conclude(self, lane: Lane, held: Held, result: Answer | SendFailure) -> None:
         delivery, endpoint = held.delivery, lane.endpoint

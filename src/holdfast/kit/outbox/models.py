@@ -159,6 +159,7 @@ class Delivery(Document, rename="camel"):
     fence: int = 0
     owner: str | None = None
     attempts: list[Attempt] = []
+    trace: str = ""
 
     def tried(self, attempt: Attempt) -> None:
         """Called with each attempt as it is recorded; a service's own class may keep more of it."""

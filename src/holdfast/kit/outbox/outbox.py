@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from holdfast import ids
+from holdfast import ids, tracing
 from holdfast.errors import InvalidError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import fifo
@@ -172,6 +172,8 @@ class Outbox:
             occurred_at=event.occurred_at or now, created_at=now, content_type=event.content_type,
             next_attempt_at=now, **event.fields,
         )  # fmt: skip
+        if tracing.on:
+            delivery.trace = tracing.carried()
         why = self._why_skipped(event, endpoint)
         if why:
             delivery.status, delivery.reason = "skipped", why

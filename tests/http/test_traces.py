@@ -1,0 +1,175 @@
+"""A trace from webhook to delivery is one trace, and costs nothing while nobody wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from aiohttp import ClientSession, web
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from holdfast import tracing
+from holdfast.cli.logs import log_to_stdout
+from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox import Delivery, Retry
+from tests.http.bed import SECRET, TENANT, Bed
+from tests.http.processes import announce, holdfast_process
+from tests.kit.receiver import OK, answering, serving
+
+_FROM_OUTSIDE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+_TRACE_ID = int("0af7651916cd43dd8448eb211c80319c", 16)
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 0\r\n\r\n"
+
+
+@pytest.fixture
+def exported() -> Iterator[InMemorySpanExporter]:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracing.switch_on(provider)
+    try:
+        yield exporter
+    finally:
+        tracing.switch_off()
+        provider.shutdown()
+
+
+async def _through(bed: Bed, **headers: str) -> None:
+    """One webhook, worked on and delivered."""
+    token = await bed.token("admin")
+    told = {"x-word": SECRET, "x-name": "m1", **headers}
+    assert (await bed.ask("POST", "/echo-chamber/webhook", headers=told, data="hi"))[0] == 202
+    status, body, _ = await bed.ask("POST", "/work/drain", token=token, json={"seconds": 20})
+    assert (status, body["idle"]) == (200, True)
+
+
+def _names(spans: tuple[ReadableSpan, ...]) -> dict[str, list[ReadableSpan]]:
+    found: dict[str, list[ReadableSpan]] = {}
+    for one in spans:
+        found.setdefault(one.name, []).append(one)
+    return found
+
+
+async def test_from_webhook_to_delivery_is_one_trace_that_began_outside(
+    bed: Bed, exported: InMemorySpanExporter
+) -> None:
+    async with serving(answering(BUSY, OK)) as there:
+        await bed.endpoint(there.url(), retry=Retry(waits_s=(0.01,)))
+        await _through(bed, traceparent=_FROM_OUTSIDE)
+        sent = [dict(request.headers)["traceparent"] for request in there.requests]
+    spans = _names(exported.get_finished_spans())
+    (received,), (handled,) = spans["receive echoes"], spans["handle echoes"]
+    first, second = spans["deliver echo"]
+    ours = [received, handled, first, second]
+    assert {one.context.trace_id for one in ours if one.context} == {_TRACE_ID}
+    assert [one.parent.span_id for one in ours if one.parent] == [
+        int("b7ad6b7169203331", 16), _id(received), _id(handled), _id(handled),
+    ]  # fmt: skip
+    assert sent == [f"00-{_TRACE_ID:032x}-{_id(one):016x}-01" for one in (first, second)]
+    assert [one.attributes["http.response.status_code"] for one in (first, second) if one.attributes] == [
+        503, 200
+    ]  # fmt: skip
+    assert (first.status.is_ok, second.status.is_ok) == (False, True)
+
+
+def _id(span: ReadableSpan) -> int:
+    assert span.context is not None
+    return int(span.context.span_id)
+
+
+async def test_without_a_trace_from_outside_one_begins_here(bed: Bed, exported: InMemorySpanExporter) -> None:
+    async with serving(answering(OK)) as there:
+        await bed.endpoint(there.url())
+        await _through(bed, traceparent="nonsense")
+    spans = _names(exported.get_finished_spans())
+    ours = [spans[name][0] for name in ("receive echoes", "handle echoes", "deliver echo")]
+    assert ours[0].parent is None
+    assert len({one.context.trace_id for one in ours if one.context}) == 1
+
+
+async def test_a_request_is_a_part_named_by_its_route(bed: Bed, exported: InMemorySpanExporter) -> None:
+    await bed.ask("GET", "/api/v1/deliveries/none", token=await bed.token("viewer"))
+    await bed.ask("GET", "/made/up/paths")
+    names = [span.name for span in exported.get_finished_spans()]
+    assert names == ["GET /api/v1/deliveries/{delivery_id}", "GET unrouted"]
+
+
+async def test_nothing_is_kept_or_sent_while_nobody_traces(bed: Bed) -> None:
+    async with serving(answering(OK)) as there:
+        await bed.endpoint(there.url())
+        await _through(bed, traceparent=_FROM_OUTSIDE)
+        assert "traceparent" not in dict(there.requests[0].headers)
+    store = bed.runtime.store.tenant(TENANT)
+    item, delivery = await store.get(InboxItem, "echoes_m1"), await store.get(Delivery, "m1~there")
+    assert item is not None
+    assert delivery is not None
+    assert (item.doc.trace, delivery.doc.trace) == ("", "")
+
+
+async def test_log_lines_name_the_trace_they_belong_to(
+    exported: InMemorySpanExporter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        log_to_stdout()
+        with tracing.span("a", kind="consumer", parent=_FROM_OUTSIDE):
+            structlog.get_logger().info("inside")
+        structlog.get_logger().info("outside")
+    finally:
+        structlog.reset_defaults()
+    inside, outside = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert inside["trace_id"] == f"{_TRACE_ID:032x}"
+    assert "trace_id" not in outside
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"OTEL_TRACES_EXPORTER": "none"},
+        {"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
+    ],
+)
+def test_it_stays_off_unless_the_environment_asks(environ: dict[str, str]) -> None:
+    assert tracing.switch_on_where_wanted(environ) is False
+    assert tracing.on is False
+
+
+@pytest.fixture
+async def collector() -> AsyncIterator[tuple[str, asyncio.Queue[bytes]]]:
+    """What takes spans in by OTLP over HTTP."""
+    taken: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def take(request: web.Request) -> web.Response:
+        taken.put_nowait(await request.read())
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/v1/traces", take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}", taken
+    await runner.cleanup()
+
+
+async def test_a_real_process_exports_where_the_standard_variables_say(
+    tmp_path: Path, collector: tuple[str, asyncio.Queue[bytes]]
+) -> None:
+    announce(tmp_path)
+    address, taken = collector
+    environ = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_SERVICE_NAME": "anchor",
+        "OTEL_BSP_SCHEDULE_DELAY": "50", "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
+    }  # fmt: skip
+    async with holdfast_process(tmp_path, "serve", "--port", "0", environ=environ) as (_, served):
+        async with ClientSession(served) as client, client.get("/health") as answer:
+            assert answer.status == 200
+        body = await asyncio.wait_for(taken.get(), 20)
+    assert b"GET /health" in body
+    assert b"anchor" in body
