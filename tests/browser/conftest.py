@@ -1,0 +1,46 @@
+"""A real Chromium; where there is none: skipped loudly, and failed where green must mean that it ran."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+from tests.browser.look import Watched
+
+
+def _chromium() -> str | None:
+    return next(
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))),
+        None,
+    )
+
+
+@pytest.fixture
+async def browser(request: pytest.FixtureRequest) -> AsyncIterator[Browser]:
+    path = _chromium()
+    if path is None:
+        reason = "no Chromium on PATH: the console was not tried in a browser"
+        request.node.user_properties.append(("engine-missing", f"chromium: {reason}"))
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    request.node.user_properties.append(("engine", "chromium"))
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """A page that must stay free of errors, refused by the policy or thrown by scripts."""
+    context = await browser.new_context(viewport={"width": 1280, "height": 860})
+    opened = await context.new_page()
+    watched = Watched(opened)
+    yield opened
+    assert watched.faults == []
+    await context.close()

@@ -1,0 +1,27 @@
+"""What a test asks of a page: that it stays free of errors, fits its width, and how it looks."""
+
+from __future__ import annotations
+
+from playwright.async_api import ConsoleMessage, Page
+
+
+class Watched:
+    """Collects what the browser complains about: script errors, refused by the policy, failed requests."""
+
+    def __init__(self, page: Page) -> None:
+        self.faults: list[str] = []
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+
+    def _said(self, message: ConsoleMessage) -> None:
+        # A refusal that a test asks for is told by the page, and by the browser as a failed load.
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            self.faults.append(message.text)
+
+
+async def sideways(page: Page) -> int:
+    """By how many pixels the page is wider than the window."""
+    wide: int = await page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    return wide
