@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from operator import is_
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 from msgspec import inspect as mi
 
-from holdfast.errors import TooLargeError, WrongTypeError
+from holdfast.errors import InvalidError, TooLargeError, WrongTypeError
 from holdfast.model.limits import DOCUMENT_BYTES_MAX, INTEGER_MAX, INTEGER_MIN, NESTING_MAX
 
 # Takes a value and its path, gives the value to keep, or raises.
@@ -157,7 +158,23 @@ def _optional(check: Check) -> Check:
 def _each(check: Check | None) -> Check | None:
     if check is None:
         return None
-    return lambda value, path: type(value)(check(v, f"{path}[{n}]") for n, v in enumerate(value))
+
+    def check_each(value: Any, path: str) -> Any:
+        number, kept = 0, []
+        try:
+            for number, item in enumerate(value):  # noqa: B007 - the fault names it
+                kept.append(check(item, ""))
+        except InvalidError as fault:
+            raise _inside(fault, f"{path}[{number}]") from None
+        return value if all(map(is_, kept, value)) else type(value)(kept)
+
+    return check_each
+
+
+def _inside(fault: InvalidError, path: str) -> InvalidError:
+    """The fault of a part as one of the whole. Paths are joined only now: nearly all values are right."""
+    inner = fault.path or ""
+    return type(fault)(fault.message, f"{path}.{inner}" if inner and inner[0] != "[" else path + inner)
 
 
 def _mapping(check: Check | None) -> Check | None:
@@ -175,7 +192,10 @@ def _struct(kind: mi.StructType) -> Check | None:
         changed = {}
         for name, stored, inner in checks:
             old = getattr(value, name)
-            new = inner(old, f"{path}.{stored}")
+            try:
+                new = inner(old, stored)
+            except InvalidError as fault:
+                raise _inside(fault, path) from None
             if new is not old:
                 changed[name] = new
         return msgspec.structs.replace(value, **changed) if changed else value

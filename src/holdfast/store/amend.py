@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UnsetType
 
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column, enum_values
@@ -27,6 +27,7 @@ LAID_OVER_BYTES_MAX: Final = 32_768
 UNDER_BYTES_MAX: Final = DOCUMENT_BYTES_MAX // 4 - LAID_OVER_BYTES_MAX
 
 _ENCODE: Final = msgspec.json.Encoder().encode
+_ODD: Final = frozenset((*TRANSFORMS, UnsetType))
 _FAULTS: Final = (HoldfastError, msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError)
 
 
@@ -105,16 +106,12 @@ def amendment(write: Write) -> Amendment | None:
         plan = _plans[write.schema, names]
     except KeyError:
         plan = _plan(write.schema, names)
-    if plan is None or not _plain(write.changes.values()):
+    if plan is None or not _ODD.isdisjoint(map(type, write.changes.values())):
         return None
     try:
         return plan.amend(write.key, write.expect.number, write.changes)
     except _FAULTS:
         return None
-
-
-def _plain(values: Iterable[Any]) -> bool:
-    return not any(value is UNSET or isinstance(value, TRANSFORMS) for value in values)
 
 
 def _plan(schema: Schema[Any], names: tuple[str, ...]) -> _Plan | None:

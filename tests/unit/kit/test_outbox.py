@@ -119,10 +119,10 @@ def test_the_history_keeps_the_newest_attempts_only() -> None:
 def test_a_death_writes_the_delivery_and_its_letter_together() -> None:
     delivery = a_delivery()
     dead = settle(delivery, judge(said(400), Retry(), attempt=1, now=NOW), now=NOW)
-    assert [write.kind for write in dead] == ["put", "upsert"]
+    assert [write.kind for write in dead] == ["patch", "upsert"]
     assert (delivery.status, delivery.next_attempt_at, delivery.finished_at) == ("dead", None, NOW)
     failed = settle(delivery, judge(said(500), Retry(), attempt=2, now=NOW), now=NOW)
-    assert [write.kind for write in failed] == ["put"]
+    assert [write.kind for write in failed] == ["patch"]
     assert delivery.next_attempt_at == NOW + timedelta(seconds=2)
 
 

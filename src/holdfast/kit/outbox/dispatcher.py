@@ -34,7 +34,7 @@ from holdfast.kit.outbox.settler import Settler
 from holdfast.store import Store, Wake
 
 # While work is at hand, new deliveries of other lanes are looked for only so often.
-LOOK_EVERY_S: Final = 0.005
+LOOK_EVERY_S: Final = 0.01
 # An endpoint's change is acted on within this; a store that rings for every commit is asked no oftener.
 ENDPOINTS_EVERY_S: Final = 0.2
 ENDPOINTS_BACKSTOP_S: Final = 5.0

@@ -12,6 +12,10 @@ from holdfast.kit.outbox.port import Sign
 
 # How far ahead a rate-limited lane fetches: what it can send before a lease would run thin.
 RATE_HORIZON_S: Final = 1.0
+# How far ahead any other lane may hold, at the pace it has just shown: far enough to need few claims,
+# near enough that another process could take over soon.
+PACE_HORIZON_S: Final = 0.25
+PACE_OVER_S: Final = 0.1
 # A send must not outlive its lease; this much is left for the answer to be settled.
 SETTLE_S: Final = 1.0
 
@@ -41,6 +45,8 @@ class Lane:
         self.breaker: Breaker | None = None
         self.closed_until = 0.0
         self.more = False  # the store may hold more that is due than was fetched
+        self._pace_per_s = 0.0
+        self._ended, self._ended_since = 0, 0.0
 
     def set_up(self, endpoint: Endpoint, version: int, *, sign: Sign, now: float) -> None:
         """Take on an endpoint's limits; an unchanged limit keeps what it has counted so far."""
@@ -66,14 +72,15 @@ class Lane:
 
     @property
     def capacity(self) -> int:
-        """How many this process may hold claimed: those under way and as many behind them."""
+        """How many this process may hold claimed: those under way and as many behind them, or what it
+        sends in a moment."""
         if self.endpoint is None or self.breaker is None:
             return 1
         if self.breaker.state != "closed":
             return self.breaker.limits.probes
         whole = 2 * self.endpoint.concurrency
         if self.endpoint.rate is None:
-            return whole
+            return max(whole, int(self._pace_per_s * PACE_HORIZON_S))
         ahead = math.ceil(self.endpoint.rate.per_s * RATE_HORIZON_S) + self.endpoint.rate.burst
         return min(whole, ahead)
 
@@ -116,6 +123,10 @@ class Lane:
     def done(self, held: Held, *, healthy: bool, now: float) -> None:
         """A send has ended."""
         self.in_flight -= 1
+        self._ended += 1
+        if now - self._ended_since >= PACE_OVER_S:
+            self._pace_per_s = self._ended / (now - self._ended_since)
+            self._ended, self._ended_since = 0, now
         assert self.breaker is not None
         self.breaker.end(held.turn, healthy=healthy, now=now)
 

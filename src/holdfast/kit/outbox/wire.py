@@ -16,8 +16,9 @@ from holdfast.kit.outbox.port import Answer, SendFailure
 EXCERPT_BYTES_MAX: Final = 1_024
 HEAD_BYTES_MAX: Final = 16_384
 _WRITE_JOINED_BYTES_MAX: Final = 65_536
-# A connection that rested this long may have died without the loop having seen it yet.
-_PEEK_AFTER_S: Final = 0.001
+# The loop sees a closed connection at its next round; one that rested for many rounds is looked at itself,
+# because a receiver gives up what rests, not what is in use.
+_PEEK_AFTER_S: Final = 0.1
 _PEEK: Final = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 _STATED_REST: Final = re.compile(r"\btimeout\s*=\s*(\d{1,6})\b", re.IGNORECASE)
 # How much before the receiver's stated end a connection is given up: its clock started when it answered.
