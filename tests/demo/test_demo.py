@@ -27,14 +27,20 @@ def _token(home: Path) -> str:
     return token
 
 
-def _counts(play: Play, simulator: str) -> dict[str, Any]:
+def _outside(play: Play, simulator: str, command: str, **body: Any) -> Any:
+    """What a simulator answers to a command."""
     url = re.search(rf"{simulator} (http://\S+?)[,\s]", play.said)
     assert url is not None
-    outside = Play(play.process, url[1], "", 0.0)
-    status, counts = outside.ask("/_control/counts", body={})
-    assert status == 200
-    found: dict[str, Any] = counts
-    return found
+    status, answer = Play(play.process, url[1], "", 0.0).ask(f"/_control/{command}", body=body)
+    assert status == 200, answer
+    return answer
+
+
+def _press(play: Play, token: str, button: str) -> str:
+    status, caused = play.ask(f"/demo/scenes/{button}", token=token, body={})
+    assert status == 200, caused
+    said: str = caused["said"]
+    return said
 
 
 def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_path: Path) -> None:
@@ -47,7 +53,7 @@ def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_
         dead = until(lambda: listed(tmp_path, "dlq", "list", "--tenant", "demo"))
         assert {letter["endpointId"] for letter in dead} == {"demo-old-rms"}
         # Beyond the seed: something goes on by itself.
-        until(lambda: _counts(play, "rms")["accepted"] > 21)
+        until(lambda: _outside(play, "rms", "counts")["accepted"] > 21)
         delivered = ["deliveries", "list", "--tenant", "demo", "--status", "delivered", "--limit", "200"]
         before = {row["id"] for row in until(lambda: listed(tmp_path, *delivered))}
         assert play.interrupt() < 5
@@ -67,20 +73,43 @@ def test_the_buttons_break_the_rms_and_mend_it(tmp_path: Path) -> None:
         controls = {one["name"] for scene in overview["scenes"] for one in scene["controls"]}
         assert {"send", "break", "flaky", "slow", "gone", "mend"} <= controls
 
-        def press(control: str) -> str:
-            status, caused = play.ask(f"/demo/scenes/webhooks/{control}", token=token, body={})
-            assert status == 200, caused
-            said: str = caused["said"]
-            return said
-
-        assert "410" in press("gone")
-        press("send")
+        assert "410" in _press(play, token, "webhooks/gone")
+        _press(play, token, "webhooks/send")
         failing = ["deliveries", "list", "--tenant", "demo", "--status", "dead"]
         until(lambda: [row for row in listed(tmp_path, *failing) if row["lastStatus"] == 410])
-        assert "again" in press("mend")
-        accepted = _counts(play, "rms")["accepted"]
-        press("send")
-        until(lambda: _counts(play, "rms")["accepted"] > accepted)
+        assert "again" in _press(play, token, "webhooks/mend")
+        accepted = _outside(play, "rms", "counts")["accepted"]
+        _press(play, token, "webhooks/send")
+        until(lambda: _outside(play, "rms", "counts")["accepted"] > accepted)
+
+
+def _guests(play: Play, summary: str) -> list[set[str]]:
+    """Who is on each of Alice's meetings of this name."""
+    events = _outside(play, "google", "show-calendar", calendar="alice@hoge.jp")
+    return [
+        {guest["email"] for guest in event.get("attendees", [])}
+        for event in events
+        if event.get("summary") == summary and event["status"] != "cancelled"
+    ]
+
+
+def _second_addresses_follow(play: Play, token: str) -> None:
+    before = len(_guests(play, "Made by you"))
+    _press(play, token, "calendar_sync/arrange")
+    until(lambda: sum("alice@fuga.jp" in one for one in _guests(play, "Made by you")) > before)
+
+
+def test_second_addresses_follow_on_the_simulated_calendars_also_after_a_restart(tmp_path: Path) -> None:
+    with playing(tmp_path) as play:
+        token = _token(tmp_path)
+        until(lambda: any("bob@fuga.jp" in one for one in _guests(play, "Weekly planning")))
+        _second_addresses_follow(play, token)
+        _press(play, token, "calendar_sync/expire")
+        until(lambda: any("alice@fuga.jp" in one for one in _guests(play, "After the tokens ended")))
+        assert play.interrupt() < 5
+    with playing(tmp_path) as again:
+        until(lambda: again.ask("/health")[1]["status"] == "ok")
+        _second_addresses_follow(again, token)
 
 
 def test_only_those_who_may_can_press_and_an_unknown_button_is_told(tmp_path: Path) -> None:

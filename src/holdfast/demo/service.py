@@ -102,7 +102,18 @@ class Troupe:
 
     def overview(self) -> Overview:
         simulators = {name: one.url for name, one in self.world.simulators.items()}
-        return Overview([_row(name, scene) for name, scene in self.scenes.items()], simulators)
+        return Overview([self._row(name, scene) for name, scene in self.scenes.items()], simulators)
+
+    def _row(self, name: str, scene: Scene) -> SceneRow:
+        controls = [ControlRow(one.name, one.label, one.kind) for one in scene.controls]
+        look = [*self._pages_of(name), *scene.look]
+        return SceneRow(name, scene.title, scene.about, look, controls)
+
+    def _pages_of(self, name: str) -> list[tuple[str, str]]:
+        """A service's own pages that stand in the navigation."""
+        parts, address = self.stage.runtime.parts.get(name), name.replace("_", "-")
+        pages = [page for page in parts.pages if page.nav] if parts else []
+        return [(f"/console/{address}{page.path}", page.title) for page in pages]
 
     def page(self) -> Page:
         """Try it: every scene with how it stands and its buttons."""
@@ -145,11 +156,6 @@ async def _refuse_foreign(store: Store) -> None:
         raise ConfigError(
             "this store is in use, and no demo's: choose another folder with HOLDFAST_HOME", "home"
         )
-
-
-def _row(name: str, scene: Scene) -> SceneRow:
-    controls = [ControlRow(one.name, one.label, one.kind) for one in scene.controls]
-    return SceneRow(name, scene.title, scene.about, scene.look, controls)
 
 
 class Activity:

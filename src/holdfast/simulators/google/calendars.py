@@ -48,7 +48,8 @@ class Calendar:
         self.time_zone = time_zone
         self.entries: dict[str, Entry] = {}
         self.change = 0
-        self.generation = 0
+        # By chance: a token that another world gave never fits this one.
+        self.generation = secrets.randbelow(2**31)
         self.pages: dict[str, Any] = {}
 
     def keep(self, record: Record, *, gone: bool) -> None:
