@@ -212,7 +212,8 @@ async def calendar_bed(
         address = await stack.enter_async_context(_serving(app))
         table = {
             "service_account": str(home / "key.json"), "mappings": str(file),
-            "calendar_url": google.calendar_url, "sheets_url": google.sheets_url, **(settings or {}),
+            "calendar_url": google.calendar_url, "sheets_url": google.sheets_url, "sync_gap_s": 0,
+            **(settings or {}),
         }  # fmt: skip
         base = load_config({"home": home, "store": url, "public_url": address}, environ={})
         config = msgspec.structs.replace(base, services={"calendar_sync": table})

@@ -24,11 +24,14 @@ def build(context: Context) -> Parts:
     verifier = NoticeVerifier(keeper.keys, is_ours=keeper.channels.knows, figures=keeper.figures)
     source = Source(name=SOURCE, verifier=verifier, body_bytes_max=65_536)
     in_use = keeper.settings.in_use
+    handler = NoticeHandler(
+        context.store, keeper.channels, gap_s=keeper.settings.sync_gap_s, figures=keeper.figures
+    )
     first_look = FirstLook(context.store, keeper.refresh)
     return Parts(
         routes=routes_of(keeper),
         hooks=[Hook(path="/webhook", source=source, answers=Answers(kept=200))],
-        handlers={SOURCE: NoticeHandler(context.store, keeper.channels, figures=keeper.figures)},
+        handlers={SOURCE: handler},
         jobs=jobs_of(keeper) if in_use else [],
         loops={"mappings": first_look, "channels": keeper.channels, "syncs": keeper.syncs} if in_use else {},
         queues={"syncs": CalendarState, "channels": Watch} if in_use else {},

@@ -106,6 +106,7 @@ class CalendarState(Document, rename="camel"):
     asked: int = 0
     taken: int = 0
     due_at: datetime | None = None
+    began_at: datetime | None = None
     notified_at: datetime | None = None
     message_number: int = 0
     synced_at: datetime | None = None

@@ -47,8 +47,9 @@ class NoticeVerifier:
 class NoticeHandler:
     """Notes on the calendar's state that it is to be looked at; many notes at once ask for one look."""
 
-    def __init__(self, store: Store, channels: Channels, *, figures: Figures) -> None:
+    def __init__(self, store: Store, channels: Channels, *, gap_s: float, figures: Figures) -> None:
         self._clock, self._channels, self._figures = store.clock, channels, figures
+        self._gap_s = gap_s
 
     async def __call__(self, item: InboxItem, tx: Transaction) -> None:
         channel_id = item.headers[CHANNEL_ID]
@@ -61,7 +62,10 @@ class NoticeHandler:
         found = await tx.get(CalendarState, calendar_id)
         if found is None:
             return
-        after = notified(found.doc, self._clock.now(), number=_number(item.headers[MESSAGE_NUMBER]))
+        after = notified(
+            found.doc, self._clock.now(), received_at=item.received_at, gap_s=self._gap_s,
+            number=_number(item.headers[MESSAGE_NUMBER]),
+        )  # fmt: skip
         if after is not found.doc:
             tx.write(put(after))
 

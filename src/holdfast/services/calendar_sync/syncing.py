@@ -96,7 +96,7 @@ class Syncing:
         return True
 
     async def _sync(self, state: CalendarState) -> None:
-        start = await self._keep(state, (), lambda fresh: begun(fresh, state.fence))
+        start = await self._keep(state, (), lambda fresh: begun(fresh, self._clock.now()))
         mappings = await self._directory.current()
         try:
             if start.sync_token:

@@ -12,17 +12,19 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.errors import LeaseLostError, ReauthRequiredError, RetryLaterError
+from holdfast.errors import ReauthRequiredError, RetryLaterError
 from holdfast.services.calendar_sync.models import CalendarState, EventResult
 
 NOTED_EVERY_S: Final = 60.0
+SKEW_S: Final = 1.0
 RESULTS_MAX: Final = 20
 ERROR_CHARACTERS_MAX: Final = 500
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a calendar is looked at when nothing calls for it, and how patiently after failures."""
+    """How often a calendar is looked at: at most, when nothing calls for it, and after failures."""
 
+    gap_s: float = 1.0
     poll_s: float = 6 * 3_600.0
     lease_s: float = 300.0
     back_off_s: float = 5.0
@@ -34,29 +36,39 @@ def held(state: CalendarState, now: datetime) -> bool:
     return state.owner != "" and state.due_at is not None and state.due_at > now
 
 
-def asked(state: CalendarState, now: datetime, *, anew: bool = False) -> CalendarState:
+def soonest(state: CalendarState, now: datetime, gap_s: float) -> datetime:
+    """When the next sync may begin: a while after the last one did, so that a burst is one more sync."""
+    if state.began_at is None or state.began_at > now:
+        return now
+    return max(now, state.began_at + timedelta(seconds=gap_s))
+
+
+def asked(state: CalendarState, now: datetime, *, anew: bool = False, gap_s: float = 0.0) -> CalendarState:
     """Look at this calendar; with `anew` at everything on it. Whoever is at work looks once more after."""
     due_at = state.due_at
     # After a failure the wait stands: asking must not make anybody ask a provider sooner.
     if not held(state, now) and (not state.failures or anew or due_at is None):
-        due_at = now
+        due_at = soonest(state, now, gap_s)
     state = replace(state, asked=state.asked + 1, due_at=due_at)
     return replace(state, sync_token="", generation=state.generation + 1) if anew else state
 
 
-def notified(state: CalendarState, now: datetime, *, number: int) -> CalendarState:
-    """A notification came. One of many in a burst changes nothing: what it asks for is asked for."""
+def notified(
+    state: CalendarState, now: datetime, *, received_at: datetime, number: int, gap_s: float
+) -> CalendarState:
+    """A notification came. One of many in a burst changes nothing: what it asks for is asked for, or done."""
+    # A sync that began since has seen what this tells of. Clocks of two machines may differ a little.
+    skewed = received_at + timedelta(seconds=SKEW_S)
+    seen = state.began_at is not None and skewed <= state.began_at <= now
     fresh = state.notified_at is not None and (now - state.notified_at).total_seconds() < NOTED_EVERY_S
-    if fresh and state.asked > state.taken:
+    if seen or (fresh and state.asked > state.taken):
         return state
-    return replace(asked(state, now), notified_at=now, message_number=number)
+    return replace(asked(state, now, gap_s=gap_s), notified_at=now, message_number=number)
 
 
-def begun(state: CalendarState, fence: int) -> CalendarState:
+def begun(state: CalendarState, now: datetime) -> CalendarState:
     """A sync begins: what is asked from here on asks for another."""
-    if state.fence != fence:
-        raise LeaseLostError(f"{state.calendar_id} is synced by another process now")
-    return replace(state, taken=state.asked)
+    return replace(state, taken=state.asked, began_at=now)
 
 
 class Synced(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +85,8 @@ def settled(
     # Somebody asked for everything anew while it ran: nobody must go on from the place it reached.
     token = synced.sync_token if state.generation == start.generation else state.sync_token
     again = state.asked > state.taken
-    due_at = now if again else now + timedelta(seconds=pace.poll_s * (1 - spread / 10))
+    poll_at = now + timedelta(seconds=pace.poll_s * (1 - spread / 10))
+    due_at = soonest(state, now, pace.gap_s) if again else poll_at
     done = [one for one in synced.results if one.result != "skipped"] or list(synced.results)
     return replace(
         state, sync_token=token, due_at=due_at, owner="", synced_at=now, syncs=state.syncs + 1,
