@@ -29,7 +29,8 @@ from holdfast.copying import Copy, check_whole
 from holdfast.errors import ConfigError, DeclarationError
 from holdfast.kit.access import ApiToken, Session, SetUp, SignInLink, Tries, User
 from holdfast.kit.audit import Audit, AuditEvent, AuditHead
-from holdfast.kit.channels import Channel, Watch
+from holdfast.kit.channels import Channel, ChannelFields, Watch
+from holdfast.kit.channels.alarm import ending
 from holdfast.kit.checkpoints import CheckpointDocument
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.inbox import Handler, Inbox, InboxItem, InboxLane, InboxWorker
@@ -217,6 +218,7 @@ class Runtime:
     async def health(self) -> Health:
         """The whole's health: the worst of its parts, with their reasons."""
         found: dict[str, Health] = {"backlog": await self._backlog_health()}
+        found["channels"] = await self._channel_health()
         if self.working:
             found["loops"] = self.supervisor.health()
         for name, parts in self.parts.items():
@@ -230,6 +232,14 @@ class Runtime:
         old = {name: s for name, s in (await self.backlog()).items() if s > BACKLOG_S_MAX}
         reasons = tuple(f"{name}: the oldest due work has waited for {s:.0f} s" for name, s in old.items())
         return Health("degraded" if old else "ok", reasons)
+
+    async def _channel_health(self) -> Health:
+        late = [one for kind in self.channel_kinds() for one in await ending(self.store, kind)]
+        return Health("degraded" if late else "ok", tuple(str(one) for one in late))
+
+    def channel_kinds(self) -> list[type[ChannelFields]]:
+        """The classes that channels are kept in: the kit's own, and those of services."""
+        return [kind for kind in documents_of(self.services) if issubclass(kind, ChannelFields)]
 
     async def close(self) -> None:
         for parts in self.parts.values():

@@ -15,7 +15,7 @@ import aiohttp
 import uvicorn
 from litestar import get
 
-from holdfast.clock import SystemClock
+from holdfast.clock import Clock
 from holdfast.config import load_config
 from holdfast.errors import UnverifiedError
 from holdfast.http import server as serving_process
@@ -125,12 +125,13 @@ async def serving(
     *,
     ready: bool = True,
     services: Sequence[Service] | None = None,
+    clock: Clock | None = None,
     more: Callable[[Runtime], Sequence[Any]] = lambda runtime: (),
     **settings: Any,
 ) -> AsyncIterator[Bed]:
     """The service, or others, over a socket; no loops run until something asks for work."""
     config = load_config({"home": home, "allow": "127.0.0.1", "limits": PLENTY, **settings}, environ={})
-    runtime = await Runtime.open(config, services=services or [echo_service()], clock=SystemClock())
+    runtime = await Runtime.open(config, services=services or [echo_service()], clock=clock)
     surface = create_app(runtime, more=more(runtime))
     surface.ready = ready
     listener = socket.create_server(("127.0.0.1", 0))

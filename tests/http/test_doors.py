@@ -32,6 +32,7 @@ DECLARED: Final = {
     "GET /openapi.json": "viewer",
     "GET /api/v1/health": "viewer*",
     "GET /api/v1/changes": "viewer",
+    "GET /api/v1/channels": "admin",
     "GET /api/v1/deliveries": "viewer",
     "GET /api/v1/deliveries/{delivery_id:str}": "viewer",
     "POST /api/v1/deliveries/{delivery_id:str}/replay": "admin",
@@ -45,6 +46,11 @@ DECLARED: Final = {
     "GET /api/v1/audit": "admin",
     "POST /api/v1/audit/verify": "admin",
     "GET /api/v1/usage": "viewer",
+    "GET /api/v1/users": "admin*",
+    "POST /api/v1/users": "admin*",
+    "POST /api/v1/users/{name:str}/link": "admin*",
+    "POST /api/v1/users/{name:str}/disable": "admin*",
+    "POST /api/v1/users/{name:str}/enable": "admin*",
     "POST /work/drain": "admin*",
 }
 

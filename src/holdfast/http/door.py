@@ -73,6 +73,8 @@ class Door:
 
     def _judge(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
         needs = handler.opt["needs"]
+        # Also for those who are refused: a page that says so still knows whom it tells.
+        connection.scope["state"]["caller"] = caller
         tenant_id = tenant_of(caller, connection.query_params.get("tenant"))
         place = NO_TENANT if handler.opt.get("platform") else tenant_id
         area, action = _scope_of(connection, handler)
@@ -80,7 +82,6 @@ class Door:
             raise ForbiddenError(f"{action} of {area} needs service", needs=("service",))
         role = ROLES[-1] if needs == "service" else needs
         Gate(self._store, caller).require_act(area, action, role=role, tenant_id=_judged_in(caller, place))
-        connection.scope["state"]["caller"] = caller
         connection.scope["state"]["tenant_id"] = tenant_id
 
 

@@ -7,6 +7,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
 
+from holdfast.kit.channels.alarm import soonest_end_s
+from holdfast.model import schema_of
 from holdfast.runtime import Runtime
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
@@ -38,6 +40,9 @@ class Metrics:
         self._waited = self._gauge(
             "holdfast_oldest_due_age_seconds", "How long the oldest due work has waited.", "queue"
         )
+        self._ends = self._gauge(
+            "holdfast_channel_soonest_end_timestamp_seconds", "When the first open channel ends.", "kind"
+        )
         self._deliveries = self._gauge(
             "holdfast_deliveries_since_start", "What this process's dispatcher did.", "outcome"
         )
@@ -67,6 +72,9 @@ class Metrics:
                 self._turned.labels(loop.name).set(loop.last_turn_at.timestamp())
         for queue, seconds in (await runtime.backlog()).items():
             self._waited.labels(queue).set(seconds)
+        for kind in runtime.channel_kinds():
+            if (ends_s := await soonest_end_s(runtime.store, kind)) is not None:
+                self._ends.labels(schema_of(kind).name).set(ends_s)
         self._show_deliveries(runtime)
         return generate_latest(self.registry)
 

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from litestar.handlers import HTTPRouteHandler
 
-from holdfast.http.routes import audit, changes, deliveries, health, inbox, schedules, usage, work
+from holdfast.http.routes import (
+    audit,
+    changes,
+    channels,
+    deliveries,
+    health,
+    inbox,
+    schedules,
+    usage,
+    users,
+    work,
+)
 
 
 def operator_routes(*, leave_out: set[str]) -> list[HTTPRouteHandler]:
     """All of them but those at the paths left out."""
-    modules = (audit, changes, deliveries, health, inbox, schedules, usage, work)
+    modules = (audit, changes, channels, deliveries, health, inbox, schedules, usage, users, work)
     found = [handler for module in modules for handler in module.ROUTES]
     return [handler for handler in found if handler.paths.isdisjoint(leave_out)]

@@ -56,7 +56,7 @@ class ChannelFields(Document, rename="camel"):
     "holdfast_channels/{channel_id}",
     id=CHANNEL_ID,
     tenant="tenant_id",
-    indexes=CHANNEL_INDEXES,
+    indexes=(*CHANNEL_INDEXES, Index("status", "expiration", across="tenants")),
     lifecycle=CHANNEL_LIFE,
     immutable=["registered_at"],
     retention=EXPIRED_KEPT,

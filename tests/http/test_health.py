@@ -1,0 +1,152 @@
+"""Health tells the truth: what is stuck, old or about to end shows, and goes again when it is mended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from holdfast.kit.channels import Channel
+from holdfast.kit.inbox import InboxItem
+from holdfast.service import Context, Parts, Service
+from holdfast.store import create, patch
+from holdfast.testing import ManualClock
+from holdfast.worker.supervisor import STUCK_S
+from tests.http.bed import Bed, serving
+from tests.kit.eventually import until
+
+HOUR_MS = 3_600_000
+
+
+class _Sluggish:
+    """A loop that turns only when told to."""
+
+    def __init__(self, context: Context) -> None:
+        self._clock = context.clock
+        self.go = asyncio.Event()
+        self.last_turn_at: datetime | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            self.last_turn_at = self._clock.now()
+            self.go.clear()
+            for waiter in asyncio.as_completed([self.go.wait(), stop.wait()]):
+                await waiter
+                break
+
+
+def _service() -> Service:
+    def build(context: Context) -> Parts:
+        return Parts(loops={"sluggish": _Sluggish(context)})
+
+    return Service(name="slow", summary="Hardly moves.", documents=[], build=build)
+
+
+@pytest.fixture
+async def bed(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Bed]:
+    async with serving(tmp_path, services=[_service()], clock=clock) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def _working(bed: Bed) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(bed.runtime.work(stop))
+    try:
+        await until(lambda: all(loop.running for loop in bed.runtime.supervisor.status()))
+        yield
+    finally:
+        stop.set()
+        await task
+
+
+async def _reasons(bed: Bed) -> tuple[str, list[str]]:
+    """The public word and the reasons that those who may know are told; both must agree."""
+    _, told, _ = await bed.ask("GET", "/health")
+    _, report, _ = await bed.ask("GET", "/api/v1/health", token=await bed.token("viewer"))
+    assert told["status"] == report["status"]
+    return told["status"], report["reasons"]
+
+
+async def test_a_stuck_loop_shows_until_it_turns_again(bed: Bed, clock: ManualClock) -> None:
+    sluggish: Any = bed.runtime.parts["slow"].loops["sluggish"]
+    async with _working(bed):
+        assert await _reasons(bed) == ("ok", [])
+        await clock.advance(STUCK_S + 1)
+        # The other loops need a moment of the machine's to take their turn.
+        await until(lambda: len(bed.runtime.supervisor.health().reasons) == 1)
+        assert await _reasons(bed) == ("degraded", ["loops: slow.sluggish has not turned for 121 s"])
+        sluggish.go.set()
+        await until(lambda: not bed.runtime.supervisor.health().reasons)
+        assert await _reasons(bed) == ("ok", [])
+
+
+async def test_old_work_that_nobody_does_shows_until_it_is_done(bed: Bed, clock: ManualClock) -> None:
+    then = clock.now() - timedelta(minutes=5)
+    item = InboxItem(tenant_id="-", source="echoes", mark="old", received_at=then, due_at=then)
+    store = bed.runtime.store.privileged()
+    await store.commit(create(item))
+    assert await _reasons(bed) == (
+        "degraded",
+        ["backlog: inbox: the oldest due work has waited for 300 s"],
+    )
+    await store.commit(patch(InboxItem, "echoes_old", changes={"status": "done", "due_at": None}))
+    assert await _reasons(bed) == ("ok", [])
+
+
+def _channel(id: str, clock: ManualClock, *, hours: float, watched: str = "room-1") -> Channel:
+    now_ms = int(clock.now().timestamp() * 1000)
+    return Channel(
+        channel_id=id, tenant_id="acme", resource_id="r", watched_id=watched,
+        expiration=now_ms + int(hours * HOUR_MS), registered_at=now_ms, last_updated_at=now_ms,
+    )  # fmt: skip
+
+
+async def test_a_channel_near_its_end_shows_until_another_takes_its_place(
+    bed: Bed, clock: ManualClock
+) -> None:
+    store = bed.runtime.store.privileged()
+    await store.commit(create(_channel("old", clock, hours=24)))
+    assert await _reasons(bed) == ("ok", [])
+    await clock.advance(23 * 3_600 + 60)
+    left = "channels: the channel of room-1 ends in 59m and was not renewed"
+    assert await _reasons(bed) == ("degraded", [left])
+    await store.commit(create(_channel("new", clock, hours=24)))
+    assert await _reasons(bed) == ("ok", [])
+
+
+async def test_a_channel_that_has_ended_shows_until_it_is_put_right(bed: Bed, clock: ManualClock) -> None:
+    store = bed.runtime.store.privileged()
+    await store.commit(create(_channel("old", clock, hours=24)))
+    await clock.advance(24 * 3_600 + 1)
+    ended = "channels: the channel of room-1 has ended and was not renewed"
+    assert await _reasons(bed) == ("degraded", [ended])
+    await store.commit(patch(Channel, "old", changes={"status": "stopped"}))
+    assert await _reasons(bed) == ("ok", [])
+
+
+async def test_a_short_life_is_no_alarm_before_its_last_tenth(bed: Bed, clock: ManualClock) -> None:
+    await bed.runtime.store.privileged().commit(create(_channel("short", clock, hours=0.5)))
+    assert await _reasons(bed) == ("ok", [])
+    await clock.advance(28 * 60)
+    assert (await _reasons(bed))[0] == "degraded"
+
+
+async def test_figures_tell_loops_backlog_and_the_first_end_of_a_channel(
+    bed: Bed, clock: ManualClock
+) -> None:
+    await bed.runtime.store.privileged().commit(
+        create(_channel("a", clock, hours=2)), create(_channel("b", clock, hours=1))
+    )
+    _, text, _ = await bed.ask("GET", "/metrics", token=await bed.token("viewer"))
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    (first,) = families["holdfast_channel_soonest_end_timestamp_seconds"].samples
+    assert first.value == clock.now().timestamp() + 3_600
+    ages = families["holdfast_oldest_due_age_seconds"].samples
+    assert {sample.labels["queue"]: sample.value for sample in ages}["inbox"] == 0
