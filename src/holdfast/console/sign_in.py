@@ -17,6 +17,7 @@ from holdfast.http.origin import next_of
 from holdfast.http.routes.noting import note
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import COOKIE, Links, SessionCaller, Sessions, SignInTries, User, Users
+from holdfast.kit.access.links import link_to
 from holdfast.kit.access.sessions import LASTS_S
 from holdfast.kit.access.users import plain_name
 from holdfast.runtime import Runtime
@@ -164,8 +165,3 @@ async def first_link(runtime: Runtime, address: str) -> str | None:
     """
     code = await Links(runtime.store).first()
     return None if code is None else link_to("first", code, address)
-
-
-def link_to(kind: str, code: str, address: str) -> str:
-    """A link as a person opens it."""
-    return f"{address.rstrip('/')}/sign-in/{kind}?code={code}"

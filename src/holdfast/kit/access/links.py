@@ -9,7 +9,7 @@ import secrets
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.errors import UnverifiedError
+from holdfast.errors import InvalidError, UnverifiedError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.passwords import check_password, hashed
 from holdfast.kit.access.sessions import Sessions
@@ -63,9 +63,7 @@ class Links:
         """A code with which this person sets a new password; it ends after an hour."""
         user = await self._users.get(name)
         if user.disabled_at is not None:
-            raise UnverifiedError(
-                f"{user.id} is disabled; enable them first: holdfast users enable {user.id}"
-            )
+            raise InvalidError(f"{user.id} is disabled; enable them first", "name")
         return await self._make(user.id, user.tenant_id, created_by)
 
     async def _make(self, user_id: str, tenant_id: str, created_by: str) -> str:
@@ -132,6 +130,11 @@ class Links:
         link.used_at = self._clock.now()
         tx.write(put(link))
         return link
+
+
+def link_to(kind: str, code: str, address: str) -> str:
+    """A link as a person opens it: `first` for the first person, `link` for one who is known."""
+    return f"{address.rstrip('/')}/sign-in/{kind}?code={code}"
 
 
 def _hash(code: str) -> str:

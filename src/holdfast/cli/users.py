@@ -1,0 +1,171 @@
+"""`holdfast users`: people who sign in to the console."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import Annotated, cast, get_args
+
+import msgspec
+import typer
+
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
+from holdfast.config import load_config
+from holdfast.kit.access import Links, User, UserRole, Users
+from holdfast.kit.access.links import link_to
+from holdfast.kit.access.passwords import check_password
+from holdfast.runtime import Runtime
+
+commands = typer.Typer(help="Add, list and disable people; set passwords; make links.", no_args_is_help=True)
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The name they sign in with.")]
+
+
+class _Row(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    role: str
+    tenant_id: str
+    created_at: datetime
+    last_seen_at: datetime | None
+    disabled_at: datetime | None
+
+
+def _row(user: User) -> _Row:
+    return _Row(user.id, user.role, user.tenant_id, user.created_at, user.last_seen_at, user.disabled_at)
+
+
+def _known_role(role: str) -> str:
+    if role not in get_args(UserRole):
+        raise typer.BadParameter(f"{role!r} is none of {', '.join(get_args(UserRole))}")
+    return role
+
+
+def _address() -> str:
+    config = load_config()
+    return config.public_url or f"http://{config.host}:{config.port}"
+
+
+@commands.command("add")
+def add_command(
+    name: _Name,
+    role: Annotated[str, typer.Option(callback=_known_role, help=f"One of {', '.join(get_args(UserRole))}.")],
+    tenant: Tenant = PLATFORM,
+    as_json: AsJson = False,
+) -> None:
+    """Add somebody, and print the link by which they come in and choose their password.
+
+    \b
+    Examples:
+      holdfast users add ann --role admin
+      holdfast users add ben@acme.example --role viewer --tenant acme
+    """
+
+    async def act(runtime: Runtime) -> str:
+        runtime.store.tenant(tenant)
+        user = await Users(runtime.store).add(
+            name, role=cast(UserRole, role), tenant_id=tenant, created_by="cli"
+        )
+        code = await Links(runtime.store).make(user.id, created_by="cli")
+        await noted(runtime, PLATFORM, action="user.added", subject=user.id, details={"role": role})
+        return link_to("link", code, _address())
+
+    url = within(act)
+    tell({"name": name, "url": url}, f"{url}\nopen it once, within an hour", as_json=as_json)
+
+
+@commands.command("list")
+def list_command(limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """Show people, newest first.
+
+    \b
+    Examples:
+      holdfast users list
+      holdfast users list --json | jq -r '.items[] | select(.disabledAt == null) | .name'
+    """
+
+    async def act(runtime: Runtime) -> tuple[list[_Row], str | None]:
+        found, after = await Users(runtime.store).listed(limit=limit, cursor=cursor)
+        return [_row(one) for one in found], after
+
+    rows, after = within(act)
+    columns = ("name", "role", "tenantId", "createdAt", "lastSeenAt", "disabledAt")
+    show(rows, columns, as_json=as_json, cursor=after, none="nobody yet: holdfast users add --help")
+
+
+@commands.command("disable")
+def disable_command(name: _Name, as_json: AsJson = False) -> None:
+    """End somebody's sessions and let them in no more, at once.
+
+    \b
+    Example:
+      holdfast users disable ann
+    """
+
+    async def act(runtime: Runtime) -> None:
+        await Users(runtime.store).disable(name)
+        await noted(runtime, PLATFORM, action="user.disabled", subject=name)
+
+    within(act)
+    tell({"disabled": name}, f"disabled {name}", as_json=as_json)
+
+
+@commands.command("enable")
+def enable_command(name: _Name, as_json: AsJson = False) -> None:
+    """Let somebody in again.
+
+    \b
+    Example:
+      holdfast users enable ann
+    """
+
+    async def act(runtime: Runtime) -> None:
+        await Users(runtime.store).enable(name)
+        await noted(runtime, PLATFORM, action="user.enabled", subject=name)
+
+    within(act)
+    tell({"enabled": name}, f"enabled {name}", as_json=as_json)
+
+
+@commands.command("password")
+def password_command(name: _Name, as_json: AsJson = False) -> None:
+    """Set somebody's password, asked for here or read from the first line of a pipe; ends their sessions.
+
+    \b
+    Examples:
+      holdfast users password ann
+      pass show holdfast/ann | holdfast users password ann
+    """
+    password = _asked()
+    check_password(password)
+
+    async def act(runtime: Runtime) -> None:
+        await Users(runtime.store).set_password(name, password)
+        await noted(runtime, PLATFORM, action="user.password_set", subject=name)
+
+    within(act)
+    tell({"name": name}, f"{name} has a new password", as_json=as_json)
+
+
+def _asked() -> str:
+    if sys.stdin.isatty():
+        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    return sys.stdin.readline().rstrip("\n")
+
+
+@commands.command("link")
+def link_command(name: _Name, as_json: AsJson = False) -> None:
+    """Print a link by which somebody sets a new password: it works once, within an hour.
+
+    \b
+    Examples:
+      holdfast users link ann
+      holdfast users link ann --json | jq -r .url
+    """
+
+    async def act(runtime: Runtime) -> str:
+        code = await Links(runtime.store).make(name, created_by="cli")
+        await noted(runtime, PLATFORM, action="user.link_made", subject=name)
+        return link_to("link", code, _address())
+
+    url = within(act)
+    tell({"url": url}, url, as_json=as_json)

@@ -1,0 +1,128 @@
+"""People who sign in here: for administrators of the whole, who can't give more than they have."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request
+from litestar.params import FromPath, JSONBody
+from msgspec import Meta
+
+from holdfast.errors import ForbiddenError, InvalidError
+from holdfast.http.declare import Actor, Cursor, Limit, Whole, acts, reads
+from holdfast.http.routes.noting import note
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access import Links, User, UserRole, Users
+from holdfast.kit.access.links import link_to
+from holdfast.kit.access.rules import may
+from holdfast.model.access import Caller
+from holdfast.runtime import Runtime
+
+
+class UserRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    role: UserRole
+    tenant_id: str
+    created_at: datetime
+    created_by: str
+    last_seen_at: datetime | None
+    disabled_at: datetime | None
+
+
+class UserPage(msgspec.Struct, frozen=True):
+    items: list[UserRow]
+    cursor: str | None
+
+
+class NewUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Without a password: who is added comes in by a link and sets one."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    role: UserRole
+    tenant_id: Annotated[str, Meta(min_length=1, max_length=200)] = NO_TENANT
+
+
+class OneTimeLink(msgspec.Struct, frozen=True):
+    url: str
+
+
+def row(user: User) -> UserRow:
+    return UserRow(
+        name=user.id, role=user.role, tenant_id=user.tenant_id, created_at=user.created_at,
+        created_by=user.created_by, last_seen_at=user.last_seen_at, disabled_at=user.disabled_at,
+    )  # fmt: skip
+
+
+def _check_reach(request: Request[Any, Any, Any], role: str) -> None:
+    caller: Caller = request.scope["state"]["caller"]
+    if not may(caller, role, NO_TENANT):
+        raise ForbiddenError(f"only somebody who is {role} may do this to a person who is", needs=(role,))
+
+
+async def _reached(request: Request[Any, Any, Any], runtime: Runtime, name: str) -> User:
+    user = await Users(runtime.store).get(name)
+    _check_reach(request, user.role)
+    return user
+
+
+@reads("/users", "admin", area="users", platform=True)
+async def users(runtime: Whole, limit: Limit = 50, cursor: Cursor = None) -> UserPage:
+    """People, newest first."""
+    found, after = await Users(runtime.store).listed(limit=limit, cursor=cursor)
+    return UserPage([row(one) for one in found], after)
+
+
+@acts("/users", "admin", area="users", action="create", platform=True)
+async def add(
+    request: Request[Any, Any, Any], runtime: Whole, actor: Actor, data: JSONBody[NewUser]
+) -> UserRow:
+    """Add somebody; a link lets them in."""
+    _check_reach(request, data.role)
+    runtime.store.tenant(data.tenant_id)  # refuses an id that none can have
+    user = await Users(runtime.store).add(
+        data.name, role=data.role, tenant_id=data.tenant_id, created_by=actor
+    )
+    details = {"role": user.role, "tenant": user.tenant_id}
+    await note(runtime, NO_TENANT, actor=actor, action="user.added", subject=user.id, details=details)
+    return row(user)
+
+
+@acts("/users/{name:str}/link", "admin", area="users", action="update", platform=True)
+async def link(
+    request: Request[Any, Any, Any], runtime: Whole, actor: Actor, name: FromPath[str]
+) -> OneTimeLink:
+    """A link with which they set a new password, once, within an hour."""
+    user = await _reached(request, runtime, name)
+    code = await Links(runtime.store).make(user.id, created_by=actor)
+    await note(runtime, NO_TENANT, actor=actor, action="user.link_made", subject=user.id)
+    address = runtime.config.public_url or str(request.base_url)
+    return OneTimeLink(link_to("link", code, address))
+
+
+@acts("/users/{name:str}/disable", "admin", area="users", action="update", platform=True)
+async def disable(
+    request: Request[Any, Any, Any], runtime: Whole, actor: Actor, name: FromPath[str]
+) -> UserRow:
+    """End their sessions at once and let them in no more."""
+    user = await _reached(request, runtime, name)
+    if actor == f"user:{user.id}":
+        raise InvalidError("nobody disables themselves: another administrator can", "name")
+    await Users(runtime.store).disable(user.id)
+    await note(runtime, NO_TENANT, actor=actor, action="user.disabled", subject=user.id)
+    return row(await Users(runtime.store).get(user.id))
+
+
+@acts("/users/{name:str}/enable", "admin", area="users", action="update", platform=True)
+async def enable(
+    request: Request[Any, Any, Any], runtime: Whole, actor: Actor, name: FromPath[str]
+) -> UserRow:
+    """Let them in again."""
+    user = await _reached(request, runtime, name)
+    await Users(runtime.store).enable(user.id)
+    await note(runtime, NO_TENANT, actor=actor, action="user.enabled", subject=user.id)
+    return row(await Users(runtime.store).get(user.id))
+
+
+ROUTES: Final = (users, add, link, disable, enable)
