@@ -1,0 +1,172 @@
+"""What was sent to the RMS and what was not; what the outbox calls dead is `dlq` here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.errors import NotFoundError
+from holdfast.kit.outbox import Attempt, DeadLetter, Ledger, Report, Selection
+from holdfast.kit.outbox.models import DeliveryStatus
+from holdfast.services.renewals.models import DLQ, KINDS, DeadLetterRow, DeliveryState
+from holdfast.store import Query, Store
+
+Status = Literal["pending", "sending", "delivered", "failed", "dlq", "skipped", "cancelled"]
+STATUSES: Final[tuple[Status, ...]] = (
+    "pending", "sending", "delivered", "failed", "dlq", "skipped", "cancelled",
+)  # fmt: skip
+REPLAYED_MAX: Final = 1_000
+
+
+class DeliveryShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    id: str
+    event_id: str
+    event_type: str
+    property_id: str
+    resident_id: str
+    status: Status
+    reason: str
+    attempt_count: int
+    replay_count: int
+    created_at: datetime
+    last_attempt_at: datetime | None
+    next_retry_at: datetime | None
+    last_status: int | None
+    rms_response: str | None
+    finished_at: datetime | None
+
+
+class DeliveryDetail(DeliveryShown, frozen=True, kw_only=True, rename="camel"):
+    """A delivery with its payload, exactly as it is sent, and every attempt."""
+
+    payload: str
+    attempts: list[Attempt]
+
+
+class DeadLetterShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Why a delivery was given up; its id is the delivery's."""
+
+    id: str
+    event_id: str
+    event_type: str
+    property_id: str
+    reason: str
+    created_at: datetime
+    deaths: int
+    resolved: bool
+    resolved_at: datetime | None
+    resolution: str
+
+
+class Deliveries:
+    """Deliveries and dead letters of one portfolio.
+
+    Example: `rows, cursor = await Deliveries(store).find("property-7", limit=50)`
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._ledger = store, Ledger(store, kinds=KINDS)
+
+    async def find(
+        self,
+        property_id: str,
+        *,
+        statuses: Sequence[Status] = (),
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> tuple[list[DeliveryShown], str | None]:
+        """A property's deliveries, newest first."""
+        query = Query(DeliveryState).where("endpoint_id", "==", property_id)
+        if statuses:
+            query = query.where("status", "in", [_inner(one) for one in statuses])
+        page = await self._store.query(query.order_by("-created_at").limit(limit).after(cursor))
+        return [shown(one) for one in page.docs], page.cursor
+
+    async def get(self, delivery_id: str) -> DeliveryDetail:
+        found = await self._store.get(DeliveryState, delivery_id)
+        if found is None:
+            raise NotFoundError(f"no delivery {delivery_id!r}", "delivery")
+        row, doc = shown(found.doc), found.doc
+        return DeliveryDetail(
+            **msgspec.structs.asdict(row), payload=doc.body.decode(errors="replace"), attempts=doc.attempts
+        )
+
+    async def of_residents(self, property_id: str, resident_ids: Sequence[str]) -> dict[str, DeliveryShown]:
+        """The newest delivery of each of these residents, where there is one."""
+        newest: dict[str, DeliveryShown] = {}
+        for id in resident_ids:
+            query = Query(DeliveryState).where("resident_id", "==", id).order_by("-created_at").limit(1)
+            for one in (await self._store.query(query)).docs:
+                if one.endpoint_id == property_id:
+                    newest[id] = shown(one)
+        return newest
+
+    async def counts(self, property_id: str) -> dict[Status, int]:
+        """How many deliveries of a property are in each state."""
+        found: dict[Status, int] = {}
+        for status in STATUSES:
+            query = Query(DeliveryState).where("endpoint_id", "==", property_id)
+            query = query.where("status", "==", _inner(status)).order_by("-created_at")
+            if count := await self._store.count(query):
+                found[status] = count
+        return found
+
+    # -- dead letters -----------------------------------------------------------------------------
+
+    async def dead_letters(
+        self,
+        property_id: str | None = None,
+        *,
+        resolved: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> tuple[list[DeadLetterShown], str | None]:
+        """What was given up, newest first."""
+        page = await self._ledger.dead_letters(
+            resolved=resolved, endpoint_id=property_id, limit=limit, cursor=cursor
+        )
+        return [letter_shown(one) for one in page.docs], page.cursor
+
+    async def replay(self, delivery_id: str) -> bool:
+        """Put one out again, under its old event id with its old bytes; False where it is on its way."""
+        if await self._store.get(DeadLetterRow, delivery_id) is None:
+            raise NotFoundError(f"no dead letter {delivery_id!r}", "deadLetter")
+        return await self._ledger.replay_one(delivery_id)
+
+    async def replay_all(self, property_id: str | None = None, *, dry_run: bool) -> Report:
+        """The same for a property's dead letters, or everybody's; at most a thousand at a time."""
+        selection = Selection(statuses=["dead"], endpoint_id=property_id)
+        return await self._ledger.replay(selection, dry_run=dry_run, limit=REPLAYED_MAX)
+
+    async def resolve(self, delivery_id: str, note: str) -> None:
+        """Mark a dead letter as dealt with, without sending it."""
+        await self._ledger.resolve(delivery_id, note)
+
+
+def _inner(status: Status) -> DeliveryStatus:
+    return "dead" if status == DLQ else status
+
+
+def _outer(status: DeliveryStatus) -> Status:
+    return "dlq" if status == "dead" else status
+
+
+def shown(doc: DeliveryState) -> DeliveryShown:
+    return DeliveryShown(
+        id=doc.id, event_id=doc.event_id, event_type=doc.event_type, property_id=doc.endpoint_id,
+        resident_id=doc.resident_id, status=_outer(doc.status), reason=doc.reason,
+        attempt_count=doc.attempt_count, replay_count=doc.replay_count, created_at=doc.created_at,
+        last_attempt_at=doc.last_attempt_at, next_retry_at=doc.next_attempt_at, last_status=doc.last_status,
+        rms_response=doc.rms_response, finished_at=doc.finished_at,
+    )  # fmt: skip
+
+
+def letter_shown(doc: DeadLetter) -> DeadLetterShown:
+    return DeadLetterShown(
+        id=doc.id, event_id=doc.event_id, event_type=doc.event_type, property_id=doc.endpoint_id,
+        reason=doc.reason, created_at=doc.died_at, deaths=doc.deaths, resolved=doc.resolved,
+        resolved_at=doc.resolved_at, resolution=doc.resolution,
+    )  # fmt: skip

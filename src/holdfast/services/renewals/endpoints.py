@@ -1,0 +1,112 @@
+"""Where each property's events go: set, look at, pause, rotate the secret."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.errors import InvalidError, NotFoundError
+from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, Retry, new_secret
+from holdfast.kit.outbox.models import EndpointStatus
+from holdfast.kit.vault import Vault
+from holdfast.services.renewals.models import EVENT_TYPE, KINDS, Property, RmsEndpoint
+from holdfast.store import Query, Store, create, put
+
+_URL: Final = re.compile(r"https?://[^\s/$.?#][^\s]{0,2000}", re.IGNORECASE)
+Act = Literal["pause", "resume", "disable", "enable"]
+
+
+class EndpointOrder(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
+):
+    """Where events go, and how gently."""
+
+    url: Annotated[str, Meta(min_length=8, max_length=2_000)]
+    concurrency: Annotated[int, Meta(ge=1, le=1_000)] = 10
+    rate_per_s: Annotated[float, Meta(gt=0, le=100_000)] | None = None
+
+
+class EndpointShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An endpoint; `secret` is shown once, when it is made."""
+
+    property_id: str
+    url: str
+    status: EndpointStatus
+    reason: str
+    concurrency: int
+    rate_per_s: float | None
+    secrets: int
+    created_at: datetime
+    secret: str | None = None
+
+
+class RmsEndpoints:
+    """The endpoints of one portfolio, each with its property's id.
+
+    Example: `shown = await RmsEndpoints(store, vault).set("property-7", EndpointOrder(url="https://…"))`
+    """
+
+    def __init__(self, store: Store, vault: Vault) -> None:
+        self._store, self._secrets = store, EndpointSecrets(vault)
+        self._switch = Endpoints(store, kinds=KINDS)
+
+    async def get(self, property_id: str) -> RmsEndpoint:
+        found = await self._store.get(RmsEndpoint, property_id)
+        if found is None:
+            raise NotFoundError(f"property {property_id!r} has no RMS endpoint", "property")
+        return found.doc
+
+    async def all(self, *, limit: int, cursor: str | None) -> tuple[list[EndpointShown], str | None]:
+        page = await self._store.query(Query(RmsEndpoint).order_by("-created_at").limit(limit).after(cursor))
+        return [shown(one) for one in page.docs], page.cursor
+
+    async def set(self, property_id: str, order: EndpointOrder) -> EndpointShown:
+        """Make the endpoint with a fresh secret, or change where and how it sends."""
+        if not _URL.fullmatch(order.url):
+            raise InvalidError("a URL begins with https:// or http:// and names a host", "url")
+        if await self._store.get(Property, property_id) is None:
+            raise NotFoundError(f"no property {property_id!r}", "property")
+        rate = None if order.rate_per_s is None else Rate(order.rate_per_s, max(1, int(order.rate_per_s)))
+        found = await self._store.get(RmsEndpoint, property_id)
+        if found is not None:
+            kept = found.doc
+            kept.url, kept.concurrency, kept.rate = order.url, order.concurrency, rate
+            await self._store.commit(put(kept, found.unchanged))
+            return shown(kept)
+        made = RmsEndpoint(
+            id=property_id, tenant_id=self._store.tenant_id or "-", url=order.url, rate=rate,
+            created_at=self._store.clock.now(), event_types=[EVENT_TYPE], concurrency=order.concurrency,
+            retry=Retry(),
+        )  # fmt: skip
+        secret = new_secret()
+        made.secrets = [self._secrets.seal(made, secret)]
+        await self._store.commit(create(made))
+        return shown(made, secret)
+
+    async def rotate(self, property_id: str) -> EndpointShown:
+        """A fresh secret; messages are signed with the old one too until the overlap ends."""
+        found = await self._store.get(RmsEndpoint, property_id)
+        if found is None:
+            raise NotFoundError(f"property {property_id!r} has no RMS endpoint", "property")
+        secret, kept = new_secret(), found.doc
+        kept.secrets = self._secrets.rotated(kept, secret, now=self._store.clock.now())
+        await self._store.commit(put(kept, found.unchanged))
+        return shown(kept, secret)
+
+    async def act(self, property_id: str, act: Act, *, reason: str, by: str) -> EndpointShown:
+        """Pause, resume, disable or enable it; says so in the endpoint's notices."""
+        change = getattr(self._switch, act)
+        await change(property_id, reason=reason, by=by)
+        return shown(await self.get(property_id))
+
+
+def shown(endpoint: RmsEndpoint, secret: str | None = None) -> EndpointShown:
+    return EndpointShown(
+        property_id=endpoint.id, url=endpoint.url, status=endpoint.status, reason=endpoint.reason,
+        concurrency=endpoint.concurrency, secrets=len(endpoint.secrets), created_at=endpoint.created_at,
+        rate_per_s=None if endpoint.rate is None else endpoint.rate.per_s, secret=secret,
+    )  # fmt: skip

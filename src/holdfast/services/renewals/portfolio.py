@@ -1,0 +1,234 @@
+"""One portfolio's risk, read and acted on: what routes, commands and pages all stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.errors import ConflictError, InvalidError, NotFoundError
+from holdfast.kit.outbox import Dispatcher
+from holdfast.kit.runs import Workflow
+from holdfast.services.renewals.jobs import Jobs
+from holdfast.services.renewals.models import (
+    CalculationJob,
+    Property,
+    PropertyRules,
+    PropertyState,
+    Resident,
+    RiskScore,
+    Summary,
+)
+from holdfast.services.renewals.scoring import (
+    DELINQUENT,
+    FLAGGED,
+    MARKET,
+    NO_OFFER,
+    TIERS,
+    Thresholds,
+    Tier,
+    Weights,
+    expiry_share,
+    tier_of,
+)
+from holdfast.services.renewals.triggering import Triggered, Triggers, scores_of_run
+from holdfast.store import Page, Query, Store
+
+Sort = Literal["score", "days"]
+RUNS_LOOKED_AT: Final = 200
+TRIGGERED_MAX: Final = 10_000
+
+
+class Standing(msgspec.Struct, frozen=True, rename="camel"):
+    """A property and what its latest finished run came to."""
+
+    property_id: str
+    name: str
+    city: str
+    latest: Summary | None
+    job_id: str | None
+
+
+class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
+    """How a run's residents would be judged by other weights and thresholds. Nothing is stored."""
+
+    job_id: str
+    risk_tiers: dict[Tier, int]
+    before: dict[Tier, int]
+    moved: int
+    examples: list[Moved]
+
+
+class Moved(msgspec.Struct, frozen=True, rename="camel"):
+    resident_id: str
+    name: str
+    score: int
+    new_score: int
+    tier: Tier
+    new_tier: Tier
+
+
+class Portfolio:
+    """All properties of one tenant.
+
+    Example: `page = await Portfolio(store.tenant("-"), workflow).risk("property-7", tiers=["high"])`
+    """
+
+    def __init__(self, store: Store, workflow: Workflow, *, near: Dispatcher | None = None) -> None:
+        self.store = store
+        self.jobs = Jobs(store, workflow)
+        self.triggers = Triggers(store, near=near)
+
+    # -- properties -------------------------------------------------------------------------------
+
+    async def property(self, property_id: str) -> Property:
+        found = await self.store.get(Property, property_id)
+        if found is None:
+            raise NotFoundError(f"no property {property_id!r}", "property")
+        return found.doc
+
+    async def standings(self, *, limit: int, cursor: str | None = None) -> tuple[list[Standing], str | None]:
+        """Properties by name, each with its latest run."""
+        page = await self.store.query(Query(Property).order_by("name").limit(limit).after(cursor))
+        states = await self.store.get_many(PropertyState, [one.id for one in page.docs])
+        rows = []
+        for one, state in zip(page.docs, states, strict=True):
+            latest, job_id = (None, None) if state is None else (state.doc.latest, state.doc.job_id)
+            rows.append(Standing(one.id, one.name, one.city, latest, job_id))
+        return rows, page.cursor
+
+    async def rules(self, property_id: str) -> PropertyRules:
+        """The property's own rules, or those of everybody."""
+        found = await self.store.get(PropertyRules, property_id)
+        if found is not None:
+            return found.doc
+        return PropertyRules(
+            property_id=property_id, tenant_id=self.store.tenant_id or "-", updated_at=self.store.clock.now()
+        )
+
+    # -- risk -------------------------------------------------------------------------------------
+
+    async def latest(self, property_id: str, *, as_of: date | None = None) -> Summary | None:
+        """The latest finished run, or the latest up to an as-of date."""
+        await self.property(property_id)
+        if as_of is not None:
+            return await self._run_as_of(property_id, as_of)
+        state = await self.store.get(PropertyState, property_id)
+        return None if state is None else state.doc.latest
+
+    async def _run_as_of(self, property_id: str, as_of: date) -> Summary | None:
+        query = Query(CalculationJob).where("property_id", "==", property_id)
+        query = query.where("status", "==", "completed").order_by("-calculated_at").limit(RUNS_LOOKED_AT)
+        for job in (await self.store.query(query)).docs:
+            if job.as_of_date <= as_of:
+                return summary_of(job)
+        return None
+
+    async def risk(
+        self,
+        run: Summary,
+        property_id: str,
+        *,
+        tiers: Sequence[Tier] = TIERS,
+        sort: Sort = "score",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[RiskScore]:
+        """A run's scores, the most at risk or the soonest to end first."""
+        query = Query(RiskScore).where("property_id", "==", property_id)
+        query = query.where("calculated_at", "==", run.calculated_at).where("risk_tier", "in", list(tiers))
+        order = "-risk_score" if sort == "score" else "days_to_expiry"
+        return await self.store.query(query.order_by(order).limit(limit).after(cursor))
+
+    async def notices(self, property_id: str, run: Summary, *, limit: int = 50) -> list[RiskScore]:
+        """Those who gave notice, with their scores: they are shown before everybody else."""
+        query = Query(Resident).where("property_id", "==", property_id).where("status", "==", "notice_given")
+        gone = (await self.store.query(query.limit(limit))).docs
+        return await self.scores_of([one.id for one in gone], run)
+
+    async def search(self, property_id: str, run: Summary, words: str, *, limit: int = 50) -> list[RiskScore]:
+        """Those whose last name begins so."""
+        start = words.strip()
+        query = Query(Resident).where("property_id", "==", property_id)
+        query = query.where("last_name", ">=", start).where("last_name", "<", start + "\U0010ffff")
+        found = (await self.store.query(query.order_by("last_name", "first_name").limit(limit))).docs
+        return await self.scores_of([one.id for one in found], run)
+
+    async def scores_of(self, resident_ids: Sequence[str], run: Summary) -> list[RiskScore]:
+        """These residents' scores of one run, where they have one."""
+        at: str = msgspec.to_builtins(run.calculated_at)
+        found = await self.store.get_many(RiskScore, [f"{at}_{id}" for id in resident_ids])
+        return [one.doc for one in found if one is not None]
+
+    async def history(
+        self, resident_id: str, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[RiskScore]:
+        """A resident's scores, the newest first."""
+        if await self.store.get(Resident, resident_id) is None:
+            raise NotFoundError(f"no resident {resident_id!r}", "resident")
+        query = Query(RiskScore).where("resident_id", "==", resident_id).order_by("-calculated_at")
+        return await self.store.query(query.limit(limit).after(cursor))
+
+    async def what_if(
+        self, property_id: str, *, weights: Weights, thresholds: Thresholds, examples: int = 20
+    ) -> WhatIf:
+        """The latest run judged by other rules."""
+        run = await self._must_have_run(property_id)
+        tiers: dict[Tier, int] = {"high": 0, "medium": 0, "low": 0}
+        moved: list[Moved] = []
+        for score in await scores_of_run(self.store, property_id, run.calculated_at, tiers=TIERS):
+            points = rescored(score, weights)
+            tier = tier_of(points, thresholds)
+            tiers[tier] += 1
+            if tier != score.risk_tier:
+                moved.append(
+                    Moved(score.resident_id, score.name, score.risk_score, points, score.risk_tier, tier)
+                )
+        before: dict[Tier, int] = {"high": run.high, "medium": run.medium, "low": run.low}
+        return WhatIf(run.job_id, tiers, before, len(moved), moved[:examples])
+
+    # -- triggering -------------------------------------------------------------------------------
+
+    async def trigger(self, property_id: str, resident_id: str) -> Triggered:
+        """Tell the RMS about one resident, by the property's latest run."""
+        run = await self._must_have_run(property_id)
+        found = await self.scores_of([resident_id], run)
+        if not found or found[0].property_id != property_id:
+            raise NotFoundError(f"no score of resident {resident_id!r} in the latest run", "resident")
+        return await self.triggers.one(found[0])
+
+    async def trigger_many(
+        self, property_id: str, *, tiers: Sequence[Tier] = FLAGGED, residents: Sequence[str] | None = None
+    ) -> list[Triggered]:
+        """The same for a tier, or for those named."""
+        run = await self._must_have_run(property_id)
+        if residents is not None:
+            found = [one for one in await self.scores_of(residents, run) if one.property_id == property_id]
+        else:
+            found = await scores_of_run(self.store, property_id, run.calculated_at, tiers=tiers)
+        if len(found) > TRIGGERED_MAX:
+            raise InvalidError(f"at most {TRIGGERED_MAX:,} events at a time; choose a tier", "tier")
+        return await self.triggers.many(found)
+
+    async def _must_have_run(self, property_id: str) -> Summary:
+        run = await self.latest(property_id)
+        if run is None:
+            raise ConflictError(f"property {property_id!r} was not calculated yet; calculate it first")
+        return run
+
+
+def summary_of(job: CalculationJob) -> Summary:
+    return Summary(
+        job_id=job.id, calculated_at=job.calculated_at, as_of_date=job.as_of_date,
+        total_residents=job.high + job.medium + job.low, skipped=job.skipped, high=job.high,
+        medium=job.medium, low=job.low,
+    )  # fmt: skip
+
+
+def rescored(score: RiskScore, weights: Weights) -> int:
+    """A kept score's signals by other weights."""
+    points = (expiry_share(score.days_to_expiry) * weights.expiry + 50) // 100
+    shares = ((DELINQUENT, weights.delinquency), (NO_OFFER, weights.no_offer), (MARKET, weights.market_rent))
+    return points + sum(weight for name, weight in shares if score.signals[name].value is True)

@@ -1,0 +1,7 @@
+"""The service's routes, under `/renewals/api/v1`."""
+
+from typing import Final
+
+from holdfast.services.renewals.routes import endpoints, events, judging, risk
+
+ROUTES: Final = (*risk.ROUTES, *events.ROUTES, *endpoints.ROUTES, *judging.ROUTES)

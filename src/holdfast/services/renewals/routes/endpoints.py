@@ -1,0 +1,113 @@
+"""Where each property's events go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from litestar.params import FromPath, JSONBody
+from msgspec import Meta
+
+from holdfast.services.renewals.endpoints import Act, EndpointOrder, EndpointShown, shown
+from holdfast.services.renewals.routes.asked import (
+    Actor,
+    Asked,
+    Cursor,
+    Limit,
+    Tenant,
+    TenantId,
+    Whole,
+    acts,
+    reads,
+    renewals_of,
+    sets,
+)
+
+
+class EndpointPage(msgspec.Struct, frozen=True):
+    items: list[EndpointShown]
+    cursor: str | None
+
+
+class EndpointAct(Asked, frozen=True):
+    act: Act
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+@reads("/endpoints", "developer")
+async def endpoints(
+    runtime: Whole, tenant_id: TenantId, limit: Limit = 100, cursor: Cursor = None, tenant: Tenant = None
+) -> EndpointPage:
+    """Where events go, newest first; never with a secret.
+
+    Example: `GET …/endpoints`
+    """
+    return EndpointPage(*await renewals_of(runtime).endpoints(tenant_id).all(limit=limit, cursor=cursor))
+
+
+@reads("/properties/{property_id:str}/endpoint", "developer")
+async def endpoint(
+    runtime: Whole, tenant_id: TenantId, property_id: FromPath[str], tenant: Tenant = None
+) -> EndpointShown:
+    """Where a property's events go.
+
+    Example: `GET …/properties/property-0001/endpoint`
+    """
+    return shown(await renewals_of(runtime).endpoints(tenant_id).get(property_id))
+
+
+@sets("/properties/{property_id:str}/endpoint", "admin", action="configure")
+async def set_endpoint(
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    property_id: FromPath[str],
+    data: JSONBody[EndpointOrder],
+    tenant: Tenant = None,
+) -> EndpointShown:
+    """Say where a property's events go; a new endpoint's secret is shown this once.
+
+    Example: `PUT …/properties/property-0001/endpoint {"url": "https://rms.example/webhooks/1"}`
+    """
+    renewals = renewals_of(runtime)
+    made = await renewals.endpoints(tenant_id).set(property_id, data)
+    await renewals.note(tenant_id, actor, "endpoint_set", subject=property_id, details={"url": made.url})
+    return made
+
+
+@acts("/properties/{property_id:str}/endpoint/rotate", "admin", action="configure")
+async def rotate(
+    runtime: Whole, tenant_id: TenantId, actor: Actor, property_id: FromPath[str], tenant: Tenant = None
+) -> EndpointShown:
+    """A fresh secret, shown this once; the old one signs too for a day.
+
+    Example: `POST …/properties/property-0001/endpoint/rotate`
+    """
+    renewals = renewals_of(runtime)
+    made = await renewals.endpoints(tenant_id).rotate(property_id)
+    await renewals.note(tenant_id, actor, "secret_rotated", subject=property_id)
+    return made
+
+
+@acts("/properties/{property_id:str}/endpoint/act", "admin", action="configure")
+async def switch(
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    property_id: FromPath[str],
+    data: JSONBody[EndpointAct],
+    tenant: Tenant = None,
+) -> EndpointShown:
+    """Pause, resume, disable or enable a property's endpoint.
+
+    Example: `POST …/properties/property-0001/endpoint/act {"act": "pause", "reason": "maintenance"}`
+    """
+    renewals = renewals_of(runtime)
+    found = renewals.endpoints(tenant_id)
+    await found.get(property_id)
+    done = await found.act(property_id, data.act, reason=data.reason, by=actor)
+    await renewals.note(tenant_id, actor, f"endpoint_{data.act}", subject=property_id)
+    return done
+
+
+ROUTES: Final = (endpoints, endpoint, set_endpoint, rotate, switch)

@@ -1,0 +1,243 @@
+"""Telling the RMS, and what became of it: triggers, deliveries, dead letters, endpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from litestar.params import FromPath, JSONBody, QueryParameter
+from msgspec import Meta
+
+from holdfast.services.renewals.deliveries import DeadLetterShown, DeliveryDetail, DeliveryShown, Status
+from holdfast.services.renewals.routes.asked import (
+    Actor,
+    Asked,
+    Cursor,
+    Limit,
+    Tenant,
+    TenantId,
+    Whole,
+    acts,
+    reads,
+    renewals_of,
+)
+from holdfast.services.renewals.scoring import FLAGGED, Tier
+from holdfast.services.renewals.triggering import Told, Triggered
+
+PropertyFilter = Annotated[
+    str | None, QueryParameter(name="propertyId", max_length=100, description="Of this property alone.")
+]
+
+
+class TriggerOrder(Asked, frozen=True):
+    """A tier (high and medium unless said), or the residents to tell of."""
+
+    tier: Tier | None = None
+    residents: Annotated[list[str], Meta(min_length=1, max_length=1_000)] | None = None
+
+
+class TriggerReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many events were created, found delivered, on their way, or put out anew; `items` are the first."""
+
+    property_id: str
+    counts: dict[Told, int]
+    items: list[Triggered]
+
+
+class DeliveryPage(msgspec.Struct, frozen=True):
+    items: list[DeliveryShown]
+    cursor: str | None
+
+
+class DeadLetterPage(msgspec.Struct, frozen=True):
+    items: list[DeadLetterShown]
+    cursor: str | None
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    id: str
+    replayed: bool
+
+
+class ReplayOrder(Asked, frozen=True):
+    """Which dead letters; without `dryRun: false` it is only told what would happen."""
+
+    dry_run: bool = True
+    property_id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+
+
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    matched: int
+    changed: int
+    dry_run: bool
+    sample: tuple[str, ...]
+    cursor: str | None
+
+
+class ResolveOrder(Asked, frozen=True):
+    note: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    id: str
+    resolved: bool
+
+
+SHOWN_MAX: Final = 100
+
+
+@acts(
+    "/properties/{property_id:str}/residents/{resident_id:str}/trigger-renewal-event", "developer",
+    action="trigger",
+)  # fmt: skip
+async def trigger(
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    property_id: FromPath[str],
+    resident_id: FromPath[str],
+    tenant: Tenant = None,
+) -> Triggered:
+    """Tell the RMS about one resident; says whether the event was created or is there already.
+
+    Example: `POST …/properties/property-0001/residents/resident-0000001/trigger-renewal-event`
+    """
+    renewals = renewals_of(runtime)
+    told = await renewals.portfolio(tenant_id).trigger(property_id, resident_id)
+    await renewals.note(tenant_id, actor, "triggered", subject=told.event_id, details={"status": told.status})
+    return told
+
+
+@acts(
+    "/properties/{property_id:str}/trigger-renewal-events", "developer", action="trigger", time_limit_s=120.0
+)
+async def trigger_many(
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    property_id: FromPath[str],
+    data: JSONBody[TriggerOrder],
+    tenant: Tenant = None,
+) -> TriggerReport:
+    """The same for a tier of the latest run, or for the residents named.
+
+    Example: `POST …/properties/property-0001/trigger-renewal-events {"tier": "high"}`
+    """
+    renewals = renewals_of(runtime)
+    tiers = FLAGGED if data.tier is None else (data.tier,)
+    told = await renewals.portfolio(tenant_id).trigger_many(
+        property_id, tiers=tiers, residents=data.residents
+    )
+    counts: dict[Told, int] = {}
+    for one in told:
+        counts[one.status] = counts.get(one.status, 0) + 1
+    await renewals.note(tenant_id, actor, "triggered", subject=property_id, details=counts)
+    return TriggerReport(property_id=property_id, counts=counts, items=told[:SHOWN_MAX])
+
+
+@reads("/properties/{property_id:str}/deliveries")
+async def deliveries(
+    runtime: Whole,
+    tenant_id: TenantId,
+    property_id: FromPath[str],
+    status: Annotated[list[Status] | None, QueryParameter(description="May be repeated.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
+) -> DeliveryPage:
+    """A property's deliveries, newest first.
+
+    Example: `GET …/properties/property-0001/deliveries?status=dlq`
+    """
+    renewals = renewals_of(runtime)
+    await renewals.portfolio(tenant_id).property(property_id)
+    found = renewals.deliveries(tenant_id)
+    return DeliveryPage(*await found.find(property_id, statuses=status or (), limit=limit, cursor=cursor))
+
+
+@reads("/deliveries/{delivery_id:str}")
+async def delivery(
+    runtime: Whole, tenant_id: TenantId, delivery_id: FromPath[str], tenant: Tenant = None
+) -> DeliveryDetail:
+    """One delivery, with its payload and every attempt.
+
+    Example: `GET …/deliveries/evt-property-0001-resident-0000001-2026-03-01T09:30:00Z~property-0001`
+    """
+    return await renewals_of(runtime).deliveries(tenant_id).get(delivery_id)
+
+
+@reads("/dlq")
+async def dead_letters(
+    runtime: Whole,
+    tenant_id: TenantId,
+    property_id: PropertyFilter = None,
+    resolved: Annotated[bool, QueryParameter(description="Those that were dealt with.")] = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
+) -> DeadLetterPage:
+    """What was given up, with the reason, newest first.
+
+    Example: `GET …/dlq?propertyId=property-0001`
+    """
+    found = renewals_of(runtime).deliveries(tenant_id)
+    return DeadLetterPage(
+        *await found.dead_letters(property_id, resolved=resolved, limit=limit, cursor=cursor)
+    )
+
+
+@acts("/dlq/{letter_id:str}/replay", "developer", action="replay")
+async def replay(
+    runtime: Whole, tenant_id: TenantId, actor: Actor, letter_id: FromPath[str], tenant: Tenant = None
+) -> Replayed:
+    """Put one out again, under its old event id with its old bytes; false where it is on its way.
+
+    Example: `POST …/dlq/evt-property-0001-resident-0000001-2026-03-01T09:30:00Z~property-0001/replay`
+    """
+    renewals = renewals_of(runtime)
+    done = await renewals.deliveries(tenant_id).replay(letter_id)
+    if done:
+        await renewals.note(tenant_id, actor, "replayed", subject=letter_id)
+    return Replayed(letter_id, done)
+
+
+@acts("/dlq/replay", "developer", action="replay", time_limit_s=120.0)
+async def replay_all(
+    runtime: Whole, tenant_id: TenantId, actor: Actor, data: JSONBody[ReplayOrder], tenant: Tenant = None
+) -> ReplayReport:
+    """Put dead letters out again, at most a thousand at a time; says what it did, or would do.
+
+    Example: `POST …/dlq/replay {"propertyId": "property-0001", "dryRun": false}`
+    """
+    renewals = renewals_of(runtime)
+    report = await renewals.deliveries(tenant_id).replay_all(data.property_id, dry_run=data.dry_run)
+    if report.changed:
+        subject = data.property_id or "all properties"
+        await renewals.note(
+            tenant_id, actor, "replayed", subject=subject, details={"changed": report.changed}
+        )
+    return ReplayReport(**msgspec.structs.asdict(report))
+
+
+@acts("/dlq/{letter_id:str}/resolve", "developer", action="resolve")
+async def resolve(
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    letter_id: FromPath[str],
+    data: JSONBody[ResolveOrder],
+    tenant: Tenant = None,
+) -> Resolved:
+    """Mark a dead letter as dealt with, without sending it.
+
+    Example: `POST …/dlq/evt-…~property-0001/resolve {"note": "told them by telephone"}`
+    """
+    renewals = renewals_of(runtime)
+    await renewals.deliveries(tenant_id).resolve(letter_id, data.note)
+    await renewals.note(tenant_id, actor, "resolved", subject=letter_id, details={"note": data.note})
+    return Resolved(letter_id, True)
+
+
+ROUTES: Final = (
+    trigger, trigger_many, deliveries, delivery, dead_letters, replay, replay_all, resolve,
+)  # fmt: skip

@@ -1,0 +1,113 @@
+"""What became of residents, what the scores were worth, and the rules they are made by."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Final, Literal
+
+import msgspec
+from litestar.params import FromPath, JSONBody
+from msgspec import Meta
+
+from holdfast.services.renewals.calibration import Calibration
+from holdfast.services.renewals.models import Outcome, PropertyRules
+from holdfast.services.renewals.routes.asked import (
+    Actor,
+    Tenant,
+    TenantId,
+    Whole,
+    acts,
+    reads,
+    renewals_of,
+    sets,
+)
+from holdfast.services.renewals.routes.events import PropertyFilter
+from holdfast.services.renewals.scoring import Thresholds, Weights
+from holdfast.store import put
+
+Id = Annotated[str, Meta(min_length=1, max_length=400)]
+
+
+class OutcomeOrder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    resident_id: Id
+    lease_id: Id
+    outcome: Literal["renewed", "left"]
+    decided_on: date
+
+
+class RulesOrder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How a property's next run judges, and what it sends out by itself."""
+
+    weights: Weights = Weights()
+    thresholds: Thresholds = Thresholds()
+    tolerance_cents: Annotated[int, Meta(ge=0, le=10**9)] = 100
+    send: Literal["nothing", "high", "flagged"] = "nothing"
+
+
+@acts("/outcomes", "developer", action="record", status=201)
+async def record_outcome(
+    runtime: Whole, tenant_id: TenantId, data: JSONBody[OutcomeOrder], tenant: Tenant = None
+) -> Outcome:
+    """Say whether a lease was renewed or its resident left; said again, it is corrected.
+
+    Example: `POST …/outcomes {"residentId": "resident-0000001", "leaseId": "lease-0000001",
+    "outcome": "left", "decidedOn": "2026-04-30"}`
+    """
+    return await renewals_of(runtime).outcomes(tenant_id).record(
+        data.resident_id, data.lease_id, outcome=data.outcome, decided_on=data.decided_on
+    )  # fmt: skip
+
+
+@reads("/calibration")
+async def calibration(
+    runtime: Whole, tenant_id: TenantId, property_id: PropertyFilter = None, tenant: Tenant = None
+) -> Calibration:
+    """Do high scores really leave? Counts by band, Brier score and AUC.
+
+    Example: `GET …/calibration?propertyId=property-0001`
+    """
+    renewals = renewals_of(runtime)
+    if property_id is not None:
+        await renewals.portfolio(tenant_id).property(property_id)
+    return await renewals.outcomes(tenant_id).calibration(property_id)
+
+
+@reads("/properties/{property_id:str}/rules")
+async def rules(
+    runtime: Whole, tenant_id: TenantId, property_id: FromPath[str], tenant: Tenant = None
+) -> PropertyRules:
+    """The weights, thresholds and sending of a property.
+
+    Example: `GET …/properties/property-0001/rules`
+    """
+    portfolio = renewals_of(runtime).portfolio(tenant_id)
+    await portfolio.property(property_id)
+    return await portfolio.rules(property_id)
+
+
+@sets("/properties/{property_id:str}/rules", "admin", action="configure")
+async def set_rules(
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    property_id: FromPath[str],
+    data: JSONBody[RulesOrder],
+    tenant: Tenant = None,
+) -> PropertyRules:
+    """Change them for the runs to come; scores and tiers that are kept stay as they are.
+
+    Example: `PUT …/properties/property-0001/rules {"thresholds": {"high": 60, "medium": 40}, "send": "high"}`
+    """
+    renewals = renewals_of(runtime)
+    portfolio = renewals.portfolio(tenant_id)
+    await portfolio.property(property_id)
+    made = PropertyRules(
+        property_id=property_id, tenant_id=tenant_id, weights=data.weights, thresholds=data.thresholds,
+        tolerance_cents=data.tolerance_cents, send=data.send, updated_at=renewals.clock.now(),
+    )  # fmt: skip
+    await portfolio.store.commit(put(made))
+    await renewals.note(tenant_id, actor, "rules_set", subject=property_id, details=msgspec.to_builtins(data))
+    return made
+
+
+ROUTES: Final = (record_outcome, calibration, rules, set_rules)

@@ -1,0 +1,243 @@
+"""Calculating, and looking at what was calculated."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Annotated, Final
+
+import msgspec
+from litestar import Response
+from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
+
+from holdfast.kit.runs.models import RunStatus
+from holdfast.services.renewals.jobs import RunSummary
+from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary
+from holdfast.services.renewals.portfolio import Sort, Standing, WhatIf
+from holdfast.services.renewals.routes.asked import (
+    PREFIX,
+    Actor,
+    Cursor,
+    Limit,
+    Tenant,
+    TenantId,
+    Whole,
+    acts,
+    reads,
+    renewals_of,
+)
+from holdfast.services.renewals.scoring import TIERS, Signal, Thresholds, Tier, Weights
+
+WAIT_S_MAX: Final = 60.0
+Key = Annotated[
+    str | None,
+    HeaderParameter(name="Idempotency-Key", max_length=200, description="The same key gives the same job."),
+]
+
+
+class Calculate(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """As of which day; the property's own today unless said."""
+
+    as_of_date: date | None = None
+
+
+class JobShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A calculation job; `scored` of `residents` are done."""
+
+    job_id: str
+    status_url: str
+    property_id: str
+    status: RunStatus
+    as_of_date: date
+    calculated_at: datetime
+    residents: int
+    scored: int
+    skipped: int
+    sent: int
+    risk_tiers: dict[Tier, int]
+    error: str | None
+    created_at: datetime
+    completed_at: datetime | None
+
+
+class ScoreShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A resident's score with its reasons; `signals` is what a flag carries, `reasons` says why."""
+
+    resident_id: str
+    name: str
+    unit_id: str
+    lease_id: str
+    risk_score: int
+    risk_tier: Tier
+    days_to_expiry: int | None
+    notice_given: bool
+    as_of_date: date
+    calculated_at: datetime
+    signals: dict[str, int | bool | None]
+    reasons: dict[str, Signal]
+
+
+class RiskPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A page of a run's scores; no run yet leaves `run` null and nothing to show."""
+
+    property_id: str
+    run: Summary | None
+    items: list[ScoreShown]
+    cursor: str | None
+
+
+class HistoryPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    resident_id: str
+    items: list[ScoreShown]
+    cursor: str | None
+
+
+class PortfolioPage(msgspec.Struct, frozen=True):
+    items: list[Standing]
+    cursor: str | None
+
+
+class WhatIfOrder(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Weights are whole points that add up to 100."""
+
+    weights: Weights = Weights()
+    thresholds: Thresholds = Thresholds()
+
+
+def job_shown(job: CalculationJob) -> JobShown:
+    return JobShown(
+        job_id=job.id, status_url=f"/renewals{PREFIX}/jobs/{job.id}", property_id=job.property_id,
+        status=job.status, as_of_date=job.as_of_date, calculated_at=job.calculated_at,
+        residents=job.residents, scored=job.scored, skipped=job.skipped, sent=job.sent,
+        risk_tiers={"high": job.high, "medium": job.medium, "low": job.low}, error=job.error,
+        created_at=job.created_at, completed_at=job.completed_at,
+    )  # fmt: skip
+
+
+def score_shown(score: RiskScore) -> ScoreShown:
+    return ScoreShown(
+        resident_id=score.resident_id, name=score.name, unit_id=score.unit_id, lease_id=score.lease_id,
+        risk_score=score.risk_score, risk_tier=score.risk_tier, days_to_expiry=score.days_to_expiry,
+        notice_given=score.notice_given, as_of_date=score.as_of_date, calculated_at=score.calculated_at,
+        signals={name: signal.value for name, signal in score.signals.items()}, reasons=score.signals,
+    )  # fmt: skip
+
+
+@acts(
+    "/properties/{property_id:str}/renewal-risk/calculate", "developer", action="calculate", status=202,
+    time_limit_s=WAIT_S_MAX + 10,
+)  # fmt: skip
+async def calculate(
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    property_id: FromPath[str],
+    data: JSONBody[Calculate],
+    key: Key = None,
+    wait: Annotated[bool, QueryParameter(description="Answer once the job has ended.")] = False,
+    tenant: Tenant = None,
+) -> Response[JobShown | RunSummary]:
+    """Score every resident of a property, in a job of its own.
+
+    202 with the job; with `?wait=true` 200 with the whole summary once it is there. While a job of the
+    property is under way, everybody who asks gets that one.
+
+    Example: `POST …/properties/property-0001/renewal-risk/calculate {"asOfDate": "2026-03-01"}`
+    """
+    jobs = renewals_of(runtime).portfolio(tenant_id).jobs
+    job = await jobs.start(property_id, as_of=data.as_of_date, by=actor, key=key)
+    if wait:
+        job = await jobs.ended(job.id, within_s=WAIT_S_MAX)
+        if job.status == "completed":
+            return Response(await jobs.summary(job), status_code=200)
+    return Response(job_shown(job), status_code=202)
+
+
+@reads("/jobs/{job_id:str}")
+async def job(runtime: Whole, tenant_id: TenantId, job_id: FromPath[str], tenant: Tenant = None) -> JobShown:
+    """How far a job is.
+
+    Example: `GET …/jobs/run-m5v2kx8a-a7b3c9d2`
+    """
+    return job_shown(await renewals_of(runtime).portfolio(tenant_id).jobs.get(job_id))
+
+
+@reads("/properties/{property_id:str}/renewal-risk")
+async def risk(
+    runtime: Whole,
+    tenant_id: TenantId,
+    property_id: FromPath[str],
+    tier: Annotated[
+        list[Tier] | None, QueryParameter(description="May be repeated; all unless given.")
+    ] = None,
+    sort: Annotated[
+        Sort, QueryParameter(description="The most at risk, or the soonest to end, first.")
+    ] = "score",
+    as_of: Annotated[
+        date | None, QueryParameter(name="asOf", description="The latest run up to this as-of date.")
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
+) -> RiskPage:
+    """The scores of a property's latest run.
+
+    Example: `GET …/properties/property-0001/renewal-risk?tier=high&limit=20`
+    """
+    portfolio = renewals_of(runtime).portfolio(tenant_id)
+    run = await portfolio.latest(property_id, as_of=as_of)
+    if run is None:
+        return RiskPage(property_id=property_id, run=None, items=[], cursor=None)
+    page = await portfolio.risk(run, property_id, tiers=tier or TIERS, sort=sort, limit=limit, cursor=cursor)
+    return RiskPage(
+        property_id=property_id, run=run, items=[score_shown(one) for one in page.docs], cursor=page.cursor
+    )
+
+
+@reads("/residents/{resident_id:str}/risk-history")
+async def history(
+    runtime: Whole,
+    tenant_id: TenantId,
+    resident_id: FromPath[str],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
+) -> HistoryPage:
+    """A resident's scores, one for each run, the newest first.
+
+    Example: `GET …/residents/resident-0000001/risk-history`
+    """
+    page = await renewals_of(runtime).portfolio(tenant_id).history(resident_id, limit=limit, cursor=cursor)
+    items = [score_shown(one) for one in page.docs]
+    return HistoryPage(resident_id=resident_id, items=items, cursor=page.cursor)
+
+
+@reads("/portfolio")
+async def portfolio(
+    runtime: Whole, tenant_id: TenantId, limit: Limit = 100, cursor: Cursor = None, tenant: Tenant = None
+) -> PortfolioPage:
+    """Every property with what its latest run came to, by name.
+
+    Example: `GET …/portfolio`
+    """
+    return PortfolioPage(
+        *await renewals_of(runtime).portfolio(tenant_id).standings(limit=limit, cursor=cursor)
+    )
+
+
+@acts("/properties/{property_id:str}/what-if", "viewer", action="read")
+async def what_if(
+    runtime: Whole,
+    tenant_id: TenantId,
+    property_id: FromPath[str],
+    data: JSONBody[WhatIfOrder],
+    tenant: Tenant = None,
+) -> WhatIf:
+    """The latest run's residents by other weights or thresholds; nothing is stored.
+
+    Example: `POST …/properties/property-0001/what-if {"weights": {"expiry": 50, "delinquency": 15}}`
+    """
+    portfolio = renewals_of(runtime).portfolio(tenant_id)
+    return await portfolio.what_if(property_id, weights=data.weights, thresholds=data.thresholds)
+
+
+ROUTES: Final = (calculate, job, risk, history, portfolio, what_if)

@@ -1,0 +1,57 @@
+"""One row of a CSV file as the document it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import InvalidError
+from holdfast.model import Document
+from holdfast.services.renewals.dates import zone_named
+from holdfast.services.renewals.models import TABLES, LeaseRow, Property
+from holdfast.services.renewals.money import to_cents
+
+_MONEY: Final = frozenset({"base_rent", "market_rent", "monthly_rent", "amount", "proposed_rent"})
+_TIMES: Final = frozenset({"created_at", "updated_at"})
+
+
+def read_row(table: str, values: Mapping[str, str], tenant_id: str) -> Document:
+    """A row's document; `InvalidError` names the field that does not fit."""
+    fields: dict[str, Any] = {"tenant_id": tenant_id}
+    for name, text in values.items():
+        if text.strip():
+            fields[name] = _value(name, text.strip())
+    if table == "unit_pricing":
+        fields.setdefault("property_id", "unknown yet")
+    try:
+        document = msgspec.convert(fields, TABLES[table], strict=False)
+    except msgspec.ValidationError as fault:
+        message, _, path = str(fault).partition(" - at `$.")
+        raise InvalidError(message, path.rstrip("`") or None) from None
+    if isinstance(document, Property):
+        zone_named(document.time_zone)
+    if isinstance(document, LeaseRow):
+        _check_lease(document)
+    return document
+
+
+def _check_lease(lease: LeaseRow) -> None:
+    if lease.lease_type == "fixed" and lease.lease_end_date is None:
+        raise InvalidError("a fixed lease needs an end", "lease_end_date")
+    if lease.lease_end_date is not None and lease.lease_end_date < lease.lease_start_date:
+        raise InvalidError("the lease ends before it begins", "lease_end_date")
+
+
+def _value(name: str, text: str) -> Any:
+    if name in _MONEY:
+        return to_cents(text, name)
+    if name not in _TIMES:
+        return text
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidError(f"{text!r} is no time such as 2026-03-01T09:30:00Z", name) from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
