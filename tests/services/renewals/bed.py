@@ -1,0 +1,192 @@
+"""The service over a real socket, its loops at work, a simulated RMS beside it, four residents in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import aiohttp
+import uvicorn
+
+from holdfast.clock import SystemClock
+from holdfast.config import load_config
+from holdfast.http.app import create_app
+from holdfast.kit.access import Tokens
+from holdfast.model import Document
+from holdfast.runtime import Runtime
+from holdfast.services.renewals import service
+from holdfast.services.renewals.dates import months_before
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import (
+    LeaseRow,
+    LedgerRow,
+    OfferRow,
+    Property,
+    Resident,
+    Unit,
+    UnitPricing,
+)
+from holdfast.simulators.rms import Behave, RmsSimulator
+from holdfast.store import Store, create
+
+AS_OF: Final = date(2026, 3, 1)
+TENANT: Final = "-"
+P: Final = "p-1"
+ROOT: Final = "/renewals/api/v1"
+
+
+@dataclass
+class Person:
+    """A resident as a test describes them; amounts are in whole dollars."""
+
+    name: str
+    days: int | None
+    rent: int
+    payments: Sequence[int] = (1, 2, 3, 4, 5, 6)
+    offer: bool = False
+    status: Literal["active", "notice_given", "moved_out"] = "active"
+    market: int | None = 1_600
+
+    def documents(self, property_id: str, as_of: date) -> list[Document]:
+        id, cents = self.name.lower(), self.rent * 100
+        made: list[Document] = [
+            Unit(id=f"unit-{id}", property_id=property_id, unit_number=id),
+            Resident(
+                id=id, property_id=property_id, unit_id=f"unit-{id}", first_name=self.name,
+                last_name="Example", status=self.status,
+            ),
+            LeaseRow(
+                id=f"lease-{id}", property_id=property_id, resident_id=id, unit_id=f"unit-{id}",
+                lease_start_date=months_before(as_of, 12), monthly_rent=cents,
+                lease_end_date=None if self.days is None else as_of + timedelta(days=self.days),
+                lease_type="month_to_month" if self.days is None else "fixed",
+            ),
+        ]  # fmt: skip
+        if self.market is not None:
+            made.append(UnitPricing(
+                id=f"price-{id}", property_id=property_id, unit_id=f"unit-{id}", base_rent=cents,
+                market_rent=self.market * 100, effective_date=months_before(as_of, 3),
+            ))  # fmt: skip
+        made += [self._paid(property_id, months_before(as_of, months)) for months in self.payments]
+        if self.offer:
+            made.append(OfferRow(
+                id=f"offer-{id}", property_id=property_id, resident_id=id, lease_id=f"lease-{id}",
+                created_at=datetime.combine(as_of - timedelta(days=10), time(12), UTC),
+            ))  # fmt: skip
+        return made
+
+    def _paid(self, property_id: str, day: date) -> LedgerRow:
+        id = self.name.lower()
+        return LedgerRow(
+            id=f"paid-{id}-{day}", property_id=property_id, resident_id=id, amount=self.rent * 100,
+            transaction_type="payment", charge_code="rent", transaction_date=day,
+        )  # fmt: skip
+
+
+REFERENCE: Final = (
+    Person("Jane", 45, 1_400),
+    Person("John", 60, 1_500, payments=(2, 3, 4, 5, 6)),
+    Person("Alice", 180, 1_600, offer=True),
+    Person("Bob", None, 1_450),
+)
+
+
+async def settle_in(
+    store: Store, people: Sequence[Person] = REFERENCE, *, property_id: str = P, as_of: date = AS_OF
+) -> None:
+    """A property with these residents."""
+    documents: list[Document] = [Property(id=property_id, name=f"House {property_id}", time_zone="UTC")]
+    for person in people:
+        documents += person.documents(property_id, as_of)
+    for start in range(0, len(documents), 400):
+        await store.commit(*(create(one) for one in documents[start : start + 400]))
+
+
+@dataclass
+class Bed:
+    runtime: Runtime
+    client: aiohttp.ClientSession
+    rms: RmsSimulator
+    token: str
+
+    @property
+    def renewals(self) -> Renewals:
+        inside: Renewals = self.runtime.parts["renewals"].inside
+        return inside
+
+    @property
+    def store(self) -> Store:
+        return self.runtime.store.tenant(TENANT)
+
+    async def ask(
+        self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> tuple[int, Any]:
+        """Status and JSON of an answer; paths are below the service's own."""
+        sent = {"authorization": f"Bearer {self.token}", **(headers or {})}
+        async with self.client.request(method, ROOT + path, headers=sent, **more) as answer:
+            return answer.status, await answer.json()
+
+    async def get(self, path: str, **more: Any) -> Any:
+        status, body = await self.ask("GET", path, **more)
+        assert status == 200, body
+        return body
+
+    async def post(self, path: str, body: Any = None, *, status: int = 200, **more: Any) -> Any:
+        got, answer = await self.ask("POST", path, json=body or {}, **more)
+        assert got == status, answer
+        return answer
+
+    async def calculate(self, property_id: str = P, as_of: date = AS_OF) -> Any:
+        path = f"/properties/{property_id}/renewal-risk/calculate?wait=true"
+        return await self.post(path, {"asOfDate": as_of.isoformat()})
+
+    async def endpoint(self, property_id: str = P, **behave: Any) -> None:
+        """An endpoint at the RMS, which checks its signatures."""
+        order = {"url": self.rms.webhook_url(property_id)}
+        status, made = await self.ask("PUT", f"/properties/{property_id}/endpoint", json=order)
+        assert status == 200, made
+        self.rms.run(Behave(secret=made["secret"], **behave))
+
+    async def delivery(self, delivery_id: str, *statuses: str, within_s: float = 30.0) -> Any:
+        """The delivery once it is in one of these states."""
+        async with asyncio.timeout(within_s):
+            while True:
+                found = await self.get(f"/deliveries/{delivery_id}")
+                if found["status"] in statuses:
+                    return found
+                await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def serving(home: Path, *, url: str | None = None, working: bool = True) -> AsyncIterator[Bed]:
+    """The whole over a socket, with its loops unless told otherwise."""
+    settings = {"home": home, "allow": "127.0.0.1", **({"store": url} if url else {})}
+    runtime = await Runtime.open(load_config(settings, environ={}), services=[service], clock=SystemClock())
+    surface = create_app(runtime)
+    surface.ready = True
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(surface, http="httptools", log_level="warning", lifespan="off"))
+    tasks = [asyncio.create_task(server.serve(sockets=[listener]))]
+    stop = asyncio.Event()
+    if working:
+        tasks.append(asyncio.create_task(runtime.work(stop)))
+    token = await Tokens(runtime.store).create("test", role="admin", tenant_id=TENANT)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        async with (
+            RmsSimulator(clock=SystemClock()) as rms,
+            aiohttp.ClientSession(address) as client,
+        ):
+            yield Bed(runtime, client, rms, token)
+    finally:
+        server.should_exit = True
+        stop.set()
+        await asyncio.gather(*tasks)
+        listener.close()
+        await runtime.close()
