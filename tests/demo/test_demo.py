@@ -6,14 +6,16 @@ import json
 import re
 import socket
 import subprocess
+from collections.abc import Iterator
 from http.cookiejar import CookieJar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 import pytest
 
+from holdfast import __version__
 from holdfast.demo.scene import find_scenes
 from holdfast.runtime import find_services
 from holdfast.simulators.finding import find_simulators
@@ -25,6 +27,21 @@ def _token(home: Path) -> str:
     assert done.returncode == 0, done.stderr
     token: str = json.loads(done.stdout)["token"]
     return token
+
+
+class Stand(NamedTuple):
+    """A demo that several tests play with, its folder, and the token of somebody who may press."""
+
+    home: Path
+    play: Play
+    token: str
+
+
+@pytest.fixture(scope="module")
+def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+    home = tmp_path_factory.mktemp("demo")
+    with playing(home) as play:
+        yield Stand(home, play, _token(home))
 
 
 def _outside(play: Play, simulator: str, command: str, **body: Any) -> Any:
@@ -46,7 +63,7 @@ def _press(play: Play, token: str, button: str) -> str:
 def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_path: Path) -> None:
     with playing(tmp_path) as play:
         assert play.ready_s < 60
-        until(lambda: play.ask("/health") == (200, {"status": "ok", "version": "0.1.0"}))
+        until(lambda: play.ask("/health") == (200, {"status": "ok", "version": __version__}))
         assert play.ask("/health/ready")[0] == 200
         for service in find_services():
             assert service.address in play.said
@@ -64,23 +81,22 @@ def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_
         assert again.interrupt() < 5
 
 
-def test_the_buttons_break_the_rms_and_mend_it(tmp_path: Path) -> None:
-    with playing(tmp_path) as play:
-        token = _token(tmp_path)
-        status, overview = play.ask("/demo/scenes", token=token)
-        assert status == 200
-        assert set(overview["simulators"]) == set(find_simulators())
-        controls = {one["name"] for scene in overview["scenes"] for one in scene["controls"]}
-        assert {"send", "break", "flaky", "slow", "gone", "mend"} <= controls
+def test_the_buttons_break_the_rms_and_mend_it(stand: Stand) -> None:
+    home, play, token = stand
+    status, overview = play.ask("/demo/scenes", token=token)
+    assert status == 200
+    assert set(overview["simulators"]) == set(find_simulators())
+    controls = {one["name"] for scene in overview["scenes"] for one in scene["controls"]}
+    assert {"send", "break", "flaky", "slow", "gone", "mend"} <= controls
 
-        assert "410" in _press(play, token, "webhooks/gone")
-        _press(play, token, "webhooks/send")
-        failing = ["deliveries", "list", "--tenant", "demo", "--status", "dead"]
-        until(lambda: [row for row in listed(tmp_path, *failing) if row["lastStatus"] == 410])
-        assert "again" in _press(play, token, "webhooks/mend")
-        accepted = _outside(play, "rms", "counts")["accepted"]
-        _press(play, token, "webhooks/send")
-        until(lambda: _outside(play, "rms", "counts")["accepted"] > accepted)
+    assert "410" in _press(play, token, "webhooks/gone")
+    _press(play, token, "webhooks/send")
+    failing = ["deliveries", "list", "--tenant", "demo", "--status", "dead"]
+    until(lambda: [row for row in listed(home, *failing) if row["lastStatus"] == 410])
+    assert "again" in _press(play, token, "webhooks/mend")
+    accepted = _outside(play, "rms", "counts")["accepted"]
+    _press(play, token, "webhooks/send")
+    until(lambda: _outside(play, "rms", "counts")["accepted"] > accepted)
 
 
 def _guests(play: Play, summary: str) -> list[set[str]]:
@@ -112,13 +128,30 @@ def test_second_addresses_follow_on_the_simulated_calendars_also_after_a_restart
         _second_addresses_follow(again, token)
 
 
-def test_only_those_who_may_can_press_and_an_unknown_button_is_told(tmp_path: Path) -> None:
-    with playing(tmp_path) as play:
-        token = _token(tmp_path)
-        assert play.ask("/demo/scenes/webhooks/break", body={})[0] == 401
-        status, told = play.ask("/demo/scenes/webhooks/explode", token=token, body={})
-        assert (status, told["error"]["code"]) == (404, "not_found")
-        assert play.ask("/demo/scenes/nowhere/break", token=token, body={})[0] == 404
+def test_residents_at_risk_are_told_of_and_a_broken_rms_leaves_dead_letters_to_replay(stand: Stand) -> None:
+    _, play, token = stand
+
+    def counts(status: str) -> int:
+        url = "/renewals/api/v1/properties/property-0002/deliveries"
+        return len(play.ask(f"{url}?status={status}&limit=200", token=token)[1]["items"])
+
+    assert "were there already" in _press(play, token, "renewals/trigger")
+    until(lambda: counts("delivered"))
+    _press(play, token, "renewals/gone")
+    _press(play, token, "renewals/calculate")
+    until(lambda: "0 events" not in _press(play, token, "renewals/trigger"))
+    until(lambda: counts("dlq"))
+    _press(play, token, "renewals/mend")
+    _press(play, token, "renewals/replay")
+    until(lambda: not counts("dlq"))
+
+
+def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand) -> None:
+    _, play, token = stand
+    assert play.ask("/demo/scenes/webhooks/break", body={})[0] == 401
+    status, told = play.ask("/demo/scenes/webhooks/explode", token=token, body={})
+    assert (status, told["error"]["code"]) == (404, "not_found")
+    assert play.ask("/demo/scenes/nowhere/break", token=token, body={})[0] == 404
 
 
 def test_the_port_variable_is_honoured_and_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
@@ -177,20 +210,20 @@ def test_a_simulator_runs_alone_and_ends_on_ctrl_c(tmp_path: Path, name: str) ->
             process.kill()
 
 
-def test_the_one_time_link_lets_a_person_in_to_press_buttons(tmp_path: Path) -> None:
-    with playing(tmp_path) as play:
-        link = re.search(r"http://\S+/sign-in/first\?code=(\S+)", play.said)
-        assert link is not None
-        browser = build_opener(HTTPCookieProcessor(CookieJar()))
-        password = "a horse in a harbour"
-        fields = {"code": link[1], "name": "ann", "password": password, "again": password}
-        headers = {"origin": play.url, "sec-fetch-site": "same-origin"}
-        form = Request(f"{play.url}/sign-in/first", data=urlencode(fields).encode(), headers=headers)
-        with browser.open(form, timeout=10) as welcome:
-            assert welcome.status == 200
-        with browser.open(f"{play.url}/console/demo", timeout=10) as page:
-            text = page.read().decode()
-        for scene in find_scenes().values():
-            assert scene.title in text
-        assert "Break the RMS" in text
-        assert "/demo/scenes/webhooks/break" in text
+def test_the_one_time_link_lets_a_person_in_to_press_buttons(stand: Stand) -> None:
+    play = stand.play
+    link = re.search(r"http://\S+/sign-in/first\?code=(\S+)", play.said)
+    assert link is not None
+    browser = build_opener(HTTPCookieProcessor(CookieJar()))
+    password = "a horse in a harbour"
+    fields = {"code": link[1], "name": "ann", "password": password, "again": password}
+    headers = {"origin": play.url, "sec-fetch-site": "same-origin"}
+    form = Request(f"{play.url}/sign-in/first", data=urlencode(fields).encode(), headers=headers)
+    with browser.open(form, timeout=10) as welcome:
+        assert welcome.status == 200
+    with browser.open(f"{play.url}/console/demo", timeout=10) as page:
+        text = page.read().decode()
+    for scene in find_scenes().values():
+        assert scene.title in text
+    assert "Break the RMS" in text
+    assert "/demo/scenes/webhooks/break" in text

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.demo.rms import BREAKING, answers
 from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.errors import AlreadyExistsError
 from holdfast.kit.outbox import (
@@ -84,11 +85,6 @@ def _event(event_id: str | None, dice: random.Random) -> Event:
     return msgspec.structs.replace(made, id=event_id) if event_id else made
 
 
-async def _behave(stage: Stage, behaviour: Behave, said: str) -> str:
-    stage.world.the(RmsSimulator).run(behaviour)
-    return said
-
-
 async def mend(stage: Stage) -> str:
     stage.world.the(RmsSimulator).run(Behave())
     await Endpoints(stage.store.tenant(TENANT)).enable(LIVE, reason="mended", by="demo")
@@ -108,24 +104,15 @@ async def send_many(stage: Stage) -> str:
 
 async def facts(stage: Stage) -> list[Fact]:
     world, tenant = stage.world.the(RmsSimulator).world, stage.store.tenant(TENANT)
-    behaviour, counts = world.behaviour, world.counts()
+    counts = world.counts()
     found = await tenant.get(Endpoint, LIVE)
     dead = await tenant.count(Query(DeadLetter).where("resolved", "==", False).order_by("-died_at"))
-    failing = f"{behaviour.failure_status} to {behaviour.failure_rate:.0%}" if behaviour.failure_rate else ""
-    slow = f"after {behaviour.delay_s:.0f} s" if behaviour.delay_s else ""
     return [
-        ("The RMS answers", ", ".join(filter(None, [failing, slow])) or "200 to everything"),
+        ("The RMS answers", answers(stage)),
         ("Its endpoint is", found.doc.status if found else "not there"),
         ("Messages it got", f"{counts['received']}, {counts['accepted']} accepted"),
         ("Dead letters", str(dead)),
     ]
-
-
-def _breaking(name: str, label: str, *, behaviour: Behave, said: str) -> Control:
-    async def run(stage: Stage) -> str:
-        return await _behave(stage, behaviour, said)
-
-    return Control(name=name, label=label, kind="danger", run=run)
 
 
 scene = Scene(
@@ -137,22 +124,7 @@ scene = Scene(
     controls=[
         Control(name="send", label="Send an event", kind="primary", run=send_one),
         Control(name="send-many", label=f"Send {MANY} events", run=send_many),
-        _breaking(
-            "break", "Break the RMS", behaviour=Behave(failure_rate=1.0),
-            said="The RMS answers 503 to everything: deliveries are tried again, then become dead letters.",
-        ),
-        _breaking(
-            "flaky", "Fail 30 %", behaviour=Behave(failure_rate=0.3),
-            said="Three in ten are answered 503: nearly all arrive after a retry.",
-        ),
-        _breaking(
-            "slow", "Slow it down", behaviour=Behave(delay_s=3.0),
-            said="Every answer takes 3 seconds: deliveries wait, and none is lost.",
-        ),
-        _breaking(
-            "gone", "Answer 410 Gone", behaviour=Behave(failure_rate=1.0, failure_status=410),
-            said="410 says: never again. The next delivery switches the endpoint off.",
-        ),
+        *BREAKING,
         Control(name="mend", label="Mend the RMS", run=mend),
     ],
     facts=facts,

@@ -1,0 +1,136 @@
+"""Three properties with residents that nobody is: risks are calculated, events go to the simulated RMS."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.demo.rms import BREAKING, answers
+from holdfast.demo.scene import Control, Fact, Scene, Stage
+from holdfast.demo.world import World
+from holdfast.kit import NO_TENANT
+from holdfast.services.renewals.endpoints import EndpointOrder
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.portfolio import Portfolio
+from holdfast.services.renewals.sampling import Plan, keep
+from holdfast.simulators.rms import Behave, RmsSimulator
+
+RESIDENTS: Final = 240
+PER_PROPERTY: Final = 80
+PROPERTIES_MAX: Final = 50
+CALCULATED_S: Final = 30.0
+
+
+def settings(world: World) -> Mapping[str, Any]:
+    """It needs none: where events go is kept with each property."""
+    return {}
+
+
+def _renewals(stage: Stage) -> Renewals:
+    renewals: Renewals = stage.inside("renewals")
+    return renewals
+
+
+def _portfolio(stage: Stage) -> Portfolio:
+    return _renewals(stage).portfolio(NO_TENANT)
+
+
+async def _properties(stage: Stage) -> list[str]:
+    standings, _ = await _portfolio(stage).standings(limit=PROPERTIES_MAX)
+    return [one.property_id for one in standings]
+
+
+async def open_endpoints(stage: Stage) -> None:
+    """Each property has its own path at the RMS, whose address is new at every start."""
+    rms, endpoints = stage.world.the(RmsSimulator), _renewals(stage).endpoints(NO_TENANT)
+    for property_id in await _properties(stage):
+        await endpoints.set(property_id, EndpointOrder(url=rms.webhook_url(property_id), rate_per_s=50.0))
+
+
+async def seed(stage: Stage) -> None:
+    """Residents, where their events go, a calculation of each property, and the first events."""
+    plan = Plan(
+        residents=RESIDENTS, per_property=PER_PROPERTY, as_of=stage.clock.now().date(), tenant_id=NO_TENANT
+    )
+    async for _ in keep(stage.store.tenant(NO_TENANT), plan):
+        pass
+    await open_endpoints(stage)
+    portfolio, properties = _portfolio(stage), await _properties(stage)
+    jobs = [await portfolio.jobs.start(one, by="demo") for one in properties]
+    for job in jobs:
+        await portfolio.jobs.ended(job.id, within_s=CALCULATED_S)
+    await portfolio.trigger_many(properties[0], tiers=["high"])
+
+
+async def act(stage: Stage) -> None:
+    """A manager has the RMS told of a resident at risk."""
+    portfolio, property_id = _portfolio(stage), random.choice(await _properties(stage))
+    run = await portfolio.latest(property_id)
+    if run is not None:
+        flagged = await portfolio.risk(run, property_id, tiers=["high", "medium"], limit=100)
+        if flagged.docs:
+            await portfolio.triggers.one(random.choice(flagged.docs))
+
+
+async def calculate(stage: Stage) -> str:
+    portfolio = _portfolio(stage)
+    for property_id in await _properties(stage):
+        await portfolio.jobs.start(property_id, by="demo")
+    return "Every property is calculated anew: the history of each resident grows by one."
+
+
+async def trigger(stage: Stage) -> str:
+    told = [
+        one
+        for property_id in await _properties(stage)
+        for one in await _portfolio(stage).trigger_many(property_id, tiers=["high"])
+    ]
+    made = sum(one.status == "created" for one in told)
+    return f"{made} events are on their way, {len(told) - made} were there already."
+
+
+async def mend(stage: Stage) -> str:
+    stage.world.the(RmsSimulator).run(Behave())
+    renewals = _renewals(stage)
+    for property_id in await _properties(stage):
+        await renewals.endpoints(NO_TENANT).act(property_id, "enable", reason="mended", by="demo")
+    return "The RMS takes everything again; replay what was given up."
+
+
+async def replay(stage: Stage) -> str:
+    report = await _renewals(stage).deliveries(NO_TENANT).replay_all(dry_run=False)
+    return f"{report.changed} events go out again, under the ids they had."
+
+
+async def facts(stage: Stage) -> list[Fact]:
+    standings, _ = await _portfolio(stage).standings(limit=PROPERTIES_MAX)
+    runs = [one.latest for one in standings if one.latest is not None]
+    deliveries = _renewals(stage).deliveries(NO_TENANT)
+    counts = [await deliveries.counts(one.property_id) for one in standings]
+    return [
+        ("Residents at high risk", str(sum(run.high for run in runs))),
+        ("Events delivered", str(sum(one.get("delivered", 0) for one in counts))),
+        ("Events given up", str(sum(one.get("dlq", 0) for one in counts))),
+        ("The RMS answers", answers(stage)),
+    ]
+
+
+scene = Scene(
+    title="Renewals",
+    about="Who will probably not renew their lease, and why; the revenue-management system (RMS) is told.",
+    settings=settings,
+    open=open_endpoints,
+    seed=seed,
+    act=act,
+    every_s=10.0,
+    controls=[
+        Control(name="trigger", label="Tell the RMS of all at high risk", kind="primary", run=trigger),
+        Control(name="calculate", label="Calculate anew", run=calculate),
+        *BREAKING,
+        Control(name="mend", label="Mend the RMS", run=mend),
+        Control(name="replay", label="Replay what was given up", run=replay),
+    ],
+    facts=facts,
+    live=["renewals", "runs"],
+)
