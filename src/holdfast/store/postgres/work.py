@@ -22,6 +22,7 @@ from holdfast.store.relational.dialect import quote
 from holdfast.store.relational.tables import AMENDED, BODY, KEY, VERSION
 
 Place = tuple[Schema[Any], str]
+Plain = Write | Amendment
 
 
 class Landed:
@@ -64,10 +65,11 @@ class Work:
         shelves: Mapping[Schema[Any], Shelf],
         next_version: Callable[[], int],
         *,
-        amended: Mapping[int, Amendment],
+        plain: Mapping[int, Plain],
     ) -> None:
-        self._shelves, self._next_version, self.amended = shelves, next_version, amended
+        self._shelves, self._next_version, self.plain = shelves, next_version, plain
         self._slots: dict[Place, Slot] = {}
+        self._creating: dict[Schema[Any], TableChange] = {}
         self._amending: dict[tuple[Group, bool], TableChange] = {}
         self.outcomes: list[Outcome] = []
         self.touched: set[Schema[Any]] = set()
@@ -81,8 +83,9 @@ class Work:
 
     def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
         for number, commit in enumerate(commits):
-            if number in self.amended:
-                self._amend(number, commit)
+            plain = self.plain.get(number)
+            if plain is not None:
+                self._go_plainly(number, plain, commit)
                 continue
             changes: list[Change | None] = []
             try:
@@ -95,8 +98,31 @@ class Work:
                 alone = len(changes) == 1 and commit.writes[0].kind == "create"
                 self.outcomes.append(Committed(tuple([self._land(c, alone) for c in changes])))
 
-    def _amend(self, number: int, commit: Commit) -> None:
-        one, version = self.amended[number], self._next_version()
+    def _go_plainly(self, number: int, plain: Plain, commit: Commit) -> None:
+        version = self._next_version()
+        try:
+            if isinstance(plain, Amendment):
+                self._amend(number, plain, commit, version=version)
+            else:
+                self._create(number, plain, commit, version=version)
+        except HoldfastError as refusal:
+            self.outcomes.append(refusal)
+        else:
+            self.outcomes.append(Committed((version,)))
+
+    def _create(self, number: int, write: Write, commit: Commit, *, version: int) -> None:
+        decide(write, None, commit=commit)
+        assert write.prepared is not None
+        shelf = self._shelves[write.schema]
+        change = self._creating.get(write.schema)
+        if change is None:
+            change = TableChange("try", shelf.table, shelf.names, shelf.arrays)
+            self._creating[write.schema] = change
+        change.rows.append(shelf.row(write.prepared, version))
+        change.owners[write.key] = number
+        self.touched.add(write.schema)
+
+    def _amend(self, number: int, one: Amendment, commit: Commit, *, version: int) -> None:
         schema = one.group.schema
         mine = commit.tenant is not None and schema.tenant is not None
         change = self._amending.get((one.group, mine))
@@ -107,7 +133,6 @@ class Work:
         change.rows.append((one.key, version, *one.values, one.body, one.fence, *tenant))
         change.owners[one.key] = number
         self.touched.add(schema)
-        self.outcomes.append(Committed((version,)))
 
     def _trusted(self, writes: Sequence[Write]) -> bool:
         """Whether one of these was let through without a look at what is there."""
@@ -142,9 +167,10 @@ class Work:
         for (schema, key), slot in sorted(self._slots.items(), key=lambda one: one[0][1]):
             if slot.now is not slot.before:
                 self._change(groups, self._shelves[schema], key, slot=slot)
-        for change in self._amending.values():
+        plain = [*self._creating.values(), *self._amending.values()]
+        for change in plain:
             change.rows.sort(key=itemgetter(0))
-        return [*(groups[name] for name in sorted(groups)), *self._amending.values()]
+        return [*(groups[name] for name in sorted(groups)), *plain]
 
     def _change(
         self, groups: dict[tuple[str, Verb], TableChange], shelf: Shelf, key: str, *, slot: Slot
@@ -210,27 +236,29 @@ def to_read(
     commits: Sequence[Commit],
     shelves: Mapping[Schema[Any], Shelf],
     *,
-    amended: Mapping[int, Amendment],
+    plain: Mapping[int, Plain],
     careful: bool,
 ) -> dict[Schema[Any], list[str]]:
     """The keys to look at before deciding, by collection; `careful` looks at everything."""
     wanted: dict[Schema[Any], set[str]] = {}
     for number, commit in enumerate(commits):
-        for write in commit.writes if number not in amended else ():
+        for write in commit.writes if number not in plain else ():
             if careful or needs_current(write) or (write.kind == "put" and shelves[write.schema].lists):
                 wanted.setdefault(write.schema, set()).add(write.key)
     ordered = sorted(wanted, key=lambda schema: shelves[schema].table)
     return {schema: sorted(wanted[schema]) for schema in ordered}
 
 
-def amendments(commits: Sequence[Commit]) -> dict[int, Amendment]:
-    """Those of the commits that can be made without a look, by position."""
-    alone, found = free(commits), {}
+def plain_ones(commits: Sequence[Commit], shelves: Mapping[Schema[Any], Shelf]) -> dict[int, Plain]:
+    """Those of the commits that can be made without a look and in any order, by position."""
+    alone = free(commits)
+    found: dict[int, Plain] = {}
     for number, commit in enumerate(commits):
         for write in commit.writes if len(commit.writes) == 1 else ():
-            made = amendment(write) if (write.schema, write.key) in alone else None
-            if made is not None:
-                found[number] = made
+            if (write.schema, write.key) in alone and not shelves[write.schema].lists:
+                made = write if write.kind == "create" else amendment(write)
+                if made is not None:
+                    found[number] = made
     return found
 
 

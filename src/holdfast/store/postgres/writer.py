@@ -21,7 +21,7 @@ from holdfast.store.postgres.faults import explain, is_away, is_turn_lost
 from holdfast.store.postgres.links import Link, Links, Patience, shut, unavailable
 from holdfast.store.postgres.shelf import Shelf
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, render
-from holdfast.store.postgres.work import UnseenError, Work, amendments, to_read
+from holdfast.store.postgres.work import UnseenError, Work, plain_ones, to_read
 
 WRITES_A_BATCH = 500
 VERSIONS_A_BLOCK = 8_192
@@ -110,12 +110,12 @@ class Writer:
         if self._link is not None:
             await shut(self._link)
 
-    async def _land(self, commits: Sequence[Commit], *, amending: bool = True) -> list[Outcome]:
+    async def _land(self, commits: Sequence[Commit], *, plainly: bool = True) -> list[Outcome]:
         """Try until the batch landed or its time is over; nothing lands twice."""
         patience, careful = Patience(self._links.address.patience_s), False
-        amended = amendments(commits) if amending else {}
+        plain = plain_ones(commits, self._shelves) if plainly else {}
         while True:
-            work = Work(self._shelves, self._next_version, amended=amended)
+            work = Work(self._shelves, self._next_version, plain=plain)
             batch = 0
             try:
                 link = await self._ready()
@@ -139,7 +139,7 @@ class Writer:
         """The outcomes; amendments that found something else than they expected go the long way now."""
         if work.again:
             again = sorted(work.again)
-            outcomes = await self._land([commits[n] for n in again], amending=False)
+            outcomes = await self._land([commits[n] for n in again], plainly=False)
             for number, outcome in zip(again, outcomes, strict=True):
                 work.outcomes[number] = outcome
         return work.outcomes
@@ -153,7 +153,7 @@ class Writer:
     async def _attempt(
         self, link: Link, commits: Sequence[Commit], *, work: Work, batch: int, careful: bool
     ) -> None:
-        wanted = to_read(commits, self._shelves, amended=work.amended, careful=careful)
+        wanted = to_read(commits, self._shelves, plain=work.plain, careful=careful)
 
         async def act(link: Link) -> None:
             for schema, keys in wanted.items():
