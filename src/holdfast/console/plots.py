@@ -5,7 +5,7 @@ Colours come from the classes `tone-good`, `tone-warn`, … of the stylesheet, s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -24,17 +24,37 @@ class Series(msgspec.Struct, frozen=True):
     values: Sequence[float]
 
 
-def bars(series: Sequence[Series], labels: Sequence[str], *, said: str) -> Markup:
+def bars(
+    series: Sequence[Series],
+    labels: Sequence[str],
+    *,
+    said: str,
+    top: float | None = None,
+    beside: Sequence[float] = (),
+) -> Markup:
     """Stacked bars, one a step; hovering over a step tells its values.
+
+    They reach up to `top`, the highest of them unless given. `beside` is what they are held against: a
+    dashed line through the middle of the steps.
 
     Example: `bars([Series("delivered", "good", [3, 4])], ["12:00", "12:01"], said="Deliveries a minute")`
     """
     count = max((len(one.values) for one in series), default=0)
     totals = [sum(one.values[step] for one in series) for step in range(count)]
-    top = max([*totals, 1])
-    drawn = [_step(series, step, count, top, labels[step]) for step in range(count)]
+    high = top or max([*totals, 1])
+    drawn = [_step(series, step, count, high, labels[step]) for step in range(count)]
+    if beside:
+        path = " ".join(
+            f"{(step + 0.5) * WIDTH / count:.1f},{_up(v, high):.1f}" for step, v in enumerate(beside)
+        )
+        drawn.append(Markup('<polyline class="beside" points="{}"/>').format(path))
     peak = max(totals, default=0)
     return _svg("plot bars", Markup("").join(drawn), said=f"{said}. Highest: {peak:,.0f}.")
+
+
+def _up(value: float, top: float) -> float:
+    """How far down from the upper edge a value is drawn."""
+    return HEIGHT - value / top * (HEIGHT - 4)
 
 
 def _step(series: Sequence[Series], step: int, count: int, top: float, label: str) -> Markup:
@@ -57,13 +77,30 @@ def _step(series: Sequence[Series], step: int, count: int, top: float, label: st
     return Markup("<g><title>{}: {}</title>{}{}</g>").format(label, told, hit, Markup("").join(parts))
 
 
-def line(values: Sequence[float], *, tone: str = "accent", said: str, unit: str = "") -> Markup:
-    """A line with the area under it, from nothing to its highest value."""
-    top = max([*values, 1e-9])
+def line(
+    values: Sequence[float],
+    *,
+    tone: str = "accent",
+    said: str,
+    unit: str = "",
+    top: float | None = None,
+    levels: Mapping[str, float] | None = None,
+) -> Markup:
+    """A line with the area under it, from nothing to `top` (its highest value unless given).
+
+    `levels` are drawn across it, each in the tone that names it.
+    """
+    high = top or max([*values, 1e-9])
     wide = WIDTH / max(1, len(values) - 1)
-    points = [(step * wide, HEIGHT - 2 - value / top * (HEIGHT - 8)) for step, value in enumerate(values)]
+    points = [(step * wide, _level(value, high)) for step, value in enumerate(values)]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    shape = Markup(
+    across = Markup("").join(
+        Markup('<polyline class="level tone-{0}" points="0,{1:.1f} {2},{1:.1f}"/>').format(
+            name, _level(value, high), WIDTH
+        )
+        for name, value in (levels or {}).items()
+    )
+    shape = across + Markup(
         '<polygon class="area tone-{0}" points="0,{1} {2} {3},{1}"/><polyline class="tone-{0}" points="{2}"/>'
     ).format(tone, HEIGHT, path, WIDTH)
     highest = max(values, default=0)
@@ -72,11 +109,17 @@ def line(values: Sequence[float], *, tone: str = "accent", said: str, unit: str 
     )
 
 
-def sparkline(values: Sequence[float], *, tone: str = "accent", said: str) -> Markup:
-    """A line as high as a word."""
-    top = max([*values, 1e-9])
+def _level(value: float, top: float) -> float:
+    return HEIGHT - 2 - value / top * (HEIGHT - 8)
+
+
+def sparkline(
+    values: Sequence[float], *, tone: str = "accent", said: str, top: float | None = None
+) -> Markup:
+    """A line as high as a word; lines beside one another have the same `top`."""
+    high = top or max([*values, 1e-9])
     wide = 100 / max(1, len(values) - 1)
-    path = " ".join(f"{step * wide:.1f},{19 - value / top * 18:.1f}" for step, value in enumerate(values))
+    path = " ".join(f"{step * wide:.1f},{19 - value / high * 18:.1f}" for step, value in enumerate(values))
     shape = Markup('<polyline class="tone-{}" points="{}"/>').format(tone, path)
     return _svg("spark", shape, said=said, size=(100, 20))
 
@@ -88,6 +131,26 @@ def meter(share: float, *, tone: str, said: str) -> Markup:
         '<rect class="rail" width="100" height="8"/><rect class="tone-{}" width="{:.1f}" height="8"/>'
     )
     return _svg("meter", shape.format(tone, full), said=said, size=(100, 8))
+
+
+def split(parts: Sequence[Series], *, said: str) -> Markup:
+    """One bar shared among parts, each with its own tone; the words are beside it.
+
+    Example: `split([Series("high", "bad", [3]), Series("low", "good", [9])], said="By risk")`
+    """
+    total, start, drawn = sum(sum(one.values) for one in parts) or 1.0, 0.0, []
+    for one in parts:
+        wide = sum(one.values) / total * 100
+        told = f"{one.name} {sum(one.values):,.0f}"
+        drawn.append(
+            Markup(
+                '<rect class="tone-{}" x="{:.2f}" width="{:.2f}" height="8"><title>{}</title></rect>'
+            ).format(one.tone, start, wide, told)
+        )
+        start += wide
+    rail = Markup('<rect class="rail" width="100" height="8"/>')
+    told = ", ".join(f"{one.name} {sum(one.values):,.0f}" for one in parts)
+    return _svg("meter split", rail + Markup("").join(drawn), said=f"{said}: {told}", size=(100, 8))
 
 
 def _svg(kind: str, shape: Markup, *, said: str, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Markup:

@@ -73,6 +73,7 @@ async function done(element, told) {
   } else if (words) {
     say(fill(words, told));
   }
+  element.dispatchEvent(new CustomEvent("acted", { bubbles: true, detail: told }));
   await refresh();
 }
 
