@@ -9,9 +9,10 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.errors import NotFoundError
-from holdfast.kit.outbox import Attempt, DeadLetter, Ledger, Report, Selection
+from holdfast.kit.outbox import Attempt, DeadLetter, Ledger, Report, Selection, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
-from holdfast.services.renewals.models import DLQ, KINDS, DeadLetterRow, DeliveryState
+from holdfast.services.renewals.models import DLQ, KINDS, DeadLetterRow, DeliveryState, RiskScore
+from holdfast.services.renewals.triggering import event_id_of
 from holdfast.store import Query, Store
 
 Status = Literal["pending", "sending", "delivered", "failed", "dlq", "skipped", "cancelled"]
@@ -94,15 +95,16 @@ class Deliveries:
             **msgspec.structs.asdict(row), payload=doc.body.decode(errors="replace"), attempts=doc.attempts
         )
 
-    async def of_residents(self, property_id: str, resident_ids: Sequence[str]) -> dict[str, DeliveryShown]:
-        """The newest delivery of each of these residents, where there is one."""
-        newest: dict[str, DeliveryShown] = {}
-        for id in resident_ids:
-            query = Query(DeliveryState).where("resident_id", "==", id).order_by("-created_at").limit(1)
-            for one in (await self._store.query(query)).docs:
-                if one.endpoint_id == property_id:
-                    newest[id] = shown(one)
-        return newest
+    async def of_scores(self, scores: Sequence[RiskScore]) -> list[DeliveryShown | None]:
+        """For each of these scores the delivery of its event, where it was put out."""
+        ids = [delivery_id(event_id_of(one), one.property_id) for one in scores]
+        found = await self._store.get_many(DeliveryState, ids)
+        return [None if one is None else shown(one.doc) for one in found]
+
+    async def of_resident(self, resident_id: str, *, limit: int = 20) -> list[DeliveryShown]:
+        """What was put out about a resident, newest first."""
+        query = Query(DeliveryState).where("resident_id", "==", resident_id).order_by("-created_at")
+        return [shown(one) for one in (await self._store.query(query.limit(limit))).docs]
 
     async def counts(self, property_id: str) -> dict[Status, int]:
         """How many deliveries of a property are in each state."""

@@ -101,6 +101,7 @@ class Import:
                     yield report
         except (UnicodeDecodeError, csv.Error) as fault:
             raise InvalidError(f"{path.name}: {fault}; save it as CSV in UTF-8", table) from None
+        report.bad.sort(key=lambda one: one.row)
         yield report
 
     async def _take(self, report: TableReport, lines: list[_Line]) -> None:

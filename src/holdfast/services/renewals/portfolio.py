@@ -142,19 +142,15 @@ class Portfolio:
         order = "-risk_score" if sort == "score" else "days_to_expiry"
         return await self.store.query(query.order_by(order).limit(limit).after(cursor))
 
-    async def notices(self, property_id: str, run: Summary, *, limit: int = 50) -> list[RiskScore]:
+    async def notices(
+        self, property_id: str, run: Summary, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[RiskScore], str | None]:
         """Those who gave notice, with their scores: they are shown before everybody else."""
-        query = Query(Resident).where("property_id", "==", property_id).where("status", "==", "notice_given")
-        gone = (await self.store.query(query.limit(limit))).docs
-        return await self.scores_of([one.id for one in gone], run)
+        page = await self.store.query(_gave_notice(property_id).limit(limit).after(cursor))
+        return await self.scores_of([one.id for one in page.docs], run), page.cursor
 
-    async def search(self, property_id: str, run: Summary, words: str, *, limit: int = 50) -> list[RiskScore]:
-        """Those whose last name begins so."""
-        start = words.strip()
-        query = Query(Resident).where("property_id", "==", property_id)
-        query = query.where("last_name", ">=", start).where("last_name", "<", start + "\U0010ffff")
-        found = (await self.store.query(query.order_by("last_name", "first_name").limit(limit))).docs
-        return await self.scores_of([one.id for one in found], run)
+    async def count_notices(self, property_id: str) -> int:
+        return await self.store.count(_gave_notice(property_id))
 
     async def scores_of(self, resident_ids: Sequence[str], run: Summary) -> list[RiskScore]:
         """These residents' scores of one run, where they have one."""
@@ -217,6 +213,10 @@ class Portfolio:
         if run is None:
             raise ConflictError(f"property {property_id!r} was not calculated yet; calculate it first")
         return run
+
+
+def _gave_notice(property_id: str) -> Query[Resident]:
+    return Query(Resident).where("property_id", "==", property_id).where("status", "==", "notice_given")
 
 
 def summary_of(job: CalculationJob) -> Summary:

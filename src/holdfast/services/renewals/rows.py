@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -15,6 +16,7 @@ from holdfast.services.renewals.models import TABLES, LeaseRow, Property
 from holdfast.services.renewals.money import to_cents
 
 _MONEY: Final = frozenset({"base_rent", "market_rent", "monthly_rent", "amount", "proposed_rent"})
+_MISSING: Final = re.compile(r"missing required field `(\w+)`")
 _TIMES: Final = frozenset({"created_at", "updated_at"})
 
 
@@ -30,7 +32,8 @@ def read_row(table: str, values: Mapping[str, str], tenant_id: str) -> Document:
         document = msgspec.convert(fields, TABLES[table], strict=False)
     except msgspec.ValidationError as fault:
         message, _, path = str(fault).partition(" - at `$.")
-        raise InvalidError(message, path.rstrip("`") or None) from None
+        missing = _MISSING.search(message)
+        raise InvalidError(message, missing[1] if missing else path.rstrip("`") or None) from None
     if isinstance(document, Property):
         zone_named(document.time_zone)
     if isinstance(document, LeaseRow):

@@ -1,0 +1,186 @@
+"""Taking CSV files in: good rows are kept, bad ones named and set aside, and twice is the same as once."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import AsyncIterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.app import open_store
+from holdfast.errors import InvalidError
+from holdfast.services.renewals.dates import zone_named
+from holdfast.services.renewals.importing import Import, TableReport, write_aside
+from holdfast.services.renewals.models import (
+    DOCUMENTS,
+    LeaseRow,
+    Property,
+    PropertyName,
+    Resident,
+    UnitPricing,
+)
+from holdfast.services.renewals.money import from_cents, to_cents
+from holdfast.services.renewals.reading import Moment, Reading
+from holdfast.store import Query, Store
+
+RESIDENTS = 200
+
+
+@pytest.fixture
+async def store(sqlite_url: str) -> AsyncIterator[Store]:
+    opened = await open_store(sqlite_url, DOCUMENTS)
+    await opened.migrate()
+    yield opened.tenant("-")
+    await opened.close()
+
+
+def write(folder: Path, table: str, header: str, rows: Sequence[Sequence[Any]]) -> None:
+    with (folder / f"{table}.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(header.split())
+        writer.writerows(rows)
+
+
+def good_files(folder: Path, residents: int = RESIDENTS) -> None:
+    ids = range(1, residents + 1)
+    write(folder, "properties", "id name city", [["p-1", "Mill House", "Łódź"], ["p-2", "Park Court", ""]])
+    write(folder, "units", "id property_id unit_number floor", [[f"u{n}", "p-1", n, n % 9] for n in ids])
+    write(
+        folder, "unit_pricing", "id unit_id base_rent market_rent effective_date",
+        [[f"pr{n}", f"u{n}", "1400.00", "1600", "2026-01-01"] for n in ids],
+    )  # fmt: skip
+    write(
+        folder, "residents", "id property_id unit_id first_name last_name status",
+        [[f"r{n}", "p-1", f"u{n}", "Ada", f"Kim{n}", "active"] for n in ids],
+    )  # fmt: skip
+    write(
+        folder, "leases",
+        "id property_id resident_id lease_start_date lease_end_date monthly_rent lease_type status",
+        [[f"l{n}", "p-1", f"r{n}", "2025-03-01", "2026-04-15", "1400.50", "fixed", "active"] for n in ids],
+    )  # fmt: skip
+    write(
+        folder, "resident_ledger",
+        "id property_id resident_id transaction_type charge_code amount transaction_date",
+        [[f"t{n}", "p-1", f"r{n}", "payment", "rent", "1400.50", "2026-02-01"] for n in ids],
+    )  # fmt: skip
+    write(
+        folder, "renewal_offers", "id property_id resident_id lease_id status created_at",
+        [[f"o{n}", "p-1", f"r{n}", f"l{n}", "pending", "2026-02-01 10:00:00"] for n in ids],
+    )  # fmt: skip
+
+
+async def take(store: Store, folder: Path) -> dict[str, TableReport]:
+    return {report.table: report async for report in Import(store).folder(folder)}
+
+
+async def test_a_folder_is_taken_in_and_taken_again_changes_nothing(store: Store, tmp_path: Path) -> None:
+    good_files(tmp_path)
+    first = await take(store, tmp_path)
+    assert {table: (one.created, len(one.bad)) for table, one in first.items()} == {
+        "properties": (2, 0), "units": (RESIDENTS, 0), "unit_pricing": (RESIDENTS, 0),
+        "residents": (RESIDENTS, 0), "leases": (RESIDENTS, 0), "resident_ledger": (RESIDENTS, 0),
+        "renewal_offers": (RESIDENTS, 0),
+    }  # fmt: skip
+    again = await take(store, tmp_path)
+    assert {(one.created, one.updated) for one in again.values()} == {(0, 0)}
+    assert again["leases"].unchanged == RESIDENTS
+    lease = await store.get(LeaseRow, "l1")
+    assert lease is not None
+    assert lease.doc.monthly_rent == 140_050
+    price = await store.get(UnitPricing, "u1_2026-01-01")
+    assert price is not None
+    assert price.doc.property_id == "p-1"
+
+
+async def test_what_was_taken_in_can_be_scored(store: Store, tmp_path: Path) -> None:
+    good_files(tmp_path)
+    await take(store, tmp_path)
+    reading = Reading(store, Moment("p-1", date(2026, 3, 1), zone_named("")), page=70)
+    known = [one async for page in reading.pages() for one in page]
+    assert len(known) == await reading.count() == RESIDENTS
+    facts = known[0].facts
+    assert facts is not None
+    assert (facts.has_offer, facts.market_rent, facts.ledger.paid) == (True, 160_000, 140_050)
+    later = [one async for page in reading.pages(after=known[99].resident_id) for one in page]
+    assert [one.resident_id for one in later] == [one.resident_id for one in known[100:]]
+
+
+async def test_a_changed_row_is_changed(store: Store, tmp_path: Path) -> None:
+    good_files(tmp_path, 3)
+    await take(store, tmp_path)
+    write(tmp_path, "properties", "id name", [["p-1", "Mill House Two"], ["p-2", "Park Court"]])
+    report = (await take(store, tmp_path))["properties"]
+    # The second property lost its (empty) city too, which changes nothing.
+    assert (report.updated, report.unchanged) == (1, 1)
+    assert await store.get(PropertyName, "name:mill house") is None
+
+
+BAD_LEASES = {
+    3: (["l2", "p-1", "r2", "2025-03-01", "soon", "1400.50", "fixed", "active"], "lease_end_date"),
+    5: (["l4", "p-1", "r4", "2025-03-01", "2026-04-15", "1,400", "fixed", "active"], "monthly_rent"),
+    7: (["l6", "p-1", "nobody", "2025-03-01", "2026-04-15", "1400", "fixed", "active"], "resident_id"),
+    9: (["l8", "p-1", "r8", "2025-03-01", "", "1400", "fixed", "active"], "lease_end_date"),
+    11: (["l10", "p-1", "r10", "2025-03-01", "2024-01-01", "1400", "fixed", "active"], "lease_end_date"),
+    13: (["l12", "p-1", "r12", "2025-03-01", "2026-04-15", "1400", "forever", "active"], "lease_type"),
+    15: (["l1", "p-1", "r14", "2025-03-01", "2026-04-15", "1400", "fixed", "active"], "id"),
+    17: (["l/16", "p-1", "r16", "2025-03-01", "2026-04-15", "1400", "fixed", "active"], "id"),
+    19: (["l18", "p-1", "r18", "2025-03-01", "2026-04-15", "14.005", "fixed", "active"], "monthly_rent"),
+    21: (["", "p-1", "r20", "2025-03-01", "2026-04-15", "1400", "fixed", "active"], "id"),
+}
+
+
+async def test_bad_rows_are_set_aside_with_their_numbers_and_reasons(store: Store, tmp_path: Path) -> None:
+    good_files(tmp_path)
+    lines = list(csv.reader((tmp_path / "leases.csv").read_text().splitlines()))
+    for row, (bad, _) in BAD_LEASES.items():
+        lines[row - 1] = bad
+    write(tmp_path, "leases", " ".join(lines[0]), lines[1:])
+    report = (await take(store, tmp_path))["leases"]
+    assert report.rows == RESIDENTS
+    assert report.created == RESIDENTS - len(BAD_LEASES)
+    assert {one.row: one.field for one in report.bad} == {row: bad[1] for row, bad in BAD_LEASES.items()}
+    assert all(one.reason for one in report.bad)
+    (aside,) = write_aside(tmp_path / "bad", report.bad)
+    kept = list(csv.DictReader(aside.read_text().splitlines()))
+    assert {(row["bad_row"], row["lease_end_date"]) for row in kept} >= {("3", "soon"), ("9", "")}
+
+
+async def test_two_properties_of_one_name_are_refused(store: Store, tmp_path: Path) -> None:
+    write(
+        tmp_path, "properties", "id name", [["p-1", "Mill House"], ["p-2", "mill  HOUSE"], ["p~3", "Other"]]
+    )
+    report = (await take(store, tmp_path))["properties"]
+    assert [(one.row, one.field) for one in report.bad] == [(3, "name"), (4, "id")]
+    assert await store.count(Query(Property).order_by("name")) == 1
+
+
+async def test_a_missing_column_a_wrong_encoding_and_an_empty_folder_are_told(
+    store: Store, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidError, match="holds none of"):
+        await take(store, tmp_path)
+    write(tmp_path, "residents", "id property_id", [["r1", "p-1"]])
+    with pytest.raises(InvalidError, match="lacks the column 'unit_id'"):
+        await take(store, tmp_path)
+    (tmp_path / "residents.csv").write_bytes("id,property_id\nÄ,1\n".encode("latin-1"))
+    with pytest.raises(InvalidError, match="UTF-8"):
+        await take(store, tmp_path)
+    assert await store.get(Resident, "r1") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cents"),
+    [("1400", 140_000), ("1400.5", 140_050), ("-0.01", -1), ("0.10", 10), ("12.3400", 1_234)],
+)
+def test_amounts_are_read_exactly(text: str, cents: int) -> None:
+    assert to_cents(text) == cents
+    assert to_cents(from_cents(cents)) == cents
+
+
+@pytest.mark.parametrize("text", ["", "1e3", "1,000", "1.005", "NaN", "٣", "--1", "1.", "0x10", "9" * 20])
+def test_what_is_no_amount_is_refused(text: str) -> None:
+    with pytest.raises(InvalidError):
+        to_cents(text)
