@@ -44,6 +44,14 @@ async def test_no_more_than_the_concurrency_is_under_way_at_once(live_store: Sto
     assert most == 3
 
 
+async def test_an_endpoint_more_patient_than_a_lease_is_served_all_the_same(live_store: Store) -> None:
+    async with receiving(lambda _: OK) as receiver:
+        endpoint = await endpoint_at(live_store, receiver.url(), timeout_s=60)
+        await send(live_store, endpoint, "evt-1")
+        async with dispatching(live_store):
+            await asyncio.wait_for(receiver.received(1), 10)
+
+
 async def test_a_rate_limit_spaces_what_its_burst_lets_through(live_store: Store) -> None:
     names = [f"evt-{n}" for n in range(14)]
     async with receiving(lambda _: OK) as receiver:

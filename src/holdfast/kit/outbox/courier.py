@@ -50,7 +50,6 @@ class Courier:
         settler: Settler,
         *,
         owner: str,
-        lease_s: float,
         headers: Headers | None,
         on_notice: OnNotice | None,
         kinds: Kinds,
@@ -60,7 +59,6 @@ class Courier:
         self._store, self._sender, self._settler = store, sender, settler
         self._clock = store.clock
         self._owner, self._headers, self._on_notice, self._kinds = owner, headers, on_notice, kinds
-        self._timeout_s_max = lease_s - SETTLE_S
         self._wake, self._look = wake, look
         self._dues: list[int] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,7 +82,7 @@ class Courier:
         held: Held | None = first
         while held is not None:
             at, started = self._clock.now(), self._clock.monotonic()
-            result = await self._send(lane, held.delivery, at)
+            result = await self._send(lane, held, at, left_s=held.until - SETTLE_S - started)
             ended = self._clock.monotonic()
             attempted(held.delivery, result, at=at, latency_s=ended - started)
             self._conclude(lane, held, result)
@@ -93,15 +91,16 @@ class Courier:
         if lane.wants_refill(self._clock.monotonic()):
             self._wake()
 
-    async def _send(self, lane: Lane, delivery: Delivery, at: datetime) -> Answer | SendFailure:
-        endpoint, sign = lane.endpoint, lane.sign
+    async def _send(self, lane: Lane, held: Held, at: datetime, *, left_s: float) -> Answer | SendFailure:
+        delivery, endpoint, sign = held.delivery, lane.endpoint, lane.sign
         assert endpoint is not None
         assert sign is not None
         headers = [("content-type", delivery.content_type)]
         headers += sign(delivery.event_id, to_us(at) // 1_000_000, delivery.body)
         if self._headers is not None:
             headers += self._headers(delivery, endpoint)
-        timeout_s = min(endpoint.timeout_s, self._timeout_s_max)
+        # A send must not outlive its lease.
+        timeout_s = min(endpoint.timeout_s, left_s)
         request = Outgoing(
             "POST", endpoint.url, tuple(headers), delivery.body, timeout_s, endpoint.response_bytes_max
         )

@@ -58,7 +58,8 @@ class DispatcherStatus(msgspec.Struct, frozen=True):
 
 
 class Dispatcher:
-    """Delivers what is due. An endpoint's `timeout_s` is cut to a second less than `lease_s`.
+    """Delivers what is due. An endpoint's `timeout_s` is cut to what is left of a lease, of which a
+    send gets at least half.
 
     Limits of an endpoint hold per dispatcher; with n of them, give each endpoint 1/n of what it can take.
 
@@ -90,11 +91,11 @@ class Dispatcher:
         self.owner = owner or f"{socket.gethostname()}-{os.getpid()}-{ulid()[-6:]}"
         self._lease_s, self._poll_s, self._drain_s = lease_s, poll_s, drain_s
         self._batch_max, self._held_max, self._kinds = batch_max, held_max, kinds
-        self._lanes = Lanes(self._store, signing, kinds)
+        self._lanes = Lanes(self._store, signing, kinds=kinds, lease_s=lease_s)
         self._settler = Settler(self._store, batch_max=batch_max)
         self._wake = asyncio.Event()
         self._courier = Courier(
-            store, sender, self._settler, owner=self.owner, lease_s=lease_s, headers=headers,
+            store, sender, self._settler, owner=self.owner, headers=headers,
             on_notice=on_notice, kinds=kinds, wake=self._wake.set, look=self._rung,
         )  # fmt: skip
         self.reception = Reception(

@@ -33,8 +33,9 @@ class Held:
 class Lane:
     """Keeps an endpoint's limits in this process. Knows no store and no network."""
 
-    def __init__(self, lane_id: str) -> None:
+    def __init__(self, lane_id: str, *, lease_s: float = math.inf) -> None:
         self.id = lane_id
+        self._patience_s_max = (lease_s - SETTLE_S) / 2
         self.endpoint: Endpoint | None = None
         self.version = -1
         self.sign: Sign | None = None
@@ -104,7 +105,7 @@ class Lane:
         endpoint, breaker = self.endpoint, self.breaker
         if endpoint is None or breaker is None or endpoint.status != "active":
             return None
-        self._drop_stale(now, endpoint.timeout_s)
+        self._drop_stale(now, min(endpoint.timeout_s, self._patience_s_max))
         if not self.waiting or self.in_flight >= endpoint.concurrency or now < self.closed_until:
             return None
         if not breaker.allows(now) or (self.bucket is not None and not self.bucket.take(now)):

@@ -37,15 +37,15 @@ class Fetch(msgspec.Struct, frozen=True):
 class Lanes:
     """Keeps a lane per endpoint seen. Idle, open lanes cost a turn nothing; the others are `notable`."""
 
-    def __init__(self, store: Store, signing: Signing, kinds: Kinds) -> None:
-        self._store, self._signing, self._kinds = store, signing, kinds
+    def __init__(self, store: Store, signing: Signing, *, kinds: Kinds, lease_s: float) -> None:
+        self._store, self._signing, self._kinds, self._lease_s = store, signing, kinds, lease_s
         self._lanes: dict[str, Lane] = {}
         self.notable: dict[str, Lane] = {}
 
     def get(self, lane_id: str) -> Lane:
         lane = self._lanes.get(lane_id)
         if lane is None:
-            lane = self._lanes[lane_id] = Lane(lane_id)
+            lane = self._lanes[lane_id] = Lane(lane_id, lease_s=self._lease_s)
         self.notable[lane_id] = lane
         return lane
 
