@@ -22,23 +22,32 @@ def announce(folder: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def holdfast_process(
-    home: Path, *arguments: str, environ: Mapping[str, str] | None = None
+async def running(
+    home: Path, module: str, *arguments: str, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """A process and the address in its first line, or without one the line."""
+    """A process that runs a module, and the first line it says."""
     own = {"PYTHONPATH": f"{home}{os.pathsep}{_ROOT}", "HOLDFAST_HOME": str(home / "h")}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "holdfast", *arguments, cwd=home, env={**os.environ, **own, **(environ or {})},
+        sys.executable, "-m", module, *arguments, cwd=home, env={**os.environ, **own, **(environ or {})},
         stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
         assert process.stderr is not None
-        line = (await process.stderr.readline()).decode()
-        found = re.search(r"http://[^\s,]+", line)
-        if found is None and arguments[0] == "serve":
-            raise AssertionError(line + (await process.stderr.read()).decode())
-        yield process, found[0] if found else line
+        yield process, (await process.stderr.readline()).decode()
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def holdfast_process(
+    home: Path, *arguments: str, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A `holdfast` process and the address in its first line, or without one the line."""
+    async with running(home, "holdfast", *arguments, environ=environ) as (process, line):
+        found = re.search(r"http://[^\s,]+", line)
+        if found is None and arguments[0] == "serve":
+            assert process.stderr is not None
+            raise AssertionError(line + (await process.stderr.read()).decode())
+        yield process, found[0] if found else line

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -17,46 +15,18 @@ from holdfast.kit.inbox import InboxItem
 from holdfast.runtime import Runtime
 from holdfast.store import Query
 from tests.http.bed import SECRET, SERVICE, TENANT, Echo
+from tests.http.load import Load
 from tests.http.processes import announce, holdfast_process
 
 ACCEPTED = int(os.environ.get("HOLDFAST_TEST_ACCEPTED", "200"))
-SENDERS = 16
 STOP_S_MAX = 5.0
-
-
-@dataclass
-class _Load:
-    """Senders that go on until the server is gone, and what it accepted from them."""
-
-    address: str
-    accepted: set[str] = field(default_factory=set)
-    enough: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def run(self) -> None:
-        await asyncio.gather(*(self._sender(number) for number in range(SENDERS)))
-
-    async def _sender(self, number: int) -> None:
-        async with aiohttp.ClientSession(self.address) as client:
-            turn = 0
-            with contextlib.suppress(aiohttp.ClientError, ConnectionError):
-                while True:
-                    turn += 1
-                    await self._send(client, f"m{number}-{turn}")
-
-    async def _send(self, client: aiohttp.ClientSession, name: str) -> None:
-        headers = {"x-word": SECRET, "x-name": name}
-        async with client.post("/echo-chamber/webhook", headers=headers, data=name) as answer:
-            if answer.status == 202:
-                self.accepted.add(name)
-        if len(self.accepted) >= ACCEPTED:
-            self.enough.set()
 
 
 async def _under_load(home: Path, end: signal.Signals) -> tuple[set[str], int]:
     """Serve, load, signal; gives what was accepted and the exit code."""
     announce(home)
     async with holdfast_process(home, "serve", "--port", "0") as (process, address):
-        load = _Load(address)
+        load = Load(address, ACCEPTED)
         sending = asyncio.create_task(load.run())
         await asyncio.wait_for(load.enough.wait(), 60)
         process.send_signal(end)
