@@ -1,1 +1,28 @@
-"""Connections: what an outside account granted a tenant, kept sealed and fresh."""
+"""Connections: what an outside account granted a tenant, kept sealed and fresh.
+
+    start ──► the person consents at the provider ──► finish ──► connected ◄──► needs_reauth
+                                                                     │               │
+    token (refreshed early, by one process at a time) ◄──────────────┘               ▼
+                                                                                  revoked
+
+    url = (await connections.start("google", scopes=[SCOPE], redirect_uri=back, tenant_id="acme")).url
+    connection = await connections.finish(state, code)
+    calendar = GoogleCalendar(session, connections.tokens(connection.id), clock=clock)
+
+Any provider with the four methods of `Provider` will do. Tokens are sealed by the vault, each for its row.
+"""
+
+from holdfast.kit.connections.connections import Connections, ConnectionTokens, Started
+from holdfast.kit.connections.models import Connection, Consent, connection_id
+from holdfast.kit.connections.port import Grant, Provider
+
+__all__ = [
+    "Connection",
+    "ConnectionTokens",
+    "Connections",
+    "Consent",
+    "Grant",
+    "Provider",
+    "Started",
+    "connection_id",
+]

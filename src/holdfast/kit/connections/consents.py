@@ -1,0 +1,82 @@
+"""Sending a person to a provider and knowing them again when they come back: once, and within minutes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import ConflictError, UnverifiedError
+from holdfast.kit.connections.models import Consent
+from holdfast.kit.vault import Secret, Vault
+from holdfast.store import Snapshot, Store, create, delete
+
+LASTS_S: Final = 600.0
+_SPENT: Final = "this sign-in was finished, has ended or was never begun; begin it again"
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What goes into the provider's address: the state, and the challenge whose verifier is kept here."""
+
+    state: str
+    challenge: str
+
+
+class Consents:
+    """Keeps what was asked until the person comes back.
+
+    The state is kept as its hash and the PKCE verifier sealed, so that nobody who reads the store can finish
+    a sign-in.
+    """
+
+    def __init__(self, store: Store, vault: Vault) -> None:
+        self._store, self._clock = store, store.clock
+        self._verifier = vault.field(Consent, "verifier")
+
+    async def ask(
+        self, provider: str, *, tenant_id: str, scopes: Sequence[str], redirect_uri: str, bound_to: str
+    ) -> Asked:
+        """Keep a new consent; `bound_to` names the browser that must bring the answer (its session's id)."""
+        state, verifier, now = secrets.token_urlsafe(32), secrets.token_urlsafe(64), self._clock.now()
+        id = _hash(state)
+        consent = Consent(
+            id=id, tenant_id=tenant_id, provider=provider, scopes=list(scopes), redirect_uri=redirect_uri,
+            verifier=self._verifier.seal(verifier, id), bound_to=_hash(bound_to) if bound_to else "",
+            created_at=now, expires_at=now + timedelta(seconds=LASTS_S),
+        )  # fmt: skip
+        await self._store.commit(create(consent))
+        return Asked(state, _challenge(verifier))
+
+    async def spend(self, state: str, *, bound_to: str) -> tuple[Consent, Secret]:
+        """The consent of this state and its verifier; of many who bring it, one gets it, once."""
+        found = await self._store.get(Consent, _hash(state))
+        consent = self._good(found, bound_to)
+        assert found is not None
+        try:
+            # Before the code is exchanged: providers end the whole grant when a code comes twice.
+            await self._store.commit(delete(Consent, consent.id, expect=found.unchanged))
+        except ConflictError:
+            raise UnverifiedError(_SPENT) from None
+        return consent, self._verifier.open(consent.verifier, consent.id)
+
+    def _good(self, found: Snapshot[Consent] | None, bound_to: str) -> Consent:
+        if found is None or self._clock.now() >= found.doc.expires_at:
+            raise UnverifiedError(_SPENT)
+        if found.doc.bound_to and not hmac.compare_digest(found.doc.bound_to, _hash(bound_to)):
+            raise UnverifiedError("this sign-in was begun in another browser; begin it again here")
+        return found.doc
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _challenge(verifier: str) -> str:
+    """The S256 challenge of RFC 7636."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")

@@ -1,0 +1,102 @@
+"""What is kept of a grant, and of a consent that was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import Final, Literal
+
+import msgspec
+
+from holdfast.kit import NO_TENANT
+from holdfast.model import Access, Document, Given, Index, Lifecycle, Retention, document
+
+Status = Literal["connected", "needs_reauth", "revoked"]
+SEALED_TOKENS: Final = ("access_token", "refresh_token", "former_refresh_token")
+SEALED_CONSENT: Final = ("verifier",)
+
+
+def connection_id(tenant_id: str, provider: str, account: str) -> str:
+    """The id of the one connection a tenant has with this account.
+
+    Example: `connection_id("acme", "google", "1042")` gives `2f0c…`, 32 characters, always the same
+    """
+    return hashlib.sha256(msgspec.msgpack.encode((tenant_id, provider, account))).hexdigest()[:32]
+
+
+@document(
+    "holdfast_connections/{id}",
+    id=Given(pattern=r"[0-9a-f]{32}"),
+    tenant="tenant_id",
+    indexes=[
+        Index("-connected_at"),
+        Index("status", "-connected_at"),
+        Index("-connected_at", across="tenants"),
+        Index("status", "-connected_at", across="tenants"),
+    ],
+    lifecycle=Lifecycle(
+        "status",
+        initial=["connected"],
+        moves={
+            "connected": ["needs_reauth", "revoked"],
+            "needs_reauth": ["connected", "revoked"],
+            "revoked": ["connected"],
+        },
+    ),
+    immutable=["provider", "account"],
+    retention=Retention("ended_at", after_s=90 * 86_400),
+    access=Access(read=["admin", "service"], write=["service"]),
+)
+class Connection(Document, rename="camel"):
+    """One account's grant to one tenant. The tokens are sealed; `scopes` are those that were granted.
+
+    `generation` counts the grants and refreshes: what was asked of the provider under an old one is never
+    written over what a newer one brought. `former_refresh_token` is kept until its successor has worked.
+    A revoked connection still has its tokens until the provider was told.
+    """
+
+    id: str
+    tenant_id: str = NO_TENANT
+    provider: str
+    account: str
+    name: str = ""
+    scopes: list[str] = []
+    asked: list[str] = []
+    access_token: str = ""
+    refresh_token: str = ""
+    former_refresh_token: str = ""
+    expires_at: datetime | None = None
+    status: Status = "connected"
+    reason: str = ""
+    connected_at: datetime
+    refreshed_at: datetime | None = None
+    retry_at: datetime | None = None
+    failures: int = 0
+    ended_at: datetime | None = None
+    generation: int = 1
+
+    @property
+    def refused(self) -> list[str]:
+        """The scopes that were asked for and that the person did not grant."""
+        return [scope for scope in self.asked if scope not in self.scopes]
+
+
+@document(
+    "holdfast_consents/{id}",
+    id=Given(pattern=r"[0-9a-f]{64}"),
+    tenant="tenant_id",
+    retention=Retention("expires_at", after_s=86_400),
+    access=Access(read=["service"], write=["service"]),
+)
+class Consent(Document, rename="camel"):
+    """A person was sent to a provider and is expected back, once. The id is the hash of their state."""
+
+    id: str
+    tenant_id: str = NO_TENANT
+    provider: str
+    scopes: list[str]
+    redirect_uri: str
+    verifier: str
+    bound_to: str = ""
+    created_at: datetime
+    expires_at: datetime
