@@ -29,10 +29,12 @@ from holdfast.simulators.google import (
     DeleteEvent,
     GoogleSimulator,
     ListChannels,
+    Pushes,
     ShowCalendar,
     UpdateEvent,
 )
 from holdfast.store import Query
+from holdfast.testing import ManualClock
 
 ALICE, BOB, CAROL = "alice@hoge.jp", "bob@hoge.jp", "carol@hoge.jp"
 ALICE2, BOB2, CAROL2 = "alice@fuga.jp", "bob@fuga.jp", "carol@fuga.jp"
@@ -47,13 +49,12 @@ def as_csv(mappings: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(["primary,secondaries,status", *lines, ""])
 
 
-def an_hour(start: datetime = SOON, **fields: Any) -> dict[str, Any]:
+def an_hour(start: datetime = SOON) -> dict[str, Any]:
     end = start + timedelta(hours=1)
     return {
         "summary": "Planning",
         "start": {"dateTime": start.isoformat(), "timeZone": "UTC"},
         "end": {"dateTime": end.isoformat(), "timeZone": "UTC"},
-        **fields,
     }
 
 
@@ -82,7 +83,7 @@ class Bed:
         self.mappings.write_text(as_csv(mappings))
 
     def create(self, calendar: str, *emails: str, **fields: Any) -> str:
-        event = an_hour(attendees=guests(*emails), **fields)
+        event = {**an_hour(), "attendees": guests(*emails), **fields}
         made = self.google.run(CreateEvent(calendar=calendar, event=event))
         assert isinstance(made, dict)
         return str(made["id"])
@@ -135,6 +136,19 @@ class Bed:
         """Read the mappings, open the channels, look at every calendar once."""
         await self.keeper.refresh()
         await self.work()
+
+    async def later(self, seconds: float) -> None:
+        """Time passes, mappings are refreshed as the job does, and everything due is done."""
+        assert isinstance(self.clock, ManualClock)
+        await self.clock.advance(seconds)
+        await self.keeper.refresh()
+        await self.work()
+
+    def hush(self, *, on: bool) -> None:
+        """Lose every notification from here on, or no more of them."""
+        self.google.run(Pushes(act="drop", count=10_000))
+        if not on:
+            self.google._world.channels.troubles.clear()
 
     async def state(self, calendar_id: str) -> CalendarState:
         found = await self.runtime.store.get(CalendarState, calendar_id)

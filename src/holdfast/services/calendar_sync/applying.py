@@ -126,16 +126,19 @@ class Applying:
 
     async def vanished(self, record: SyncedEvent, *, owner: str, mappings: Entries) -> Applied:
         """Deal with an event of ours that is no longer on `owner`'s calendar: it may still be on others'."""
-        if record.organizer in ("", owner):
-            return _forgotten(record)
         gone = Event(id=record.event_id, status="cancelled")
+        organizer = record.organizer or owner
         try:
-            copy = await self._anew(_Copy(owner, record.organizer, gone))
+            copy = await self._anew(_Copy(owner, organizer, gone))
             if copy.event.cancelled:
                 return _forgotten(record)
             # From here on it is an event on the organizer's calendar, whose credentials are not the owner's.
-            return await self._apply(replace(copy, owner=record.organizer), mappings)
-        except (ForbiddenError, InvalidError, ReauthRequiredError) as fault:
+            return await self._apply(replace(copy, owner=organizer), mappings)
+        except (ForbiddenError, InvalidError) as fault:
+            return _refused(gone, fault)
+        except ReauthRequiredError as fault:
+            if organizer == owner:
+                raise
             return _refused(gone, fault)
 
     async def _at_hand(self, copy: _Copy, decision: Decision, *, barred: bool) -> _Copy:

@@ -137,6 +137,9 @@ class Syncing:
                 continue
             run.handled.add(target.id)
             applied += await self._apply(run, target)
+        return self._counted(run, applied)
+
+    def _counted(self, run: Run, applied: list[Applied]) -> list[Applied]:
         run.results += [one.result for one in applied]
         for one in applied:
             self._figures.events.labels(one.result.result).inc()
@@ -179,12 +182,7 @@ class Syncing:
             if past or record.id in run.records:
                 continue
             await self._hold_on(run)
-            calendar = self._google.calendar(run.calendar_id)
-            try:
-                event = await calendar.get_event(run.calendar_id, record.event_id)
-            except NotFoundError:
-                event = Event(id=record.event_id, status="cancelled")
-            applied += await self._apply_all(run, [event])
+            applied += self._counted(run, [await self._vanished(run, record)])
             if len(applied) >= PAGE:
                 await self._keep_some(run, applied)
                 applied = []

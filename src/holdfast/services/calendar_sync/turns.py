@@ -87,11 +87,10 @@ def settled(
     again = state.asked > state.taken
     poll_at = now + timedelta(seconds=pace.poll_s * (1 - spread / 10))
     due_at = soonest(state, now, pace.gap_s) if again else poll_at
-    done = [one for one in synced.results if one.result != "skipped"] or list(synced.results)
     return replace(
         state, sync_token=token, due_at=due_at, owner="", synced_at=now, syncs=state.syncs + 1,
         standing="fine", failures=0, error="",
-        results=[*done, *state.results][:RESULTS_MAX] if done else state.results,
+        results=[*reversed(synced.results[-RESULTS_MAX:]), *state.results][:RESULTS_MAX],
     )  # fmt: skip
 
 

@@ -1,0 +1,61 @@
+"""A process of the service that is gone before or after any write and any call to Google."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from holdfast.kit.inbox import InboxWorker
+from holdfast.services.calendar_sync import build, service
+from holdfast.services.calendar_sync.keeper import Keeper
+from tests.kit.switchboard import CrashError, Fuse, fused
+from tests.services.calendar_sync.bed import Bed
+
+__all__ = ["CrashError", "Doomed", "Fuse"]
+
+_WORK = ("Syncs._work", "InboxWorker._work", "Channels._tend")
+_CALLS = ("list_events", "get_event", "patch_event", "watch_events", "stop_channel")
+
+
+class Doomed:
+    """The service as another process on the bed's store, with a fuse burning."""
+
+    def __init__(self, bed: Bed, fuse: Fuse) -> None:
+        context = bed.runtime._context(service)
+        store = fused(bed.runtime.store, fuse)
+        self.parts = build(msgspec.structs.replace(context, store=store))
+        self.keeper: Keeper = self.parts.inside
+        self.inbox = InboxWorker(store, self.parts.handlers)
+        calendar = self.keeper.google.calendar
+
+        def burning(email: str) -> Any:
+            client = calendar(email)
+            for name in _CALLS:
+                if not hasattr(getattr(client, name), "burning"):
+                    setattr(client, name, _burning(getattr(client, name), fuse))
+            return client
+
+        self.keeper.google.calendar = burning
+
+    async def start(self) -> None:
+        await self.keeper.start()
+
+    async def close(self) -> None:
+        """What else the dead process had under way ends with it."""
+        others = [task for task in asyncio.all_tasks() if _name(task) in _WORK]
+        await asyncio.gather(*others, return_exceptions=True)
+        await self.keeper.close()
+
+
+def _name(task: asyncio.Task[Any]) -> str:
+    return getattr(task.get_coro(), "__qualname__", "")
+
+
+def _burning(act: Any, fuse: Fuse) -> Any:
+    async def call(*words: Any, **named: Any) -> Any:
+        return await fuse.around(lambda: act(*words, **named))
+
+    call.burning = True  # type: ignore[attr-defined]
+    return call
