@@ -25,11 +25,11 @@ _ENDPOINTS: Final = ("rms-harbour-view", "rms-mill-lane", "ledger", "crm-webhook
 _TYPES: Final = ("lease.renewed", "lease.ended", "resident.risk.changed", "event.updated")
 
 
-async def fill(runtime: Runtime, *, seed: int = 7) -> None:
+async def fill(runtime: Runtime, *, deliveries: int = 160, seed: int = 7) -> None:
     """The same data each time, as old as it says it is."""
     dice, now = random.Random(seed), runtime.clock.now()
     store = runtime.store.tenant(TENANT)
-    born, ended = _deliveries(dice, now)
+    born, ended = _deliveries(dice, now, deliveries)
     await store.commit(*_endpoints(now), *born)
     await store.commit(*ended)
     await store.commit(*_inbox(now), *_watches(dice, now), *_slots(now), *_pulses(dice, now))
@@ -57,10 +57,10 @@ def _endpoints(now: datetime) -> list[Write]:
     return [put(one) for one in made]
 
 
-def _deliveries(dice: random.Random, now: datetime) -> tuple[list[Write], list[Write]]:
+def _deliveries(dice: random.Random, now: datetime, count: int) -> tuple[list[Write], list[Write]]:
     born: list[Write] = []
     ended: list[Write] = []
-    for number in range(160):
+    for number in range(count):
         at = now - timedelta(seconds=number * 45 + dice.random() * 30)
         endpoint, kind = dice.choice(_ENDPOINTS), dice.choice(_TYPES)
         status = dice.choices(("delivered", "failed", "dead", "pending"), (80, 12, 6, 4))[0]

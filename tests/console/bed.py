@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import aiohttp
 import uvicorn
+from yarl import URL
 
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
@@ -38,6 +39,10 @@ class Bed:
     address: str
     sessions: list[aiohttp.ClientSession] = field(default_factory=list)
 
+    @property
+    def url(self) -> URL:
+        return URL(self.address)
+
     def visitor(self) -> Visitor:
         """A browser without cookies yet."""
         # Addresses are no names: the jar must be told to keep their cookies.
@@ -49,7 +54,7 @@ class Bed:
         user = await Users(self.runtime.store).add(name, role=role, tenant_id=tenant_id, password=PASSWORD)
         visitor = self.visitor()
         cookie = await Sessions(self.runtime.store).begin(user)
-        visitor.session.cookie_jar.update_cookies({"holdfast_session": cookie}, _url(self.address))
+        visitor.session.cookie_jar.update_cookies({"holdfast_session": cookie}, self.url)
         return visitor
 
     async def first_link(self) -> str:
@@ -100,12 +105,6 @@ class Visitor:
     async def act(self, path: str, body: Any = None) -> tuple[int, str, Mapping[str, str]]:
         """What a button does."""
         return await self.ask("POST", path, json=body or {}, headers={"x-csrf-token": await self.csrf()})
-
-
-def _url(address: str) -> Any:
-    from yarl import URL
-
-    return URL(address)
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import structlog
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, TemplateError
 from litestar import MediaType, Request, Response
 from litestar.exceptions import HTTPException
 
@@ -17,7 +17,7 @@ from holdfast import __version__
 from holdfast.console import plots, words
 from holdfast.console.assets import Assets
 from holdfast.console.places import OWN, Place, folder_of, places_of
-from holdfast.errors import HoldfastError
+from holdfast.errors import DeclarationError, HoldfastError
 from holdfast.http.answers import status_of
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import SessionCaller
@@ -90,8 +90,19 @@ class Shell:
         for owner, folder in folders.items():
             self._environments[owner] = self._environment([folder, HERE / "templates"], owner=owner)
         for place in self.places:
-            # A template that is missing or can't be read is told at the start, not to a visitor.
-            self._environments[place.owner].get_template(place.page.template)
+            self._check(place)
+
+    def _check(self, place: Place) -> None:
+        """A template that is missing or can't be read is told at the start, not to a visitor."""
+        environment = self._environments.get(place.owner)
+        if environment is None:
+            raise DeclarationError(
+                f"{place.path} wants {place.page.template}, but {place.owner} has no pages/"
+            )
+        try:
+            environment.get_template(place.page.template)
+        except TemplateError as fault:
+            raise DeclarationError(f"{place.path}: {place.page.template} can't be used: {fault}") from None
 
     def _environment(self, folders: list[Path], owner: str = OWN) -> Environment:
         made = Environment(

@@ -61,7 +61,7 @@ class Changes:
     def __init__(self, store: Store, topics: Mapping[str, Sequence[type[Document]]]) -> None:
         self._store, self._clock, self._topics = store, store.clock, topics
         self._streams: set[_Stream] = set()
-        self._listening: list[asyncio.Task[None]] = []
+        self.listening: list[asyncio.Task[None]] = []
         self._closed = asyncio.Event()
 
     def close(self) -> None:
@@ -92,13 +92,13 @@ class Changes:
                 self._fall_silent()
 
     def _listen(self) -> None:
-        if not self._listening:
-            self._listening = [asyncio.create_task(self._hear(topic)) for topic in self._topics]
+        if not self.listening:
+            self.listening = [asyncio.create_task(self._hear(topic)) for topic in self._topics]
 
     def _fall_silent(self) -> None:
-        for task in self._listening:
+        for task in self.listening:
             task.cancel()
-        self._listening = []
+        self.listening = []
 
     async def _hear(self, topic: str) -> None:
         bell = self._store.watch(*self._topics[topic])

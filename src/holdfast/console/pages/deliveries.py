@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from holdfast.errors import NotFoundError
+from holdfast.errors import BadIdError, NotFoundError
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, Ledger, Selection
 from holdfast.kit.outbox.ledger import REPLAYABLE
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
@@ -37,14 +37,20 @@ class Deliveries:
     async def _rows(
         self, ask: Ask, state: str, endpoint: str, wanted: str
     ) -> tuple[Sequence[Delivery], str | None]:
-        ledger = Ledger(self._store.tenant(ask.tenant_id))
         if wanted:
-            found = await self._store.tenant(ask.tenant_id).get(Delivery, wanted)
-            return ([found.doc], None) if found else (await ledger.of_event(wanted), None)
+            return await self._named(ask, wanted), None
         some = {_NOT_YET: UNDELIVERED, _ALL: EVERY_STATUS}.get(state, (state,))
         selection = Selection(statuses=some, endpoint_id=endpoint or None)  # type: ignore[arg-type]
-        page = await ledger.find(selection, limit=ROWS, cursor=ask.cursor)
+        page = await Ledger(self._store.tenant(ask.tenant_id)).find(selection, limit=ROWS, cursor=ask.cursor)
         return page.docs, page.cursor
+
+    async def _named(self, ask: Ask, wanted: str) -> Sequence[Delivery]:
+        store = self._store.tenant(ask.tenant_id)
+        try:
+            found = await store.get(Delivery, wanted)
+        except BadIdError:
+            return []
+        return [found.doc] if found else await Ledger(store).of_event(wanted)
 
     async def one(self, ask: Ask) -> Mapping[str, Any]:
         store, id = self._store.tenant(ask.tenant_id), ask.path["delivery_id"]

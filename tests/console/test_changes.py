@@ -1,0 +1,172 @@
+"""The stream of changes: told soon, together, also of other processes, and never in the way of a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from holdfast.app import open_store
+from holdfast.config import load_config
+from holdfast.errors import RetryLaterError
+from holdfast.http import changes as hub
+from holdfast.kit.access import Tokens
+from holdfast.kit.outbox import Endpoint
+from holdfast.runtime import KIT_DOCUMENTS, Runtime
+from holdfast.store import put
+from tests.console.bed import Bed, console
+from tests.examples import lanterns
+from tests.examples.lanterns import Lantern
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+    async with console(tmp_path, services=[lanterns.service]) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def _listening(address: str, token: str) -> AsyncIterator[AsyncIterator[set[str]]]:
+    """The sets of topics that a stream tells, once it is open."""
+    headers = {"authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession(address) as session,
+        session.get("/api/v1/changes", headers=headers) as got,
+    ):
+        assert got.status == 200
+        assert got.headers["content-type"].startswith("text/event-stream")
+        yield _told(got)
+
+
+async def _told(answer: aiohttp.ClientResponse) -> AsyncIterator[set[str]]:
+    async for line in answer.content:
+        if line.startswith(b": alive"):
+            yield set()
+        if line.startswith(b"data: "):
+            yield set(json.loads(line.removeprefix(b"data: ")))
+
+
+def _endpoint(bed: Bed, id: str) -> Endpoint:
+    return Endpoint(id=id, url="https://rms.example", created_at=bed.runtime.clock.now())
+
+
+async def test_a_commit_is_told_by_its_topic(bed: Bed) -> None:
+    token = await Tokens(bed.runtime.store).create("t", role="viewer")
+    async with asyncio.timeout(20), _listening(bed.address, token) as told:
+        assert await anext(told) == set()
+        await bed.runtime.store.tenant("-").commit(put(Lantern(id="l1")))
+        assert "lanterns" in await anext(told)
+
+
+async def test_many_changes_are_told_together(bed: Bed) -> None:
+    token = await Tokens(bed.runtime.store).create("t", role="viewer")
+    async with asyncio.timeout(20), _listening(bed.address, token) as told:
+        await anext(told)
+        began = time.monotonic()
+        for number in range(100):
+            await bed.runtime.store.tenant("-").commit(
+                put(_endpoint(bed, f"e{number}")), put(Lantern(id=str(number)))
+            )
+        took, seen, events = time.monotonic() - began, set[str](), 0
+        while not {"lanterns", "endpoints"} <= seen:
+            seen |= await anext(told)
+            events += 1
+        assert events <= 2 + took / hub.APART_S
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres", "firestore"])
+async def test_what_another_process_commits_is_told_too(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> None:
+    url = request.getfixturevalue(f"{engine}_url")
+    async with console(tmp_path, store=url) as bed:
+        other = await open_store(url, KIT_DOCUMENTS, env=bed.runtime.config.prefix)
+        token = await Tokens(bed.runtime.store).create("t", role="viewer")
+        try:
+            async with asyncio.timeout(hub.EVERYTHING_S - 3), _listening(bed.address, token) as told:
+                await anext(told)
+                seen: set[str] = set()
+                while "endpoints" not in seen:
+                    # A bell that is only being hung up may miss the first ring.
+                    await other.tenant("-").commit(put(_endpoint(bed, "far")))
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(1):
+                            seen |= await anext(told)
+        finally:
+            await other.close()
+
+
+async def test_only_so_many_may_listen(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "STREAMS_MAX", 1)
+    token = await Tokens(bed.runtime.store).create("t", role="viewer")
+    async with asyncio.timeout(20), _listening(bed.address, token) as told:
+        await anext(told)
+        visitor = bed.visitor()
+        status, text, headers = await visitor.ask(
+            "GET", "/api/v1/changes", headers={"authorization": f"Bearer {token}"}
+        )
+        assert (status, headers["retry-after"]) == (503, "10")
+        assert "too many listen" in text
+        with pytest.raises(RetryLaterError):
+            bed.surface.changes.stream()
+
+
+async def test_who_hangs_up_makes_room_and_nobody_listening_means_no_bells(bed: Bed) -> None:
+    token = await Tokens(bed.runtime.store).create("t", role="viewer")
+    async with asyncio.timeout(20):
+        async with _listening(bed.address, token) as told:
+            await anext(told)
+            assert bed.surface.changes.listening
+        while bed.surface.changes.listening:
+            await bed.runtime.store.tenant("-").commit(put(Lantern(id="l1")))
+            await asyncio.sleep(0.01)
+
+
+def test_a_server_with_open_streams_stops_at_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "holdfast"]
+    token = asyncio.run(_token(tmp_path / ".holdfast"))
+    with subprocess.Popen(
+        [*command, "serve", "--port", "0"], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        text=True,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stderr is not None
+            address = re.search(r"http://\S+", process.stderr.readline())
+            assert address is not None
+            took = asyncio.run(_stop_while_listening(process, address[0], token))
+            assert took < 2.5
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+async def _token(home: Path) -> str:
+    runtime = await Runtime.open(load_config({"home": home}, environ={}))
+    try:
+        return await Tokens(runtime.store).create("t", role="viewer")
+    finally:
+        await runtime.close()
+
+
+async def _stop_while_listening(process: subprocess.Popen[str], address: str, token: str) -> float:
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(30):
+        streams = [await stack.enter_async_context(_listening(address, token)) for _ in range(5)]
+        for told in streams:
+            await anext(told)
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        for told in streams:
+            async for _ in told:
+                pass
+        assert await asyncio.to_thread(process.wait, 10) == 0
+        return time.monotonic() - began

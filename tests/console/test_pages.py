@@ -1,0 +1,261 @@
+"""What the pages show to whom, and what they say when asked wrongly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.config import load_config
+from holdfast.console import routes
+from holdfast.errors import DeclarationError
+from holdfast.kit.outbox import DeadLetter, Ledger
+from holdfast.runtime import Runtime
+from holdfast.service import Ask, Context, Page, Parts, Service
+from holdfast.store import create, put
+from tests.browser.scene import fill
+from tests.console.bed import Bed, console
+from tests.examples import lanterns
+from tests.examples.lanterns import Lantern
+
+HOSTILE = "<script>alert(1)</script>\"><img src=x onerror=alert(2)>\u202ereversed'&amp;"
+OWN_PAGES = (
+    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/dead-letters?resolved=yes", "/inbox",
+    "/inbox?status=parked", "/channels", "/schedules", "/schedules/-_prune", "/audit",
+    "/audit?by=actor&value=user:ann", "/usage", "/users",
+)  # fmt: skip
+DIED_AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+ACT = re.compile(r'data-act="(/api/[^"]+)"')
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+    async with console(tmp_path, services=[lanterns.service]) as made:
+        yield made
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres", "firestore"])
+async def test_every_page_shows_what_there_is_on_every_engine(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> None:
+    url = request.getfixturevalue(f"{engine}_url")
+    async with console(tmp_path, store=url) as bed:
+        ann = await bed.signed_in("ann")
+        await fill(bed.runtime, deliveries=40)
+        shown = {path: await ann.page(f"/console{path}") for path in OWN_PAGES}
+    assert "endpoint crm-webhooks is paused" in shown[""]
+    assert "dead letters</a>" in shown[""]
+    assert "lease." in shown["/deliveries"]
+    assert "503 Service Unavailable, 8 times" in shown["/dead-letters"]
+    assert "the repository is not known here yet" in shown["/inbox"]
+    assert "person4@hoge.example" in shown["/channels"]
+    assert "Run now" in shown["/schedules"]
+    assert shown["/schedules/-_prune"].count("<tr data-key") == 3
+    assert shown["/audit"].count("<tr data-key") >= 4
+    assert shown["/audit?by=actor&value=user:ann"].count("<tr data-key") >= 2
+    assert "by day" in shown["/usage"]
+    assert "owner" in shown["/users"]
+
+
+async def test_every_page_has_words_for_nothing(bed: Bed) -> None:
+    ann = await bed.signed_in("ann")
+    for path in OWN_PAGES:
+        if "_prune" not in path and path not in ("", "/users"):
+            assert 'class="nothing"' in await ann.page(f"/console{path}"), path
+    assert "Nothing. Everything" in await ann.page("/console")
+
+
+async def test_every_page_comes_with_a_policy_that_forbids_inline_scripts(bed: Bed) -> None:
+    ann = await bed.signed_in("ann")
+    for path in ("/console", "/console/nowhere", "/sign-in", "/console/lanterns"):
+        _, text, headers = await ann.ask("GET", path)
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["cache-control"] == "no-store"
+        assert not re.search(r"<script(?![^>]*\bsrc=)|\son[a-z]+=|\sstyle=|<style", text), path
+
+
+ASKED_WRONGLY = (
+    ("/console/deliveries?status=lost", 422, "status is one of"),
+    ("/console/deliveries?cursor=x", 400, "not a cursor"),
+    ("/console/deliveries/none", 404, "There is no delivery"),
+    ("/console/deliveries?q=" + "x" * 2_000, 422, "at most 1000 characters"),
+    ("/console/inbox/none", 404, "There is no message"),
+    ("/console/schedules/none", 404, "There is no schedule"),
+    ("/console/usage?month=2026-13", 422, "as in 2026-11"),
+    ("/console/usage?month=0000-01", 200, "Nothing was used"),
+    ("/console/audit?by=colour", 422, "by is one of"),
+    ("/console?tenant=a%2Fb", 422, "can&#39;t hold"),
+    ("/console?tenant=", 422, "can&#39;t be empty"),
+    ("/console/lanterns?state=red", 422, "state is one of lit, dark"),
+    ("/console/lanterns/none", 404, "There is no such lantern"),
+    ("/console/nowhere/at/all", 404, "There is no such page"),
+    ("/assets/console/x/none.css", 404, "no such asset"),
+    ("/assets/../../pyproject.toml", 404, ""),
+)
+
+
+async def test_what_is_asked_wrongly_is_told_on_a_page(bed: Bed) -> None:
+    ann = await bed.signed_in("ann")
+    for path, status, said in ASKED_WRONGLY:
+        text = await ann.page(path, status)
+        assert said in text, path
+        assert "Traceback" not in text
+
+
+async def test_a_fault_of_ours_is_told_without_its_words(bed: Bed) -> None:
+    text = await (await bed.signed_in("ann")).page("/console/lanterns/admin/broken", 500)
+    assert "must not be told" not in text
+    assert "the log knows more" in text
+    assert 'aria-label="Pages"' in text
+
+
+async def test_a_viewer_sees_but_finds_nothing_to_press(bed: Bed) -> None:
+    await fill(bed.runtime)
+    admin, viewer = await bed.signed_in("ann"), await bed.signed_in("vic", role="viewer")
+    dead = (await Ledger(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
+    for path in ("/console/dead-letters", f"/console/deliveries/{dead}", "/console/schedules"):
+        offered = {unescape(url) for url in ACT.findall(await admin.page(path))}
+        assert offered, path
+        assert not ACT.findall(await viewer.page(path)), path
+        for url in offered:
+            assert (await viewer.act(url, {"on": True} if "switch" in url else {}))[0] == 403, url
+    for path in ("/inbox", "/channels", "/audit", "/users"):
+        text = await viewer.page(f"/console{path}", 403)
+        assert "needs admin" in text
+        assert f'href="/console{path}"' not in text
+
+
+async def test_a_tenants_person_sees_that_tenant_alone(bed: Bed) -> None:
+    await fill(bed.runtime)
+    await bed.runtime.store.tenant("acme").commit(put(_letter("acme's own", "acme")))
+    ben = await bed.signed_in("ben", role="admin", tenant_id="acme")
+    shown = await ben.page("/console/dead-letters")
+    assert "acme&#39;s own" in shown
+    assert "503 Service Unavailable" not in shown
+    assert "health" not in await ben.page("/console")
+    await ben.page("/console/dead-letters?tenant=-", 403)
+    await ben.page("/console/users", 403)
+
+
+async def test_an_administrator_of_the_whole_finds_what_waits_in_any_tenant(bed: Bed) -> None:
+    await bed.runtime.store.tenant("acme").commit(put(_letter("acme's own", "acme")))
+    ann = await bed.signed_in("ann")
+    told = re.search(r'<a href="([^"]+)">1 dead letter of acme</a>', await ann.page("/console"))
+    assert told is not None
+    shown = await ann.page(unescape(told[1]))
+    assert "acme&#39;s own" in shown
+    assert 'href="/console/deliveries?tenant=acme"' in shown
+    assert "replay?tenant=acme" in shown
+
+
+def _letter(reason: str, tenant_id: str, number: int = 0) -> DeadLetter:
+    return DeadLetter(
+        id=f"{tenant_id}-{number:03}~rms", tenant_id=tenant_id, event_id=f"{number:03}", endpoint_id="rms",
+        event_type="lease.renewed", reason=reason, died_at=DIED_AT,
+    )  # fmt: skip
+
+
+async def test_long_lists_come_in_pages(bed: Bed) -> None:
+    await bed.runtime.store.tenant("-").commit(*(create(_letter("no", "-", n)) for n in range(120)))
+    ann, path, seen = await bed.signed_in("ann"), "/console/dead-letters", set[str]()
+    for rows in (50, 50, 20):
+        text = await ann.page(path)
+        keys = re.findall(r'data-key="([^"]+)"', text)
+        assert len(keys) == rows
+        seen |= set(keys)
+        following = re.search(r'href="([^"]+)" rel="next"', text)
+        path = unescape(following[1]) if following else ""
+    assert len(seen) == 120
+    assert path == ""
+
+
+async def test_hostile_words_stay_words(bed: Bed) -> None:
+    letter = _letter(HOSTILE, "-")
+    lantern = Lantern(id="l1", place=HOSTILE)
+    await bed.runtime.store.tenant("-").commit(create(letter), create(lantern))
+    ann = await bed.signed_in("ann")
+    for path in ("/console/dead-letters", "/console/lanterns", "/console/lanterns/l1"):
+        text = await ann.page(path)
+        assert "&lt;script&gt;" in text, path
+        assert "<script>alert" not in text
+        assert "<img src=x" not in text
+    for asked in ("q", "endpoint"):
+        text = await ann.page(f"/console/deliveries?{asked}={HOSTILE.replace('&', '%26')}")
+        assert "<script>alert" not in text
+        assert "<img src=x" not in text
+
+
+async def test_a_services_page_stands_in_the_shell_with_its_own_assets(bed: Bed) -> None:
+    store = bed.runtime.store.tenant("-")
+    await store.commit(*(create(Lantern(id=f"l{n}", place=f"Pier {n}")) for n in range(3)))
+    ann = await bed.signed_in("ann")
+    text = await ann.page("/console/lanterns")
+    assert '<a href="/console/lanterns" aria-current="page">Lanterns</a>' in text
+    assert "Pier 0" in text
+    assert "Pier 2" not in text
+    following = re.search(r'href="([^"]+)" rel="next"', text)
+    assert following is not None
+    assert "Pier 2" in await ann.page(unescape(following[1]))
+    assert "Pier 1 · Holdfast" in await ann.page("/console/lanterns/l1")
+    for found in re.findall(r'"(/assets/lanterns/[^"]+)"', text):
+        status, _, headers = await bed.visitor().ask("GET", found)
+        assert (status, headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
+        assert (await ann.ask("GET", found.rpartition("/")[0] + "/lanterns.html"))[0] == 404
+    assert (await ann.act("/lanterns/lanterns/l0/light"))[0] == 200
+    assert "Pier 0" in await ann.page("/console/lanterns?state=lit")
+
+
+async def test_with_one_service_at_the_root_the_console_keeps_its_place(tmp_path: Path) -> None:
+    async with console(tmp_path, services=[lanterns.service], at_root=True) as bed:
+        ann = await bed.signed_in("ann")
+        await bed.runtime.store.tenant("-").commit(create(Lantern(id="l1", place="Pier 1")))
+        assert "Pier 1" in await ann.page("/console/lanterns")
+        assert (await ann.act("/lanterns/l1/light"))[0] == 200
+        assert (await ann.ask("GET", "/"))[2]["location"] == "/console"
+
+
+def _service(page: Page) -> Service:
+    def build(context: Context) -> Parts:
+        return Parts(pages=[page])
+
+    return msgspec.structs.replace(lanterns.service, build=build)
+
+
+async def _nothing(ask: Ask) -> dict[str, Any]:
+    return {}
+
+
+_PAGE = Page(path="", title="T", template="error.html", data=_nothing)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"path": "runs"}, "write it as in"),
+        ({"path": "/Runs!"}, "write it as in"),
+        ({"needs": "public"}, "needs one of"),
+        ({"path": "/{run_id}"}, "can't be in the navigation"),
+        ({"template": "none.html"}, "none.html"),
+    ],
+    ids=["no slash", "letters", "public", "parameter", "template"],
+)
+async def test_a_page_that_cant_be_served_is_refused_at_the_start(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    page = msgspec.structs.replace(_PAGE, **changes)
+    config = load_config({"home": tmp_path}, environ={})
+    runtime = await Runtime.open(config, services=[_service(page)])
+    try:
+        with pytest.raises(DeclarationError, match=re.escape(said)):
+            routes(runtime)
+    finally:
+        await runtime.close()

@@ -1,0 +1,190 @@
+"""People coming in and leaving, over real HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from holdfast.kit.access import COOKIE, Links, Users
+from holdfast.kit.access.tries import BY_NAME
+from holdfast.kit.audit import AuditEvent
+from holdfast.store import Query
+from tests.console.bed import PASSWORD, Bed, Visitor, console
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+    async with console(tmp_path) as made:
+        yield made
+
+
+async def _sign_in(
+    visitor: Visitor, name: str, password: str, after: str = "/console"
+) -> tuple[int, str, str]:
+    form = {"name": name, "password": password, "next": after}
+    status, text, headers = await visitor.ask("POST", "/sign-in", data=form)
+    return status, text, headers.get("location", "")
+
+
+async def _trail(bed: Bed) -> list[str]:
+    page = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
+    return [event.action for event in page.docs]
+
+
+async def test_a_page_sends_a_stranger_to_the_sign_in_page_and_back_again(bed: Bed) -> None:
+    await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+    visitor = bed.visitor()
+    status, _, headers = await visitor.ask("GET", "/console/deliveries?status=dead")
+    assert (status, headers["location"]) == (303, "/sign-in?next=%2Fconsole%2Fdeliveries%3Fstatus%3Ddead")
+    assert 'value="/console/deliveries?status=dead"' in await visitor.page(headers["location"])
+    status, _, where = await _sign_in(visitor, "Ann", PASSWORD, "/console/deliveries?status=dead")
+    assert (status, where) == (303, "/console/deliveries?status=dead")
+    assert "Deliveries" in await visitor.page(where)
+    assert (await visitor.ask("GET", "/sign-in"))[0] == 200
+
+
+async def test_the_front_page_leads_to_the_console(bed: Bed) -> None:
+    status, _, headers = await bed.visitor().ask("GET", "/")
+    assert (status, headers["location"]) == (303, "/console")
+
+
+async def test_signing_in_never_leads_to_another_site(bed: Bed) -> None:
+    await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+    for after in ("https://evil.example", "//evil.example", "/\\evil.example", "x"):
+        assert (await _sign_in(bed.visitor(), "ann", PASSWORD, after))[2] == "/"
+
+
+async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(bed: Bed) -> None:
+    await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+    form = {"name": "ann", "password": PASSWORD}
+    planted = {"cookie": f"{COOKIE}={'A' * 43}"}
+    _, _, headers = await bed.visitor().ask("POST", "/sign-in", data=form, headers=planted)
+    cookie = headers["set-cookie"]
+    assert cookie.startswith(f"{COOKIE}=")
+    assert "A" * 43 not in cookie
+    assert {"HttpOnly", "Path=/", "SameSite=lax"} <= {part.strip() for part in cookie.split(";")}
+    assert "Secure" not in cookie
+
+
+async def test_over_https_the_cookie_stays_there(tmp_path: Path) -> None:
+    async with console(tmp_path, public_url="https://holdfast.example") as bed:
+        await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+        form = {"name": "ann", "password": PASSWORD}
+        _, _, headers = await bed.visitor().ask("POST", "/sign-in", data=form)
+        assert "Secure" in headers["set-cookie"]
+
+
+async def test_a_wrong_password_and_an_unknown_name_are_told_alike(bed: Bed) -> None:
+    await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+    known, unknown = bed.visitor(), bed.visitor()
+    answers = [
+        await _sign_in(known, "ann", "wrong password"),
+        await _sign_in(unknown, "bob", "wrong password"),
+    ]
+    assert [status for status, _, _ in answers] == [401, 401]
+    assert answers[0][1].replace('value="ann"', "") == answers[1][1].replace('value="bob"', "")
+    assert await _trail(bed) == ["session.refused", "session.refused"]
+
+
+async def test_too_many_wrong_tries_must_wait_even_with_the_right_password(bed: Bed) -> None:
+    await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+    visitor = bed.visitor()
+    for _ in range(BY_NAME.free):
+        assert (await _sign_in(visitor, "ann", "wrong password"))[0] == 401
+    form = {"name": "ann", "password": PASSWORD}
+    status, text, headers = await visitor.ask("POST", "/sign-in", data=form)
+    assert status == 429
+    assert int(headers["retry-after"]) >= 1
+    assert "Too many tries" in text
+
+
+async def test_signing_out_ends_the_session_everywhere_the_cookie_is(bed: Bed) -> None:
+    visitor = await bed.signed_in("ann", role="viewer")
+    twin = bed.visitor()
+    twin.session.cookie_jar.update_cookies(visitor.session.cookie_jar.filter_cookies(bed.url))
+    assert (await twin.ask("GET", "/console"))[0] == 200
+    status, text, headers = await visitor.act("/sign-out")
+    assert (status, text) == (200, '{"signedOut":true}')
+    assert "Max-Age=0" in headers["set-cookie"]
+    assert (await twin.ask("GET", "/console"))[0] == 303
+    assert await _trail(bed) == ["session.ended"]
+
+
+async def test_acts_need_the_pages_own_token(bed: Bed) -> None:
+    visitor = await bed.signed_in("ann")
+    body = {"name": "bob", "role": "viewer"}
+    assert (await visitor.ask("POST", "/api/v1/users", json=body))[0] == 403
+    foreign = {"sec-fetch-site": "cross-site", "x-csrf-token": await visitor.csrf()}
+    assert (await visitor.ask("POST", "/api/v1/users", json=body, headers=foreign))[0] == 403
+    assert (await visitor.act("/api/v1/users", body))[0] == 200
+
+
+async def test_another_site_cant_sign_a_visitor_in(bed: Bed) -> None:
+    await Users(bed.runtime.store).add("mallory", role="viewer", password=PASSWORD)
+    form = {"name": "mallory", "password": PASSWORD}
+    foreign = {"sec-fetch-site": "cross-site"}
+    status, _, headers = await bed.visitor().ask("POST", "/sign-in", data=form, headers=foreign)
+    assert status == 403
+    assert "set-cookie" not in headers
+
+
+async def test_the_first_link_is_not_spent_by_looking_or_by_a_mistake(bed: Bed) -> None:
+    visitor, link = bed.visitor(), urlsplit(await bed.first_link())
+    path = f"{link.path}?{link.query}"
+    form = {"code": link.query.removeprefix("code="), "name": "ann", "password": PASSWORD, "again": PASSWORD}
+    assert "Nobody is here yet" in await visitor.page(path)
+    for wrong in ({"again": "something else"}, {"password": "short", "again": "short"}, {"name": "a b"}):
+        status, text, _ = await visitor.ask("POST", link.path, data={**form, **wrong})
+        assert status == 422
+        assert 'role="alert"' in text
+    status, _, headers = await visitor.ask("POST", link.path, data=form)
+    assert (status, headers["location"]) == (303, "/console")
+    assert "Overview" in await visitor.page("/console")
+    assert (await bed.visitor().ask("POST", link.path, data=form))[0] == 410
+    assert "holdfast users link" in await visitor.page(path, 410)
+    assert await _trail(bed) == ["session.began"]
+
+
+async def test_a_persons_link_lets_them_choose_a_password(bed: Bed) -> None:
+    await Users(bed.runtime.store).add("ben@acme.example", role="viewer", tenant_id="acme")
+    code = await Links(bed.runtime.store).make("ben@acme.example")
+    visitor = bed.visitor()
+    assert "ben@acme.example" in await visitor.page(f"/sign-in/link?code={code}")
+    form = {"code": code, "name": "someone else", "password": PASSWORD, "again": PASSWORD}
+    assert (await visitor.ask("POST", "/sign-in/link", data=form))[0] == 303
+    shown = await visitor.page("/console")
+    assert "ben@acme.example" in shown
+    assert "acme" in shown
+
+
+async def test_what_is_no_form_is_told_so_without_a_fault(bed: Bed) -> None:
+    many = b"&".join([b"a=1"] * 30)
+    for path in ("/sign-in", "/sign-in/first", "/sign-in/link"):
+        for body in (b"\xff\xfe\x00", b"x" * 20_000, b"", many, b"name=%ff&password=%ff", b"{}"):
+            status, text, _ = await bed.visitor().ask("POST", path, data=body)
+            assert 400 <= status < 500, (path, body[:20], text)
+            assert "<h1>" in text
+
+
+async def test_a_disabled_person_is_out_at_the_next_click(bed: Bed) -> None:
+    ann, ben = await bed.signed_in("ann"), await bed.signed_in("ben", role="admin")
+    assert (await ben.ask("GET", "/console"))[0] == 200
+    assert (await ann.act("/api/v1/users/ben/disable"))[0] == 200
+    assert (await ben.ask("GET", "/console"))[0] == 303
+    assert (await _sign_in(bed.visitor(), "ben", PASSWORD))[0] == 401
+
+
+async def test_nobody_gives_or_takes_more_than_they_have(bed: Bed) -> None:
+    await bed.signed_in("ann")
+    ben = await bed.signed_in("ben", role="admin")
+    assert (await ben.act("/api/v1/users", {"name": "cy", "role": "owner"}))[0] == 403
+    assert (await ben.act("/api/v1/users", {"name": "cy", "role": "admin"}))[0] == 200
+    for act in ("disable", "enable", "link"):
+        assert (await ben.act(f"/api/v1/users/ann/{act}"))[0] == 403
+    assert (await ben.act("/api/v1/users/ben/disable"))[0] == 422
+    assert (await ben.act("/api/v1/users/nobody/disable"))[0] == 404
+    assert (await ben.act("/api/v1/users", {"name": "cy", "role": "admin"}))[0] == 409
+    assert (await ben.act("/api/v1/users", {"name": "d/e", "role": "admin"}))[0] == 422
