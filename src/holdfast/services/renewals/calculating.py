@@ -33,7 +33,7 @@ from holdfast.services.renewals.models import (
     RmsEndpoint,
     Summary,
 )
-from holdfast.services.renewals.reading import Known, Moment, Reading
+from holdfast.services.renewals.reading import PAGE, Known, Moment, Reading
 from holdfast.services.renewals.scoring import FLAGGED, TIERS, Rules, Tier, assess
 from holdfast.services.renewals.triggering import event_of
 from holdfast.store import Fence, Query, Store, Write, create, patch
@@ -46,13 +46,13 @@ TURN: Final = 200
 log: Final = structlog.get_logger("holdfast.renewals")
 
 
-def workflow(store: Store) -> Workflow:
-    """What a calculation job does."""
+def workflow(store: Store, *, page: int = PAGE) -> Workflow:
+    """What a calculation job does, so many residents at a time."""
     made = Workflow(WORKFLOW, limit_s=RUN_LIMIT_S)
 
     @made.step(limit_s=RUN_LIMIT_S)
     async def score(step: Step) -> dict[str, int]:
-        return await Calculation(store.tenant(step.run.tenant_id), step).run()
+        return await Calculation(store.tenant(step.run.tenant_id), step, page=page).run()
 
     return made
 
@@ -60,9 +60,9 @@ def workflow(store: Store) -> Workflow:
 class Calculation:
     """One run at work."""
 
-    def __init__(self, store: Store, step: Step) -> None:
+    def __init__(self, store: Store, step: Step, *, page: int = PAGE) -> None:
         assert isinstance(step.run, CalculationJob)
-        self._store, self._step, self._job = store, step, step.run
+        self._store, self._step, self._job, self._page = store, step, step.run, page
         self._rules, self._send = Rules(), tuple[Tier, ...]()
         self._endpoint: RmsEndpoint | None = None
         self._outbox = Outbox(store, kinds=KINDS)
@@ -70,7 +70,7 @@ class Calculation:
     async def run(self) -> dict[str, int]:
         """Score whoever is not scored yet; the summary lands in the commit that ends the run."""
         job = self._job
-        reading = Reading(self._store, await self._moment())
+        reading = Reading(self._store, await self._moment(), page=self._page)
         await self._learn_rules()
         self._job.residents = await reading.count()
         async with contextlib.aclosing(_ahead(reading.pages(job.after))) as pages:

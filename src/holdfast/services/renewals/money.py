@@ -10,7 +10,7 @@ from msgspec import Meta
 from holdfast.errors import WrongTypeError
 
 CENTS_MAX: Final = 10**14
-_AMOUNT: Final = re.compile(r"(-?)(\d{1,12})(?:\.(\d{1,2})0*)?")
+_AMOUNT: Final = re.compile(r"(-?)([0-9]{1,12})(?:\.([0-9]{1,2})0*)?")
 
 Cents = Annotated[int, Meta(ge=-CENTS_MAX, le=CENTS_MAX, description="Money, in cents.")]
 

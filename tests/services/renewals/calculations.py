@@ -1,0 +1,62 @@
+"""Calculations outside a server: a store, a runner, and a process to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from holdfast.app import open_store
+from holdfast.kit.idempotency import IdempotencyDocument
+from holdfast.kit.runs import Runner
+from holdfast.model import Document
+from holdfast.services.renewals.calculating import workflow
+from holdfast.services.renewals.jobs import Jobs
+from holdfast.services.renewals.models import DOCUMENTS, JOBS
+from holdfast.store import Store
+from tests.faults.puppet import Hear, Order, Role
+
+KEPT: Final[list[type[Document]]] = list(dict.fromkeys([*DOCUMENTS, *JOBS.documents, IdempotencyDocument]))
+LEASE_S: Final = 1.5
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = await open_store(url, KEPT)
+    await store.migrate()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def runner_of(store: Store, *, page: int) -> Runner:
+    flow = workflow(store, page=page)
+    return Runner(store.privileged(), [flow], kinds=JOBS, lease_s=LEASE_S, renew_s=LEASE_S / 3, poll_s=0.2)
+
+
+def jobs_of(store: Store, *, page: int = 2_000) -> Jobs:
+    return Jobs(store.tenant("-"), workflow(store, page=page))
+
+
+@contextlib.asynccontextmanager
+async def working(store: Store, *, page: int = 2_000) -> AsyncIterator[Jobs]:
+    """A runner at work on the store."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(runner_of(store, page=page).run(stop))
+    try:
+        yield jobs_of(store, page=page)
+    finally:
+        stop.set()
+        await task
+
+
+async def calculate(order: Order, say: Callable[[str], None], hear: Hear) -> None:
+    """Calculate until killed."""
+    async with opened(order["url"]) as store:
+        say("ready")
+        await runner_of(store, page=order["page"]).run(asyncio.Event())
+
+
+ROLES: dict[str, Role] = {"calculate": calculate}
