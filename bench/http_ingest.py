@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import cast
 
-from bench.ingest_server import KEPT, PATH, SECRET
-from bench.measure import Goal, Pair, Place, Workload
+from bench.ingest_fastapi import KEPT
+from bench.ingest_server import PATH, SECRET
+from bench.measure import Goal, Open, Pair, Place, Workload
 from holdfast import ids
 
 CONNECTIONS = 64
@@ -116,12 +117,17 @@ async def _paced(senders: list[_Sender], count: int) -> float:
     return sorted(took)[int(count * 0.99)] * 1_000
 
 
-@asynccontextmanager
-async def flat_out(place: Place, engine: str) -> AsyncIterator[Pair]:
-    count = place.scale(8_000, 3_000)
-    with _server("ours", place.url(engine)) as mine, _server("bare", place.url(engine)) as bare:
-        async with _senders(mine) as ours, _senders(bare) as other:
-            yield Pair(ours=lambda: _flat_out(ours, count), other=lambda: _flat_out(other, count))
+def flat_out(peer: str, full: int, quick: int) -> Open:
+    """Ours against another server; `full` and `quick` are how many messages the other one gets."""
+
+    @asynccontextmanager
+    async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:
+        many, count = place.scale(8_000, 2_000), place.scale(full, quick)
+        with _server("ours", place.url(engine)) as mine, _server(peer, place.url(engine)) as theirs:
+            async with _senders(mine) as ours, _senders(theirs) as other:
+                yield Pair(ours=lambda: _flat_out(ours, many), other=lambda: _flat_out(other, count))
+
+    return opened
 
 
 @asynccontextmanager
@@ -129,7 +135,7 @@ async def paced(place: Place, engine: str) -> AsyncIterator[Pair]:
     async def limit() -> float:
         return P99_MS_MAX
 
-    count = place.scale(2_000, 1_000)
+    count = place.scale(2_000, 500)
     with _server("ours", place.url(engine)) as mine:
         async with _senders(mine) as ours:
             yield Pair(ours=lambda: _paced(ours, count), other=limit)
@@ -139,7 +145,11 @@ _ENGINES = ("sqlite full", "postgres")
 WORKLOADS = [
     Workload(
         name="take webhooks in, 64 connections", engines=_ENGINES, unit="messages/s", goal=Goal(0.8),
-        other_name="bare ASGI, group commit by hand", open=flat_out,
+        other_name="bare ASGI, group commit by hand", open=flat_out("bare", 8_000, 2_000),
+    ),
+    Workload(
+        name="take webhooks in, 64 connections", engines=_ENGINES, unit="messages/s", goal=Goal(15.0),
+        other_name="FastAPI + SQLAlchemy", open=flat_out("fastapi", 800, 200),
     ),
     Workload(
         name="take webhooks in, 500 a second, p99", engines=_ENGINES, unit="ms",

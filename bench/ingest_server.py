@@ -1,7 +1,7 @@
-"""Two servers that verify a webhook, keep it and answer 202: `python -m bench.ingest_server KIND URL`.
+"""Three servers that verify a webhook, keep it and answer 202: `python -m bench.ingest_server KIND URL`.
 
 `ours` is Holdfast's; `bare` is a bare ASGI handler with a group commit by hand into the same table, that
-knows no other errors than a wrong signature.
+knows no other errors than a wrong signature; `fastapi` is FastAPI with SQLAlchemy, one commit a request.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import uvicorn
 import uvloop
 
 from bench import raw_postgres, raw_sqlite
+from bench.ingest_fastapi import KEPT, fastapi
 from holdfast.app import ddl
 from holdfast.config import load_config
 from holdfast.http.app import create_app
@@ -32,7 +34,6 @@ from holdfast.store.catalog import Catalog
 
 SECRET = "a secret of the two"
 PATH = "/bench/webhook"
-KEPT = b'{"status":"kept"}'
 _COLUMNS = (
     '_key, _version, "tenantId", status, "receivedAt", source, lane, turn, "dueAt", fence, owner, _body'
 )
@@ -112,7 +113,10 @@ async def bare(url: str) -> Any:
 
 
 async def _serve(kind: str, url: str) -> None:
-    app = await {"ours": ours, "bare": bare}[kind](url)
+    kinds: dict[str, Callable[[str], Awaitable[Any]]] = {
+        "ours": ours, "bare": bare, "fastapi": partial(fastapi, path=PATH, secret=SECRET)
+    }  # fmt: skip
+    app = await kinds[kind](url)
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(listener.getsockname()[1], flush=True)
     settings = uvicorn.Config(
