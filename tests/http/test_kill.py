@@ -1,4 +1,4 @@
-"""Real processes killed under load: whatever was answered 2xx is kept, taken over and delivered."""
+"""Real processes stopped and killed under load: what was answered 2xx is kept, taken over, delivered."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from holdfast.store import put
 from tests.http.bed import SERVICE, TENANT
 from tests.http.load import Load
 from tests.http.processes import announce, holdfast_process, running
-from tests.kit.receiver import OK, Serving, serving
+from tests.kit.receiver import OK, Serving, answering, serving
 
 ACCEPTED = int(os.environ.get("HOLDFAST_TEST_ACCEPTED", "200"))
 # More than the longest lease, so that the process whose clock is ahead need not wait for it.
 AHEAD_S = "120"
+STOP_S_MAX = 5.0
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -78,8 +79,10 @@ async def _endpoint(home: Path, environ: Mapping[str, str], url: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _taking_over(home: Path, environ: Mapping[str, str]) -> AsyncIterator[None]:
-    async with running(home, "tests.http.later_worker", AHEAD_S, environ=environ) as (worker, said):
+async def _taking_over(
+    home: Path, environ: Mapping[str, str], *, ahead_s: str = AHEAD_S
+) -> AsyncIterator[None]:
+    async with running(home, "tests.http.later_worker", ahead_s, environ=environ) as (worker, said):
         assert said == "works\n"
         yield
         worker.send_signal(signal.SIGTERM)
@@ -115,14 +118,32 @@ async def test_what_a_killed_worker_held_is_delivered_by_another(
     async with serving(holding) as there:
         await _endpoint(tmp_path, environ, there.url())
         async with holdfast_process(tmp_path, *serve, environ=environ) as (_, address):
-            load = Load(address, ACCEPTED)
-            sending = asyncio.create_task(load.run())
             async with holdfast_process(tmp_path, "work", environ=environ) as (worker, _):
+                load = Load(address, ACCEPTED)
+                sending = asyncio.create_task(load.run())
                 await asyncio.wait_for(asyncio.gather(load.enough.wait(), holding.held.wait()), 60)
                 await _kill(worker)
             load.stop.set()
             await asyncio.wait_for(sending, 20)
             await _judge(there, holding, load.accepted, home=tmp_path, environ=environ)
+
+
+async def test_what_a_stopped_server_had_accepted_is_delivered_once(
+    tmp_path: Path, environ: Mapping[str, str]
+) -> None:
+    async with serving(answering(OK)) as there:
+        await _endpoint(tmp_path, environ, there.url())
+        async with holdfast_process(tmp_path, "serve", "--port", "0", environ=environ) as (server, address):
+            load = Load(address, ACCEPTED)
+            sending = asyncio.create_task(load.run())
+            await asyncio.wait_for(asyncio.gather(load.enough.wait(), there.received(20)), 60)
+            server.terminate()
+            assert await asyncio.wait_for(server.wait(), STOP_S_MAX) == 0
+            await asyncio.wait_for(sending, 20)
+        # With the right time: what was given back in good order waits for nobody's lease.
+        async with _taking_over(tmp_path, environ, ahead_s="0"):
+            await _all_arrive(there, load.accepted)
+    assert set(_names(there).values()) == {1}
 
 
 async def _judge(
