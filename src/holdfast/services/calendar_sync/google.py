@@ -8,7 +8,7 @@ from typing import Final
 import aiohttp
 
 from holdfast.clock import Clock, from_us, to_us
-from holdfast.errors import ConfigError, ForbiddenError, NotFoundError, ReauthRequiredError
+from holdfast.errors import ConfigError, ForbiddenError, InvalidError, NotFoundError, ReauthRequiredError
 from holdfast.kit.channels import Opened
 from holdfast.providers.google_calendar import CALENDAR_SCOPE, Channel, GoogleCalendar
 from holdfast.providers.google_oauth import ServiceAccount, ServiceAccountKey
@@ -90,4 +90,7 @@ class CalendarChannels:
         )
 
     async def stop(self, watched_id: str, *, channel_id: str, resource_id: str) -> None:
+        if not resource_id:
+            # Asked without it, Google says that there is no such channel, while there may be one.
+            raise InvalidError("the channel's resource is not known yet; its first notification tells it")
         await self._google.calendar(watched_id).stop_channel(channel_id, resource_id)

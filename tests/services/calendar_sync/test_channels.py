@@ -1,0 +1,324 @@
+"""Channels as the service lives them: ids, tokens, starts, renewals, orphans, forged notifications."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.http.app import create_app
+from holdfast.kit.inbox import InboxItem, channel_token
+from holdfast.kit.vault import new_key
+from holdfast.providers.google_calendar import Channel
+from holdfast.runtime import Runtime
+from holdfast.services.calendar_sync import service
+from holdfast.services.calendar_sync.models import ChannelEvent, WatchChannel
+from holdfast.simulators.google import AddPerson, Revoke, Trouble
+from holdfast.store import Query, create
+from holdfast.testing import ManualClock
+from tests.services.calendar_sync.bed import (
+    ALICE,
+    ALICE2,
+    BOB,
+    BOB2,
+    CAROL,
+    CAROL2,
+    STRANGER,
+    Bed,
+    calendar_bed,
+)
+
+DAY = 86_400
+LONG = "a.very-long.local-part_with+tags@" + "sub." * 20 + "example.org"
+
+
+def _headers(channel_id: str, token: str | None, **more: str) -> dict[str, str]:
+    headers = {
+        "X-Goog-Channel-ID": channel_id, "X-Goog-Resource-ID": "r", "X-Goog-Resource-State": "exists",
+        "X-Goog-Message-Number": "7", **more,
+    }  # fmt: skip
+    return {name: text for name, text in headers.items() if text} | (
+        {"X-Goog-Channel-Token": token} if token else {}
+    )
+
+
+async def _acts(bed: Bed) -> list[tuple[str, str]]:
+    docs = (await bed.runtime.store.query(Query(ChannelEvent).order_by("-at"))).docs
+    return [(doc.act, doc.calendar_id) for doc in docs]
+
+
+async def test_channel_ids_are_readable_and_last_seven_days(bed: Bed, clock: ManualClock) -> None:
+    await bed.begin()
+    now_ms = int(clock.now().timestamp() * 1000)
+    by_calendar = {channel.watched_id: channel for channel in await bed.channels()}
+    alice = by_calendar[ALICE]
+    assert alice.channel_id == f"calendar-sync-alice-hoge-jp-{now_ms}"
+    assert alice.expiration == now_ms + 7 * DAY * 1000
+    assert (alice.registered_at, alice.last_updated_at, alice.status) == (now_ms, now_ms, "active")
+
+
+async def test_ids_stay_short_and_unique_whatever_the_address(quick_bed: Bed) -> None:
+    alike = ["a.b@hoge.jp", "a@b.hoge.jp", "a-b@hoge.jp", LONG, LONG.replace("sub.example", "sup.example")]
+    for person in alike:
+        quick_bed.google.run(AddPerson(email=person))
+    quick_bed.map({person: [STRANGER] for person in alike})
+    await quick_bed.begin()
+    ids = [channel.channel_id for channel in await quick_bed.channels()]
+    assert len(set(ids)) == len(alike)
+    assert all(re.fullmatch(r"[A-Za-z0-9\-_+/=]{1,64}", one) for one in ids)
+
+
+async def test_a_renewal_opens_the_new_channel_before_it_stops_the_old_one(bed: Bed) -> None:
+    await bed.begin()
+    old = {channel.channel_id for channel in await bed.channels()}
+    await bed.later(6 * DAY + 3_600)
+    assert bed.live() == [ALICE, BOB]
+    new = {channel.channel_id for channel in await bed.channels()}
+    assert not old & new
+    paths = [call.path for call in bed.google.calls if call.path.endswith(("/watch", "/stop"))]
+    assert [path.rpartition("/")[2] for path in paths][:2] == ["watch", "watch"]
+    assert paths[2].endswith("/watch")
+    assert await bed.channels("stopped") == [], "stopped ones are deleted"
+    assert (await _acts(bed)).count(("stopped", ALICE)) == 1, "and their history stays"
+
+
+async def test_stopped_documents_stay_as_long_as_is_set(
+    sqlite_url: str, clock: ManualClock, tmp_path: Any
+) -> None:
+    async with calendar_bed(sqlite_url, clock, tmp_path, settings={"keep_stopped_s": 10 * DAY}) as bed:
+        await bed.begin()
+        await bed.later(6 * DAY + 3_600)
+        assert len(await bed.channels("stopped")) == 2
+        await bed.keeper.sweep()
+        assert len(await bed.channels("stopped")) == 2
+        await bed.clock.advance(10 * DAY + 1)  # type: ignore[attr-defined]
+        assert (await bed.keeper.sweep())["stopped"] == 2
+        assert await bed.channels("stopped") == []
+
+
+async def test_channels_that_ended_while_nobody_ran_are_marked_and_registered_anew(bed: Bed) -> None:
+    await bed.begin()
+    old = {channel.channel_id for channel in await bed.channels()}
+    await bed.clock.advance(8 * DAY)  # type: ignore[attr-defined]
+    await bed.restart()
+    missed = bed.create(ALICE, STRANGER)
+    await bed.keeper.refresh()
+    await bed.work()
+    assert {channel.channel_id for channel in await bed.channels("expired")} == old
+    assert not old & {channel.channel_id for channel in await bed.channels()}
+    assert bed.live() == [ALICE, BOB]
+    assert bed.attendees(ALICE, missed) == [STRANGER, ALICE2]
+    await bed.later(31 * DAY)
+    swept = await bed.keeper.sweep()
+    assert swept["WatchChannel"] >= 2
+    assert not old & {channel.channel_id for channel in await bed.channels("expired")}
+
+
+async def test_a_restart_finds_its_channels_and_opens_none(bed: Bed) -> None:
+    await bed.begin()
+    before = {channel.channel_id for channel in await bed.channels()}
+    await bed.restart()
+    assert all(bed.keeper.channels.knows(one) for one in before)
+    await bed.begin()
+    assert {channel.channel_id for channel in await bed.channels()} == before
+    event_id = bed.create(ALICE, STRANGER)
+    await bed.work()
+    assert bed.attendees(ALICE, event_id) == [STRANGER, ALICE2]
+
+
+async def test_two_processes_open_one_channel_for_a_calendar(bed: Bed) -> None:
+    other = await Runtime.open(bed.config, services=[service], clock=bed.clock)
+    try:
+        theirs: Any = other.parts["calendar_sync"].inside
+        await asyncio.gather(bed.keeper.refresh(), theirs.refresh())
+        await asyncio.gather(bed.keeper.channels.turn(), theirs.channels.turn())
+        assert bed.live() == [ALICE, BOB]
+    finally:
+        await other.close()
+
+
+async def test_an_orphan_is_stopped_and_a_new_mapping_gets_a_channel(bed: Bed) -> None:
+    await bed.begin()
+    bed.map({ALICE: [ALICE2], CAROL: [CAROL2]})
+    await bed.keeper.refresh()
+    await bed.work()
+    assert bed.live() == [ALICE, CAROL]
+    assert ("stopped", BOB) in await _acts(bed)
+    bed.map({ALICE: [ALICE2], BOB: [BOB2]})
+    await bed.keeper.refresh()
+    await bed.work()
+    assert bed.live() == [ALICE, BOB]
+
+
+async def test_channels_on_record_from_elsewhere_are_taken_over(quick_bed: Bed) -> None:
+    """A store that another program filled: its channels are used, and orphans are stopped."""
+    bed = quick_bed
+    ends_ms = int(bed.clock.now().timestamp() * 1000) + 5 * DAY * 1000
+    for person in (ALICE, CAROL):
+        google = bed.keeper.google.calendar(person)
+        made = await google.watch_events(person, Channel(
+            id=f"old-{person.partition('@')[0]}", address=f"{bed.config.public_url}/calendar-sync/webhook",
+            token="x", expiration=str(ends_ms),
+        ))  # fmt: skip
+        await bed.runtime.store.commit(create(WatchChannel(
+            channel_id=made.id, resource_id=made.resource_id, watched_id=person, expiration=ends_ms,
+            registered_at=1, last_updated_at=1,
+        )))  # fmt: skip
+    await bed.begin()
+    assert bed.live() == [ALICE, BOB]
+    assert "old-alice" in {channel.channel_id for channel in await bed.channels()}
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+async def test_a_watch_that_fails_is_tried_again_and_shown(quick_bed: Bed) -> None:
+    bed = quick_bed
+    bed.google.trouble(Trouble(count=2, path="/watch", status=500, reason="backendError"))
+    await bed.keeper.refresh()
+    await bed.keeper.channels.turn()
+    look = await bed.keeper.look()
+    assert look.status() == "critical", "wanted, and nothing is live"
+    assert look.channels.failing == 2
+    await bed.later(20)
+    assert bed.live() == [ALICE, BOB]
+    assert (await bed.keeper.look()).status() == "ok"
+
+
+async def test_a_stop_that_fails_leaves_an_old_channel_no_longer_than_it_must(quick_bed: Bed) -> None:
+    bed = quick_bed
+    await bed.begin()
+    bed.google.trouble(Trouble(count=2, path="/stop", status=500, reason="backendError"))
+    await bed.later(6 * DAY + 3_600)
+    assert bed.live() == [ALICE, ALICE, BOB, BOB]
+    await bed.later(60)
+    assert bed.live() == [ALICE, BOB]
+
+
+async def test_a_lost_answer_to_watch_leaves_no_unknown_channel(quick_bed: Bed) -> None:
+    bed = quick_bed
+    bed.google.trouble(Trouble(count=1, path="/watch", status=502, late=True))
+    await bed.begin()
+    await bed.later(60)
+    await bed.later(60)
+    assert bed.live() == [ALICE, BOB]
+
+
+async def test_revoked_credentials_end_renewals_and_say_so(quick_bed: Bed) -> None:
+    bed = quick_bed
+    await bed.begin()
+    bed.google.run(Revoke(email=ALICE))
+    await bed.later(6 * DAY + 3_600)
+    calls = len(bed.google.calls)
+    await bed.keeper.channels.turn()
+    assert len(bed.google.calls) == calls, "nobody goes on asking"
+    look = await bed.keeper.look()
+    assert (look.status(), look.told().needs_attention) == ("degraded", 1)
+    assert ("attention", ALICE) in await _acts(bed)
+    text = await _metrics(bed)
+    assert "holdfast_calendar_sync_channels_need_attention 1.0" in text
+
+
+async def _metrics(bed: Bed) -> str:
+    token = await bed.token("viewer")
+    async with bed.client.get("/metrics", headers={"authorization": f"Bearer {token}"}) as answer:
+        assert answer.status == 200
+        return await answer.text()
+
+
+# -- notifications --------------------------------------------------------------------------------
+
+
+async def test_the_notification_that_beats_our_commit_is_kept_and_leads_to_a_sync(bed: Bed) -> None:
+    await bed.keeper.refresh()
+    calendar = bed.keeper.google.calendar(ALICE)
+    watch, heard = calendar.watch_events, asyncio.Event()
+
+    async def slowly(*words: Any, **named: Any) -> Any:
+        granted = await watch(*words, **named)
+        await bed.google.pushed()  # its first notification is here, and the channel is not on record
+        assert await bed.channels() == []
+        assert await bed.runtime.inbox_worker.turn() == 1
+        heard.set()
+        return granted
+
+    calendar.watch_events = slowly  # type: ignore[method-assign]
+    bed.keeper.google._calendars.pop(BOB, None)
+    await bed.keeper.channels.want([ALICE])
+    await bed.keeper.channels.turn()
+    assert heard.is_set()
+    state = await bed.state(ALICE)
+    assert state.notified_at is not None
+    assert state.message_number == 1
+
+
+@pytest.mark.parametrize(
+    ("missing", "status"),
+    [("X-Goog-Channel-ID", 400), ("X-Goog-Resource-ID", 400), ("X-Goog-Resource-State", 400), ("", 200)],
+)
+async def test_a_notification_without_a_required_header_is_refused(
+    quick_bed: Bed, missing: str, status: int
+) -> None:
+    await quick_bed.begin()
+    (channel, *_) = await quick_bed.channels()
+    token = channel_token(quick_bed.keeper.keys[0], channel.channel_id)
+    headers = _headers(channel.channel_id, token, **({missing: ""} if missing else {}))
+    got, body, _ = await quick_bed.ask("POST", "/webhook", headers=headers)
+    assert got == status
+    assert body == {"status": "kept"} if status == 200 else body["error"]["code"] == "invalid"
+
+
+async def test_forged_unknown_and_repeated_notifications(quick_bed: Bed) -> None:
+    bed = quick_bed
+    await bed.begin()
+    (channel, *_) = await bed.channels()
+    good = channel_token(bed.keeper.keys[0], channel.channel_id)
+    for token in ("", "forged", good[:-1] + ("0" if good[-1] != "0" else "1"), good.upper() + " "):
+        status, _, _ = await bed.ask("POST", "/webhook", headers=_headers(channel.channel_id, token))
+        assert status == 401
+    for name in ("somebody-elses", channel.channel_id + "9", "x" * 64):
+        status, body, _ = await bed.ask("POST", "/webhook", headers=_headers(name, good))
+        assert (status, body) == (200, {"status": "ignored"})
+    status, body, _ = await bed.ask("POST", "/webhook", headers=_headers(channel.channel_id, good))
+    assert (status, body) == (200, {"status": "kept"})
+    status, body, _ = await bed.ask("POST", "/webhook", headers=_headers(channel.channel_id, good))
+    assert (status, body) == (200, {"status": "duplicate"})
+    text = await _metrics(bed)
+    assert 'holdfast_calendar_sync_notifications_total{outcome="forged"} 4.0' in text
+    assert 'holdfast_calendar_sync_notifications_total{outcome="ignored"} 3.0' in text
+    kept = await bed.runtime.store.privileged().query(
+        Query(InboxItem).where("status", "==", "pending").order_by("-received_at")
+    )
+    assert [item.mark for item in kept.docs] == [f"{channel.channel_id}:7"]
+    assert "x-goog-channel-token" not in kept.docs[0].headers
+
+
+async def test_a_valid_token_for_a_channel_nobody_knows_is_kept_and_settled(quick_bed: Bed) -> None:
+    bed = quick_bed
+    await bed.begin()
+    name = "calendar-sync-ghost-hoge-jp-1767225600000"
+    status, body, _ = await bed.ask(
+        "POST", "/webhook", headers=_headers(name, channel_token(bed.keeper.keys[0], name))
+    )
+    assert (status, body) == (200, {"status": "kept"})
+    await bed.work()
+    items = await bed.runtime.store.privileged().query(
+        Query(InboxItem).where("status", "==", "done").order_by("-received_at")
+    )
+    assert f"{name}:7" in [item.mark for item in items.docs]
+
+
+async def test_tokens_of_an_older_key_are_still_good(quick_bed: Bed) -> None:
+    bed = quick_bed
+    await bed.begin()
+    old = (bed.config.home / "keys").read_text()
+    await bed.runtime.close()
+    bed.config = msgspec.structs.replace(bed.config, keys=f"{new_key('second')},{old}")
+    bed.runtime = await Runtime.open(bed.config, services=[service], clock=bed.clock)
+    bed.server.app = create_app(bed.runtime)
+    event_id = bed.create(ALICE, STRANGER)
+    await bed.work()
+    assert bed.attendees(ALICE, event_id) == [STRANGER, ALICE2]
