@@ -11,7 +11,7 @@ from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
-from urllib.request import HTTPCookieProcessor, Request, build_opener
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
 
@@ -174,8 +174,30 @@ def test_a_store_in_use_and_production_are_refused(tmp_path: Path) -> None:
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
 
 
-def test_no_simulator_outlives_a_killed_demo(tmp_path: Path) -> None:
+def _second(play: Play, token: str) -> int | None:
+    """The process number of the second worker, as the page of the demo tells it; None for a dead one."""
+    request = Request(f"{play.url}/console/demo", headers={"authorization": f"Bearer {token}"})
+    with urlopen(request, timeout=10) as page:
+        told = re.search(r"works as process (\d+)", page.read().decode())
+    return int(told[1]) if told else None
+
+
+def test_a_killed_worker_is_seen_to_be_dead_and_works_again_when_started(stand: Stand) -> None:
+    _, play, token = stand
+    first = until(lambda: _second(play, token))
+    _press(play, token, "workers/kill")
+    assert _second(play, token) is None
+    assert not Path(f"/proc/{first}").exists()
+    accepted = _outside(play, "rms", "counts")["accepted"]
+    _press(play, token, "webhooks/send")
+    until(lambda: _outside(play, "rms", "counts")["accepted"] > accepted)
+    _press(play, token, "workers/revive")
+    assert until(lambda: _second(play, token)) != first
+
+
+def test_nothing_outlives_a_killed_demo(tmp_path: Path) -> None:
     with playing(tmp_path) as play:
+        second = _second(play, _token(tmp_path))
         ports = [int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)", play.said)]
         assert len(set(ports)) == 1 + len(find_simulators())
         play.process.kill()
@@ -183,6 +205,15 @@ def test_no_simulator_outlives_a_killed_demo(tmp_path: Path) -> None:
     for port in set(ports):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
+    until(lambda: not _alive(second))
+
+
+def _alive(pid: int | None) -> bool:
+    """Whether a process runs; one that ended and was not asked for yet does not."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
 
 
 def test_every_service_has_a_scene() -> None:

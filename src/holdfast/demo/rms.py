@@ -1,4 +1,4 @@
-"""Ways to break the simulated revenue-management system, for every scene that sends to it."""
+"""Ways to break and mend the simulated revenue-management system, for every scene that sends to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ def _breaking(name: str, label: str, *, behaviour: Behave, said: str) -> Control
     return Control(name=name, label=label, kind="danger", run=run)
 
 
-BREAKING: Final = (
+async def mend(stage: Stage) -> str:
+    """The RMS is well again, and so is every endpoint that its answers switched off."""
+    stage.world.the(RmsSimulator).run(Behave())
+    for scene in stage.scenes.values():
+        await scene.mended(stage)
+    return "The RMS takes everything again. What was given up can be replayed."
+
+
+RMS_CONTROLS: Final = (
     _breaking(
         "break", "Break the RMS", behaviour=Behave(failure_rate=1.0),
         said="The RMS answers 503 to everything: deliveries are tried again, then become dead letters.",
@@ -33,6 +41,7 @@ BREAKING: Final = (
         "gone", "Answer 410 Gone", behaviour=Behave(failure_rate=1.0, failure_status=410),
         said="410 says: never again. The next delivery switches its endpoint off.",
     ),
+    Control(name="mend", label="Mend the RMS", run=mend),
 )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ class Stage(msgspec.Struct, frozen=True):
 
     runtime: Runtime
     world: World
+    scenes: Mapping[str, Scene] = {}
 
     @property
     def store(self) -> Store:
@@ -74,7 +75,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
     `settings` prepares the outside worlds and gives the service's settings, before it is built. `open` is
     played at every start, `seed` until it has come to its end once; both may be cut short anywhere and come
-    again. `act` is one small thing that happens, about every `every_s`. `facts` say how it stands; they are
+    again. `act` is one small thing that happens, about every `every_s`; `mended` puts right what broke with
+    the RMS, once that is well again. `facts` say how it stands; they are
     told anew when the topics in `live` change. `look` are pages worth a visit: path and words.
     """
 
@@ -84,6 +86,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     open: Act = _nothing
     seed: Act = _nothing
     act: Act = _nothing
+    mended: Act = _nothing
     every_s: float = EVERY_S
     controls: Sequence[Control] = ()
     facts: Callable[[Stage], Awaitable[Sequence[Fact]]] = _no_facts

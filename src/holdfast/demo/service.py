@@ -85,7 +85,7 @@ class Troupe:
 
     async def begin(self, runtime: Runtime) -> None:
         """Open every scene, and seed those that are not yet."""
-        stage = self._stage = Stage(runtime, self.world)
+        stage = self._stage = Stage(runtime, self.world, self.scenes)
         for name, scene in self.scenes.items():
             await scene.open(stage)
             if await stage.store.get(Seeded, name) is None:

@@ -1,4 +1,4 @@
-"""The outside worlds of one demo: every simulator there is, on loopback, in this process."""
+"""The outside worlds of one demo: every simulator there is, on loopback, in this process; a second worker."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from holdfast.clock import Clock
+from holdfast.demo.second import Second
 from holdfast.simulators.finding import Simulator, find_simulators
 
 S = TypeVar("S")
@@ -24,6 +25,7 @@ class World:
     def __init__(self, *, clock: Clock, home: Path, public_url: str) -> None:
         self.clock, self.home, self.public_url = clock, home, public_url
         self.simulators: dict[str, Simulator] = {}
+        self.second = Second()
         self._open = contextlib.AsyncExitStack()
 
     def the(self, kind: type[S]) -> S:
@@ -40,4 +42,5 @@ class World:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.second.close()
         await self._open.aclose()

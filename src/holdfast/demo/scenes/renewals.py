@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.demo.rms import BREAKING, answers
+from holdfast.demo.rms import RMS_CONTROLS, answers
 from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.demo.world import World
 from holdfast.kit import NO_TENANT
@@ -14,7 +14,7 @@ from holdfast.services.renewals.endpoints import EndpointOrder
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.services.renewals.sampling import Plan, keep
-from holdfast.simulators.rms import Behave, RmsSimulator
+from holdfast.simulators.rms import RmsSimulator
 
 RESIDENTS: Final = 240
 PER_PROPERTY: Final = 80
@@ -90,12 +90,10 @@ async def trigger(stage: Stage) -> str:
     return f"{made} events are on their way, {len(told) - made} were there already."
 
 
-async def mend(stage: Stage) -> str:
-    stage.world.the(RmsSimulator).run(Behave())
-    renewals = _renewals(stage)
+async def enable(stage: Stage) -> None:
+    endpoints = _renewals(stage).endpoints(NO_TENANT)
     for property_id in await _properties(stage):
-        await renewals.endpoints(NO_TENANT).act(property_id, "enable", reason="mended", by="demo")
-    return "The RMS takes everything again; replay what was given up."
+        await endpoints.act(property_id, "enable", reason="mended", by="demo")
 
 
 async def replay(stage: Stage) -> str:
@@ -123,12 +121,12 @@ scene = Scene(
     open=open_endpoints,
     seed=seed,
     act=act,
+    mended=enable,
     every_s=10.0,
     controls=[
         Control(name="trigger", label="Tell the RMS of all at high risk", kind="primary", run=trigger),
         Control(name="calculate", label="Calculate anew", run=calculate),
-        *BREAKING,
-        Control(name="mend", label="Mend the RMS", run=mend),
+        *RMS_CONTROLS,
         Control(name="replay", label="Replay what was given up", run=replay),
     ],
     facts=facts,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.demo.rms import BREAKING, answers
+from holdfast.demo.rms import RMS_CONTROLS, answers
 from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.errors import AlreadyExistsError
 from holdfast.kit.outbox import (
@@ -21,7 +21,7 @@ from holdfast.kit.outbox import (
     Retry,
     new_secret,
 )
-from holdfast.simulators.rms import Behave, RmsSimulator, Trouble
+from holdfast.simulators.rms import RmsSimulator, Trouble
 from holdfast.store import PRESENT, Query, create, patch
 
 TENANT: Final = "demo"
@@ -85,10 +85,8 @@ def _event(event_id: str | None, dice: random.Random) -> Event:
     return msgspec.structs.replace(made, id=event_id) if event_id else made
 
 
-async def mend(stage: Stage) -> str:
-    stage.world.the(RmsSimulator).run(Behave())
+async def enable(stage: Stage) -> None:
     await Endpoints(stage.store.tenant(TENANT)).enable(LIVE, reason="mended", by="demo")
-    return "The RMS takes everything again. Replay what is among the dead letters."
 
 
 async def send_one(stage: Stage) -> str:
@@ -121,11 +119,11 @@ scene = Scene(
     open=open_endpoints,
     seed=seed,
     act=act,
+    mended=enable,
     controls=[
         Control(name="send", label="Send an event", kind="primary", run=send_one),
         Control(name="send-many", label=f"Send {MANY} events", run=send_many),
-        *BREAKING,
-        Control(name="mend", label="Mend the RMS", run=mend),
+        *RMS_CONTROLS,
     ],
     facts=facts,
     look=[

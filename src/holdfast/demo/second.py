@@ -1,0 +1,93 @@
+"""A second process that works beside the first: to be killed by whoever wants to see what happens then.
+
+The parent tells it the settings in one line on its standard input and keeps that open: when the parent ends,
+in whatever way, the input ends, and so does this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from typing import Final
+
+import msgspec
+import uvloop
+
+from holdfast.config import Config
+from holdfast.runtime import Runtime
+
+STOP_S: Final = 3.0
+_RUN: Final = f"from {__name__} import main; main()"
+
+
+class Second:
+    """Starts, kills and ends that process.
+
+    Example:
+        second = Second()
+        second.start(runtime.config)
+        second.kill()
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Its number while it lives."""
+        alive = self._process is not None and self._process.poll() is None
+        return self._process.pid if alive and self._process is not None else None
+
+    def start(self, config: Config) -> None:
+        """Start it where it is not running."""
+        if self.pid is not None:
+            return
+        # Of its own session: Ctrl-C is for the parent, which then ends it in order.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _RUN], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(config, enc_hook=str) + b"\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> bool:
+        """End it at once, in the midst of whatever it does; False where it was not running."""
+        if self.pid is None or self._process is None:
+            return False
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        return True
+
+    async def close(self) -> None:
+        """Let it finish, for a moment; then it is killed."""
+        if self._process is None or self._process.stdin is None:
+            return
+        self._process.stdin.close()
+        try:
+            await asyncio.to_thread(self._process.wait, STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+async def _work() -> None:
+    loop, lines = asyncio.get_running_loop(), asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    config = msgspec.json.decode(await lines.readline(), type=Config, dec_hook=lambda kind, text: kind(text))
+    runtime = await Runtime.open(config, migrate=False)
+    stop = asyncio.Event()
+    working = asyncio.create_task(runtime.work(stop))
+    try:
+        await lines.read()
+    finally:
+        stop.set()
+        await working
+        await runtime.close()
+
+
+def main() -> None:
+    """Work until the parent is gone."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_work())
