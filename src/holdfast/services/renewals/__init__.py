@@ -12,6 +12,7 @@ what routes, commands and pages stand on.
 from __future__ import annotations
 
 from holdfast.service import Context, Parts, Service
+from holdfast.services.renewals.commands import commands
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import DOCUMENTS, CalculationJob, DeliveryState
 from holdfast.services.renewals.routes import ROUTES
@@ -33,4 +34,5 @@ service = Service(
     summary="Who will not renew their lease, why, and events to the revenue-management system.",
     documents=DOCUMENTS,
     build=build,
+    commands=commands,
 )

@@ -1,0 +1,20 @@
+"""`holdfast renewals …`"""
+
+from collections.abc import Callable
+
+import typer
+
+from holdfast.services.renewals.commands import data, looking, sending
+
+commands = typer.Typer(help="Who will not renew, why, and telling the RMS.", no_args_is_help=True)
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "import": data.import_command, "sample": data.sample_command, "calculate": data.calculate_command,
+    "portfolio": looking.portfolio_command, "risk": looking.risk_command, "history": looking.history_command,
+    "trigger": sending.trigger_command, "deliveries": sending.deliveries_command,
+    "outcome": looking.outcome_command, "calibration": looking.calibration_command,
+}  # fmt: skip
+for name, command in _COMMANDS.items():
+    commands.command(name)(command)
+commands.add_typer(sending.dlq, name="dlq")
+commands.add_typer(sending.endpoints, name="endpoints")

@@ -1,0 +1,188 @@
+"""Looking at risk, and judging it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from holdfast.errors import InvalidError
+from holdfast.services.renewals.calibration import Calibration
+from holdfast.services.renewals.commands.asked import (
+    OWN,
+    AsJson,
+    Cursor,
+    Limit,
+    PropertyId,
+    Tenant,
+    among,
+    day,
+    inside,
+    me,
+    terminal,
+)
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import Outcome, RiskScore
+from holdfast.services.renewals.portfolio import Sort, Standing
+from holdfast.services.renewals.scoring import TIERS
+from holdfast.store import Page
+
+COLUMNS = (
+    "resident_id",
+    "name",
+    "risk_score",
+    "risk_tier",
+    "days_to_expiry",
+    "notice_given",
+    "calculated_at",
+)
+ResidentId = Annotated[str, typer.Argument(metavar="RESIDENT", help="The resident's id.")]
+
+
+def portfolio_command(
+    ctx: typer.Context,
+    tenant: Tenant = OWN,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every property with what its latest run came to.
+
+    \b
+    Example:
+      holdfast renewals portfolio
+    """
+
+    async def act(renewals: Renewals) -> tuple[list[Standing], str | None]:
+        return await renewals.portfolio(tenant).standings(limit=limit, cursor=cursor)
+
+    rows, more = inside(ctx, act)
+    if as_json:
+        terminal(ctx).show(rows, (), as_json=True, cursor=more)
+        return
+    shown = [
+        {"property": one.property_id, "name": one.name, "calculated": one.latest and one.latest.calculated_at,
+         "residents": one.latest and one.latest.total_residents, "high": one.latest and one.latest.high,
+         "medium": one.latest and one.latest.medium, "low": one.latest and one.latest.low}
+        for one in rows
+    ]  # fmt: skip
+    columns = ("property", "name", "calculated", "residents", "high", "medium", "low")
+    terminal(ctx).show(shown, columns, as_json=False, cursor=more, none="no properties")
+
+
+def risk_command(
+    ctx: typer.Context,
+    property_id: PropertyId,
+    tier: Annotated[
+        list[str] | None, typer.Option(callback=among(TIERS), help="May be repeated; all unless given.")
+    ] = None,
+    sort: Annotated[Sort, typer.Option(help="The most at risk, or the soonest to end, first.")] = "score",
+    as_of: Annotated[str | None, typer.Option(metavar="DAY", help="The latest run up to this day.")] = None,
+    tenant: Tenant = OWN,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the scores of a property's latest run, the most at risk first.
+
+    \b
+    Examples:
+      holdfast renewals risk property-0001 --tier high
+      holdfast renewals risk property-0001 --json | jq '.items[].signals'
+    """
+    chosen = day(as_of)
+    tiers: Any = tier or TIERS
+
+    async def act(renewals: Renewals) -> Page[RiskScore]:
+        portfolio = renewals.portfolio(tenant)
+        run = await portfolio.latest(property_id, as_of=chosen)
+        if run is None:
+            raise InvalidError(
+                f"property {property_id!r} has no finished run; `holdfast renewals calculate {property_id}`"
+            )
+        return await portfolio.risk(run, property_id, tiers=tiers, sort=sort, limit=limit, cursor=cursor)
+
+    page = inside(ctx, act)
+    terminal(ctx).show(page.docs, COLUMNS, as_json=as_json, cursor=page.cursor, none="nobody")
+
+
+def history_command(
+    ctx: typer.Context,
+    resident_id: ResidentId,
+    tenant: Tenant = OWN,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a resident's scores, one for each run, the newest first.
+
+    \b
+    Example:
+      holdfast renewals history resident-0000001
+    """
+
+    async def act(renewals: Renewals) -> Page[RiskScore]:
+        return await renewals.portfolio(tenant).history(resident_id, limit=limit, cursor=cursor)
+
+    page = inside(ctx, act)
+    terminal(ctx).show(page.docs, COLUMNS, as_json=as_json, cursor=page.cursor, none="no scores yet")
+
+
+def outcome_command(
+    ctx: typer.Context,
+    resident_id: ResidentId,
+    lease_id: Annotated[str, typer.Argument(metavar="LEASE", help="The lease that ended or was renewed.")],
+    outcome: Annotated[Literal["renewed", "left"], typer.Argument(help="What became of it.")],
+    on: Annotated[str, typer.Option(metavar="DAY", help="When it was decided.")],
+    tenant: Tenant = OWN,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a lease was renewed or its resident left; said again, it is corrected.
+
+    \b
+    Example:
+      holdfast renewals outcome resident-0000001 lease-0000001 left --on 2026-04-30
+    """
+    chosen = day(on)
+    assert chosen is not None
+
+    async def act(renewals: Renewals) -> Outcome:
+        made = await renewals.outcomes(tenant).record(
+            resident_id, lease_id, outcome=outcome, decided_on=chosen
+        )
+        await renewals.note(tenant, me(), "outcome", subject=made.id, details={"outcome": outcome})
+        return made
+
+    made = inside(ctx, act)
+    score = "no score from before that day" if made.risk_score is None else f"scored {made.risk_score} before"
+    terminal(ctx).tell(made, f"{resident_id} {outcome}: {score}", as_json=as_json)
+
+
+def calibration_command(
+    ctx: typer.Context,
+    property_id: Annotated[
+        str | None, typer.Option("--property", metavar="ID", help="Of this one alone.")
+    ] = None,
+    tenant: Tenant = OWN,
+    as_json: AsJson = False,
+) -> None:
+    """Show whether high scores really leave: by band, with Brier score and AUC.
+
+    \b
+    Example:
+      holdfast renewals calibration --property property-0001
+    """
+
+    async def act(renewals: Renewals) -> Calibration:
+        if property_id is not None:
+            await renewals.portfolio(tenant).property(property_id)
+        return await renewals.outcomes(tenant).calibration(property_id)
+
+    told = inside(ctx, act)
+    if as_json:
+        terminal(ctx).tell(told, "", as_json=True)
+        return
+    terminal(ctx).show(told.bands, ("low", "high", "count", "left", "rate"), as_json=False)
+    brier = "–" if told.brier is None else f"{told.brier:.4f}"
+    auc = "–" if told.auc is None else f"{told.auc:.4f}"
+    typer.echo(f"{told.count} outcomes, {told.left} left; Brier {brier}, AUC {auc}")
