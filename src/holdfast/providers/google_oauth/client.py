@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from holdfast.clock import Clock
-from holdfast.errors import ForbiddenError, HoldfastError, ReauthRequiredError, RetryLaterError
+from holdfast.errors import ForbiddenError, GoneError, HoldfastError, ReauthRequiredError, RetryLaterError
 from holdfast.providers.google_oauth.assertion import Signer, claims_of
 from holdfast.providers.google_oauth.types import ServiceAccountKey, TokenAnswer, TokenFault
 from holdfast.providers.rest import Answer, Call, Limits, Rest, fault_by_status
@@ -23,7 +23,7 @@ LAST_S: Final = 10.0
 _REMEDIES: Final = {
     "unauthorized_client": "allow its client id these scopes under domain-wide delegation",
     "access_denied": "an administrator's policy forbids it",
-    "invalid_client": "the service account is disabled or deleted",
+    "invalid_client": "the service account or OAuth client is disabled or deleted, or its secret is wrong",
 }
 
 
@@ -36,6 +36,8 @@ def fault_of(act: str, answer: Answer) -> HoldfastError:
     reason = f"{fault.error} ({fault.error_description})" if fault.error_description else fault.error
     if fault.error == "invalid_grant":
         return ReauthRequiredError(f"{act} was refused: {reason}")
+    if fault.error == "invalid_token":
+        return GoneError(f"{act} was refused: {reason}")
     if fault.error in _REMEDIES:
         return ForbiddenError(f"{act} was refused: {reason}; {_REMEDIES[fault.error]}")
     return fault_by_status(act, answer, reason)

@@ -1,9 +1,11 @@
-"""A stand-in for Google: the token endpoint, Calendar v3 with push channels, Sheets v4."""
+"""A stand-in for Google: consent and the token endpoint, Calendar v3 with push channels, Sheets v4."""
 
 from holdfast.clock import Clock
 from holdfast.simulators.google.control import (
+    AddApp,
     AddPerson,
     AddServiceAccount,
+    Consent,
     CreateEvent,
     DeleteEvent,
     EndTokens,
@@ -13,6 +15,7 @@ from holdfast.simulators.google.control import (
     Respond,
     Restore,
     Revoke,
+    RevokeGrant,
     SetQuota,
     SetSheet,
     ShowCalendar,
@@ -22,8 +25,10 @@ from holdfast.simulators.google.simulator import GoogleSimulator
 from holdfast.simulators.serving import Trouble
 
 __all__ = [
+    "AddApp",
     "AddPerson",
     "AddServiceAccount",
+    "Consent",
     "CreateEvent",
     "DeleteEvent",
     "EndTokens",
@@ -34,6 +39,7 @@ __all__ = [
     "Respond",
     "Restore",
     "Revoke",
+    "RevokeGrant",
     "SetQuota",
     "SetSheet",
     "ShowCalendar",

@@ -141,14 +141,23 @@ class Accounts:
         if not scopes:
             raise TokenRefusal("invalid_scope", "Invalid OAuth scope or ID token audience provided.")
         self._check_subject(claims, client, scopes)
+        return self.issue((claims.sub or client.email).lower(), client=client.email, scopes=scopes)
+
+    def issue(self, email: str, *, client: str, scopes: frozenset[str]) -> dict[str, object]:
+        """A new access token, as the token endpoint answers with it."""
         text = "ya29.simulated-" + secrets.token_urlsafe(32)
-        self._tokens[text] = Token(
-            email=(claims.sub or client.email).lower(),
-            client=client.email,
-            scopes=scopes,
-            ends_at_s=self._clock.monotonic() + self._token_s,
-        )
+        ends_at_s = self._clock.monotonic() + self._token_s
+        self._tokens[text] = Token(email=email, client=client, scopes=scopes, ends_at_s=ends_at_s)
         return {"access_token": text, "expires_in": int(self._token_s), "token_type": "Bearer"}
+
+    def held(self, text: str) -> Token | None:
+        """Whose an access token is, where it is one."""
+        return self._tokens.get(text)
+
+    def end_tokens_of(self, client: str, email: str) -> None:
+        """Make the tokens useless that this client has for this person."""
+        gone = (client, email)
+        self._tokens = {text: t for text, t in self._tokens.items() if (t.client, t.email) != gone}
 
     def holder(self, authorization: str, *, any_of: frozenset[str]) -> Token:
         """Who is calling; refused with 401 when the token doesn't work, 403 when it may not do this."""
@@ -163,7 +172,8 @@ class Accounts:
 
     def _works(self, token: Token) -> bool:
         alive = self._clock.monotonic() < token.ends_at_s
-        return alive and token.email not in self.revoked and not self._clients[token.client].revoked
+        client = self._clients.get(token.client)  # an app that people let in is none of these
+        return alive and token.email not in self.revoked and not (client and client.revoked)
 
     def _verified(self, assertion: str) -> tuple[_Claims, Client]:
         try:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from holdfast.simulators.google.channels import PushTrouble
+from holdfast.simulators.google.consents import Answer
 from holdfast.simulators.google.events import view
 from holdfast.simulators.google.sheets import Cell, Spreadsheet
 from holdfast.simulators.google.world import World
@@ -113,6 +114,37 @@ class Restore(Command[World], frozen=True):
         return {"restored": self.email}
 
 
+class AddApp(Command[World], frozen=True):
+    """Make an OAuth client that people can let in and give its JSON file: {name, redirectUris}."""
+
+    name: str
+    redirect_uris: list[str]
+
+    def run(self, world: World) -> object:
+        return world.add_app(self.name, redirect_uris=self.redirect_uris)
+
+
+class Consent(Command[World], frozen=True):
+    """What the next person does on the page of consent: {email, allow, scopes (null: all that is asked)}."""
+
+    email: str = ""
+    allow: bool = True
+    scopes: list[str] | None = None
+
+    def run(self, world: World) -> object:
+        world.consents.answers.append(Answer(email=self.email, allow=self.allow, scopes=self.scopes))
+        return {"planned": len(world.consents.answers)}
+
+
+class RevokeGrant(Command[World], frozen=True):
+    """A person removes the access of every app they let in: {email}."""
+
+    email: str
+
+    def run(self, world: World) -> object:
+        return {"ended": world.consents.forget(self.email)}
+
+
 class EndTokens(Command[World], frozen=True):
     """Make every access token given out so far useless: {}."""
 
@@ -184,6 +216,9 @@ class SetQuota(Command[World], frozen=True):
 COMMANDS: Final[dict[str, type[Command[World]]]] = {
     "people": AddPerson,
     "service-accounts": AddServiceAccount,
+    "apps": AddApp,
+    "consent": Consent,
+    "revoke-grant": RevokeGrant,
     "create-event": CreateEvent,
     "update-event": UpdateEvent,
     "delete-event": DeleteEvent,

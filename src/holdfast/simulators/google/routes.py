@@ -11,6 +11,7 @@ from aiohttp import web
 from holdfast.simulators.google.accounts import Token, TokenRefusal
 from holdfast.simulators.google.calendars import Calendar
 from holdfast.simulators.google.channels import ChannelRequest
+from holdfast.simulators.google.consents import PageRefusal
 from holdfast.simulators.google.events import Data, Record, tombstone, view
 from holdfast.simulators.google.listing import (
     Page,
@@ -47,7 +48,9 @@ class Routes:
 
     def add_to(self, app: web.Application) -> None:
         events = CALENDAR + "/calendars/{calendar}/events"
+        app.router.add_get("/o/oauth2/v2/auth", self._authorize)
         app.router.add_post("/token", self._token)
+        app.router.add_post("/revoke", self._revoke)
         for method, path, handle in (
             ("GET", events, self._list),
             ("POST", events, self._insert),
@@ -78,10 +81,32 @@ class Routes:
     async def _token(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
         try:
-            return _json(self._world.accounts.grant(form, own_url=self._world.token_url))
+            return _json(self._granted(form))
         except TokenRefusal as refusal:
-            said = {"error": refusal.error, "error_description": refusal.description}
-            return _json(said, status=refusal.status)
+            return _refused(refusal)
+
+    def _granted(self, form: dict[str, str]) -> dict[str, object]:
+        match form.get("grant_type"):
+            case "authorization_code":
+                return self._world.consents.exchange(form)
+            case "refresh_token":
+                return self._world.consents.refresh(form)
+        return self._world.accounts.grant(form, own_url=self._world.token_url)
+
+    async def _authorize(self, request: web.Request) -> web.Response:
+        try:
+            place = self._world.consents.authorize(request.query)
+        except PageRefusal as refusal:
+            return web.Response(text=f"Error 400: {refusal.error}\n{refusal}\n", status=400)
+        return web.Response(status=302, headers={"Location": place})
+
+    async def _revoke(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        try:
+            self._world.consents.revoke(str(form.get("token") or request.query.get("token", "")))
+        except TokenRefusal as refusal:
+            return _refused(refusal)
+        return _json({})
 
     def _calendar(self, request: web.Request, token: Token) -> Calendar:
         return self._world.calendars.of(request.match_info["calendar"], token.email)
@@ -216,6 +241,11 @@ async def _body(request: web.Request, token: Token) -> Data:
         message = "Service accounts cannot invite attendees without Domain-Wide Delegation of Authority."
         raise Refusal(403, "forbiddenForServiceAccounts", message)
     return body
+
+
+def _refused(refusal: TokenRefusal) -> web.Response:
+    said = {"error": refusal.error, "error_description": refusal.description}
+    return _json(said, status=refusal.status)
 
 
 def _check_send_updates(request: web.Request) -> None:

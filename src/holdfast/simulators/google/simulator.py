@@ -68,13 +68,19 @@ class GoogleSimulator:
         """A new service account's key file."""
         return self._world.add_service_account(name, scopes=scopes)
 
+    def oauth_client(
+        self, name: str = "holdfast", *, redirect_uris: list[str]
+    ) -> dict[str, dict[str, object]]:
+        """The JSON file of a new OAuth client that people can let in."""
+        return self._world.add_app(name, redirect_uris=redirect_uris)
+
     async def pushed(self) -> None:
         """Return once every push so far was delivered or given up."""
         await self._world.channels.settled()
 
 
 def _refuse(request: web.Request, trouble: Trouble) -> web.Response:
-    if request.path == "/token":
+    if request.path in ("/token", "/revoke"):
         body = f'{{"error": "{trouble.reason or "internal_failure"}"}}'
         return web.Response(text=body, status=trouble.status, content_type="application/json")
     return phrased(request, Refusal(trouble.status, trouble.reason, retry_after_s=trouble.retry_after_s))

@@ -6,6 +6,7 @@ from holdfast.clock import Clock
 from holdfast.simulators.google.accounts import Accounts
 from holdfast.simulators.google.calendars import Calendars
 from holdfast.simulators.google.channels import Channels
+from holdfast.simulators.google.consents import Consents
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.sheets import Spreadsheet
 
@@ -49,6 +50,7 @@ class World:
         """Forget everything and everybody."""
         self.channels.clear()
         self.accounts = Accounts(self.clock)
+        self.consents = Consents(self.clock, self.accounts)
         self.calendars = Calendars(self.clock, self.channels.tell)
         self.spreadsheets: dict[str, Spreadsheet] = {}
         self.quota = Quota(self.clock)
@@ -65,3 +67,7 @@ class World:
     def add_service_account(self, name: str, *, scopes: list[str] | None = None) -> dict[str, str]:
         """A service account's key file; `scopes` are those delegated to it (None: all)."""
         return self.accounts.add_client(name, token_url=self.token_url, scopes=scopes)
+
+    def add_app(self, name: str, *, redirect_uris: list[str]) -> dict[str, dict[str, object]]:
+        """The JSON file of an OAuth client that people can let in."""
+        return self.consents.add_app(name, redirect_uris=redirect_uris, url=self.url)
