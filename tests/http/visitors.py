@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from litestar.handlers import HTTPRouteHandler
 
+from holdfast.errors import AlreadyExistsError
 from holdfast.http.door import declared_routes
 from holdfast.kit.access import Sessions, Tokens, Users
 from holdfast.kit.access.sessions import COOKIE, csrf_of
@@ -49,8 +51,9 @@ class Route(msgspec.Struct, frozen=True):
 
 
 def routes_of(bed: Bed) -> list[Route]:
-    """Every route the application has, from its own table."""
-    return [_route(path, method, handler) for path, method, handler in declared_routes(bed.surface.app)]
+    """Every route the application has, from its own table; the one that ends a session at the end."""
+    found = [_route(path, method, handler) for path, method, handler in declared_routes(bed.surface.app)]
+    return sorted(found, key=lambda route: route.path == "/sign-out")
 
 
 def _route(path: str, method: str, handler: HTTPRouteHandler) -> Route:
@@ -128,39 +131,38 @@ async def _known(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
 
 
 async def _in_browsers(bed: Bed) -> dict[str, Visitor]:
-    cookie = await _session(bed, "ann", "admin")
+    """People with sessions, each their own: signing out must end nobody else's."""
+    here, other = {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "cross-site"}
+    origin, evil = {"origin": str(bed.client._base_url)}, {"origin": "https://evil.example"}
+
+    async def ann(where: Mapping[str, str], *, csrf: str | None = None, **more: Any) -> Visitor:
+        cookie = await _session(bed, "ann", "admin")
+        token = csrf_of(_value(cookie)) if csrf is None else csrf
+        headers = {**cookie, **where, **({"x-csrf-token": token} if token else {})}
+        return Visitor(headers=headers, role="admin", of_the_whole=True, **more)
+
     viewer = await _session(bed, "vic", "viewer")
-    token, here = {"x-csrf-token": csrf_of(_value(cookie))}, {"sec-fetch-site": "same-origin"}
-    its = {"x-csrf-token": csrf_of(_value(viewer))}
-    of_ann: dict[str, Any] = {"role": "admin", "of_the_whole": True}
+    theirs = csrf_of(_value(viewer))
     return {
-        "a session": Visitor(headers={**cookie, **token, **here}, **of_ann),
+        "a session": await ann(here),
         "a viewer's session": Visitor(
-            headers={**viewer, **its, **here}, role="viewer", of_the_whole=True
+            headers={**viewer, **here, "x-csrf-token": theirs}, role="viewer", of_the_whole=True
         ),
-        "a session by its origin": Visitor(
-            headers={**cookie, **token, "origin": str(bed.client._base_url)}, **of_ann
-        ),
-        "a session without the page's token": Visitor(headers={**cookie, **here}, acts=False, **of_ann),
-        "a session with another's token": Visitor(
-            headers={**cookie, **its, **here}, acts=False, **of_ann
-        ),
-        "a session from nowhere": Visitor(headers={**cookie, **token}, acts=False, **of_ann),
-        "a session from another site": Visitor(
-            headers={**cookie, **token, "sec-fetch-site": "cross-site"}, foreign=True, **of_ann
-        ),
-        "a session from another origin": Visitor(
-            headers={**cookie, **token, "origin": "https://evil.example"}, foreign=True, **of_ann
-        ),
-        "a session from no origin": Visitor(
-            headers={**cookie, **token, "origin": "null"}, foreign=True, **of_ann
-        ),
-    }  # fmt: skip
+        "a session by its origin": await ann(origin),
+        "a session without the page's token": await ann(here, csrf="", acts=False),
+        "a session with another's token": await ann(here, csrf=theirs, acts=False),
+        "a session from nowhere": await ann({}, acts=False),
+        "a session from another site": await ann(other, foreign=True),
+        "a session from another origin": await ann(evil, foreign=True),
+        "a session from no origin": await ann({"origin": "null"}, foreign=True),
+    }
 
 
 async def _session(bed: Bed, name: str, role: Any) -> dict[str, str]:
-    user = await Users(bed.runtime.store).add(name, role=role, tenant_id=TENANT)
-    return {"cookie": f"{COOKIE}={await Sessions(bed.runtime.store).begin(user)}"}
+    users = Users(bed.runtime.store)
+    with contextlib.suppress(AlreadyExistsError):
+        await users.add(name, role=role, tenant_id=TENANT)
+    return {"cookie": f"{COOKIE}={await Sessions(bed.runtime.store).begin(await users.get(name))}"}
 
 
 def _value(cookie: Mapping[str, str]) -> str:
