@@ -213,6 +213,7 @@ async def calendar_bed(
     mappings: Mapping[str, Sequence[str]] = PLAIN,
     people: Sequence[str] = (ALICE, BOB, CAROL, BOSS),
     settings: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Bed]:
     """The service, ready to begin; no loop runs until the test says so."""
     async with contextlib.AsyncExitStack() as stack:
@@ -230,7 +231,7 @@ async def calendar_bed(
             **(settings or {}),
         }  # fmt: skip
         base = load_config({"home": home, "store": url, "public_url": address}, environ={})
-        config = msgspec.structs.replace(base, services={"calendar_sync": table})
+        config = msgspec.structs.replace(base, services={"calendar_sync": table}, **(more or {}))
         runtime = await Runtime.open(config, services=[service], clock=clock)
         app.app = create_app(runtime)
         client = await stack.enter_async_context(aiohttp.ClientSession(address))

@@ -1,0 +1,327 @@
+"""What administrators and their schedulers ask: who may, what happens, what is said and noted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.kit.audit import Audit, AuditEvent
+from holdfast.simulators.google import Revoke, Trouble
+from holdfast.store import Query
+from holdfast.testing import ManualClock
+from tests.http.issuer import StandIn, issuing
+from tests.services.calendar_sync.bed import ALICE, ALICE2, BOB, BOB2, CAROL, CAROL2, Bed, calendar_bed
+
+DAY = 86_400
+ACTS = ("reload-mappings", "renew-expiring-channels", "force-register-channels", "stop-channel")
+ROUTES = [("GET", "/admin/channel-status"), *(("POST", f"/admin/{act}") for act in ACTS)]
+
+
+async def _trail(bed: Bed) -> list[AuditEvent]:
+    page = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
+    assert (await Audit(bed.runtime.store, tenant_id="-").verify()).sound
+    return page.docs
+
+
+async def _act(bed: Bed, act: str, token: str, **body: Any) -> Any:
+    status, answer, _ = await bed.ask("POST", f"/admin/{act}", token=token, json=body)
+    assert status == 200, answer
+    return answer
+
+
+# -- who may --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def issuer(clock: ManualClock) -> AsyncIterator[StandIn]:
+    async with issuing(clock) as made:
+        yield made
+
+
+async def test_every_route_refuses_those_who_may_not(
+    issuer: StandIn, sqlite_url: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    more = {"oidc": (issuer.settings(),)}
+    async with calendar_bed(sqlite_url, clock, tmp_path, more=more) as bed:
+        await bed.begin()
+        calls = len(bed.google.calls)
+        expected = {
+            "": 401, "hf_nonsense": 401, "not a token": 401,
+            issuer.token(aud="https://other.example"): 401, issuer.token(exp=1): 401,
+            issuer.token(iss="https://evil.example"): 401, issuer.token(email="mallory@else.org"): 401,
+            issuer.token(email_verified=False): 401, issuer.forged_with_the_public_key(): 401,
+            issuer.token(sub="s-acme", email=None): 403,
+            await bed.token("viewer"): 403, await bed.token("developer"): 403,
+            await bed.token("admin", "acme"): 403,
+            await bed.token("admin", scopes=["deliveries:*"]): 403,
+        }  # fmt: skip
+        for method, path in ROUTES:
+            for token, status in expected.items():
+                got, body, _ = await bed.ask(method, path, token=token, json={} if method == "POST" else None)
+                assert got == status, (path, token[:40], body)
+        assert len(bed.google.calls) == calls
+        assert await _trail(bed) == []
+
+
+async def test_a_scheduler_with_an_identity_token_is_let_in_and_named(
+    issuer: StandIn, sqlite_url: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    more = {"oidc": (issuer.settings(),)}
+    async with calendar_bed(sqlite_url, clock, tmp_path, more=more) as bed:
+        await bed.begin()
+        await _act(bed, "renew-expiring-channels", issuer.token())
+        (event,) = await _trail(bed)
+        assert (event.action, event.actor) == (
+            "calendar_sync.channels_renewed", "oidc:timer@project.iam.example"
+        )  # fmt: skip
+
+
+# -- renewing -------------------------------------------------------------------------------------
+
+
+async def test_a_dry_run_tells_and_changes_nothing(bed: Bed) -> None:
+    await bed.begin()
+    token = await bed.token()
+    calls = len(bed.google.calls)
+    before = {channel.channel_id for channel in await bed.channels()}
+    told = await _act(bed, "renew-expiring-channels", token, dryRun=True, expirationThreshold=8 * DAY * 1000)
+    assert told["summary"] == {"total": 2, "renewed": 2, "skipped": 0, "failed": 0}
+    assert {one["calendarId"] for one in told["renewed"]} == {ALICE, BOB}
+    assert {channel.channel_id for channel in await bed.channels()} == before
+    assert len(bed.google.calls) == calls
+    told = await _act(bed, "renew-expiring-channels", token)
+    assert told["summary"]["total"] == 0, "none ends within a day"
+
+
+async def test_expiring_channels_are_renewed_and_each_is_told(bed: Bed) -> None:
+    await bed.begin()
+    old = {channel.watched_id: channel for channel in await bed.channels()}
+    token = await bed.token()
+    told = await _act(bed, "renew-expiring-channels", token, expirationThreshold=8 * DAY * 1000)
+    new = {channel.watched_id: channel for channel in await bed.channels()}
+    for one in told["renewed"]:
+        calendar = one["calendarId"]
+        assert one["channelId"] == old[calendar].channel_id
+        assert one["oldExpiration"] == old[calendar].expiration
+        assert (one["newChannelId"], one["newExpiration"]) == (
+            new[calendar].channel_id, new[calendar].expiration
+        )  # fmt: skip
+        assert one["duration"] >= 0
+    assert told["summary"] == {"total": 2, "renewed": 2, "skipped": 0, "failed": 0}
+    (event,) = await _trail(bed)
+    assert event.details == {"total": 2, "renewed": 2, "skipped": 0, "failed": 0, "dryRun": False}
+
+
+async def test_partial_failures_are_told_with_when_to_try_again(quick_bed: Bed) -> None:
+    bed = quick_bed
+    await bed.begin()
+    bed.google.run(Revoke(email=ALICE))
+    bed.google.trouble(Trouble(count=4, path="/watch", status=403, reason="quotaExceeded"))
+    await bed.clock.advance(3_600)  # type: ignore[attr-defined]
+    told = await _act(bed, "renew-expiring-channels", await bed.token(), expirationThreshold=8 * DAY * 1000)
+    assert told["summary"] == {"total": 2, "renewed": 0, "skipped": 0, "failed": 2}
+    by_calendar = {one["calendarId"]: one for one in told["failed"]}
+    assert "invalid_grant" in by_calendar[ALICE]["error"]
+    assert by_calendar[ALICE]["retryAfter"] is None
+    assert "quotaExceeded" in by_calendar[BOB]["error"]
+    assert by_calendar[BOB]["retryAfter"] >= 3_600
+    assert bed.live() == [ALICE, BOB], "the old channels live on"
+
+
+async def test_an_outside_scheduler_and_our_own_renew_once_together(bed: Bed) -> None:
+    await bed.begin()
+    token = await bed.token()
+    await bed.clock.advance(6 * DAY + 3_600)  # type: ignore[attr-defined]
+    await bed.keeper.refresh()
+    watches = sum(call.path.endswith("/watch") for call in bed.google.calls)
+    (job,) = [one for one in bed.runtime.parts["calendar_sync"].jobs if one.name == "renew-watch-channels"]
+    slot: Any = None
+    answers = await asyncio.gather(
+        _act(bed, "renew-expiring-channels", token), job.act(slot),
+        _act(bed, "renew-expiring-channels", token), bed.keeper.channels.turn(),
+    )  # fmt: skip
+    await bed.work()
+    assert sum(call.path.endswith("/watch") for call in bed.google.calls) == watches + 2
+    assert bed.live() == [ALICE, BOB]
+    assert all(answer["summary"]["failed"] == 0 for answer in (answers[0], answers[2]))
+    again = await _act(bed, "renew-expiring-channels", token)
+    assert again["summary"]["total"] == 0
+
+
+# -- forcing, stopping, reloading -----------------------------------------------------------------
+
+
+async def test_everything_is_registered_anew_and_safe_to_repeat(bed: Bed) -> None:
+    await bed.begin()
+    bed.map({ALICE: [ALICE2], CAROL: [CAROL2]})
+    await bed.keeper.directory.reload()
+    old = {channel.channel_id for channel in await bed.channels()}
+    token = await bed.token()
+    told = await _act(bed, "force-register-channels", token, reason="moved to another project")
+    assert (told["registered"], told["failed"], told["errors"]) == (2, 0, {})
+    assert bed.live() == [ALICE, CAROL]
+    await _act(bed, "force-register-channels", token)
+    assert bed.live() == [ALICE, CAROL]
+    assert not old & {channel.channel_id for channel in await bed.channels()}
+    first, _ = await _trail(bed)
+    assert first.action == "calendar_sync.channels_forced"
+    assert first.details["reason"] == "moved to another project"
+    assert first.details["registered"] == 2
+
+
+async def test_forcing_tells_counts_when_some_fail(quick_bed: Bed) -> None:
+    bed = quick_bed
+    await bed.begin()
+    bed.google.run(Revoke(email=BOB))
+    await bed.clock.advance(3_600)  # type: ignore[attr-defined]
+    told = await _act(bed, "force-register-channels", await bed.token())
+    assert (told["registered"], told["stopped"], told["failed"]) == (1, 1, 1)
+    assert "invalid_grant" in told["errors"][BOB]
+
+
+async def test_a_stopped_channel_is_replaced_while_its_calendar_is_mapped(bed: Bed) -> None:
+    await bed.begin()
+    (channel, *_) = await bed.channels()
+    token = await bed.token()
+    told = await _act(bed, "stop-channel", token, channelId=channel.channel_id, reason="noisy")
+    assert (told["stopped"], told["calendarId"]) == (True, channel.watched_id)
+    assert told["replacedBy"] not in ("", channel.channel_id)
+    assert bed.live() == [ALICE, BOB]
+    (event,) = await _trail(bed)
+    assert (event.subject, event.details["reason"]) == (channel.channel_id, "noisy")
+    status, body, _ = await bed.ask(
+        "POST", "/admin/stop-channel", token=token, json={"channelId": channel.channel_id}
+    )
+    assert (status, body["error"]["code"]) == (404, "not_found")
+    status, _, _ = await bed.ask("POST", "/admin/stop-channel", token=token, json={"channelId": "never-was"})
+    assert status == 404
+
+
+async def test_mappings_are_reloaded_on_demand(bed: Bed) -> None:
+    await bed.begin()
+    token = await bed.token()
+    bed.mappings.write_text(f"{ALICE},{ALICE2}\n{CAROL},nobody\n{BOB},{BOB2},off\n")
+    told = await _act(bed, "reload-mappings", token)
+    assert told["mappings"] == 2
+    assert [row["row"] for row in told["badRows"]] == [2, 3]
+    bed.mappings.unlink()
+    status, body, _ = await bed.ask("POST", "/admin/reload-mappings", token=token)
+    assert status == 422
+    assert "can't be read" in body["error"]["message"]
+    assert len(await _trail(bed)) == 1
+
+
+async def test_while_mappings_are_loading_the_answer_is_to_come_back(quick_bed: Bed) -> None:
+    token = await quick_bed.token()
+    for act in ("renew-expiring-channels", "force-register-channels"):
+        status, body, headers = await quick_bed.ask("POST", f"/admin/{act}", token=token)
+        assert (status, headers["retry-after"]) == (503, "5")
+        assert body["error"]["code"] == "retry_later"
+
+
+@pytest.mark.parametrize(
+    ("act", "body"),
+    [
+        ("renew-expiring-channels", b"{"),
+        ("renew-expiring-channels", b'{"dryRun": "yes"}'),
+        ("renew-expiring-channels", b'{"expirationThreshold": -1}'),
+        ("renew-expiring-channels", b'{"expirationThreshold": 1e400}'),
+        ("renew-expiring-channels", b'{"dryrun": true}'),
+        ("renew-expiring-channels", b"[]"),
+        ("renew-expiring-channels", b"\xff"),
+        ("force-register-channels", b'{"reason": 7}'),
+        ("force-register-channels", b'{"reason": "' + b"x" * 501 + b'"}'),
+        ("stop-channel", b"{}"),
+        ("stop-channel", b'{"channelId": ""}'),
+        ("stop-channel", b'{"channelId": "a b"}'),
+        ("stop-channel", b'{"channelId": "' + b"x" * 65 + b'"}'),
+    ],
+    ids=str,
+)
+async def test_bad_bodies_are_refused_and_do_nothing(quick_bed: Bed, act: str, body: bytes) -> None:
+    bed = quick_bed
+    await bed.begin()
+    calls = len(bed.google.calls)
+    status, answer, _ = await bed.ask("POST", f"/admin/{act}", token=await bed.token(), data=body)
+    assert (status, answer["error"]["code"]) == (422, "invalid")
+    assert len(bed.google.calls) == calls
+
+
+# -- looking --------------------------------------------------------------------------------------
+
+
+async def test_channel_status_as_json(bed: Bed) -> None:
+    await bed.begin()
+    token = await bed.token()
+    await bed.clock.advance(11 * 3_600 + 26 * 60)  # type: ignore[attr-defined]
+    _, told, _ = await bed.ask("GET", "/admin/channel-status", token=token)
+    assert [one["expiresIn"] for one in told["channels"]] == ["6d 12h 34m"] * 2
+    assert not any(one["warning"] for one in told["channels"])
+    assert told["summary"] == {"total": 2, "active": 2, "expired": 0, "stopped": 0, "warnings": 0}
+    assert told["health"]["lastRenewalAt"]
+    assert told["health"]["nextRenewalAt"]
+    await bed.clock.advance(6 * DAY)  # type: ignore[attr-defined]
+    _, told, _ = await bed.ask("GET", "/admin/channel-status?filter=active", token=token)
+    assert all(one["warning"] for one in told["channels"])
+    _, told, _ = await bed.ask("GET", "/admin/channel-status?filter=expired", token=token)
+    assert told["channels"] == []
+    _, first, _ = await bed.ask("GET", "/admin/channel-status?limit=1", token=token)
+    _, second, _ = await bed.ask(
+        "GET", f"/admin/channel-status?limit=1&cursor={first['cursor']}", token=token
+    )
+    names = [page["channels"][0]["calendarId"] for page in (first, second)]
+    assert sorted(names) == [ALICE, BOB]
+
+
+async def test_channel_status_as_a_table(quick_bed: Bed) -> None:
+    await quick_bed.begin()
+    _, text, headers = await quick_bed.ask(
+        "GET", "/admin/channel-status?format=table", token=await quick_bed.token()
+    )
+    assert headers["content-type"].startswith("text/plain")
+    lines = text.splitlines()
+    assert lines[0].split() == ["CHANNEL", "CALENDAR", "STATUS", "EXPIRES", "IN"]
+    assert len({line.index("active") for line in lines[1:3]}) == 1, "columns stand under each other"
+    assert lines[-1] == "ok: 2 total, 2 active, 0 expired, 0 stopped, 0 warnings"
+
+
+@pytest.mark.parametrize("query", ["format=xml", "filter=dead", "limit=0", "limit=many", "cursor=nonsense"])
+async def test_a_bad_question_is_refused(quick_bed: Bed, query: str) -> None:
+    await quick_bed.begin()
+    status, _, _ = await quick_bed.ask("GET", f"/admin/channel-status?{query}", token=await quick_bed.token())
+    assert status in (400, 422)
+
+
+async def test_health_is_for_everybody_and_names_nobody(bed: Bed) -> None:
+    status, told, _ = await bed.ask("GET", "/health")
+    assert (status, told["status"]) == (200, "degraded"), "nothing was read yet"
+    await bed.keeper.refresh()
+    status, told, _ = await bed.ask("GET", "/health")
+    assert (status, told["status"]) == (503, "critical"), "wanted, and nothing is live"
+    await bed.work()
+    status, told, _ = await bed.ask("GET", "/health")
+    assert (status, told["status"]) == (200, "ok")
+    assert told["mappings"]["count"] == 2
+    assert told["mappings"]["ageSeconds"] == 0
+    assert told["channels"] == {"active": 2, "expired": 0, "stopped": 0}
+    assert told["lastSyncAt"]
+    assert "@" not in str(told)
+
+
+async def test_without_settings_the_service_rests_and_says_so(
+    sqlite_url: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with calendar_bed(
+        sqlite_url, clock, tmp_path, settings={"service_account": "", "mappings": ""}
+    ) as bed:
+        _, told, _ = await bed.ask("GET", "/health")
+        assert (told["status"], told["inUse"]) == ("ok", False)
+        assert not bed.runtime.parts["calendar_sync"].loops
+        for act in ACTS[:3]:
+            status, body, _ = await bed.ask("POST", f"/admin/{act}", token=await bed.token())
+            assert status == 409
+            assert "set its service_account" in body["error"]["message"]
