@@ -32,6 +32,8 @@ from holdfast.kit.audit import Audit, AuditEvent, AuditHead
 from holdfast.kit.channels import Channel, ChannelFields, Watch
 from holdfast.kit.channels.alarm import ending
 from holdfast.kit.checkpoints import CheckpointDocument
+from holdfast.kit.connections import Connection, Connections, Consent, Provider
+from holdfast.kit.connections.models import SEALED_CONSENT, SEALED_TOKENS
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.inbox import Handler, Inbox, InboxItem, InboxLane, InboxWorker
 from holdfast.kit.leases import LeaseDocument
@@ -65,12 +67,16 @@ log = structlog.get_logger("holdfast.runtime")
 ENTRY_POINTS: Final = "holdfast.services"
 KEYS_FILE: Final = "keys"
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
-    Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, Copy, DeadLetter, Delivery,
-    Endpoint, EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane, LeaseDocument, Pulse,
-    Release, Rotation, RunDocument, Schedule, Session, SetUp, SignInLink, SlotRun, StepDocument, Tries,
-    UsageEvent, UsageSum, User, Watch,
+    Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, Connection, Consent, Copy,
+    DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane,
+    LeaseDocument, Pulse, Release, Rotation, RunDocument, Schedule, Session, SetUp, SignInLink, SlotRun,
+    StepDocument, Tries, UsageEvent, UsageSum, User, Watch,
 )  # fmt: skip
-KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {Endpoint: ("secrets.sealed",)}
+KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
+    Connection: SEALED_TOKENS,
+    Consent: SEALED_CONSENT,
+    Endpoint: ("secrets.sealed",),
+}
 _QUEUES: Final[dict[str, type[Document]]] = {"inbox": InboxItem, "outbox": Delivery, "schedules": Schedule}
 _WORST: Final = ("ok", "degraded", "critical")
 # What is due is taken within moments; what waits so long says that nobody works, or that it is too much.
@@ -130,7 +136,11 @@ class Runtime:
         self.inbox = Inbox(store)
         self._sender = RawSender(AddressGuard(allow=config.allow))
         self.dispatcher = Dispatcher(store, self._sender, signing=EndpointSecrets(vault).signing)
+        self._grants: dict[str, Provider] = {}
+        self.connections = Connections(store, vault, self._grants)
         self.parts: dict[str, Parts] = {s.name: s.build(self._context(s)) for s in services}
+        for parts in self.parts.values():
+            self._grants.update(parts.grants)
         self.scheduler = Scheduler(store, self._jobs())
         self.inbox_worker = InboxWorker(store, self._handlers())
         self.supervisor = Supervisor(self._loops(), clock=self.clock)
@@ -255,7 +265,7 @@ class Runtime:
             store=self.store, clock=self.clock, settings=settings_of(service, self.config), inbox=self.inbox,
             vault=self.vault, public_url=self.config.public_url, home=self.config.home,
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), near=self.dispatcher),
-            dispatcher=self._dispatcher_for,
+            dispatcher=self._dispatcher_for, connections=self.connections,
             audit=lambda tenant: Audit(self.store, tenant_id=tenant),
             meter=lambda tenant: Meter(self.store, tenant_id=tenant),
         )  # fmt: skip

@@ -20,6 +20,7 @@ from holdfast.clock import Clock
 from holdfast.errors import InvalidError
 from holdfast.kit.access.rules import may
 from holdfast.kit.audit import Audit
+from holdfast.kit.connections import Connections, Provider
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import Meter
 from holdfast.kit.outbox import Dispatcher, Kinds, Outbox
@@ -151,6 +152,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     checks: Sequence[Callable[[], Awaitable[Finding]]] = ()
     start: Callable[[], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] | None = None
+    grants: Mapping[str, Provider] = {}  # where people connect their accounts, by the provider's name
     queues: Mapping[str, type[Document]] = {}  # what its own loops claim: its backlog is watched and drained
     figures: Any = None  # a prometheus_client collector, shown under /metrics
     inside: Any = None  # what its own commands and pages work with
@@ -199,6 +201,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     vault: Vault
     outbox: Callable[[str], Outbox]
     dispatcher: MakesDispatchers
+    connections: Connections  # knows the providers of all services' `Parts.grants`
     audit: Callable[[str], Audit]
     meter: Callable[[str], Meter]
     public_url: str
