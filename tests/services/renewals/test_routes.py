@@ -154,7 +154,7 @@ async def test_one_dead_letter_is_replayed_by_its_id_or_resolved(bed: Bed) -> No
     await bed.calculate()
     await bed.endpoint(failure_rate=1.0, failure_status=404)
     report = await bed.post(f"/properties/{P}/trigger-renewal-events", {"tier": "medium"})
-    assert report["counts"] == {"created": 2}
+    assert report["counts"] == {"created": 2, "already queued": 0, "already delivered": 0, "re-queued": 0}
     one, two = [item["deliveryId"] for item in report["items"]]
     for id in (one, two):
         await bed.delivery(id, "dlq")

@@ -16,6 +16,7 @@ from holdfast.services.renewals.commands import commands
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import DOCUMENTS, CalculationJob, DeliveryState
 from holdfast.services.renewals.routes import ROUTES
+from holdfast.services.renewals.views import pages
 
 
 def build(context: Context) -> Parts:
@@ -24,6 +25,7 @@ def build(context: Context) -> Parts:
         routes=ROUTES,
         loops={"deliveries": renewals.dispatcher, "calculations": renewals.runner},
         queues={"deliveries": DeliveryState, "calculations": CalculationJob},
+        pages=pages(renewals),
         health=renewals.health,
         inside=renewals,
     )

@@ -1,10 +1,12 @@
-"""Finding a resident by what a person remembers: a name, a unit, an id. Every look is one stretch of an index."""
+"""Finding a resident by what a person remembers (name, unit, id), each by one stretch of an index."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Final
 
+from holdfast.errors import BadIdError
 from holdfast.services.renewals.models import Resident, Unit
 from holdfast.store import Query, Store
 
@@ -17,14 +19,20 @@ async def find_residents(store: Store, property_id: str, words: str) -> list[str
 
     Example: `await find_residents(store, "property-7", "ada gar")` finds Ada García
     """
-    words = " ".join(words.split())
+    words = " ".join("".join(letter for letter in words if letter.isprintable()).split())
     if not words:
         return []
-    named = await _named(store, property_id, words)
+    known = await _known(store, property_id, words)
     housed = await _housed(store, property_id, words)
-    exact = await store.get(Resident, words) if "/" not in words else None
-    known = [exact.doc] if exact is not None and exact.doc.property_id == property_id else []
+    named = await _named(store, property_id, words)
     return list(dict.fromkeys(one.id for one in (*known, *housed, *named)))[:FOUND_MAX]
+
+
+async def _known(store: Store, property_id: str, id: str) -> list[Resident]:
+    with contextlib.suppress(BadIdError):
+        found = await store.get(Resident, id)
+        return [found.doc] if found is not None and found.doc.property_id == property_id else []
+    return []
 
 
 async def _named(store: Store, property_id: str, words: str) -> list[Resident]:

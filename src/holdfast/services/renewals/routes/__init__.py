@@ -2,6 +2,6 @@
 
 from typing import Final
 
-from holdfast.services.renewals.routes import endpoints, events, judging, risk
+from holdfast.services.renewals.routes import endpoints, events, exporting, judging, risk
 
-ROUTES: Final = (*risk.ROUTES, *events.ROUTES, *endpoints.ROUTES, *judging.ROUTES)
+ROUTES: Final = (*risk.ROUTES, *exporting.ROUTES, *events.ROUTES, *endpoints.ROUTES, *judging.ROUTES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import msgspec
 from litestar.params import FromPath, JSONBody, QueryParameter
@@ -128,9 +128,9 @@ async def trigger_many(
     told = await renewals.portfolio(tenant_id).trigger_many(
         property_id, tiers=tiers, residents=data.residents
     )
-    counts: dict[Told, int] = {}
+    counts: dict[Told, int] = dict.fromkeys(get_args(Told), 0)
     for one in told:
-        counts[one.status] = counts.get(one.status, 0) + 1
+        counts[one.status] += 1
     await renewals.note(tenant_id, actor, "triggered", subject=property_id, details=counts)
     return TriggerReport(property_id=property_id, counts=counts, items=told[:SHOWN_MAX])
 

@@ -1,0 +1,39 @@
+"""A run for spreadsheets."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from litestar.params import FromPath, QueryParameter
+from litestar.response import Stream
+
+from holdfast.services.renewals.exporting import csv_of
+from holdfast.services.renewals.routes.asked import Tenant, TenantId, Whole, reads, renewals_of
+from holdfast.services.renewals.scoring import TIERS, Tier
+
+
+@reads("/properties/{property_id:str}/renewal-risk.csv", time_limit_s=120.0)
+async def risk_csv(
+    runtime: Whole,
+    tenant_id: TenantId,
+    property_id: FromPath[str],
+    tier: Annotated[Tier | None, QueryParameter(description="All unless given.")] = None,
+    tenant: Tenant = None,
+) -> Stream:
+    """The latest run's scores as CSV, the highest first; text that could begin a formula is quoted.
+
+    Example: `GET …/properties/property-0001/renewal-risk.csv?tier=high`
+    """
+    portfolio = renewals_of(runtime).portfolio(tenant_id)
+    run = await portfolio.latest(property_id)
+    day = "none" if run is None else run.as_of_date.isoformat()
+    file = re.sub(r"[^A-Za-z0-9_.-]", "_", f"renewal-risk-{property_id}-{day}.csv")
+    return Stream(
+        csv_of(portfolio, property_id, run=run, tiers=TIERS if tier is None else (tier,)),
+        media_type="text/csv; charset=utf-8",
+        headers={"content-disposition": f'attachment; filename="{file}"'},
+    )
+
+
+ROUTES: Final = (risk_csv,)

@@ -1,0 +1,119 @@
+"""A property's residents by risk: filtered, sorted and found on the server, with trend and delivery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.service import Ask, Page
+from holdfast.services.renewals.deliveries import DeliveryShown
+from holdfast.services.renewals.finding import FOUND_MAX, find_residents
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary, Unit
+from holdfast.services.renewals.portfolio import summary_of
+from holdfast.services.renewals.scoring import TIERS
+from holdfast.services.renewals.views.heading import heading
+from holdfast.store import Query
+
+ROWS: Final = 30
+NOTICES: Final = 5
+# How many runs a trend goes back.
+RUNS: Final = 8
+NOTICE: Final = "notice given"
+ALL: Final = "all"
+SHOWN: Final = (ALL, *TIERS, NOTICE)
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A resident as the dashboard shows them; `trend` is oldest first."""
+
+    score: RiskScore
+    unit: str
+    trend: list[int]
+    delivery: DeliveryShown | None
+
+
+class Dashboard:
+    """What the page of one property shows."""
+
+    def __init__(self, renewals: Renewals) -> None:
+        self._renewals = renewals
+
+    async def data(self, ask: Ask) -> Mapping[str, Any]:
+        head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
+        shown = ask.choice("tier", SHOWN, default=ALL)
+        sort, wanted = ask.choice("sort", ("score", "days"), default="score"), ask.text("q")
+        told: dict[str, Any] = {
+            "title": head.property.name, "head": head, "shown": shown, "sort": sort, "wanted": wanted,
+            "rows": [], "after": None, "notices": [], "notice_count": 0, "found_max": FOUND_MAX,
+        }  # fmt: skip
+        if head.run is None:
+            return told
+        portfolio = self._renewals.portfolio(ask.tenant_id)
+        told["notice_count"] = await portfolio.count_notices(head.property.id)
+        return {**told, **await self._found(ask, head.run, shown=shown, sort=sort, wanted=wanted)}
+
+    async def _found(self, ask: Ask, run: Summary, *, shown: str, sort: str, wanted: str) -> dict[str, Any]:
+        """The rows asked for; on the first page of all, those who gave notice stand before them."""
+        portfolio, property_id = self._renewals.portfolio(ask.tenant_id), ask.path["property_id"]
+        if wanted:
+            ids = await find_residents(portfolio.store, property_id, wanted)
+            found = sorted(await portfolio.scores_of(ids, run), key=_BY[sort])
+            return {"rows": await self._rows(ask, found)}
+        if shown == NOTICE:
+            scores, after = await portfolio.notices(property_id, run, limit=ROWS, cursor=ask.cursor)
+            return {"rows": await self._rows(ask, scores), "after": after}
+        page = await portfolio.risk(
+            run, property_id, tiers=TIERS if shown == ALL else (shown,), sort=sort, limit=ROWS,  # type: ignore[arg-type]
+            cursor=ask.cursor,
+        )  # fmt: skip
+        first: list[RiskScore] = []
+        if shown == ALL and ask.cursor is None:
+            first, _ = await portfolio.notices(property_id, run, limit=NOTICES)
+        rows = await self._rows(ask, [*first, *page.docs])
+        return {"notices": rows[: len(first)], "rows": rows[len(first) :], "after": page.cursor}
+
+    async def _rows(self, ask: Ask, scores: Sequence[RiskScore]) -> list[Row]:
+        store, ids = self._renewals.store(ask.tenant_id), [one.resident_id for one in scores]
+        units, deliveries, trends = await asyncio.gather(
+            store.get_many(Unit, [one.unit_id for one in scores]),
+            self._renewals.deliveries(ask.tenant_id).of_scores(scores),
+            self._trends(ask, ids),
+        )
+        return [
+            Row(score=score, unit=unit.doc.unit_number if unit else score.unit_id, delivery=delivery,
+                trend=trends[score.resident_id])
+            for score, unit, delivery in zip(scores, units, deliveries, strict=True)
+        ]  # fmt: skip
+
+    async def _trends(self, ask: Ask, ids: Sequence[str]) -> dict[str, list[int]]:
+        """Each resident's scores of the last runs: one read by keys a run, however many residents."""
+        portfolio = self._renewals.portfolio(ask.tenant_id)
+        query = Query(CalculationJob).where("property_id", "==", ask.path["property_id"])
+        query = query.where("status", "==", "completed").order_by("-calculated_at").limit(RUNS)
+        jobs = (await portfolio.store.query(query)).docs
+        runs = await asyncio.gather(*(portfolio.scores_of(ids, summary_of(job)) for job in reversed(jobs)))
+        trends: dict[str, list[int]] = {id: [] for id in ids}
+        for scores in runs:
+            for one in scores:
+                trends[one.resident_id].append(one.risk_score)
+        return trends
+
+
+def _days(score: RiskScore) -> tuple[bool, int]:
+    return score.days_to_expiry is None, score.days_to_expiry or 0
+
+
+_BY: Final[dict[str, Any]] = {"score": lambda score: -score.risk_score, "days": _days}
+
+
+def pages(renewals: Renewals) -> list[Page]:
+    return [
+        Page(
+            path="/properties/{property_id}", title="Property", template="property.html",
+            data=Dashboard(renewals).data, live=("renewals",), nav=False,
+        )
+    ]  # fmt: skip

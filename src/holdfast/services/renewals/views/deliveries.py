@@ -1,0 +1,87 @@
+"""What was sent to the RMS, each with its attempts; and what was given up, with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.service import Ask, Page
+from holdfast.services.renewals.deliveries import STATUSES
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import DeadLetterRow, Property, Resident
+from holdfast.services.renewals.views.heading import WAITING, heading
+from holdfast.store import Query
+
+ROWS: Final = 50
+PROPERTIES_MAX: Final = 200
+_ALL: Final = "all"
+_NOT_YET: Final = "undelivered"
+
+
+class DeliveryPages:
+    def __init__(self, renewals: Renewals) -> None:
+        self._renewals = renewals
+
+    async def of_property(self, ask: Ask) -> Mapping[str, Any]:
+        head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
+        states = (_ALL, _NOT_YET, *STATUSES[2:5])
+        state = ask.choice("status", (*states, *STATUSES), default=_ALL)
+        wanted: tuple[Any, ...] = {_ALL: (), _NOT_YET: WAITING}.get(state, (state,))
+        found = self._renewals.deliveries(ask.tenant_id)
+        rows, after = await found.find(head.property.id, statuses=wanted, limit=ROWS, cursor=ask.cursor)
+        return {
+            "title": f"Deliveries of {head.property.name}", "head": head, "rows": rows, "after": after,
+            "state": state, "states": states, "counts": await found.counts(head.property.id),
+            "names": await self._names(ask, [one.resident_id for one in rows]),
+        }  # fmt: skip
+
+    async def _names(self, ask: Ask, resident_ids: list[str]) -> dict[str, str]:
+        ids = list(dict.fromkeys(resident_ids))
+        found = await self._renewals.store(ask.tenant_id).get_many(Resident, ids)
+        return {one.doc.id: one.doc.name for one in found if one is not None}
+
+    async def one(self, ask: Ask) -> Mapping[str, Any]:
+        store = self._renewals.store(ask.tenant_id)
+        delivery = await self._renewals.deliveries(ask.tenant_id).get(ask.path["delivery_id"])
+        letter = await store.get(DeadLetterRow, delivery.id)
+        names = await self._names(ask, [delivery.resident_id])
+        return {
+            "title": f"Event about {names.get(delivery.resident_id, delivery.resident_id)}",
+            "delivery": delivery, "letter": None if letter is None else letter.doc,
+            "head": await heading(self._renewals, ask.tenant_id, delivery.property_id),
+        }  # fmt: skip
+
+    async def dead_letters(self, ask: Ask) -> Mapping[str, Any]:
+        resolved, property_id = ask.choice("resolved", ("no", "yes"), default="no"), ask.text("property")
+        properties = (
+            await self._renewals.store(ask.tenant_id).query(
+                Query(Property).order_by("name").limit(PROPERTIES_MAX)
+            )
+        ).docs
+        head = await heading(self._renewals, ask.tenant_id, property_id) if property_id else None
+        rows, after = await self._renewals.deliveries(ask.tenant_id).dead_letters(
+            property_id or None, resolved=resolved == "yes", limit=ROWS, cursor=ask.cursor
+        )
+        names = {one.id: one.name for one in properties}
+        return {
+            "rows": rows, "after": after, "resolved": resolved, "property_id": property_id, "head": head,
+            "names": names, "properties": properties,
+        }  # fmt: skip
+
+
+def pages(renewals: Renewals) -> list[Page]:
+    shown, live = DeliveryPages(renewals), ("renewals",)
+    return [
+        Page(
+            path="/dead-letters", title="Dead letters", template="dead_letters.html",
+            data=shown.dead_letters, live=live,
+        ),
+        Page(
+            path="/properties/{property_id}/deliveries", title="Deliveries", template="deliveries.html",
+            data=shown.of_property, live=live, nav=False,
+        ),
+        Page(
+            path="/deliveries/{delivery_id}", title="Delivery", template="delivery.html", data=shown.one,
+            live=live, nav=False,
+        ),
+    ]  # fmt: skip

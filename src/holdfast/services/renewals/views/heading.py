@@ -1,0 +1,64 @@
+"""What stands above every page of a property: its run, the job at work, where its events go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import (
+    CalculationJob,
+    DeadLetterRow,
+    DeliveryState,
+    Property,
+    PropertyState,
+    RmsEndpoint,
+    Summary,
+)
+from holdfast.store import Query, Store
+
+WAITING: Final = ("pending", "sending", "failed")
+
+
+class Heading(msgspec.Struct, frozen=True, kw_only=True):
+    """A property as its pages introduce it; `job` is the one under way, or the last."""
+
+    property: Property
+    run: Summary | None
+    job: CalculationJob | None
+    endpoint: RmsEndpoint | None
+    waiting: int
+    dead: int
+
+
+async def heading(renewals: Renewals, tenant_id: str, property_id: str) -> Heading:
+    """`NotFoundError` where there is no such property."""
+    store = renewals.store(tenant_id)
+    house = await renewals.portfolio(tenant_id).property(property_id)
+    state, endpoint, waiting, dead = await asyncio.gather(
+        store.get(PropertyState, property_id),
+        store.get(RmsEndpoint, property_id),
+        count_waiting(store, property_id),
+        count_dead(store, property_id),
+    )
+    job = None if state is None else await store.get(CalculationJob, state.doc.job_id)
+    return Heading(
+        property=house, run=None if state is None else state.doc.latest, job=None if job is None else job.doc,
+        endpoint=None if endpoint is None else endpoint.doc, waiting=waiting, dead=dead,
+    )  # fmt: skip
+
+
+async def count_waiting(store: Store, property_id: str) -> int:
+    """How many events of a property are on their way or wait to be tried again."""
+    query = Query(DeliveryState).where("endpoint_id", "==", property_id)
+    return await store.count(query.where("status", "in", list(WAITING)).order_by("-created_at"))
+
+
+async def count_dead(store: Store, property_id: str | None = None) -> int:
+    """How many dead letters nobody has dealt with, of a property or of all."""
+    query = Query(DeadLetterRow).where("resolved", "==", False)
+    if property_id is not None:
+        query = query.where("endpoint_id", "==", property_id)
+    return await store.count(query.order_by("-died_at"))

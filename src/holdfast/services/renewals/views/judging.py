@@ -1,0 +1,112 @@
+"""Looking back and ahead: a resident's history, what other weights would say, what scores were worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import NotFoundError
+from holdfast.service import Ask, Page
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import LeaseRow, Property, PropertyRules, Resident, Unit
+from holdfast.services.renewals.scoring import Thresholds, Weights
+from holdfast.services.renewals.views.heading import heading
+from holdfast.store import Query
+
+ROWS: Final = 25
+PROPERTIES_MAX: Final = 200
+# A word for each weight and threshold, by the field it sets.
+WEIGHTS: Final = {
+    "expiry": "Lease ends soon",
+    "delinquency": "Rent paid late or short",
+    "no_offer": "No renewal offer",
+    "market_rent": "Market rent above rent",
+}
+THRESHOLDS: Final = {"high": "High from", "medium": "Medium from"}
+
+
+class JudgingPages:
+    def __init__(self, renewals: Renewals) -> None:
+        self._renewals = renewals
+
+    async def resident(self, ask: Ask) -> Mapping[str, Any]:
+        """Every run's score of one resident, the lease they have, what the RMS was told."""
+        store, id = self._renewals.store(ask.tenant_id), ask.path["resident_id"]
+        found = await store.get(Resident, id)
+        if found is None:
+            raise NotFoundError(f"There is no resident {id!r} here. They may belong to another tenant.")
+        page = await self._renewals.portfolio(ask.tenant_id).history(id, limit=ROWS, cursor=ask.cursor)
+        unit = await store.get(Unit, found.doc.unit_id)
+        lease = await store.get(LeaseRow, page.docs[0].lease_id) if page.docs else None
+        return {
+            "title": found.doc.name or id, "resident": found.doc, "rows": page.docs, "after": page.cursor,
+            "unit": None if unit is None else unit.doc, "lease": None if lease is None else lease.doc,
+            "head": await heading(self._renewals, ask.tenant_id, found.doc.property_id),
+            "rules": await self._rules(ask, found.doc.property_id),
+            "deliveries": await self._renewals.deliveries(ask.tenant_id).of_resident(id),
+        }  # fmt: skip
+
+    async def _rules(self, ask: Ask, property_id: str) -> PropertyRules:
+        return await self._renewals.portfolio(ask.tenant_id).rules(property_id)
+
+    async def what_if(self, ask: Ask) -> Mapping[str, Any]:
+        """Asked by the address alone, so that nothing is stored and a link shows the same again."""
+        head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
+        rules = await self._rules(ask, head.property.id)
+        given = _given(ask, rules)
+        told: dict[str, Any] = {
+            "title": f"What if, at {head.property.name}", "head": head, "given": given, "weights": WEIGHTS,
+            "thresholds": THRESHOLDS, "result": None, "fault": "", "asked": bool(ask.query),
+        }  # fmt: skip
+        if head.run is None:
+            return told
+        try:
+            weights, thresholds = _chosen(given)
+        except msgspec.ValidationError as fault:
+            return {**told, "fault": f"{str(fault).partition(' - at')[0]}.".capitalize()}
+        portfolio = self._renewals.portfolio(ask.tenant_id)
+        result = await portfolio.what_if(head.property.id, weights=weights, thresholds=thresholds)
+        return {**told, "result": result}
+
+    async def calibration(self, ask: Ask) -> Mapping[str, Any]:
+        store, property_id = self._renewals.store(ask.tenant_id), ask.text("property")
+        if property_id:
+            await self._renewals.portfolio(ask.tenant_id).property(property_id)
+        properties = await store.query(Query(Property).order_by("name").limit(PROPERTIES_MAX))
+        found = await self._renewals.outcomes(ask.tenant_id).calibration(property_id or None)
+        return {"found": found, "property_id": property_id, "properties": properties.docs}
+
+
+def _given(ask: Ask, rules: PropertyRules) -> dict[str, int]:
+    """Each number from the address, or the property's own."""
+    own = {name: getattr(rules.weights, name) for name in WEIGHTS}
+    own |= {name: getattr(rules.thresholds, name) for name in THRESHOLDS}
+    return {name: ask.number(name, value, high=100) for name, value in own.items()}
+
+
+def _chosen(given: Mapping[str, int]) -> tuple[Weights, Thresholds]:
+    weights = {_camel(name): given[name] for name in WEIGHTS}
+    limits = {name: given[name] for name in THRESHOLDS}
+    return msgspec.convert(weights, Weights), msgspec.convert(limits, Thresholds)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def pages(renewals: Renewals) -> list[Page]:
+    shown = JudgingPages(renewals)
+    return [
+        Page(path="/calibration", title="Calibration", template="calibration.html", data=shown.calibration),
+        Page(
+            path="/properties/{property_id}/what-if", title="What if", template="what_if.html",
+            data=shown.what_if, nav=False,
+        ),
+        Page(
+            path="/residents/{resident_id}", title="Resident", template="resident.html", data=shown.resident,
+            live=("renewals",), nav=False,
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,55 @@
+"""The first page: every property with its residents by tier, its last run and what is on its way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.service import Ask, Page
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import CalculationJob, RmsEndpoint
+from holdfast.services.renewals.portfolio import Standing
+from holdfast.services.renewals.views.heading import count_dead, count_waiting
+from holdfast.store import Store
+
+ROWS: Final = 25
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    standing: Standing
+    job: CalculationJob | None
+    endpoint: RmsEndpoint | None
+    waiting: int
+    dead: int
+
+
+def pages(renewals: Renewals) -> list[Page]:
+    async def listed(ask: Ask) -> Mapping[str, Any]:
+        store = renewals.store(ask.tenant_id)
+        standings, after = await renewals.portfolio(ask.tenant_id).standings(limit=ROWS, cursor=ask.cursor)
+        rows = await _rows(store, standings)
+        whole = after is None and ask.cursor is None
+        return {"rows": rows, "after": after, "whole": whole, "dead": await count_dead(store)}
+
+    return [
+        Page(path="", title="Portfolio", template="portfolio.html", data=listed, live=("renewals",)),
+    ]
+
+
+async def _rows(store: Store, standings: list[Standing]) -> list[Row]:
+    ids = [one.property_id for one in standings]
+    jobs = await store.get_many(CalculationJob, [one.job_id for one in standings if one.job_id is not None])
+    by_id = {job.doc.id: job.doc for job in jobs if job is not None}
+    endpoints = await store.get_many(RmsEndpoint, ids)
+    waiting = await asyncio.gather(*(count_waiting(store, id) for id in ids))
+    dead = await asyncio.gather(*(count_dead(store, id) for id in ids))
+    return [
+        Row(
+            standing=one, job=by_id.get(one.job_id or ""), waiting=waiting[at], dead=dead[at],
+            endpoint=None if (found := endpoints[at]) is None else found.doc,
+        )
+        for at, one in enumerate(standings)
+    ]  # fmt: skip

@@ -1,0 +1,111 @@
+"""A portfolio as a property manager meets it: several runs, events that arrived and some that did not."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from holdfast.kit.outbox import Retry
+from holdfast.runtime import Runtime
+from holdfast.services.renewals.dates import months_before
+from holdfast.services.renewals.deliveries import Status
+from holdfast.services.renewals.endpoints import EndpointOrder
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import DeliveryState, RmsEndpoint
+from holdfast.services.renewals.sampling import Plan, keep
+from holdfast.simulators.rms import Behave, RmsSimulator
+from holdfast.store import put
+
+TENANT: Final = "-"
+PROPERTIES: Final = ("property-0001", "property-0002", "property-0003")
+# Quick enough for a test, slow enough to be seen.
+WAITS_S: Final = (0.5, 0.5)
+
+
+def renewals_of(runtime: Runtime) -> Renewals:
+    inside: Renewals = runtime.parts["renewals"].inside
+    return inside
+
+
+async def settle(runtime: Runtime, *, residents: int = 60, per_property: int | None = None) -> None:
+    """Sampled residents, as of today."""
+    plan = Plan(
+        residents=residents, per_property=per_property or residents, as_of=runtime.clock.now().date(),
+        tenant_id=TENANT,
+    )  # fmt: skip
+    async for _ in keep(runtime.store.tenant(TENANT), plan):
+        pass
+
+
+async def connect(
+    runtime: Runtime,
+    rms: RmsSimulator,
+    property_id: str = PROPERTIES[0],
+    *,
+    waits_s: tuple[float, ...] = WAITS_S,
+) -> None:
+    """The property's events go to the simulated RMS."""
+    order = EndpointOrder(url=rms.webhook_url(property_id))
+    await renewals_of(runtime).endpoints(TENANT).set(property_id, order)
+    store = runtime.store.tenant(TENANT)
+    found = await store.get(RmsEndpoint, property_id)
+    assert found is not None
+    retry = Retry(waits_s=waits_s)
+    await store.commit(put(msgspec.structs.replace(found.doc, retry=retry), found.unchanged))
+
+
+async def calculate(runtime: Runtime, property_id: str = PROPERTIES[0], *, months_back: int = 0) -> None:
+    jobs = renewals_of(runtime).portfolio(TENANT).jobs
+    as_of = months_before(runtime.clock.now().date(), months_back)
+    job = await jobs.start(property_id, as_of=as_of, by="scene")
+    assert (await jobs.ended(job.id, within_s=30)).status == "completed"
+
+
+async def record_outcomes(runtime: Runtime, property_id: str = PROPERTIES[0]) -> None:
+    """Those at high risk leave more often than the others."""
+    renewals = renewals_of(runtime)
+    portfolio = renewals.portfolio(TENANT)
+    run = await portfolio.latest(property_id)
+    assert run is not None
+    day = runtime.clock.now().date() + timedelta(days=2)
+    for number, score in enumerate((await portfolio.risk(run, property_id, limit=500)).docs):
+        left = (number * 37) % 100 < score.risk_score
+        await renewals.outcomes(TENANT).record(
+            score.resident_id, score.lease_id, outcome="left" if left else "renewed", decided_on=day
+        )
+
+
+async def settled(runtime: Runtime, property_id: str, *, status: Status, count: int) -> None:
+    """Until so many of a property's deliveries are in this state."""
+    deliveries = renewals_of(runtime).deliveries(TENANT)
+    bell = runtime.store.tenant(TENANT).watch(DeliveryState)
+    async with asyncio.timeout(20):
+        while (await deliveries.counts(property_id)).get(status, 0) < count:
+            await bell.wait(0.5)
+    bell.close()
+
+
+async def fill(runtime: Runtime, rms: RmsSimulator) -> None:
+    """Three properties: one that goes well, one whose RMS fails, one that was never calculated."""
+    await settle(runtime, residents=180, per_property=60)
+    for property_id in PROPERTIES[:2]:
+        await connect(runtime, rms, property_id, waits_s=(0.05, 0.05))
+        for months_back in (5, 4, 3, 2, 1, 0):
+            await calculate(runtime, property_id, months_back=months_back)
+    portfolio = renewals_of(runtime).portfolio(TENANT)
+    told = await portfolio.trigger_many(PROPERTIES[0], tiers=["high"])
+    await settled(runtime, PROPERTIES[0], status="delivered", count=len(told))
+    rms.run(Behave(failure_rate=1.0, failure_status=503))
+    told = await portfolio.trigger_many(PROPERTIES[1], tiers=["high"])
+    await settled(runtime, PROPERTIES[1], status="dlq", count=len(told))
+    rms.run(Behave())
+    await (
+        renewals_of(runtime)
+        .endpoints(TENANT)
+        .act(PROPERTIES[1], "pause", reason="five failures in a row", by="scene")
+    )
+    await portfolio.trigger_many(PROPERTIES[1], tiers=["medium"])
+    await record_outcomes(runtime)
