@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -160,6 +160,9 @@ class Delivery(Document, rename="camel"):
     owner: str | None = None
     attempts: list[Attempt] = []
     trace: str = ""
+
+    # The fields that a service's own class changes in `tried`, so that they are kept with the attempt.
+    noted: ClassVar[tuple[str, ...]] = ()
 
     def tried(self, attempt: Attempt) -> None:
         """Called with each attempt as it is recorded; a service's own class may keep more of it."""

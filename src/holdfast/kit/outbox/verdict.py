@@ -98,10 +98,10 @@ def settle(
     delivery.owner = None
     if verdict.status == "failed":
         delivery.next_attempt_at = now + timedelta(seconds=verdict.wait_s)
-        return [_changed(delivery, _SETTLED)]
+        return [_changed(delivery, _SETTLED + delivery.noted)]
     delivery.next_attempt_at = None
     delivery.finished_at = now
-    writes = [_changed(delivery, _SETTLED)]
+    writes = [_changed(delivery, _SETTLED + delivery.noted)]
     if verdict.status == "dead":
         writes.append(_dead_letter(letters, delivery, now=now))
     return writes

@@ -8,7 +8,7 @@ delivery's id and keeps it as `webhook_delivery_state_id`.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import field
 
@@ -70,6 +70,8 @@ class DeliveryState(Delivery):
     next_attempt_at: datetime | None = field(default=None, name="next_retry_at")
     rms_response: str | None = field(default=None, name="rms_response")
     created_at: datetime = field(name="created_at")
+
+    noted: ClassVar[tuple[str, ...]] = ("rms_response",)
 
     def tried(self, attempt: Attempt) -> None:
         said = attempt.excerpt or "an empty answer"
