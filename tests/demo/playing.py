@@ -99,7 +99,7 @@ def _greeting(process: subprocess.Popen[str]) -> str:
     return "".join(lines)
 
 
-def until(condition: Callable[[], Any], *, timeout_s: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], *, timeout_s: float = 60.0) -> Any:
     """What the condition gives once it is true; fails when it never is."""
     end = time.monotonic() + timeout_s
     while not (found := condition()):
