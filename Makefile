@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench bench-quick browser clean
+.PHONY: help run test check format bench bench-quick browser screenshots clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ browser: ## install the Chromium that the console's tests drive, where that can 
 	     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 	        chromium fonts-dejavu-core >/dev/null; } \
 	|| echo "no Chromium on PATH: the console's tests need it (Debian: apt-get install chromium)"
+
+screenshots: .venv/.stamp-dev ## pictures of every page of the console, into build/screenshots/
+	$(BIN)/python -m tests.browser.screenshots build/screenshots
 
 clean: ## remove what the targets made (keeps HOLDFAST_HOME)
 	rm -rf .venv build dist .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

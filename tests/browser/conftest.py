@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncIterator
 
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
-from tests.browser.look import Watched
-
-
-def _chromium() -> str | None:
-    return next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))),
-        None,
-    )
+from tests.browser.look import Watched, chromium
 
 
 @pytest.fixture
 async def browser(request: pytest.FixtureRequest) -> AsyncIterator[Browser]:
-    path = _chromium()
+    path = chromium()
     if path is None:
         reason = "no Chromium on PATH: the console was not tried in a browser"
         request.node.user_properties.append(("engine-missing", f"chromium: {reason}"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from playwright.async_api import ConsoleMessage, Page
 
 
@@ -25,3 +27,9 @@ async def sideways(page: Page) -> int:
         "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )
     return wide
+
+
+def chromium() -> str | None:
+    """Where the machine's own Chromium is."""
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    return next((path for path in found if path), None)

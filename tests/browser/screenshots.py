@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any, Final
 
 from playwright.async_api import Browser, async_playwright
 
-from tests.browser.look import sideways
+from holdfast.kit.outbox import Ledger
+from tests.browser.look import chromium, sideways
 from tests.browser.scene import fill
 from tests.console.bed import PASSWORD, Bed, console
 from tests.examples import lanterns
@@ -30,13 +30,13 @@ PAGES: Final = (
 async def take(folder: Path) -> int:
     """All pictures into the folder; says how many."""
     folder.mkdir(parents=True, exist_ok=True)
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
+    path = chromium()
+    if path is None:
         sys.exit("no Chromium on PATH; install it, as in: apt install chromium")
     with tempfile.TemporaryDirectory() as home:
         async with console(Path(home), services=[lanterns.service]) as bed, async_playwright() as playwright:
             await fill(bed.runtime)
-            browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
             await bed.signed_in("ann")
             taken = [await _take(browser, bed, name, look, folder) for name, look in LOOKS.items()]
             await browser.close()
@@ -65,8 +65,6 @@ async def _take(browser: Browser, bed: Bed, name: str, look: dict[str, Any], fol
 async def _path(bed: Bed, path: str) -> str:
     if "{endpoint}" not in path:
         return path
-    from holdfast.kit.outbox import Ledger
-
     event = path.rpartition("/")[2].partition("~")[0]
     (found,) = await Ledger(bed.runtime.store.tenant("-")).of_event(event)
     return path.replace("{endpoint}", found.endpoint_id)

@@ -19,6 +19,7 @@ from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.console import first_link, routes
 from holdfast.http.app import create_app
+from holdfast.http.changes import Changes, topics_of
 from holdfast.http.server import settings
 from holdfast.http.surface import Surface
 from holdfast.kit.access import Sessions, Users
@@ -56,6 +57,10 @@ class Bed:
         cookie = await Sessions(self.runtime.store).begin(user)
         visitor.session.cookie_jar.update_cookies({"holdfast_session": cookie}, self.url)
         return visitor
+
+    def renew_changes(self) -> None:
+        """A stream of changes that is open again."""
+        self.surface.changes = Changes(self.runtime.store, topics_of(self.runtime))
 
     async def first_link(self) -> str:
         link = await first_link(self.runtime, self.address)

@@ -1,0 +1,191 @@
+"""The console for every reader: hostile words, narrow screens, the keyboard alone, enough contrast."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.async_api import Page, expect
+
+import holdfast.console
+from holdfast.kit.audit import Audit, Entry
+from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox import Endpoint, Ledger
+from holdfast.store import create, put
+from tests.browser.look import sideways
+from tests.browser.scene import fill
+from tests.console.bed import PASSWORD, Bed, console
+from tests.examples import lanterns
+from tests.examples.lanterns import Lantern
+
+HOSTILE: Final = (
+    "<script>document.title='taken'</script>",
+    '"><img src=x onerror="document.title=\'taken\'">',
+    "' onmouseover='document.title=1",
+    "\u202etxt.exe\u202c \u0000-free \U0001f9ed",
+    "long" * 400,
+    "{{ 7 * 7 }} {% raw %} ${7*7}",
+)
+PAGES: Final = (
+    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/inbox", "/channels", "/schedules",
+    "/audit", "/usage", "/users", "/lanterns", "/nowhere", "/deliveries?q=none",
+)  # fmt: skip
+
+
+_NAMELESS: Final = """() => {
+  const wanted = "main a, main button, main input:not([type=hidden]), main select, svg[role=img]";
+  const named = (one) => one.textContent.trim() || one.labels?.length || one.getAttribute("aria-label");
+  return [...document.querySelectorAll(wanted)].filter((one) => !named(one)).map((one) => one.outerHTML);
+}"""
+
+
+async def _sign_in(page: Page, bed: Bed) -> None:
+    await bed.signed_in("ann")
+    await page.goto(f"{bed.address}/sign-in")
+    await page.get_by_label("Name").fill("ann")
+    await page.get_by_label("Password").fill(PASSWORD)
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+async def _plant(bed: Bed) -> list[str]:
+    """Hostile words wherever outsiders can put them; gives the deliveries' ids."""
+    store, now = bed.runtime.store.tenant("-"), bed.runtime.clock.now()
+    ids = []
+    for number, words in enumerate(HOSTILE):
+        words = words.replace("\x00", "")
+        near = Endpoint(id=words.replace("/", "")[:60], url="https://x.example", created_at=now)
+        await store.commit(put(near), create(Lantern(id=f"l{number}", place=words)))
+        ids += await bed.send(near, json.dumps({"said": words}), type=words[:200])
+        await store.commit(create(InboxItem(
+            tenant_id="-", source="echoes", mark=f"m{number}", received_at=now, due_at=now, reason=words,
+        )))  # fmt: skip
+    trail = Audit(bed.runtime.store, tenant_id="-")
+    for words in HOSTILE:
+        safe = words.replace("\x00", "")
+        await trail.append(Entry(action=safe[:100], actor=safe, subject=safe, details={safe: safe}))
+    return ids
+
+
+async def test_hostile_words_stay_words_on_every_page_also_when_swapped_in(
+    page: Page, tmp_path: Path
+) -> None:
+    async with console(tmp_path, services=[lanterns.service]) as bed:
+        await _sign_in(page, bed)
+        # Swapped in by the live stream first, then loaded.
+        await page.goto(f"{bed.address}/console/deliveries")
+        await expect(page.locator("#live-state")).to_have_text("live")
+        ids = await _plant(bed)
+        await expect(page.locator("#rows tbody tr")).to_have_count(len(HOSTILE))
+        for path in (*PAGES, *(f"/deliveries/{id.replace('/', '%2F')}" for id in ids if "/" not in id)):
+            await page.goto(f"{bed.address}/console{path}")
+            assert (await page.title()).endswith(" · Holdfast"), path
+            assert await page.locator("main script, main img").count() == 0, path
+        await page.goto(f"{bed.address}/console/lanterns?state=dark")
+        shown = await page.locator("#rows td.main").all_inner_texts()
+        assert shown == [words.replace("\x00", "").strip() for words in HOSTILE[:2]]
+
+
+async def test_no_page_is_wider_than_a_phone(page: Page, tmp_path: Path) -> None:
+    async with console(tmp_path, services=[lanterns.service]) as bed:
+        await fill(bed.runtime)
+        await _plant(bed)
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.goto(f"{bed.address}/sign-in")
+        assert await sideways(page) == 0
+        await _sign_in(page, bed)
+        dead = (await Ledger(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
+        for path in (*PAGES, f"/deliveries/{dead}", "/schedules/-_prune"):
+            await page.goto(f"{bed.address}/console{path}")
+            assert await sideways(page) == 0, path
+        menu = page.get_by_role("button", name="Menu")
+        await expect(page.get_by_role("link", name="Audit")).to_be_hidden()
+        await menu.click()
+        await expect(menu).to_have_attribute("aria-expanded", "true")
+        await page.get_by_role("link", name="Audit").click()
+        await expect(page.get_by_role("heading", name="Audit")).to_be_visible()
+
+
+async def test_everything_can_be_done_with_the_keyboard_alone(page: Page, tmp_path: Path) -> None:
+    async with console(tmp_path) as bed:
+        await fill(bed.runtime)
+        await bed.signed_in("ann")
+        await page.goto(f"{bed.address}/console/dead-letters")
+        await page.keyboard.type("ann")
+        await page.keyboard.press("Tab")
+        await page.keyboard.type(PASSWORD)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
+
+        await page.keyboard.press("Tab")
+        skip = page.get_by_role("link", name="Skip to the content")
+        await expect(skip).to_be_focused()
+        await expect(skip).to_be_in_viewport()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#main")).to_be_focused()
+
+        button = page.locator("#rows").get_by_role("button", name="Replay").first
+        for _ in range(30):
+            await page.keyboard.press("Tab")
+            if await button.evaluate("(one) => one === document.activeElement"):
+                break
+        await expect(button).to_be_focused()
+        assert await button.evaluate("(one) => getComputedStyle(one).outlineStyle") == "solid"
+        await page.keyboard.press("Enter")
+        dialog = page.get_by_role("dialog")
+        await expect(dialog).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(dialog).to_be_hidden()
+        await expect(button).to_be_focused()
+        await expect(button).not_to_have_attribute("aria-busy", "true")
+        await page.keyboard.press("Enter")
+        await page.keyboard.press("Tab")
+        await expect(dialog.get_by_role("button", name="Replay")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#toast")).to_have_text("It is on its way again.")
+
+
+async def test_every_control_and_picture_has_a_name(page: Page, tmp_path: Path) -> None:
+    async with console(tmp_path, services=[lanterns.service]) as bed:
+        await fill(bed.runtime)
+        await _sign_in(page, bed)
+        for path in PAGES:
+            await page.goto(f"{bed.address}/console{path}")
+            assert await page.evaluate(_NAMELESS) == [], path
+            assert await page.locator("h1").count() == 1, path
+
+
+def _tokens(text: str) -> dict[str, str]:
+    return dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", text))
+
+
+def _light(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _contrast(one: str, other: str) -> float:
+    high, low = sorted((_light(one), _light(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_what_they_stand_on(scheme: str) -> None:
+    text = (Path(holdfast.console.__file__).parent / "assets" / "tokens.css").read_text()
+    light, _, dark = text.partition("@media")
+    tokens = _tokens(light) | (_tokens(dark) if scheme == "dark" else {})
+    pairs = [
+        ("ink", "ground"),
+        ("ink", "surface"),
+        ("soft", "surface"),
+        ("soft", "ground"),
+        ("accent", "surface"),
+    ]
+    pairs += [("accent-ink", "accent"), ("accent", "accent-wash")]
+    pairs += [(tone, f"{tone}-wash") for tone in ("good", "wait", "warn", "bad", "calm")]
+    poor = {pair: round(_contrast(tokens[pair[0]], tokens[pair[1]]), 2) for pair in pairs}
+    assert {pair: ratio for pair, ratio in poor.items() if ratio < 4.5} == {}
