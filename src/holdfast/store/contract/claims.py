@@ -163,6 +163,17 @@ class Claims:
             turns.append(names(taken))
         assert turns == ["a0 b0", "a1 c0", "b1 c1", "a2 b2", "c2"]
 
+    async def test_chosen_lanes_are_asked_in_their_order_whatever_is_due_first(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        jobs = [job("late", clock.now(), lane="a"), job("early", clock.now() - timedelta(hours=1), lane="b")]
+        await keep(store, *jobs)
+        worker = store.privileged()
+        taken = await worker.claim_due(Job, limit=1, lease_s=60, only_lanes=["b", "a"])
+        assert [one.doc.id for one in taken] == ["late"]
+        taken = await worker.claim_due(Job, limit=1, lease_s=60, skip_lanes=["c"])
+        assert [one.doc.id for one in taken] == ["early"]
+
     async def test_lanes_are_left_alone_or_asked_alone(self, store: Store, clock: ManualClock) -> None:
         await keep_lanes(store, clock, {"a": 2, "b": 2, "c": 2})
         worker = store.privileged()

@@ -76,15 +76,12 @@ def _picked(shelf: Shelf, request: ClaimRequest, bound: Bound, now: str) -> str:
 
 
 def _by_lane(shelf: Shelf, request: ClaimRequest, bound: Bound, *, rows: str, order: str) -> str:
-    """Some of each lane. In turn, lanes are asked until the limit is reached; else all are."""
+    """Some of each lane: lanes are asked in turn until the limit is reached."""
     lane = quote(_lane(shelf))
     share = request.limit if request.per_lane is None else min(request.per_lane, request.limit)
     lanes = _lanes(shelf, request, bound)
     each = f"{rows} AND {lane} = l.lane {order} LIMIT {share} FOR UPDATE SKIP LOCKED"
-    joined = f"SELECT c.k, c.was FROM ({lanes}) AS l CROSS JOIN LATERAL ({each}) AS c"
-    if request.per_lane is None:
-        joined += " ORDER BY c.was, c.k"
-    return f"{joined} LIMIT {request.limit}"
+    return f"SELECT c.k, c.was FROM ({lanes}) AS l CROSS JOIN LATERAL ({each}) AS c LIMIT {request.limit}"
 
 
 def _lanes(shelf: Shelf, request: ClaimRequest, bound: Bound) -> str:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Numbered = tuple[int, T]
-# Few sizes, so that few statements are prepared.
-_SIZES: Final = (64, 16, 4, 1)
+# A statement takes a multiple of the step, or what is left over: few statements to keep prepared, and
+# few to make for any number.
+_MOST: Final = 64
+_STEP: Final = 16
 
 
 class Bulk:
@@ -108,10 +110,10 @@ class Bulk:
 
 def _cut(items: list[T]) -> Iterator[list[T]]:
     start = 0
-    for size in _SIZES:
-        while len(items) - start >= size:
-            yield items[start : start + size]
-            start += size
+    while (left := len(items) - start) > 0:
+        size = min(_MOST, left - left % _STEP or left)
+        yield items[start : start + size]
+        start += size
 
 
 def _with_version(
