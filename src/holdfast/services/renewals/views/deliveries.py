@@ -8,7 +8,7 @@ from typing import Any, Final
 from holdfast.service import Ask, Page
 from holdfast.services.renewals.deliveries import STATUSES
 from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.models import DeadLetterRow, Property, Resident
+from holdfast.services.renewals.models import DeadLetterRow, DeliveryState, Property, Resident
 from holdfast.services.renewals.views.heading import WAITING, heading
 from holdfast.store import Query
 
@@ -65,8 +65,15 @@ class DeliveryPages:
         names = {one.id: one.name for one in properties}
         return {
             "rows": rows, "after": after, "resolved": resolved, "property_id": property_id, "head": head,
-            "names": names, "properties": properties,
+            "names": names, "properties": properties, "about": await self._about(ask, [one.id for one in rows]),
         }  # fmt: skip
+
+    async def _about(self, ask: Ask, delivery_ids: list[str]) -> dict[str, str]:
+        """For each delivery the name of the resident it is about."""
+        found = await self._renewals.store(ask.tenant_id).get_many(DeliveryState, delivery_ids)
+        residents = {one.doc.id: one.doc.resident_id for one in found if one is not None}
+        names = await self._names(ask, list(residents.values()))
+        return {id: names.get(resident_id, resident_id) for id, resident_id in residents.items()}
 
 
 def pages(renewals: Renewals) -> list[Page]:

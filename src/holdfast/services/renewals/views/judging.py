@@ -72,11 +72,10 @@ class JudgingPages:
 
     async def calibration(self, ask: Ask) -> Mapping[str, Any]:
         store, property_id = self._renewals.store(ask.tenant_id), ask.text("property")
-        if property_id:
-            await self._renewals.portfolio(ask.tenant_id).property(property_id)
+        head = await heading(self._renewals, ask.tenant_id, property_id) if property_id else None
         properties = await store.query(Query(Property).order_by("name").limit(PROPERTIES_MAX))
         found = await self._renewals.outcomes(ask.tenant_id).calibration(property_id or None)
-        return {"found": found, "property_id": property_id, "properties": properties.docs}
+        return {"found": found, "property_id": property_id, "properties": properties.docs, "head": head}
 
 
 def _given(ask: Ask, rules: PropertyRules) -> dict[str, int]:
