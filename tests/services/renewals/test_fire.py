@@ -197,7 +197,7 @@ async def test_attempts_follow_the_schedule_and_the_fifth_failure_is_a_dead_lett
     times = [datetime.fromisoformat(one["at"]) for one in dead["attempts"]]
     late = [
         (after - before).total_seconds() - wait
-        for before, after, wait in zip(times, times[1:], (1, 2, 4, 8), strict=True)
+        for before, after, wait in zip(times[:-1], times[1:], (1, 2, 4, 8), strict=True)
     ]
     # Where the machine is idle each is late by milliseconds; one busy moment must not fail this.
     assert all(-0.01 <= one < 1.0 for one in late), late
