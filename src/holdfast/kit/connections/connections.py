@@ -15,7 +15,7 @@ from holdfast.kit.connections.consents import Consents
 from holdfast.kit.connections.decision import LAST_S, connected, end_of, judge, lasts
 from holdfast.kit.connections.models import Connection, Consent, connection_id
 from holdfast.kit.connections.port import Grant, Provider
-from holdfast.kit.connections.refreshing import Refresher, Tokens, keep_trying
+from holdfast.kit.connections.refreshing import LEASE_S, Refresher, Tokens, keep_trying
 from holdfast.kit.vault import Vault
 from holdfast.store import Store, Transaction, put
 
@@ -33,17 +33,22 @@ class Started(msgspec.Struct, frozen=True):
 class Connections:
     """Grants of outside accounts. A tenant's handle keeps to its own; any other crosses tenants.
 
+    `lease_s` is for how long one process may ask a provider before another does: longer than the provider's
+    client takes with all its repeats.
+
     Example:
         connections = Connections(store, vault, {"google": UserGrants(session, client, clock=clock)})
         token = await connections.token(connection.id)
     """
 
-    def __init__(self, store: Store, vault: Vault, providers: Mapping[str, Provider]) -> None:
+    def __init__(
+        self, store: Store, vault: Vault, providers: Mapping[str, Provider], *, lease_s: float = LEASE_S
+    ) -> None:
         self._store = store if store.tenant_id else store.privileged()
         self._clock = store.clock
         self._tokens = Tokens(vault)
         self._consents = Consents(self._store, vault)
-        self._refresher = Refresher(self._store, self._tokens, providers=providers)
+        self._refresher = Refresher(self._store, self._tokens, providers=providers, lease_s=lease_s)
         self._under_way: dict[str, asyncio.Task[Connection]] = {}
 
     # -- connecting -------------------------------------------------------------------------------

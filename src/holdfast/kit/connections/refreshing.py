@@ -58,8 +58,11 @@ class Tokens:
 class Refresher:
     """Brings one connection a new token."""
 
-    def __init__(self, store: Store, tokens: Tokens, *, providers: Mapping[str, Provider]) -> None:
+    def __init__(
+        self, store: Store, tokens: Tokens, *, providers: Mapping[str, Provider], lease_s: float
+    ) -> None:
         self._store, self._clock, self._tokens, self._providers = store, store.clock, tokens, providers
+        self._lease_s = lease_s
         self._leases: dict[str, Leases] = {}
         self._owner = secrets.token_hex(6)
 
@@ -81,7 +84,7 @@ class Refresher:
         """
         leases = self._leases.setdefault(seen.tenant_id, Leases(self._store.tenant(seen.tenant_id)))
         lease = await leases.acquire(
-            f"connection-{seen.id}", ttl_s=LEASE_S, owner=self._owner, purpose="refresh", wait_s=WAIT_S
+            f"connection-{seen.id}", ttl_s=self._lease_s, owner=self._owner, purpose="refresh", wait_s=WAIT_S
         )
         if lease is None:
             raise RetryLaterError("another process has been refreshing this token for long", after_s=1.0)

@@ -1,0 +1,121 @@
+"""Processes that share a connected account: one refreshes, also when one stands still or dies at it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import msgspec
+import pytest
+
+from holdfast.app import open_store
+from holdfast.clock import SystemClock
+from holdfast.kit.connections import Connection, Connections
+from holdfast.kit.vault import Vault, new_key
+from holdfast.providers.google_calendar import CALENDAR_SCOPE
+from holdfast.providers.google_oauth import OAuthClient, UserGrants
+from holdfast.simulators.google import AddPerson, GoogleSimulator
+from holdfast.store import Store
+from tests.faults.connection_worker import ALL
+from tests.faults.puppet import Order, Puppet, puppets
+from tests.kit.eventually import until
+
+BACK = "https://app.example/back"
+PROCESSES = 4
+ROUNDS = 10
+WORKER = "tests.faults.connection_worker"
+
+
+@dataclass
+class Bed:
+    """A connected account, and what a process needs to use it."""
+
+    google: GoogleSimulator
+    store: Store
+    connections: Connections
+    connection: Connection
+    order: Order
+
+    @property
+    def refreshes(self) -> int:
+        return sum(call.path == "/token" and "refresh_token" in call.body for call in self.google.calls)
+
+    async def token(self) -> str:
+        return await self.connections.token(self.connection.id)
+
+
+@pytest.fixture
+async def bed(url: str) -> AsyncIterator[Bed]:
+    keys, store = new_key("k"), await open_store(url, ALL)
+    await store.migrate()
+    async with GoogleSimulator(clock=SystemClock()) as google, aiohttp.ClientSession() as session:
+        google.run(AddPerson(email="ann@hoge.jp"))
+        client = OAuthClient.parse(msgspec.json.encode(google.oauth_client(redirect_uris=[BACK])))
+        grants = UserGrants(session, client, clock=store.clock)
+        connections = Connections(store, Vault.from_settings(keys), {"google": grants})
+        started = await connections.start(
+            "google", scopes=[CALENDAR_SCOPE], redirect_uri=BACK, tenant_id="acme"
+        )
+        async with session.get(started.url, allow_redirects=False) as page:
+            brought = parse_qs(urlsplit(page.headers["Location"]).query)
+        connection = await connections.finish(brought["state"][0], brought["code"][0])
+        order = {
+            "url": url, "keys": keys, "client": msgspec.json.encode(client).decode(),
+            "connection": connection.id, "faint": False,
+        }  # fmt: skip
+        yield Bed(google, store, connections, connection, order)
+    await store.close()
+
+
+async def _ready(workers: list[Puppet]) -> None:
+    for worker in workers:
+        assert await worker.hear() == "ready"
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_processes_that_want_a_new_token_at_once_ask_for_one(bed: Bed) -> None:
+    token = await bed.token()
+    async with puppets(WORKER, "use", *[bed.order] * PROCESSES) as workers:
+        await _ready(workers)
+        for number in range(1, ROUNDS + 1):
+            for worker in workers:
+                worker.say(token)
+            got = {await worker.hear() for worker in workers}
+            assert len(got) == 1
+            assert token not in got
+            assert bed.refreshes == number
+            (token,) = got
+    assert await bed.token() == token
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_one_killed_between_the_answer_and_keeping_it_is_survived(bed: Bed) -> None:
+    old = await bed.token()
+    async with puppets(WORKER, "use", bed.order | {"faint": True}, bed.order) as (faint, other):
+        await _ready([faint, other])
+        faint.say(old)
+        await until(lambda: faint.paused, within_s=30)
+        await faint.kill()
+        other.say(old)
+        token = await other.hear()
+    kept = await bed.connections.get(bed.connection.id)
+    assert (await bed.token(), bed.refreshes) == (token, 2)
+    assert token != old
+    assert (kept.status, kept.generation) == ("connected", 2)
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_an_answer_from_before_a_long_pause_does_not_replace_a_newer_one(bed: Bed) -> None:
+    old = await bed.token()
+    async with puppets(WORKER, "use", bed.order | {"faint": True}, bed.order) as (faint, other):
+        await _ready([faint, other])
+        faint.say(old)
+        await until(lambda: faint.paused, within_s=30)
+        other.say(old)
+        newer = await other.hear()
+        faint.resume()
+        assert await faint.hear() == newer
+    kept = await bed.connections.get(bed.connection.id)
+    assert (await bed.token(), kept.generation, bed.refreshes) == (newer, 2, 2)
