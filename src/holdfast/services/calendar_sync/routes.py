@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from litestar import MediaType, Request, Response, get, post
 from litestar.di import NamedDependency
 from litestar.openapi import ResponseSpec
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
+from litestar.openapi.spec.enums import OpenAPIType
 from litestar.params import QueryParameter
 from msgspec import Meta
 
@@ -42,6 +45,16 @@ _FAULTS: Final = {
 }
 T = TypeVar("T")
 AnyRequest = Request[Any, Any, Any]
+
+
+@dataclass
+class _AlsoAsText(Operation):
+    """A route that people may also have its answer from as plain text."""
+
+    def __post_init__(self) -> None:
+        answer = (self.responses or {}).get("200")
+        if isinstance(answer, OpenAPIResponse) and answer.content is not None:
+            answer.content["text/plain"] = OpenAPIMediaType(schema=Schema(type=OpenAPIType.STRING))
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -93,7 +106,7 @@ def _reading(keeper: Keeper) -> list[Any]:
 
     @get(
         "/admin/channel-status", opt=_needs("admin", "read"), responses=_FAULTS,
-        operation_id="calendarSyncChannelStatus",
+        operation_id="calendarSyncChannelStatus", operation_class=_AlsoAsText,
     )  # fmt: skip
     async def channel_status(
         form: Annotated[Literal["json", "table"], QueryParameter(name="format")] = "json",
