@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -135,6 +136,7 @@ def _item(
     )  # fmt: skip
 
 
+@lru_cache(maxsize=1_000)
 def _worth_keeping(name: str, named: tuple[str, ...]) -> bool:
     if name in _SECRET_HEADERS:
         return False

@@ -28,6 +28,8 @@ from holdfast.store.sqlite.shelf import Row, Shelf, StoredRow
 BATCH_MAX = 1_000
 SHARED_S = 0.5
 LOOK_AHEAD_MIN = 4
+GATHER_S_MAX = 0.001
+GATHER_STEP_S = 0.0001
 
 _JSON: Final = msgspec.json.Encoder()
 
@@ -164,6 +166,7 @@ class Writer:
         self._closed = False
         self.landed = 0  # the newest version this process has committed
         self._shared_until = 0.0
+        self._last_taken = 0
         self._thread = threading.Thread(target=self._run, name="holdfast-sqlite-writer", daemon=True)
         self._prepare_meta()
         self._thread.start()
@@ -199,11 +202,13 @@ class Writer:
         going = True
         while going:
             jobs, going = self._take()
+            self._last_taken = len(jobs)
             if jobs:
                 self._transact(jobs)
         self._link.close()
 
     def _take(self) -> tuple[list[Job], bool]:
+        self._let_gather()
         job = self._queue.get()
         jobs: list[Job] = []
         size = 0
@@ -214,6 +219,15 @@ class Writer:
                 return jobs, True
             job = self._queue.get()
         return jobs, False
+
+    def _let_gather(self) -> None:
+        """Let those who were answered a moment ago ask again: one sync for all of them, not two for halves.
+
+        Who comes alone never waits, and nobody long.
+        """
+        until = time.monotonic() + GATHER_S_MAX
+        while 0 < self._queue.qsize() < self._last_taken and time.monotonic() < until:
+            time.sleep(GATHER_STEP_S)
 
     def _transact(self, jobs: list[Job]) -> None:
         try:
