@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from holdfast.cli import app
+from holdfast.runtime import find_services
 
 _HOLDFAST = [sys.executable, "-m", "holdfast"]
 # What these print is a file, a stream or a life, not data.
@@ -127,18 +128,25 @@ def _examples(words: tuple[str, ...]) -> list[list[str]]:
             start = re.search(rf"\bholdfast {' '.join(words)}(?=\s|$)", part)
             if start is not None:
                 # Two spaces and more: what follows is said to the reader.
-                typed = re.split(r"\s{2,}", part[start.start() :].strip())[0].strip("\"`'")
-                found.append(shlex.split(typed)[1 + len(words) :])
+                typed = re.split(r"\s{2,}", part[start.start() :].strip())[0]
+                # Inside quotes of a larger line the closing one is left over.
+                whole = typed if typed.count('"') % 2 == 0 else typed.rstrip('"')
+                found.append(shlex.split(whole)[1 + len(words) :])
     return found
 
 
 @pytest.mark.parametrize("words", _COMMANDS, ids=" ".join)
-def test_every_example_can_be_typed_as_it_stands(words: tuple[str, ...]) -> None:
+def test_every_example_can_be_typed_as_it_stands(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     command = _COMMANDS[words]
     assert isinstance(command, TyperCommand)
     examples = _examples(words)
     assert examples, "show at least one whole line to type"
     for arguments in examples:
+        for folder in (Path(one) for one in arguments if one.endswith("/")):
+            folder.mkdir(exist_ok=True)
         # Reads and checks every option and argument, and runs nothing.
         with command.make_context(" ".join(words), list(arguments)):
             pass
@@ -156,10 +164,17 @@ def test_wrong_arguments_end_with_2_and_no_traceback(words: tuple[str, ...]) -> 
     assert "Traceback" not in told.output
 
 
-def test_groups_name_what_they_hold_and_the_whole_names_all() -> None:
-    told = CliRunner().invoke(app, ["--help"]).output
-    for name in {words[0] for words in _COMMANDS}:
-        assert name in told
+def test_the_whole_and_every_group_teach_by_example_and_name_what_they_hold() -> None:
+    groups: dict[tuple[str, ...], set[str]] = {}
+    for words in _COMMANDS:
+        for depth in range(len(words)):
+            groups.setdefault(words[:depth], set()).add(words[depth])
+    for group, names in groups.items():
+        told = CliRunner().invoke(app, [*group, "--help"]).output
+        assert f"holdfast {' '.join(group)}".strip() in told.replace("\n", " "), group
+        assert "Example" in told, group
+        for name in names:
+            assert name in told
 
 
 def test_shells_complete_commands_and_options(tmp_path: Path) -> None:
@@ -190,3 +205,11 @@ def test_the_completion_of_ones_own_shell_is_shown(tmp_path: Path) -> None:
         ["bash", "-c", script], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True
     )
     assert "_HOLDFAST_COMPLETE=complete_bash" in done.stdout, done.stderr
+
+
+def test_the_readme_names_every_command_and_no_other() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    services = {service.address for service in find_services()}
+    there = {words[0] for words in _COMMANDS} - services
+    table = readme.partition("| to | commands |")[2].partition("\n\n")[0]
+    assert {named.split()[0] for named in re.findall(r"`([^`]+)`", table)} == there

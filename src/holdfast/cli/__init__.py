@@ -22,7 +22,16 @@ from holdfast.errors import HoldfastError
 from holdfast.runtime import find_services
 
 app = typer.Typer(
-    help="Holdfast keeps what an integration must not forget.",
+    help="""Holdfast keeps what an integration must not forget.
+
+    \b
+    Examples:
+      holdfast demo                      try everything out on this machine
+      holdfast serve                     answer and work, with every service
+      holdfast doctor                    what is wrong, and what to do about it
+      holdfast new parcel_watch          a service of your own, whole and running
+      holdfast deliveries list --help    every command's help shows what to type
+    """,
     no_args_is_help=True,
     # A traceback with local values would print secrets.
     pretty_exceptions_enable=False,
@@ -59,10 +68,25 @@ def _add_services() -> None:
             app.add_typer(service.commands, name=service.address)
 
 
+def _show_examples(commands: typer.Typer) -> None:
+    """Let the help of each group show the first line that the help of its first command gives to type."""
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            group.epilog = _example_in(group.typer_instance)
+            _show_examples(group.typer_instance)
+
+
+def _example_in(commands: typer.Typer) -> str:
+    told = (one.callback.__doc__ or "" for one in commands.registered_commands if one.callback is not None)
+    lines = (line.strip() for text in told for line in text.splitlines())
+    return next((f"Example: {line}" for line in lines if line.startswith("holdfast ")), "")
+
+
 for command in (serve, work, demo, doctor, backup, copy, new):
     app.command()(command)
 _add_sub_apps()
 _add_services()
+_show_examples(app)
 
 
 def main() -> None:
