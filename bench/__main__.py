@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import importlib
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from rich.table import Table
 from bench.measure import Place, Row, Workload
 
 HERE = Path(__file__).parent
-REPEATS = 3
+REPEATS, QUICK_REPEATS = 3, 1
 
 
 def workloads(only: str) -> list[Workload]:
@@ -33,8 +34,9 @@ async def measure(chosen: list[Workload], place: Place, *, engine: str, repeats:
     for workload in chosen:
         for name in workload.engines:
             if engine in name:
+                began = time.monotonic()
                 rows.append(await workload.run(place, name, repeats=repeats))
-                print(_line(rows[-1]), file=sys.stderr, flush=True)
+                print(f"{_line(rows[-1])}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return rows
 
 
@@ -59,14 +61,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small numbers")
     parser.add_argument("--only", default="", help="how the file's name begins: store, store_commit")
     parser.add_argument("--engine", default="", help="part of an engine's name: sqlite, full, postgres")
-    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--repeats", type=int, help=f"{REPEATS}, or {QUICK_REPEATS} when quick")
     words = parser.parse_args()
     place = Place(quick=words.quick)
+    repeats = words.repeats or (QUICK_REPEATS if words.quick else REPEATS)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            rows = runner.run(
-                measure(workloads(words.only), place, engine=words.engine, repeats=words.repeats)
-            )
+            rows = runner.run(measure(workloads(words.only), place, engine=words.engine, repeats=repeats))
     finally:
         place.close()
     show(rows)

@@ -15,7 +15,7 @@ from typing import cast
 
 from bench.ingest_fastapi import KEPT
 from bench.ingest_server import PATH, SECRET
-from bench.measure import Goal, Open, Pair, Place, Workload
+from bench.measure import SLOW_TURNS, Goal, Open, Pair, Place, Workload
 from holdfast import ids
 
 CONNECTIONS = 64
@@ -153,6 +153,6 @@ WORKLOADS = [
     ),
     Workload(
         name="take webhooks in, 500 a second, p99", engines=_ENGINES, unit="ms",
-        goal=Goal(1.0, at_most=True), other_name="limit", open=paced,
+        goal=Goal(1.0, at_most=True), other_name="limit", open=paced, turns=SLOW_TURNS,
     ),
 ]  # fmt: skip

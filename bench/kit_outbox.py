@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from bench.measure import Goal, Pair, Place, Workload
+from bench.measure import SLOW_TURNS, Goal, Pair, Place, Workload
 from bench.peers import through_huey, through_pgqueuer
 from bench.raw_outbox import PostgresBook, RawLoop, SqliteBook, new_delivery
 from bench.timing_receiver import receiving, seen
@@ -256,11 +256,11 @@ WORKLOADS = [
     ),
     Workload(
         name="outbox p95 to arrival at 200/s", engines=("sqlite full",), unit="ms",
-        other_name="huey", goal=Goal(1.0, at_most=True), open=steady_against_peer,
+        other_name="huey", goal=Goal(1.0, at_most=True), open=steady_against_peer, turns=SLOW_TURNS,
     ),
     Workload(
         name="outbox p95 to arrival at 200/s", engines=("postgres",), unit="ms",
-        other_name="PGQueuer", goal=Goal(1.0, at_most=True), open=steady_against_peer,
+        other_name="PGQueuer", goal=Goal(1.0, at_most=True), open=steady_against_peer, turns=SLOW_TURNS,
     ),
     Workload(
         name="outbox put out, 100 callers", engines=BOTH, unit="events/s",
@@ -269,6 +269,6 @@ WORKLOADS = [
     Workload(
         name="outbox p95 at 200/s beside 100,000 pending for a dead receiver", engines=BOTH, unit="ms",
         other_name="the same without them", goal=Goal(2.0, at_most=True), open=beside_a_dead_receiver,
-        quick_name="outbox p95 at 200/s beside 5,000 pending for a dead receiver",
+        quick_name="outbox p95 at 200/s beside 5,000 pending for a dead receiver", turns=SLOW_TURNS,
     ),
 ]  # fmt: skip

@@ -21,6 +21,7 @@ import msgspec
 from holdfast.testing import PostgresServer, fresh_database, postgres_server
 
 TURNS = 5
+SLOW_TURNS = 3  # for what takes its time however fast it is done
 Measure = Callable[[], Awaitable[float]]
 
 
@@ -98,10 +99,11 @@ class Workload(msgspec.Struct, frozen=True):
     other_name: str
     open: Open
     quick_name: str = ""  # where quick numbers change what is measured, the row must say so
+    turns: int = TURNS
 
     async def run(self, place: Place, engine: str, *, repeats: int) -> Row:
         async with self.open(place, engine) as pair:
-            figures = [figure async for figure in _in_turn(pair, repeats)]
+            figures = [figure async for figure in _in_turn(pair, repeats, self.turns)]
         ours, other = (statistics.median(one) for one in zip(*figures, strict=True))
         ratio = round(ours / other, 3)
         return Row(
@@ -111,13 +113,13 @@ class Workload(msgspec.Struct, frozen=True):
         )  # fmt: skip
 
 
-async def _in_turn(pair: Pair, repeats: int) -> AsyncIterator[tuple[float, float]]:
+async def _in_turn(pair: Pair, repeats: int, count: int) -> AsyncIterator[tuple[float, float]]:
     """A repeat is a few short turns of each, each going first every other time: what else the machine
     does then meets both alike. A first turn of both is not counted."""
     await pair.ours()
     await pair.other()
     for _ in range(repeats):
-        turns = [await _turn(pair, other_first=bool(n % 2)) for n in range(TURNS)]
+        turns = [await _turn(pair, other_first=bool(n % 2)) for n in range(count)]
         yield statistics.median(t[0] for t in turns), statistics.median(t[1] for t in turns)
 
 
