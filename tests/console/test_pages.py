@@ -15,7 +15,7 @@ import pytest
 from holdfast.config import load_config
 from holdfast.console import routes
 from holdfast.errors import DeclarationError
-from holdfast.kit.outbox import DeadLetter, Ledger
+from holdfast.kit.outbox import DeadLetter, Endpoint, Ledger
 from holdfast.runtime import Runtime
 from holdfast.service import Ask, Context, Page, Parts, Service
 from holdfast.store import create, put
@@ -28,7 +28,7 @@ HOSTILE = "<script>alert(1)</script>\"><img src=x onerror=alert(2)>\u202ereverse
 OWN_PAGES = (
     "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/dead-letters?resolved=yes", "/inbox",
     "/inbox?status=parked", "/channels", "/schedules", "/schedules/-_prune", "/audit",
-    "/audit?by=actor&value=user:ann", "/usage", "/users",
+    "/audit?by=actor&value=user:ann", "/usage", "/users", "/you",
 )  # fmt: skip
 DIED_AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 ACT = re.compile(r'data-act="(/api/[^"]+)"')
@@ -66,7 +66,7 @@ async def test_every_page_shows_what_there_is_on_every_engine(
 async def test_every_page_has_words_for_nothing(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
     for path in OWN_PAGES:
-        if "_prune" not in path and path not in ("", "/users"):
+        if "_prune" not in path and path not in ("", "/users", "/you"):
             assert 'class="nothing"' in await ann.page(f"/console{path}"), path
     assert "Nothing. Everything" in await ann.page("/console")
 
@@ -144,6 +144,20 @@ async def test_a_tenants_person_sees_that_tenant_alone(bed: Bed) -> None:
     assert "health" not in await ben.page("/console")
     await ben.page("/console/dead-letters?tenant=-", 403)
     await ben.page("/console/users", 403)
+
+
+async def test_an_empty_list_says_where_else_there_may_be_something(bed: Bed) -> None:
+    await bed.runtime.store.tenant("acme").commit(put(_endpoint("acme")))
+    ann = await bed.signed_in("ann")
+    shown = await ann.page("/console/deliveries")
+    assert 'Look at <a href="/console/deliveries?tenant=acme">acme</a>' in shown
+    assert '<option value="acme">' in shown
+    ben = await bed.signed_in("ben", tenant_id="acme", role="admin")
+    assert "Look at" not in await ben.page("/console/deliveries")
+
+
+def _endpoint(tenant_id: str) -> Endpoint:
+    return Endpoint(id="rms", tenant_id=tenant_id, url="https://rms.example", created_at=DIED_AT)
 
 
 async def test_an_administrator_of_the_whole_finds_what_waits_in_any_tenant(bed: Bed) -> None:

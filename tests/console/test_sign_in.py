@@ -177,6 +177,27 @@ async def test_a_disabled_person_is_out_at_the_next_click(bed: Bed) -> None:
     assert (await _sign_in(bed.visitor(), "ben", PASSWORD))[0] == 401
 
 
+async def test_a_new_password_needs_the_old_one_and_ends_other_sessions(bed: Bed) -> None:
+    here, there = await bed.signed_in("ann"), bed.visitor()
+    await _sign_in(there, "ann", PASSWORD)
+    assert "A new password" in await here.page("/console/you")
+    wrong = {"current": "not this one", "password": "another good one"}
+    status, text, _ = await here.act("/sign-in/password", wrong)
+    assert (status, "another one" in text) == (422, True)
+    weak = {"current": PASSWORD, "password": "short"}
+    assert (await here.act("/sign-in/password", weak))[0] == 422
+    assert (await here.act("/sign-in/password", {**wrong, "current": PASSWORD}))[0] == 200
+    assert (await here.ask("GET", "/console"))[0] == 200
+    assert (await there.ask("GET", "/console"))[0] == 303
+    assert (await _sign_in(there, "ann", PASSWORD))[0] == 401
+    assert (await _sign_in(there, "ann", "another good one"))[0] == 303
+    assert (await here.act("/sign-out", {"everywhere": True}))[0] == 200
+    assert (await there.ask("GET", "/console"))[0] == 303
+    assert [one for one in await _trail(bed) if "began" not in one] == [
+        "user.password_set", "session.refused", "session.ended_everywhere",
+    ]  # fmt: skip
+
+
 async def test_nobody_gives_or_takes_more_than_they_have(bed: Bed) -> None:
     await bed.signed_in("ann")
     ben = await bed.signed_in("ben", role="admin")

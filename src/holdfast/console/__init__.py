@@ -33,10 +33,12 @@ def routes(runtime: Runtime, at_root: bool = False) -> list[Any]:
     """
     shell = Shell(runtime)
     taken = _taken(runtime) if at_root else set()
-    handlers = [shell.assets.route(), *SignIn(shell).routes(), *(_page(shell, one) for one in shell.places)]
-    handlers += [_nowhere(), *([] if "/" in taken else [_root()])]
-    open_paths = [one for one in handlers if one.paths.isdisjoint(taken)]
-    return [Router("/", route_handlers=open_paths, exception_handlers=_faults(shell))]
+    sign_in = SignIn(shell)
+    pages = [shell.assets.route(), *sign_in.pages(), _root(), _nowhere()]
+    pages += [_page(shell, place) for place in shell.places]
+    free = [one for one in pages if one.paths.isdisjoint(taken)]
+    acts = [one for one in sign_in.acts() if one.paths.isdisjoint(taken)]
+    return [Router("/", route_handlers=free, exception_handlers=_faults(shell)), *acts]
 
 
 def _faults(shell: Shell) -> ExceptionHandlersMap:

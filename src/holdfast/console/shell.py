@@ -17,6 +17,7 @@ from holdfast import __version__
 from holdfast.console import plots, words
 from holdfast.console.assets import Assets
 from holdfast.console.places import OWN, Place, folder_of, places_of
+from holdfast.console.tenants import Tenants
 from holdfast.errors import DeclarationError, HoldfastError
 from holdfast.http.answers import status_of
 from holdfast.kit import NO_TENANT
@@ -83,6 +84,7 @@ class Shell:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.places = places_of(runtime)
+        self._tenants = Tenants(runtime.store)
         folders = {s.address: folder for s in runtime.services if (folder := folder_of(s)) is not None}
         self.assets = Assets({OWN: HERE / "assets", **folders})
         own = self._environment([HERE / "templates"])
@@ -131,7 +133,8 @@ class Shell:
         )  # fmt: skip
         data = await place.page.data(ask)
         title = str(data.get("title", place.page.title))
-        about = {"ask": ask, "live": list(place.page.live), **data, "title": title}
+        tenants = await self._tenants.known() if frame.any_tenant else []
+        about = {"ask": ask, "live": list(place.page.live), "tenants": tenants, **data, "title": title}
         return self.html(place.page.template, about, frame, owner=place.owner)
 
     def html(
@@ -141,7 +144,16 @@ class Shell:
         text = (
             self._environments[owner]
             .get_template(template)
-            .render({"live": (), "frame": frame, "link": frame.link, "may": self._judge(frame), **data})
+            .render(
+                {
+                    "live": (),
+                    "tenants": (),
+                    "frame": frame,
+                    "link": frame.link,
+                    "may": self._judge(frame),
+                    **data,
+                }
+            )
         )
         return Response(
             text, media_type=MediaType.HTML, status_code=status, headers={**HEADERS, **(headers or {})}

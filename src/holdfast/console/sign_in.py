@@ -6,9 +6,10 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 import msgspec
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.datastructures import Cookie
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import JSONBody
 
 from holdfast.console.places import HOME
 from holdfast.console.shell import AnyRequest, Shell
@@ -18,6 +19,7 @@ from holdfast.http.routes.noting import note
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import COOKIE, Links, SessionCaller, Sessions, SignInTries, User, Users
 from holdfast.kit.access.links import link_to
+from holdfast.kit.access.passwords import check_password
 from holdfast.kit.access.sessions import LASTS_S
 from holdfast.kit.access.users import plain_name
 from holdfast.runtime import Runtime
@@ -32,6 +34,22 @@ class SignedOut(msgspec.Struct, frozen=True, rename="camel"):
     signed_out: bool
 
 
+class Leaving(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    everywhere: bool = False
+
+
+class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`name` is there for browsers that keep passwords; whose it is, the session says."""
+
+    current: str
+    password: str
+    name: str = ""
+
+
+class PasswordSet(msgspec.Struct, frozen=True):
+    name: str
+
+
 class SignIn:
     """The pages of people who are not in yet, and of those who leave."""
 
@@ -41,7 +59,9 @@ class SignIn:
         self._users, self._links, self._sessions = Users(store), Links(store), Sessions(store)
         self._tries = SignInTries(store)
 
-    def routes(self) -> list[HTTPRouteHandler]:
+    def pages(self) -> list[HTTPRouteHandler]:
+        """What a browser shows."""
+
         @get("/sign-in", opt=_PUBLIC, include_in_schema=False)
         async def show(request: AnyRequest) -> Response[str]:
             return self._form(request, next_of(request.query_params.get("next", HOME)))
@@ -58,13 +78,21 @@ class SignIn:
         async def use_link(request: AnyRequest) -> Response[Any]:
             return await self._use_link(request)
 
-        opt = {"needs": "viewer", "area": "session", "action": "end"}
+        return [show, enter, show_link, use_link]
+
+    def acts(self) -> list[HTTPRouteHandler]:
+        """What buttons of those who are in do."""
+        opt = {"needs": "viewer", "area": "session", "action": "update"}
 
         @post("/sign-out", opt=opt, status_code=200, include_in_schema=False)
-        async def leave(request: Request[Any, Any, Any]) -> Response[SignedOut]:
-            return await self._leave(request)
+        async def leave(request: AnyRequest, data: JSONBody[Leaving]) -> Response[SignedOut]:
+            return await self._leave(request, everywhere=data.everywhere)
 
-        return [show, enter, show_link, use_link, leave]
+        @post("/sign-in/password", opt=opt, status_code=200, include_in_schema=False)
+        async def renew(request: AnyRequest, data: JSONBody[NewPassword]) -> Response[PasswordSet]:
+            return await self._renew(request, data)
+
+        return [leave, renew]
 
     # -- by password --------------------------------------------------------------------------------
 
@@ -125,12 +153,27 @@ class SignIn:
             None, status_code=303, headers={"location": after}, cookies=[self._cookie(cookie, int(LASTS_S))]
         )
 
-    async def _leave(self, request: Request[Any, Any, Any]) -> Response[SignedOut]:
-        caller = request.scope["state"]["caller"]
-        if isinstance(caller, SessionCaller):
-            await self._sessions.end(caller.session_id)
-            await self._note(next(iter(caller.roles)), str(caller.user_id), "session.ended", caller.name)
+    async def _leave(self, request: AnyRequest, *, everywhere: bool) -> Response[SignedOut]:
+        caller = _person(request)
+        if everywhere:
+            await self._users.end_sessions(caller.name)
+        await self._sessions.end(caller.session_id)
+        action = "session.ended_everywhere" if everywhere else "session.ended"
+        await self._note(next(iter(caller.roles)), str(caller.user_id), action, caller.name)
         return Response(SignedOut(True), cookies=[self._cookie("", 0)])
+
+    async def _renew(self, request: AnyRequest, wanted: NewPassword) -> Response[PasswordSet]:
+        """A new password for who knows the old one: a session left open is not enough."""
+        caller = _person(request)
+        check_password(wanted.password)
+        await self._tries.admit(caller.name, request.scope["state"]["address"])
+        if await self._users.verify(caller.name, wanted.current) is None:
+            raise InvalidError("the password you have is another one", "current")
+        await self._tries.forgive(caller.name)
+        await self._users.set_password(caller.name, wanted.password)
+        await self._note(next(iter(caller.roles)), str(caller.user_id), "user.password_set", caller.name)
+        cookie = await self._sessions.begin(await self._users.get(caller.name))
+        return Response(PasswordSet(caller.name), cookies=[self._cookie(cookie, int(LASTS_S))])
 
     def _cookie(self, value: str, max_age_s: int) -> Cookie:
         return Cookie(
@@ -140,6 +183,13 @@ class SignIn:
 
     async def _note(self, tenant_id: str, actor: str, action: str, subject: str) -> None:
         await note(self._runtime, tenant_id, actor=actor, action=action, subject=subject)
+
+
+def _person(request: AnyRequest) -> SessionCaller:
+    caller = request.scope["state"]["caller"]
+    if not isinstance(caller, SessionCaller):
+        raise InvalidError("only somebody who is signed in has a session and a password")
+    return caller
 
 
 async def _form_of(request: AnyRequest) -> dict[str, str]:

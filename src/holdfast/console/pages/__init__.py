@@ -12,13 +12,14 @@ from holdfast.console.pages import (
     schedules,
     usage,
     users,
+    you,
 )
 from holdfast.runtime import Runtime
 from holdfast.service import Page
 
 _GROUPS = {
     "Operate": (overview, deliveries, dead_letters, inbox, channels, schedules),
-    "Record": (audit, usage, users),
+    "Record": (audit, usage, users, you),
 }
 
 

@@ -13,7 +13,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.access.rules import may, privileged
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
-from holdfast.kit.pulse import Pulse, recent
+from holdfast.kit.pulse import COUNTED, Pulse, recent
 from holdfast.kit.schedules import Schedule
 from holdfast.runtime import Runtime
 from holdfast.service import Ask, Page
@@ -21,6 +21,7 @@ from holdfast.store import Query, Store
 
 LOOKED_AT_MAX: Final = 200
 _WAITING: Final = ("pending", "sending", "failed")
+_UNRESOLVED: Final = Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,30 +41,36 @@ class Overview:
         self._runtime = runtime
 
     async def data(self, ask: Ask) -> Mapping[str, Any]:
-        store = self._runtime.store.tenant(ask.tenant_id)
-        counts = {state: await _count(store, state) for state in _WAITING}
+        whole = ask.tenant_id == NO_TENANT and may(ask.caller, "viewer", NO_TENANT)
         return {
-            "of_whole": may(ask.caller, "viewer", NO_TENANT),
-            "counts": counts,
-            "dead": await store.count(Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")),
+            "whole": whole,
             "attention": await self._attention(ask),
             "services": self._services(),
-            **(await self._whole() if may(ask.caller, "viewer", NO_TENANT) else {}),
+            **await (self._of_whole(ask) if whole else self._of_tenant(ask.tenant_id)),
         }
 
-    async def _whole(self) -> dict[str, Any]:
+    async def _of_tenant(self, tenant_id: str) -> dict[str, Any]:
+        store = self._runtime.store.tenant(tenant_id)
+        counts = {state: await _count(store, state) for state in _WAITING}
+        return {"counts": counts, "dead": await store.count(_UNRESOLVED)}
+
+    async def _of_whole(self, ask: Ask) -> dict[str, Any]:
         pulses = await recent(self._runtime.store)
         return {
+            "dead": await self._reach(ask).count(_UNRESOLVED),
             "health": await self._runtime.health(),
             "backlog": await self._runtime.backlog(),
             "loops": self._runtime.supervisor.status() if self._runtime.working else [],
             "throughput": _throughput(pulses),
+            "handled": bars(
+                [Series("handled", "accent", [p.handled for p in pulses])],
+                _minutes(pulses),
+                said="Messages handled by minute, the last hour",
+            ),
             "waits": line(
                 [p.waited_s for p in pulses], tone="warn", said="Longest wait by minute", unit=" s"
             ),
-            "sums": {
-                name: sum(getattr(p, name) for p in pulses) for name in ("handled", "delivered", "failed")
-            },
+            "sums": {name: sum(getattr(p, name) for p in pulses) for name in COUNTED},
             "longest_s": max(p.waited_s for p in pulses),
         }
 
@@ -73,12 +80,15 @@ class Overview:
             for one in self._runtime.services
         ]
 
+    def _reach(self, ask: Ask) -> Store:
+        """For those who look after the whole, what waits in any tenant is theirs to see."""
+        if privileged(ask.caller) and ask.tenant_id == NO_TENANT:
+            return self._runtime.store.privileged()
+        return self._runtime.store.tenant(ask.tenant_id)
+
     async def _attention(self, ask: Ask) -> list[Notice]:
-        # For those who look after the whole, what waits in any tenant is theirs to see.
-        whole = privileged(ask.caller) and ask.tenant_id == NO_TENANT
-        store = self._runtime.store.privileged() if whole else self._runtime.store.tenant(ask.tenant_id)
-        unresolved = Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")
-        found = _told(await _tenants(store, unresolved), "bad", "dead letter", "/console/dead-letters")
+        store = self._reach(ask)
+        found = _told(await _tenants(store, _UNRESOLVED), "bad", "dead letter", "/console/dead-letters")
         if ask.may("admin"):
             parked = Query(InboxItem).where("status", "==", "parked").order_by("-received_at")
             told = _told(await _tenants(store, parked), "bad", "parked message", "/console/inbox")
@@ -141,7 +151,11 @@ def _throughput(pulses: Sequence[Pulse]) -> Any:
         Series("failed", "warn", [p.failed for p in pulses]),
         Series("given up", "bad", [p.dead for p in pulses]),
     ]
-    return bars(series, [p.at.strftime("%H:%M") for p in pulses], said="Deliveries by minute, the last hour")
+    return bars(series, _minutes(pulses), said="Deliveries by minute, the last hour")
+
+
+def _minutes(pulses: Sequence[Pulse]) -> list[str]:
+    return [p.at.strftime("%H:%M") for p in pulses]
 
 
 def pages(runtime: Runtime) -> list[Page]:

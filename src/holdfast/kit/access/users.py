@@ -128,6 +128,10 @@ class Users:
         """A new password; whoever is signed in with the old one is signed out."""
         await self._change(name, {"password": await hashed(password)})
 
+    async def end_sessions(self, name: str) -> None:
+        """Sign the person out, wherever they are."""
+        await self._change(name, {})
+
     async def _change(self, name: str, changes: dict[str, Any]) -> None:
         await self.get(name)
         await self._store.commit(self.write(name, changes))

@@ -1,0 +1,20 @@
+"""One's own page: who one is here, a new password, signing out everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.kit.access import SessionCaller, User
+from holdfast.runtime import Runtime
+from holdfast.service import Ask, Page
+
+
+def pages(runtime: Runtime) -> list[Page]:
+    async def you(ask: Ask) -> Mapping[str, Any]:
+        if not isinstance(ask.caller, SessionCaller):
+            return {"user": None}
+        found = await runtime.store.privileged().get(User, ask.caller.name)
+        return {"user": found.doc if found else None}
+
+    return [Page(path="/you", title="You", template="you.html", data=you, nav=False)]
