@@ -14,7 +14,7 @@ from __future__ import annotations
 from holdfast.service import Context, Parts, Service
 from holdfast.services.renewals.commands import commands
 from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.models import DOCUMENTS, CalculationJob, DeliveryState
+from holdfast.services.renewals.models import DOCUMENTS, CalculationJob, DeliveryState, RmsEndpoint
 from holdfast.services.renewals.routes import ROUTES
 from holdfast.services.renewals.views import pages
 
@@ -36,5 +36,6 @@ service = Service(
     summary="Who will not renew their lease, why, and events to the revenue-management system.",
     documents=DOCUMENTS,
     build=build,
+    sealed={RmsEndpoint: ("secrets.sealed",)},
     commands=commands,
 )

@@ -1,0 +1,80 @@
+"""`holdfast keys rotate`: after it the old key may go, whatever part or service sealed with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from holdfast.app import open_store
+from holdfast.cli import app
+from holdfast.config import load_config
+from holdfast.errors import UnreadableError
+from holdfast.kit.outbox import Endpoint, EndpointSecrets, new_secret
+from holdfast.kit.vault import Vault, new_key
+from holdfast.model import schema_of
+from holdfast.runtime import documents_of, find_services, sealed_of
+from holdfast.services.renewals.models import RmsEndpoint
+from holdfast.store import create
+
+_AT = datetime(2026, 11, 15, tzinfo=UTC)
+_KINDS = (Endpoint, RmsEndpoint)
+
+
+async def _keep(home: Path, keys: str) -> None:
+    config = load_config({"home": home}, environ={})
+    store = await open_store(config.store, documents_of(find_services()))
+    await store.migrate()
+    secrets = EndpointSecrets(Vault.from_settings(keys))
+    for kind in _KINDS:
+        made = kind(id="there", tenant_id="acme", url="https://rms.example", created_at=_AT)
+        made.secrets = [secrets.seal(made, new_secret())]
+        await store.tenant("acme").commit(create(made))
+    await store.close()
+
+
+async def _signs(home: Path, keys: str) -> list[bool]:
+    """For each kind of endpoint, whether its secret opens with these keys alone."""
+    config = load_config({"home": home}, environ={})
+    store = await open_store(config.store, documents_of(find_services()))
+    found = [await store.tenant("acme").get(kind, "there") for kind in _KINDS]
+    await store.close()
+    told = []
+    for one in found:
+        assert one is not None
+        try:
+            await EndpointSecrets(Vault.from_settings(keys)).signing(one.doc)
+            told.append(True)
+        except UnreadableError:
+            told.append(False)
+    return told
+
+
+def test_after_a_rotation_the_new_key_opens_everything_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = new_key("old"), new_key("new")
+    asyncio.run(_keep(tmp_path, old))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    monkeypatch.setenv("HOLDFAST_KEYS", f"{new},{old}")
+    before = structlog.get_config()
+    done = CliRunner().invoke(app, ["keys", "rotate", "--json"])
+    structlog.configure(**before)
+    assert done.exit_code == 0, done.output
+    resealed = {one["collection"]: one["resealed"] for one in json.loads(done.stdout)["rotations"]}
+    assert [resealed["/".join(schema_of(kind).path.names)] for kind in _KINDS] == [1, 1]
+    assert asyncio.run(_signs(tmp_path, new)) == [True, True]
+    assert asyncio.run(_signs(tmp_path, old)) == [False, False]
+
+
+def test_every_endpoint_there_is_says_what_it_seals() -> None:
+    services = find_services()
+    sealed = sealed_of(services)
+    for kind in documents_of(services):
+        assert not issubclass(kind, Endpoint) or kind in sealed, kind
