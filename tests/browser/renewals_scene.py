@@ -14,10 +14,10 @@ from holdfast.services.renewals.dates import months_before
 from holdfast.services.renewals.deliveries import Status
 from holdfast.services.renewals.endpoints import EndpointOrder
 from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.models import DeliveryState, RmsEndpoint
+from holdfast.services.renewals.models import DeliveryState, Property, Resident, RmsEndpoint
 from holdfast.services.renewals.sampling import Plan, keep
 from holdfast.simulators.rms import Behave, RmsSimulator
-from holdfast.store import put
+from holdfast.store import Query, put
 
 TENANT: Final = "-"
 PROPERTIES: Final = ("property-0001", "property-0002", "property-0003")
@@ -109,3 +109,40 @@ async def fill(runtime: Runtime, rms: RmsSimulator) -> None:
     )
     await portfolio.trigger_many(PROPERTIES[1], tiers=["medium"])
     await record_outcomes(runtime)
+
+
+async def rename(runtime: Runtime, name: str) -> None:
+    """Call everything in the first property this, and calculate it again."""
+    store = runtime.store.tenant(TENANT)
+    found = await store.get(Property, PROPERTIES[0])
+    assert found is not None
+    await store.commit(put(msgspec.structs.replace(found.doc, name=name, city=name), found.unchanged))
+    residents = Query(Resident).where("property_id", "==", PROPERTIES[0]).order_by("id").limit(500)
+    for one in (await store.query(residents)).docs:
+        await store.commit(put(msgspec.structs.replace(one, first_name="", last_name=name)))
+    await calculate(runtime)
+
+
+async def paths(runtime: Runtime) -> dict[str, str]:
+    """Every page of the scene by a name for its picture."""
+    portfolio = renewals_of(runtime).portfolio(TENANT)
+    run = await portfolio.latest(PROPERTIES[0])
+    assert run is not None
+    (riskiest,) = (await portfolio.risk(run, PROPERTIES[0], limit=1)).docs
+    letters, _ = await renewals_of(runtime).deliveries(TENANT).dead_letters(PROPERTIES[1], limit=1)
+    first, second, third = (f"/renewals/properties/{id}" for id in PROPERTIES)
+    return {
+        "renewals-portfolio": "/renewals",
+        "renewals-property": first,
+        "renewals-high": f"{first}?tier=high&sort=days",
+        "renewals-notice": f"{first}?tier=notice+given",
+        "renewals-nobody": f"{first}?q=nobody",
+        "renewals-paused": second,
+        "renewals-not-calculated": third,
+        "renewals-deliveries": f"{second}/deliveries",
+        "renewals-delivery": f"/renewals/deliveries/{letters[0].id}",
+        "renewals-dead-letters": "/renewals/dead-letters",
+        "renewals-what-if": f"{first}/what-if?expiry=60&delinquency=20&no_offer=10&market_rent=10",
+        "renewals-resident": f"/renewals/residents/{riskiest.resident_id}",
+        "renewals-calibration": "/renewals/calibration",
+    }

@@ -1,43 +1,49 @@
 // Choosing several residents, and adding up weights while they are typed.
-const picked = document.querySelector("[data-picked]");
+const main = document.getElementById("main");
+const boxes = () => [...document.querySelectorAll("#rows input[name=resident]")];
 
-function chosen() {
-  return [...document.querySelectorAll("#rows input[name=resident]:checked")].map((box) => box.value);
+// Written only where it differs: what is written is watched, too.
+function set(element, values) {
+  for (const [name, value] of Object.entries(values)) if (element[name] !== value) element[name] = value;
 }
 
 function tellChoice() {
-  const ids = chosen();
+  const picked = document.querySelector("[data-picked]");
+  if (!picked) return;
+  const all = boxes();
+  const ids = all.filter((box) => box.checked).map((box) => box.value);
   const who = ids.length === 1 ? "1 resident" : `${ids.length} residents`;
-  picked.disabled = !ids.length;
-  picked.textContent = ids.length ? `Tell RMS of ${ids.length} chosen` : "Tell RMS of those chosen";
-  picked.dataset.body = JSON.stringify({ residents: ids });
-  picked.dataset.title = `Tell the RMS about ${who}?`;
-  picked.dataset.text = `Sends one event for each of the ${who} you chose. Those that were delivered before stay as they are.`;
-  picked.dataset.verb = `Send ${ids.length}`;
-  const all = document.querySelectorAll("#rows input[name=resident]").length;
+  set(picked, {
+    disabled: !ids.length,
+    textContent: ids.length ? `Tell RMS of ${ids.length} chosen` : "Tell RMS of those chosen",
+  });
+  set(picked.dataset, {
+    body: JSON.stringify({ residents: ids }),
+    title: `Tell the RMS about ${who}?`,
+    text: `Sends one event for each of the ${who} you chose. Those that were delivered before stay as they are.`,
+    verb: `Send ${ids.length}`,
+  });
   for (const box of document.querySelectorAll("[data-pick-all]")) {
-    box.checked = all > 0 && ids.length === all;
-    box.indeterminate = ids.length > 0 && ids.length < all;
+    set(box, { checked: all.length > 0 && ids.length === all.length, indeterminate: ids.length > 0 && ids.length < all.length });
   }
 }
 
 function pickAll(on) {
-  for (const box of document.querySelectorAll("#rows input[name=resident]")) box.checked = on;
+  for (const box of boxes()) box.checked = on;
 }
 
-if (picked) {
-  document.addEventListener("change", (event) => {
-    if (event.target.matches("[data-pick-all]")) pickAll(event.target.checked);
-    if (event.target.closest("#rows")) tellChoice();
-  });
-  picked.addEventListener("acted", () => {
-    pickAll(false);
-    tellChoice();
-  });
-  // Rows may go while they are chosen: what is counted is what is there.
-  new MutationObserver(tellChoice).observe(document.getElementById("rows"), { childList: true, subtree: true });
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-pick-all]")) pickAll(event.target.checked);
+  if (event.target.closest("#rows")) tellChoice();
+});
+document.addEventListener("acted", (event) => {
+  if (!event.target.matches("[data-picked]")) return;
+  pickAll(false);
   tellChoice();
-}
+});
+// Rows come and go while some are chosen: what is counted is what is there.
+new MutationObserver(tellChoice).observe(main, { childList: true, subtree: true, attributeFilter: ["disabled"] });
+tellChoice();
 
 const weights = document.querySelector("[data-weights]");
 weights?.addEventListener("input", () => {

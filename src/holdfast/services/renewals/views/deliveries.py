@@ -65,7 +65,8 @@ class DeliveryPages:
         names = {one.id: one.name for one in properties}
         return {
             "rows": rows, "after": after, "resolved": resolved, "property_id": property_id, "head": head,
-            "names": names, "properties": properties, "about": await self._about(ask, [one.id for one in rows]),
+            "names": names, "properties": properties,
+            "about": await self._about(ask, [one.id for one in rows]),
         }  # fmt: skip
 
     async def _about(self, ask: Ask, delivery_ids: list[str]) -> dict[str, str]:

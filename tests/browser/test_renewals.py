@@ -1,0 +1,375 @@
+"""The pages of renewals in a real browser, with a simulated RMS behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import csv
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from playwright.async_api import Locator, Page, expect
+
+from holdfast.clock import SystemClock
+from holdfast.services.renewals import service
+from holdfast.services.renewals.models import CalculationJob
+from holdfast.simulators.rms import Behave, RmsSimulator
+from holdfast.store import Query
+from tests.browser import renewals_scene as scene
+from tests.browser.look import sideways
+from tests.console.bed import Bed, console
+
+PICTURES: Final = Path(__file__).parents[2] / "build" / "screenshots"
+PROPERTY: Final = scene.PROPERTIES[0]
+HOUSE: Final = f"/console/renewals/properties/{PROPERTY}"
+HOSTILE: Final = "<img src=x onerror=alert(1)>\"'&amp;<script>alert(2)</script>"
+# More than a run reads at once, so that it can be stopped between.
+MANY: Final = 2_300
+
+
+@contextlib.asynccontextmanager
+async def renewals(home: Path, *, work: bool = True) -> AsyncIterator[tuple[Bed, RmsSimulator]]:
+    async with (
+        RmsSimulator(clock=SystemClock()) as rms,
+        console(home, services=[service], work=work) as bed,
+    ):
+        yield bed, rms
+
+
+async def come_in(page: Page, bed: Bed, path: str, *, role: str = "owner") -> None:
+    """Signed in by the session's cookie: how people sign in is tried elsewhere."""
+    visitor = await bed.signed_in(f"{role}-ann", role=role)
+    (cookie,) = [one for one in visitor.session.cookie_jar if one.key == "holdfast_session"]
+    await page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": bed.address}])
+    await open_page(page, bed, path)
+
+
+async def open_page(page: Page, bed: Bed, path: str) -> None:
+    await page.goto(f"{bed.address}{path}")
+    if await page.locator("#live-state").is_visible():
+        await expect(page.locator("#live-state")).to_have_text("live")
+    await page.evaluate("window.loadedOnce = true")
+
+
+async def not_reloaded(page: Page) -> None:
+    assert await page.evaluate("window.loadedOnce") is True
+
+
+async def picture(page: Page, name: str) -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    await page.screenshot(path=PICTURES / f"seen-renewals-{name}.png")
+
+
+def told(page: Page) -> Locator:
+    return page.locator("#rows tbody .told")
+
+
+async def confirm(page: Page, verb: str, *, says: str) -> None:
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text(says)
+    await dialog.get_by_role("button", name=verb, exact=True).click()
+
+
+async def test_a_calculation_is_watched_through_a_stop_half_way(page: Page, tmp_path: Path) -> None:
+    async with renewals(tmp_path, work=False) as (bed, _):
+        await scene.settle(bed.runtime, residents=MANY)
+        await come_in(page, bed, HOUSE)
+        await expect(page.get_by_text("This property was not calculated yet.")).to_be_visible()
+
+        await page.get_by_label("As of").fill("2026-03-01")
+        await page.get_by_role("button", name="Calculate").click()
+        await expect(page.locator("#toast")).to_have_text("The calculation has begun.")
+        await expect(page.get_by_text("Waiting for a worker to calculate as of 2026-03-01.")).to_be_visible()
+
+        await _work_until_half_way(bed)
+        await expect(page.get_by_text("2,000 of 2,300 residents")).to_be_visible()
+        assert await page.locator("progress").get_attribute("value") == "2000"
+        await picture(page, "progress")
+
+        working = asyncio.create_task(scene.renewals_of(bed.runtime).runner.run(asyncio.Event()))
+        await expect(page.locator("#rows tbody tr")).to_have_count(30)
+        await expect(page.locator("#standing .figure").first).to_contain_text("2,300")
+        await expect(page.locator("progress")).to_have_count(0)
+        await expect(page.get_by_text("as of 2026-03-01")).to_be_visible()
+        await not_reloaded(page)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def _work_until_half_way(bed: Bed) -> None:
+    """A worker that is gone once it has kept a part."""
+    store = bed.runtime.store.tenant(scene.TENANT)
+    bell = store.watch(CalculationJob)
+    working = asyncio.create_task(scene.renewals_of(bed.runtime).runner.run(asyncio.Event()))
+    async with asyncio.timeout(20):
+        while True:
+            (job,) = (await store.query(Query(CalculationJob).order_by("-created_at").limit(1))).docs
+            if job.scored + job.skipped:
+                break
+            await bell.wait(0.2)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    bell.close()
+
+
+async def test_residents_are_filtered_sorted_and_found_and_say_why(page: Page, tmp_path: Path) -> None:
+    async with renewals(tmp_path) as (bed, _):
+        await scene.settle(bed.runtime, residents=120)
+        for months_back in (2, 1, 0):
+            await scene.calculate(bed.runtime, months_back=months_back)
+        run = await scene.renewals_of(bed.runtime).portfolio("-").latest(PROPERTY)
+        assert run is not None
+        await come_in(page, bed, "/console/renewals")
+        await expect(page.locator("#rows")).to_contain_text(f"{run.high} high")
+        await page.get_by_role("link", name="Mill Gardens 1").click()
+
+        rows = page.locator("#rows tbody tr")
+        await expect(rows).to_have_count(30)
+        await expect(page.locator("#notices .state", has_text="notice given").first).to_be_visible()
+        scores = [int(text) for text in await rows.locator(".score").all_inner_texts()]
+        assert scores == sorted(scores, reverse=True)
+        await expect(rows.first.locator("svg.spark")).to_have_attribute(
+            "aria-label", re.compile("Scores of the last 3 runs: ")
+        )
+
+        await rows.first.locator("summary").click()
+        await expect(rows.first.locator(".reasons li")).to_have_count(4)
+        points = await rows.first.locator(".reasons .points").all_inner_texts()
+        assert sum(int(text) for text in points if text != "no data") == scores[0]
+        await expect(rows.first.locator(".sentence").first).to_be_visible()
+        await picture(page, "reasons")
+
+        await page.get_by_role("link", name=f"{run.high} high risk").click()
+        await expect(rows).to_have_count(min(30, run.high))
+        assert {*await rows.locator(".risk .state:first-of-type").all_inner_texts()} == {"high"}
+        await page.get_by_label("Sort by").select_option("lease end")
+        await expect(page).to_have_url(f"{bed.address}{HOUSE}?tier=high&sort=days")
+
+        await page.get_by_role("link", name=f"{run.total_residents} residents").click()
+        await page.get_by_role("link", name="More").click()
+        await expect(page.get_by_role("link", name="First")).to_be_visible()
+        await page.get_by_label("Find").fill("ada gar")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("link", name="Clear")).to_be_visible()
+        assert {*await rows.locator(".main a").all_inner_texts()} == {"Ada García"}
+        await page.get_by_label("Find").fill("109")
+        await page.keyboard.press("Enter")
+        await expect(rows).to_have_count(1)
+        await expect(rows).to_contain_text("Unit 109")
+        await page.get_by_label("Find").fill("<b>nobody")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("Nobody here is called that.")).to_be_visible()
+
+
+async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Page, tmp_path: Path) -> None:
+    async with renewals(tmp_path) as (bed, rms):
+        await scene.settle(bed.runtime)
+        await scene.connect(bed.runtime, rms)
+        await scene.calculate(bed.runtime)
+        await come_in(page, bed, HOUSE)
+
+        await told(page).nth(1).get_by_role("button", name="Tell RMS").click()
+        await confirm(page, "Send", says="Sends one event:")
+        await expect(page.locator("#toast")).to_have_text("The event is created.")
+        await expect(told(page).nth(1).locator(".state")).to_have_text("delivered")
+        assert rms.world.counts()["accepted"] == 1
+
+        many = page.locator("[data-picked]")
+        await expect(many).to_be_disabled()
+        for row in (4, 5, 6):
+            await page.locator("#rows input[name=resident]").nth(row).check()
+        await expect(many).to_have_text("Tell RMS of 3 chosen")
+        await many.click()
+        await confirm(page, "Cancel", says="each of the 3 residents you chose")
+        await many.click()
+        await confirm(page, "Send 3", says="each of the 3 residents you chose")
+        await expect(page.locator("#toast")).to_have_text("3 new events are on their way.")
+        await expect(page.locator("#rows tbody .told .state", has_text="delivered")).to_have_count(4)
+        await expect(many).to_be_disabled()
+
+        run = await scene.renewals_of(bed.runtime).portfolio("-").latest(PROPERTY)
+        assert run is not None
+        await page.get_by_role("button", name=f"Tell RMS of all {run.high} high").click()
+        await confirm(page, f"Send {run.high}", says=f"each of the {run.high} residents at high risk")
+        await expect(page.locator("#rows tbody .told .state", has_text="delivered")).to_have_count(
+            3 + run.high
+        )
+        await not_reloaded(page)
+        counts = rms.world.counts()
+        assert (counts["accepted"], counts["repeated"]) == (3 + run.high, 0)
+
+
+async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_arrive(
+    page: Page, tmp_path: Path
+) -> None:
+    async with renewals(tmp_path) as (bed, rms):
+        await scene.settle(bed.runtime)
+        await scene.connect(bed.runtime, rms, waits_s=(1.2,))
+        await scene.calculate(bed.runtime)
+        rms.run(Behave(failure_rate=1.0, failure_status=503))
+        await come_in(page, bed, HOUSE)
+        for row in range(3):
+            await page.locator("#rows input[name=resident]").nth(row).check()
+        await page.locator("[data-picked]").click()
+        await confirm(page, "Send 3", says="3 residents")
+        await expect(page.locator("#rows tbody .told .state", has_text="failed")).to_have_count(3)
+        await picture(page, "retrying")
+        await expect(page.locator("#rows tbody .told .state", has_text="dlq")).to_have_count(3)
+        await expect(page.locator("#ways .count.bad")).to_have_text("3")
+        await not_reloaded(page)
+
+        await page.get_by_label("Pages of this property").get_by_role("link", name="Dead letters").click()
+        rows = page.locator("#rows tbody tr")
+        await expect(rows).to_have_count(3)
+        await expect(rows.first).to_contain_text("2 attempts failed; the last: HTTP 503")
+        await expect(page.locator("#live-state")).to_have_text("live")
+        rms.run(Behave())
+        await rows.first.get_by_role("button", name="Replay").click()
+        await confirm(page, "Replay", says="under the same event id with the same body")
+        await expect(rows).to_have_count(2)
+        await page.get_by_role("button", name="Replay all").click()
+        await confirm(page, "Replay 2", says="Sends 2 events of Mill Gardens 1 again")
+        await expect(page.locator("#toast")).to_have_text("2 are on their way again.")
+        await expect(page.get_by_text("No dead letters.")).to_be_visible()
+        counts = rms.world.counts()
+        assert (counts["accepted"], counts["repeated"]) == (3, 0)
+
+        await page.get_by_role("link", name="Deliveries", exact=True).nth(1).click()
+        await page.locator("#rows tbody a").first.click()
+        await expect(page.locator("#delivery tbody tr")).to_have_count(3)
+        await expect(page.locator("#delivery tbody .state")).to_have_text(["200", "503", "503"])
+        await expect(page.locator(".payload")).to_contain_text('"event": "renewal.risk_flagged"')
+
+
+async def test_a_gone_rms_is_told_as_disabled_and_enabled_again(page: Page, tmp_path: Path) -> None:
+    async with renewals(tmp_path) as (bed, rms):
+        await scene.settle(bed.runtime)
+        await scene.connect(bed.runtime, rms)
+        await scene.calculate(bed.runtime)
+        rms.run(Behave(failure_rate=1.0, failure_status=410))
+        await come_in(page, bed, HOUSE)
+        await told(page).first.get_by_role("button", name="Tell RMS").click()
+        await confirm(page, "Send", says="Sends one event:")
+        standing = page.locator("#standing .notice")
+        await expect(standing).to_contain_text("disabled")
+        await expect(standing).to_contain_text("410")
+        await expect(told(page).first.locator(".state")).to_have_text("dlq")
+        rms.run(Behave())
+        await standing.get_by_role("button", name="Enable").click()
+        await confirm(page, "Send again", says="What waited goes out at once")
+        await expect(standing).to_have_count(0)
+        await told(page).first.get_by_role("button", name="Send again").click()
+        await confirm(page, "Send", says="under the same event id")
+        await expect(page.locator("#toast")).to_have_text("The event is re-queued.")
+        await expect(told(page).first.locator(".state")).to_have_text("delivered")
+        await not_reloaded(page)
+
+
+async def test_history_calibration_and_what_if_are_drawn_and_nothing_is_stored(
+    page: Page, tmp_path: Path
+) -> None:
+    async with renewals(tmp_path) as (bed, rms):
+        await scene.fill(bed.runtime, rms)
+        shown = await scene.paths(bed.runtime)
+        await come_in(page, bed, f"/console{shown['renewals-resident']}")
+        await expect(page.locator("#resident svg.plot polyline.level")).to_have_count(2)
+        drawn = page.get_by_role("img", name="Score over 6 runs, from 0 to 100")
+        await expect(drawn).to_be_visible()
+        await expect(page.locator("#resident tbody").first.locator("tr")).to_have_count(6)
+        await expect(page.get_by_role("heading", name="Events to the RMS")).to_be_visible()
+
+        await open_page(page, bed, "/console/renewals/calibration")
+        await expect(page.locator(".tall svg rect.tone-accent").first).to_be_visible()
+        found = await scene.renewals_of(bed.runtime).outcomes("-").calibration()
+        assert found.auc is not None
+        await expect(page.locator(".figures")).to_contain_text(f"{found.auc:.2f}")
+        await page.get_by_label("Property").select_option("Park Lofts 3")
+        await expect(page.get_by_text("No outcomes yet.")).to_be_visible()
+
+        await open_page(page, bed, f"{HOUSE}/what-if")
+        await expect(page.get_by_text("0 of 60 residents would change their tier.")).to_be_visible()
+        await page.get_by_label("Lease ends soon").fill("70")
+        await expect(page.locator("[data-sum]")).to_have_text("The weights add up to 130")
+        await page.get_by_role("button", name="Try").click()
+        await expect(page.get_by_role("alert")).to_have_text("The weights add up to 130, not 100.")
+        for label, points in (("No renewal offer", "0"), ("Market rent above rent", "5")):
+            await page.get_by_label(label).fill(points)
+        before = await bed.runtime.store.tenant("-").count(Query(CalculationJob).order_by("-created_at"))
+        await page.get_by_role("button", name="Try").click()
+        await expect(page.get_by_role("heading", name="Who would move")).to_be_visible()
+        after = await bed.runtime.store.tenant("-").count(Query(CalculationJob).order_by("-created_at"))
+        assert before == after
+
+
+async def test_everything_is_done_by_keyboard_alone(page: Page, tmp_path: Path) -> None:
+    async with renewals(tmp_path) as (bed, rms):
+        await scene.settle(bed.runtime)
+        await scene.connect(bed.runtime, rms)
+        await come_in(page, bed, "/console/renewals")
+        await _tab_to(page, "Mill Gardens 1")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Mill Gardens 1")).to_be_visible()
+        await _tab_to(page, "Calculate")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#rows tbody tr")).to_have_count(30)
+
+        await _tab_to(page, "Choose all on this page")
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Space")
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#rows .reasons").first).to_be_visible()
+        await _tab_to(page, "Tell RMS of 1 chosen", back=True)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+        assert await _focused(page) == "Tell RMS of 1 chosen"
+        await page.keyboard.press("Enter")
+        await _tab_to(page, "Send 1")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#rows tbody .told .state")).to_have_text(["delivered"])
+        assert rms.world.counts()["accepted"] == 1
+
+
+async def _focused(page: Page) -> str:
+    said: str = await page.evaluate(
+        "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent.trim()"
+    )
+    return said
+
+
+async def _tab_to(page: Page, name: str, *, back: bool = False) -> None:
+    for _ in range(80):
+        if await _focused(page) == name:
+            return
+        await page.keyboard.press("Shift+Tab" if back else "Tab")
+    raise AssertionError(f"{name!r} can't be reached by the keyboard; at {await _focused(page)!r}")
+
+
+async def test_a_viewer_with_a_phone_sees_everything_as_text_and_has_nothing_to_press(
+    page: Page, tmp_path: Path
+) -> None:
+    async with renewals(tmp_path) as (bed, rms):
+        await scene.fill(bed.runtime, rms)
+        await scene.rename(bed.runtime, HOSTILE)
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.emulate_media(color_scheme="dark")
+        await come_in(page, bed, "/console/renewals", role="viewer")
+        for name, path in (await scene.paths(bed.runtime)).items():
+            await page.goto(f"{bed.address}/console{path}")
+            await expect(page.locator("h1")).to_be_visible()
+            assert await sideways(page) == 0, name
+            assert await page.locator("main [data-act], main [data-form], main .pick").count() == 0, name
+            assert await page.locator("img[src=x], main script").count() == 0, name
+        await page.goto(f"{bed.address}{HOUSE}?tier=high")
+        await expect(page.locator("#rows .main a").first).to_have_text(HOSTILE)
+        await picture(page, "phone")
+        async with page.expect_download() as coming:
+            await page.get_by_role("link", name="CSV").click()
+        rows = list(csv.DictReader((await (await coming.value).path()).read_text().splitlines()))
+        assert [row["name"] for row in rows] == [HOSTILE] * 4
+        assert {row["risk_tier"] for row in rows} == {"high"}
