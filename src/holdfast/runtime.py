@@ -82,6 +82,7 @@ _WORST: Final = ("ok", "degraded", "critical")
 # What is due is taken within moments; what waits so long says that nobody works, or that it is too much.
 BACKLOG_S_MAX: Final = 60.0
 DRAIN_LOOK_S: Final = 0.05
+DEPTH_MAX: Final = 1_000
 
 
 def find_services() -> list[Service]:
@@ -224,6 +225,11 @@ class Runtime:
             due = await store.next_due(kind)
             waited[name] = 0.0 if due is None else max(0.0, (now - due).total_seconds())
         return waited
+
+    async def depths(self) -> dict[str, int]:
+        """How many wait to be worked on now, by loop, counting no further than `DEPTH_MAX`."""
+        store = self.store.privileged()
+        return {name: await store.count_due(kind, limit=DEPTH_MAX) for name, kind in self._queues().items()}
 
     async def health(self) -> Health:
         """The whole's health: the worst of its parts, with their reasons."""

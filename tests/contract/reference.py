@@ -121,6 +121,11 @@ class Reference:
         times = [due for document in mine if (due := getattr(document, schema.claim.due)) is not None]
         return to_us(min(times)) if times else None
 
+    async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
+        assert schema.claim is not None
+        times = [getattr(row.kept, schema.claim.due) for row in self._rows(schema).values()]
+        return min(limit, sum(at is not None and to_us(at) <= now_us for at in times))
+
     def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
         bell = Bell()
         self._place.bells.append(({self.catalog.table(schema) for schema in schemas}, bell))

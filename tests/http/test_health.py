@@ -144,9 +144,15 @@ async def test_figures_tell_loops_backlog_and_the_first_end_of_a_channel(
     await bed.runtime.store.privileged().commit(
         create(_channel("a", clock, hours=2)), create(_channel("b", clock, hours=1))
     )
+    then = clock.now() - timedelta(seconds=30)
+    for name in "xyz":
+        item = InboxItem(tenant_id="acme", source="s", mark=name, received_at=then, due_at=then)
+        await bed.runtime.store.privileged().commit(create(item))
     _, text, _ = await bed.ask("GET", "/metrics", token=await bed.token("viewer"))
     families = {family.name: family for family in text_string_to_metric_families(text)}
     (first,) = families["holdfast_channel_soonest_end_timestamp_seconds"].samples
     assert first.value == clock.now().timestamp() + 3_600
     ages = families["holdfast_oldest_due_age_seconds"].samples
-    assert {sample.labels["queue"]: sample.value for sample in ages}["inbox"] == 0
+    assert {sample.labels["queue"]: sample.value for sample in ages}["inbox"] == 30
+    depths = {s.labels["queue"]: s.value for s in families["holdfast_queue_depth"].samples}
+    assert (depths["inbox"], depths["outbox"]) == (3, 0)

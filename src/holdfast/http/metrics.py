@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from holdfast.kit.channels.alarm import soonest_end_s
 from holdfast.model import schema_of
-from holdfast.runtime import Runtime
+from holdfast.runtime import DEPTH_MAX, Runtime
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
 _LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -39,6 +39,9 @@ class Metrics:
         )
         self._waited = self._gauge(
             "holdfast_oldest_due_age_seconds", "How long the oldest due work has waited.", "queue"
+        )
+        self._depth = self._gauge(
+            "holdfast_queue_depth", f"How many are due; {DEPTH_MAX} stands for as many or more.", "queue"
         )
         self._ends = self._gauge(
             "holdfast_channel_soonest_end_timestamp_seconds", "When the first open channel ends.", "kind"
@@ -72,6 +75,8 @@ class Metrics:
                 self._turned.labels(loop.name).set(loop.last_turn_at.timestamp())
         for queue, seconds in (await runtime.backlog()).items():
             self._waited.labels(queue).set(seconds)
+        for queue, count in (await runtime.depths()).items():
+            self._depth.labels(queue).set(count)
         for kind in runtime.channel_kinds():
             if (ends_s := await soonest_end_s(runtime.store, kind)) is not None:
                 self._ends.labels(schema_of(kind).name).set(ends_s)

@@ -88,6 +88,9 @@ class Engine(Protocol):
     async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
         """When the earliest claimable document is due, in microseconds since 1970; None where none is."""
 
+    async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
+        """How many documents of all tenants are due by then, counting no further than `limit`."""
+
     def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
         """A bell for commits to these collections, in this process and, where able, in others."""
 

@@ -230,6 +230,13 @@ class Store:
         due_us = await self.engine.next_due(schema, self.tenant_id if schema.tenant else None)
         return None if due_us is None else from_us(due_us)
 
+    async def count_due(self, cls: type[D], *, limit: int = 1_000) -> int:
+        """How many documents of all tenants wait to be claimed, counting no further than `limit`."""
+        schema = self._reach(cls)
+        if schema.claim is None or not self._privileged:
+            raise BadQueryError(f"count_due needs a privileged handle, and {schema.name} a claim=Claim(...)")
+        return await self.engine.count_due(schema, now_us=self.clock.now_us(), limit=limit)
+
     async def expire(self, cls: type[D], *, limit: int = 500) -> int:
         """Delete up to `limit` documents that have been kept long enough; says how many went."""
         schema = self._reach(cls)

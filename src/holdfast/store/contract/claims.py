@@ -190,6 +190,18 @@ class Claims:
         assert names(await store.tenant("u").claim_due(Job, limit=9, lease_s=60)) == "u1 u2"
         assert names(await store.tenant("t").claim_due(Job, limit=9, lease_s=60, per_lane=5)) == "t1"
 
+    async def test_what_is_due_is_counted_up_to_a_limit(self, store: Store, clock: ManualClock) -> None:
+        now, later = clock.now(), clock.now() + timedelta(seconds=9)
+        worker = store.privileged()
+        assert await worker.count_due(Job) == 0
+        await keep(store, job("a", now), job("b", now, tenant="u"), job("c", None), job("d", later))
+        assert await worker.count_due(Job) == 2
+        assert await worker.count_due(Job, limit=1) == 1
+        await worker.claim_due(Job, limit=1, lease_s=60)
+        assert await worker.count_due(Job) == 1
+        with pytest.raises(BadQueryError):
+            await store.tenant("t").count_due(Job)
+
     async def test_the_next_due_time_is_the_earliest_of_ones_own(
         self, store: Store, clock: ManualClock
     ) -> None:

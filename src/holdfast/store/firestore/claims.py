@@ -57,6 +57,16 @@ class Claimer:
             return to_us(due.read(page[0].doc)) if page else None
         return None
 
+    async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
+        """How many a claim could find, page by page."""
+        request = ClaimRequest(schema=schema, now_us=now_us, lease_us=0, limit=limit, owner="", tenant=None)
+        count = 0
+        async for page in self._pages(request, [], [schema.hot[0].stored], size=min(limit, PAGE_MAX)):
+            count += len(page)
+            if count >= limit or not page:
+                break
+        return min(count, limit)
+
     async def _take(
         self, request: ClaimRequest, found: Sequence[Snapshot[Any]]
     ) -> list[tuple[datetime, Snapshot[Any]]]:

@@ -78,6 +78,10 @@ class FirestoreEngine:
         with self._gate.passing():
             return await self._claimer.next_due(schema, tenant)
 
+    async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
+        with self._gate.passing():
+            return await self._claimer.count_due(schema, now_us=now_us, limit=limit)
+
     def watch(self, schemas: Sequence[Schema[Any]]) -> Bell:
         return self._tower.watch(schemas)
 

@@ -43,6 +43,14 @@ def next_due_statement(shelf: Shelf, tenant: str | None) -> tuple[str, list[Any]
     return text, bound.values
 
 
+def count_due_statement(shelf: Shelf) -> str:
+    """The statement that counts what is due; takes the time and the most to count."""
+    due = quote(shelf.hot[0].stored)
+    where = f"{_claimable(shelf, lanes=False)} AND {due} <= $1"
+    found = f"SELECT 1 FROM {quote(shelf.table)} WHERE {where} LIMIT $2"
+    return f"SELECT count(*) FROM ({found}) AS found"
+
+
 def _sets(shelf: Shelf, request: ClaimRequest, bound: Bound, *, until: str) -> str:
     claim = shelf.schema.claim
     assert claim is not None

@@ -7,14 +7,14 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.clock import to_us
+from holdfast.clock import from_us, to_us
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.port import Capabilities, ClaimRequest, Wake
 from holdfast.store.postgres.address import parse_url
-from holdfast.store.postgres.claims import claim_statement, next_due_statement
+from holdfast.store.postgres.claims import claim_statement, count_due_statement, next_due_statement
 from holdfast.store.postgres.dialect import DIALECT
 from holdfast.store.postgres.links import Links
 from holdfast.store.postgres.migrate import Migration
@@ -116,6 +116,10 @@ class PostgresEngine:
         text, values = next_due_statement(self._shelves[schema], tenant)
         due = await self._links.read(lambda link: link.fetchval(text, *values))
         return None if due is None else to_us(due)
+
+    async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
+        text, now = count_due_statement(self._shelves[schema]), from_us(now_us)
+        return int(await self._links.read(lambda link: link.fetchval(text, now, limit)))
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
         return self._bells.hang(schemas)

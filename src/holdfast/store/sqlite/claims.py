@@ -50,6 +50,14 @@ def next_due(shelf: Shelf, tenant: str | None) -> tuple[str, tuple[str, ...]]:
     return f"{sql} ORDER BY {due} LIMIT 1", (tenant,) if mine and tenant is not None else ()
 
 
+def count_due(shelf: Shelf) -> str:
+    """The statement that counts what is due; takes the time and the most to count."""
+    due = quote(shelf.hot[0].stored)
+    index = quote(claim_index(shelf.table, DIALECT, lanes=False))
+    found = f"SELECT 1 FROM {quote(shelf.table)} INDEXED BY {index} WHERE {due} <= ? LIMIT ?"
+    return f"SELECT count(*) FROM ({found})"
+
+
 def _by_lanes(request: ClaimRequest) -> bool:
     return request.per_lane is not None or request.only_lanes is not None or bool(request.skip_lanes)
 

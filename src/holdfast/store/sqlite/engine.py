@@ -22,7 +22,7 @@ from holdfast.store.query import Plan
 from holdfast.store.relational import walk
 from holdfast.store.relational.tables import KEY
 from holdfast.store.sqlite.backup import back_up
-from holdfast.store.sqlite.claims import claim, next_due
+from holdfast.store.sqlite.claims import claim, count_due, next_due
 from holdfast.store.sqlite.dialect import DIALECT
 from holdfast.store.sqlite.links import Options, one, open_link, parse_url
 from holdfast.store.sqlite.migrate import Migration
@@ -112,6 +112,11 @@ class SqliteEngine:
         sql, values = next_due(self._shelves[schema], tenant)
         row = _run(self._reader(), sql, values).fetchone()
         return None if row is None else int(row[0])
+
+    async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
+        sql = count_due(self._shelves[schema])
+        row = _run(self._reader(), sql, (now_us, limit)).fetchone()
+        return 0 if row is None else int(row[0])
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
         return self._bells.hang(schemas)
