@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
+from urllib.request import Request, urlopen
 
 import asyncpg
 import pytest
@@ -417,3 +418,34 @@ def test_credentials_that_a_provider_refuses(home: Path) -> None:
     _install_service(home)
     assert "refuses the token" in _fault(home, "probe", PYTHONPATH=str(home))
     assert _faults(_run(home, PYTHONPATH=str(home), HOLDFAST_PROBE_TOKEN="right")) == []
+
+
+@contextlib.contextmanager
+def _simulated_google(home: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "holdfast", "simulators", "run", "google", "--port", "0"]
+    with subprocess.Popen(command, cwd=home, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            yield process.stderr.readline().split()[4]
+        finally:
+            process.kill()
+
+
+def _cause(url: str, command: str, **body: Any) -> Any:
+    request = Request(f"{url}/_control/{command}", data=json.dumps(body).encode())
+    with urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_credentials_that_google_refuses(home: Path) -> None:
+    with _simulated_google(home) as url:
+        key = _cause(url, "service-accounts", name="holdfast")
+        (home / "key.json").write_text(json.dumps(key))
+        (home / "map.csv").write_text("alice@hoge.jp,alice@fuga.jp,active\n")
+        settings: Any = {
+            "HOLDFAST_CALENDAR_SYNC_SERVICE_ACCOUNT": str(home / "key.json"),
+            "HOLDFAST_CALENDAR_SYNC_MAPPINGS": str(home / "map.csv"),
+        }
+        assert "calendar-sync credentials" not in _faults(_run(home, **settings))
+        _cause(url, "revoke", email=key["client_email"])
+        assert "service_account" in _fault(home, "calendar-sync credentials", **settings)

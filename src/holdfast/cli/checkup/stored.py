@@ -102,6 +102,8 @@ async def _in(
     for name, parts in runtime.parts.items():
         for check in parts.checks:
             yield await _checked(name, check)
+        if parts.close is not None:
+            await parts.close()
 
 
 async def _checked(service: str, check: Callable[[], Awaitable[Finding]]) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.kit.channels import Watch
 from holdfast.kit.inbox import Source
 from holdfast.service import Answers, Context, Health, Hook, Parts, Service
+from holdfast.services.calendar_sync.checks import credentials
 from holdfast.services.calendar_sync.jobs import jobs_of
 from holdfast.services.calendar_sync.keeper import Keeper
 from holdfast.services.calendar_sync.loops import FirstLook
@@ -36,6 +37,7 @@ def build(context: Context) -> Parts:
         loops={"mappings": first_look, "channels": keeper.channels, "syncs": keeper.syncs} if in_use else {},
         queues={"syncs": CalendarState, "channels": Watch} if in_use else {},
         health=health,
+        checks=[lambda: credentials(keeper)],
         start=keeper.start,
         close=keeper.close,
         figures=keeper.figures,

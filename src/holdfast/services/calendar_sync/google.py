@@ -38,6 +38,10 @@ class Google:
             self._calendars[email] = found
         return found
 
+    async def prove(self, email: str) -> None:
+        """Ask for a token for this person (none: the account itself); a refusal is raised."""
+        await self._speaker().grant([CALENDAR_SCOPE], subject=email)
+
     def sheets(self) -> GoogleSheets:
         """Sheets, as the service account itself or as the person set to read the mappings."""
         if self._sheets is None:

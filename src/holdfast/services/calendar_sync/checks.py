@@ -1,0 +1,30 @@
+"""What `holdfast doctor` asks of this service: does Google take its credentials?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.errors import HoldfastError, RetryLaterError
+from holdfast.service import Finding
+from holdfast.services.calendar_sync.keeper import Keeper
+
+NAME: Final = "calendar-sync credentials"
+_AWAY: Final = "see that this machine reaches Google, then ask again"
+_REFUSED: Final = (
+    "set service_account to a key that works, and have the domain's administrator delegate the calendar "
+    "scope to it"
+)
+
+
+async def credentials(keeper: Keeper) -> Finding:
+    """A token for somebody who is mapped, or for the service account itself."""
+    if not keeper.settings.in_use:
+        return Finding(NAME, True, "not set up")
+    somebody = next(iter(await keeper.directory.current()), "")
+    try:
+        await keeper.google.prove(somebody)
+    except RetryLaterError as fault:
+        return Finding(NAME, False, fault.message, _AWAY)
+    except HoldfastError as fault:
+        return Finding(NAME, False, fault.message, _REFUSED)
+    return Finding(NAME, True, f"Google gives tokens for {somebody or 'the service account'}")
