@@ -176,6 +176,11 @@ class Channels:
         ids = await self._register.ids_of(list(watched_ids))
         await self._register.change_each(ids.values(), decision.renewing)
 
+    async def revive(self, watched_ids: Iterable[str]) -> None:
+        """Try again at the next turn what needed attention, and leave everything else as it is."""
+        ids = await self._register.ids_of(list(watched_ids))
+        await self._register.change_each(ids.values(), decision.reviving)
+
     async def stop(self, channel_id: str) -> None:
         """Stop one channel. What is still wanted gets another first, so that nothing goes unseen."""
         await self._register.release(channel_id)

@@ -214,6 +214,11 @@ def renewing(watch: Watch, now: datetime) -> Watch:
     return replace(watch, renew_at=now, retry_at=None, status=status)
 
 
+def reviving(watch: Watch, now: datetime) -> Watch:
+    """Credentials work again: what needed somebody's attention is tried at the next turn."""
+    return renewing(watch, now) if watch.status == "attention" else watch
+
+
 def ending_soon(watch: Watch, ending: Container[str], now: datetime) -> Watch:
     """Renew at the next turn, unless another process has done so since the channel was found to end."""
     if watch.current is None or watch.current.channel_id not in ending:

@@ -68,7 +68,7 @@ class Keeper:
         )  # fmt: skip
         self.syncs = Syncs(
             self._store, syncing, concurrency=settings.sync_concurrency, lease_s=pace.lease_s,
-            mended=self._mended,
+            synced=self._synced,
         )  # fmt: skip
 
     def _source(self) -> Source | None:
@@ -102,9 +102,9 @@ class Keeper:
             for one in news
         ))  # fmt: skip
 
-    async def _mended(self, calendar_id: str) -> None:
-        """Credentials work again: the channel that was given up is tried again too."""
-        await self.channels.retry([calendar_id])
+    async def _synced(self, calendar_id: str) -> None:
+        """Credentials work: a channel that was given up for the want of them is tried again."""
+        await self.channels.revive([calendar_id])
 
     async def refresh(self) -> Reloaded:
         """Reload the mappings and watch what they name; also with the last good map when they can't be."""
@@ -158,7 +158,7 @@ class Keeper:
         except ConfigError as fault:
             raise InvalidError(fault.message) from None
         attention = (await self.channels.health()).attention
-        await self.channels.retry([one.watched_id for one in attention])
+        await self.channels.revive([one.watched_id for one in attention])
         return reloaded
 
     async def renew(self, *, threshold_ms: int, dry_run: bool = False) -> Renewal:

@@ -22,17 +22,17 @@ POLL_S: Final = 30.0
 FIRST_WAIT_S: Final = 2.0
 FIRST_WAIT_S_MAX: Final = 60.0
 
-Mended = Callable[[str], Awaitable[None]]
+Noticed = Callable[[str], Awaitable[None]]
 
 
 class Syncs:
     """Claims calendars that are due and syncs them, so many at a time; each is one process's at a time."""
 
     def __init__(
-        self, store: Store, syncing: Syncing, *, concurrency: int, lease_s: float, mended: Mended
+        self, store: Store, syncing: Syncing, *, concurrency: int, lease_s: float, synced: Noticed
     ) -> None:
         self._store, self._clock, self._syncing = store, store.clock, syncing
-        self._concurrency, self._lease_s, self._mended = concurrency, lease_s, mended
+        self._concurrency, self._lease_s, self._synced = concurrency, lease_s, synced
         self._owner = ulid()
         self.last_turn_at: datetime | None = None
         self.under_way = 0
@@ -82,9 +82,8 @@ class Syncs:
     async def _work(self, claimed: Snapshot[CalendarState]) -> None:
         self.under_way += 1
         try:
-            well = await self._syncing.sync(claimed)
-            if well and claimed.doc.standing == "attention":
-                await self._mended(claimed.doc.calendar_id)
+            if await self._syncing.sync(claimed):
+                await self._synced(claimed.doc.calendar_id)
         finally:
             self.under_way -= 1
 
