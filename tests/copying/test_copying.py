@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.config import load_config
-from holdfast.copying import Copy, Difference, copy_store, name_of, verify_stores
+from holdfast.copying import Copy, Difference, Progress, copy_store, name_of, verify_stores
 from holdfast.copying.copier import Copier
 from holdfast.errors import ConfigError, ConflictError, LeaseLostError
 from holdfast.model import Document
@@ -99,6 +99,54 @@ async def test_lists_are_indexed_in_the_target_as_they_are_now(source: Store, ta
     await copy_store(source, target, CLASSES, name=NAME)
     for label, count in (("only", 1), ("a", 249)):
         assert await target.count(Query(Note).where("labels", "array-contains", label)) == count
+
+
+class _Interrupted(Exception):
+    pass
+
+
+def _interrupt(progress: Progress) -> None:
+    if progress.seen >= 1_000:
+        raise _Interrupted
+
+
+async def _interrupted(source: Store, target: Store) -> int:
+    """Break off the first walk over 1,503 documents in its middle; gives how many are in the target."""
+    for start in range(0, 1_250, 250):
+        await source.commit(*(create(Note(id=f"p{start + n:04}")) for n in range(250)))
+    with pytest.raises(_Interrupted):
+        await copy_store(source, target, CLASSES, name=NAME, report=_interrupt)
+    landed = sum(map(len, (await contents(target, CLASSES)).values()))
+    assert landed == (await _marker(target)).written
+    return landed
+
+
+async def test_a_first_walk_that_was_broken_off_goes_on_where_it_was(source: Store, target: Store) -> None:
+    landed = await _interrupted(source, target)
+    assert 800 <= landed < 1_100
+    copied = await copy_store(source, target, CLASSES, name=NAME, final=True)
+    assert [walk.seen for walk in copied.walks] == [1_503 - landed, 1_503]
+    assert copied.written == 1_503 - landed
+    assert (await _marker(target)).runs == 2
+
+
+async def test_the_rest_of_a_broken_walk_proves_nothing_about_its_beginning(
+    source: Store, near: Store
+) -> None:
+    landed = await _interrupted(source, near)
+    left = [
+        id
+        for id in (await contents(source, [Note]))["Note"]
+        if id not in (await contents(near, [Note]))["Note"]
+    ]
+    for start in range(0, len(left), 250):
+        await source.commit(*(delete(Note, id) for id in left[start : start + 250]))
+    await source.privileged().commit(delete(Order, "o1"), delete(Letter, "acme", "l1"))
+    await source.commit(patch(Note, "n000", changes={"text": "changed behind its back"}))
+    copied = await copy_store(source, near, CLASSES, name=NAME, final=True)
+    assert [walk.differing for walk in copied.walks] == [0, 1, 0]
+    assert await contents(near, CLASSES) == await contents(source, CLASSES)
+    assert landed == sum(one.documents for one in copied.proof)
 
 
 async def test_a_finished_copy_keeps_the_proof_and_is_not_copied_to_again(source: Store, near: Store) -> None:
