@@ -1,0 +1,259 @@
+"""Ninety days of the service against the simulated Google, with everything going wrong that can.
+
+At random: people edit calendars, mappings change, credentials are revoked and restored, notifications are
+lost or doubled, calls to Google fail, and the process dies between any two of its steps and starts again.
+`HOLDFAST_TEST_CALENDAR_SEEDS` runs more histories, `HOLDFAST_TEST_CALENDAR_DAYS` longer ones.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.kit.channels import Watch
+from holdfast.services.calendar_sync.models import ChannelEvent
+from holdfast.simulators.google import ExpireSyncTokens, ListChannels, Pushes, Restore, Revoke, Trouble
+from holdfast.store import Query
+from tests.providers.setting import HastyClock
+from tests.services.calendar_sync.bed import BOSS, STRANGER, Bed, an_hour, calendar_bed, guests
+from tests.services.calendar_sync.crashing import CrashError, Doomed, Fuse
+
+DAY, HOUR = 86_400.0, 3_600.0
+DAYS: Final = float(os.environ.get("HOLDFAST_TEST_CALENDAR_DAYS", "90"))
+SEEDS: Final = int(os.environ.get("HOLDFAST_TEST_CALENDAR_SEEDS", "1"))
+PEOPLE: Final = [f"{name}@hoge.jp" for name in ("ann", "ben", "cleo", "dan")]
+OTHERS: Final = [STRANGER, "yvonne@else.org", BOSS]
+
+
+def second(person: str) -> str:
+    return person.replace("hoge", "fuga")
+
+
+def _watch_id(person: str) -> str:
+    return f"calendar-sync-{person.replace('@', '-').replace('.', '-')}"
+
+
+class History:
+    """One life at random, and what must hold at every moment of it."""
+
+    def __init__(self, bed: Bed, clock: HastyClock, seed: int) -> None:
+        self.bed, self.clock, self.chance = bed, clock, random.Random(seed)
+        self.mapped = set(PEOPLE[:3])
+        self.revoked: set[str] = set()
+        self.watched: set[str] = set()  # had a live channel when they were last looked at
+        self.whole_at_ms: list[int] = []  # when a process came to the end of its work undisturbed
+        self.out_of_reach: set[str] = set()  # organizers whose credentials were gone at some time
+        self.events: dict[str, str] = {}
+        self.by_hand: dict[str, set[str]] = {}
+        self.counts: Counter[str] = Counter()
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    async def step(self) -> None:
+        acts = [
+            self.edit,
+            self.edit,
+            self.edit,
+            self.remap,
+            self.credentials,
+            self.trouble,
+            self.pushes,
+            self.age,
+        ]
+        for act in self.chance.sample(acts, self.chance.randint(1, 3)):
+            act()
+            self.counts[act.__name__] += 1
+        await self.clock.advance(self.chance.uniform(600, 16 * HOUR))
+        await self.note_gaps()
+        await self.live_a_while()
+        self.check()
+
+    async def live_a_while(self) -> None:
+        """One process at work, which may die at any of its steps."""
+        fuse = Fuse(self.chance.randrange(60)) if self.chance.random() < 0.5 else Fuse()
+        process = Doomed(self.bed, fuse)
+        try:
+            await process.start()
+            try:
+                await process.keeper.refresh()
+            except HoldfastError:
+                self.counts["refresh failed"] += 1
+            await self.work(process)
+            if self.chance.random() < 0.1:
+                await process.keeper.renew(threshold_ms=int(2 * DAY * 1000))
+            if self.chance.random() < 0.03:
+                await process.keeper.force("at random")
+        except CrashError:
+            self.counts["crash"] += 1
+        else:
+            self.whole_at_ms.append(self.clock.now_us() // 1000)
+        finally:
+            await process.close()
+        self.note_live()
+
+    async def work(self, process: Doomed) -> None:
+        busy = 1
+        while busy:
+            await self.bed.google.pushed()
+            busy = await process.inbox.turn() + await process.keeper.channels.turn()
+            busy += await process.keeper.syncs.turn()
+
+    def edit(self) -> None:
+        choice = self.chance.random()
+        if not self.events or choice < 0.35:
+            owner = self.chance.choice([*PEOPLE, BOSS])
+            ahead = an_hour(self.clock.now() + timedelta(days=400))
+            event_id = self.bed.create(owner, *self.some(), **ahead)
+            self.events[event_id] = owner
+            self.by_hand[event_id] = set(self.bed.attendees(owner, event_id))
+            return
+        event_id, owner = self.chance.choice(sorted(self.events.items()))
+        if choice < 0.45:
+            self.bed.delete(owner, event_id)
+            del self.events[event_id]
+        else:
+            self.reinvite(owner, event_id)
+
+    def some(self) -> list[str]:
+        return self.chance.sample([*PEOPLE, *OTHERS], self.chance.randint(0, 4))
+
+    def reinvite(self, owner: str, event_id: str) -> None:
+        """Somebody changes the guests by hand, and leaves whom the service added where they are."""
+        there = self.bed.attendees(owner, event_id)
+        mine = self.by_hand[event_id] & set(there)
+        gone = {one for one in mine if self.chance.random() < 0.4}
+        new = [one for one in self.some() if one not in there]
+        if self.chance.random() < 0.3:
+            new += [one for one in (second(self.chance.choice(PEOPLE)),) if one not in there]
+        self.bed.update(owner, event_id, attendees=guests(*[one for one in there if one not in gone], *new))
+        self.by_hand[event_id] = (mine - gone) | set(new)
+
+    def remap(self) -> None:
+        self.mapped ^= {self.chance.choice(PEOPLE)}
+        self.mapped = self.mapped or {PEOPLE[0]}
+        self.bed.map({one: [second(one)] for one in sorted(self.mapped)})
+        self.watched &= self.mapped
+
+    def credentials(self) -> None:
+        person = self.chance.choice(PEOPLE)
+        if person in self.revoked:
+            self.bed.google.run(Restore(email=person))
+            self.revoked.discard(person)
+        elif self.chance.random() < 0.5:
+            self.bed.google.run(Revoke(email=person))
+            self.revoked.add(person)
+            self.out_of_reach.add(person)
+            self.watched.discard(person)
+
+    def trouble(self) -> None:
+        path = self.chance.choice(["/watch", "/stop", "/events", ""])
+        kinds: list[dict[str, Any]] = [
+            {"status": 500, "reason": "backendError", "retry_after_s": 60}, {"status": 503, "late": True},
+            {"status": 403, "reason": "quotaExceeded"},
+            {"status": 429, "reason": "rateLimitExceeded", "retry_after_s": 600},
+        ]  # fmt: skip
+        count = self.chance.randint(1, 4)
+        self.bed.google.trouble(Trouble(count=count, path=path, **self.chance.choice(kinds)))
+
+    def pushes(self) -> None:
+        act: Any = self.chance.choice(["drop", "double"])
+        self.bed.google.run(Pushes(act=act, count=self.chance.randint(1, 10)))
+
+    def age(self) -> None:
+        if self.chance.random() < 0.3:
+            self.bed.google.run(ExpireSyncTokens())
+
+    # -- what must hold ---------------------------------------------------------------------------
+
+    def live(self) -> Counter[str]:
+        return Counter(self.bed.live())
+
+    def note_live(self) -> None:
+        self.watched |= {one for one in self.live() if one in self.mapped and one not in self.revoked}
+
+    async def note_gaps(self) -> None:
+        """Time alone ends no channel of a calendar that was looked after, unless Google said no."""
+        live = self.live()
+        for person in sorted(self.watched):
+            if live[person]:
+                continue
+            assert await self.excused(person), f"{person} went quiet on {self.clock.now()}"
+            self.watched.discard(person)
+            self.counts["gap"] += 1
+
+    async def excused(self, person: str) -> bool:
+        """Nobody lived long enough in the channel's last day to renew it, or Google refused to."""
+        channels: Any = self.bed.google.run(ListChannels())
+        ended_ms = max(one.expiration_ms for one in channels if one.calendar == person)
+        in_time = [at for at in self.whole_at_ms if ended_ms - DAY * 1000 <= at <= ended_ms]
+        watch = await self.bed.runtime.store.tenant("-").get(Watch, _watch_id(person))
+        assert watch is not None
+        return not in_time or watch.doc.failures > 0 or watch.doc.status == "attention"
+
+    def check(self) -> None:
+        for event_id, owner in self.events.items():
+            there = self.bed.attendees(owner, event_id)
+            assert len(there) == len(set(there)), f"somebody is on {event_id} twice: {there}"
+            assert self.by_hand[event_id] <= set(there), f"a guest of {event_id} was dropped"
+
+    async def come_to_rest(self) -> None:
+        """No more faults: within a day everything is as the rules say."""
+        bed = self.bed
+        for person in self.revoked:
+            bed.google.run(Restore(email=person))
+        self.revoked.clear()
+        bed.google._serving.troubles.clear()
+        bed.hush(on=False)
+        await bed.restart()
+        for _ in range(10):
+            await bed.later(3 * HOUR)
+        assert sorted(bed.live()) == sorted(self.mapped), "one live channel for each, and no other"
+        assert {channel.watched_id for channel in await bed.channels()} == self.mapped
+        assert (await bed.keeper.look()).status() == "ok", (await bed.keeper.look()).health().reasons
+        self.check()
+        for event_id, owner in self.events.items():
+            self.judge(owner, event_id)
+
+    def judge(self, owner: str, event_id: str) -> None:
+        """Every change is reflected in the end, wherever a mapped person's calendar shows the event."""
+        there = set(self.bed.attendees(owner, event_id))
+        primaries = {one for one in self.by_hand[event_id] if one in self.mapped}
+        if not primaries and owner in self.mapped:
+            primaries = {owner}
+        if owner in self.out_of_reach:
+            return
+        wanted = {second(one) for one in primaries}
+        assert wanted <= there, f"{event_id} of {owner} lacks {wanted - there}"
+        if primaries or owner in self.mapped:
+            unmapped = {second(one) for one in PEOPLE if one not in self.mapped}
+            extra = there - self.by_hand[event_id] - wanted - unmapped
+            allowed = {second(owner)} if owner in self.mapped else set()
+            assert extra <= allowed, f"{event_id} of {owner} still has {extra}"
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_nothing_goes_quiet_and_nothing_is_lost_for_ninety_days(
+    sqlite_url: str, tmp_path: Path, seed: int
+) -> None:
+    clock = HastyClock()
+    url = f"{sqlite_url}?synchronous=normal"
+    mappings = {one: [second(one)] for one in PEOPLE[:3]}
+    async with calendar_bed(url, clock, tmp_path, mappings=mappings, people=[*PEOPLE, BOSS]) as bed:
+        history = History(bed, clock, seed)
+        rest_s = clock.monotonic() + 30 * DAY
+        while clock.monotonic() < DAYS * DAY:
+            await history.step()
+            if clock.monotonic() > rest_s:
+                await history.come_to_rest()
+                rest_s = clock.monotonic() + 30 * DAY
+        await history.come_to_rest()
+        assert history.counts["crash"] > DAYS / 3, history.counts
+        acts = (await bed.runtime.store.query(Query(ChannelEvent).order_by("-at").limit(1_000))).docs
+        assert {one.act for one in acts} >= {"opened", "stopped"}
