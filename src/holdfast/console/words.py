@@ -8,7 +8,14 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-_STEPS: Final = ((86_400 * 365, "y"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+# A unit, and half of the one below: from there on the smaller one would be rounded up to a whole larger one.
+_STEPS: Final = (
+    (86_400 * 365, "y", 43_200),
+    (86_400, "d", 1_800),
+    (3_600, "h", 30),
+    (60, "min", 0.5),
+    (1, "s", 0.0005),
+)
 # What a state means to whoever looks: the colour of its mark, never the only sign of it.
 _TONES: Final = {
     "good": ("ok", "delivered", "done", "active", "watched", "completed", "running", "sound", "on"),
@@ -27,8 +34,8 @@ def tone(state: str) -> str:
 def span(seconds: float) -> str:
     """A length of time in one unit: `span(7300)` gives `2 h`."""
     whole = abs(seconds)
-    for size, unit in _STEPS:
-        if whole >= size:
+    for size, unit, slack in _STEPS:
+        if whole >= size - slack:
             return f"{whole / size:.0f} {unit}"
     return f"{whole * 1000:.0f} ms" if whole else "0 s"
 

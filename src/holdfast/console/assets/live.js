@@ -10,8 +10,8 @@ const topics = new Set([...document.querySelectorAll("[data-live]")].flatMap((on
 let source = null;
 let retryMs = RETRY_MS;
 let retryTimer;
-let refreshing = null;
-let again = false;
+let refreshing = false;
+let asked = [];
 
 function tell(state, words) {
   if (!shown) return;
@@ -36,18 +36,24 @@ async function fetchOnce() {
 }
 
 async function refreshAll() {
-  do {
-    again = false;
+  while (asked.length) {
+    const those = asked;
+    asked = [];
     await fetchOnce().catch(() => {});
+    for (const shown of those) shown();
     await new Promise((resolve) => setTimeout(resolve, APART_MS));
-  } while (again);
-  refreshing = null;
+  }
+  refreshing = false;
 }
 
+// Done once what is true now is shown; whatever changes later is somebody else's wait.
 export function refresh() {
-  if (refreshing) again = true;
-  else refreshing = refreshAll();
-  return refreshing;
+  const shown = new Promise((resolve) => asked.push(resolve));
+  if (!refreshing) {
+    refreshing = true;
+    refreshAll();
+  }
+  return shown;
 }
 
 function connect() {

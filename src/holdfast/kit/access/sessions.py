@@ -66,7 +66,8 @@ class Sessions:
     async def begin(self, user: User) -> str:
         """A new session's cookie, of 256 random bits; every sign-in begins one, so none can be planted."""
         cookie, write = self.write(user)
-        await self._store.commit(write)
+        seen = patch(User, user.id, changes={"last_seen_at": self._clock.now()})
+        await self._store.commit(write, seen)
         return cookie
 
     def write(self, user: User) -> tuple[str, Write]:
