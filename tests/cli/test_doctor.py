@@ -449,3 +449,5 @@ def test_credentials_that_google_refuses(home: Path) -> None:
         assert "calendar-sync credentials" not in _faults(_run(home, **settings))
         _cause(url, "revoke", email=key["client_email"])
         assert "service_account" in _fault(home, "calendar-sync credentials", **settings)
+        # And nobody works with them.
+        assert "mappings" in _fault(home, "health of calendar-sync", **settings)

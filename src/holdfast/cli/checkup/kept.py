@@ -15,7 +15,7 @@ from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
 from holdfast.runtime import BACKLOG_S_MAX, Runtime, sealed_of
-from holdfast.service import Finding
+from holdfast.service import Finding, Health
 from holdfast.store import Query
 
 LOOKED_AT: Final = 200
@@ -30,6 +30,18 @@ async def kept(runtime: Runtime) -> AsyncIterator[Finding]:
     yield await backlog(runtime)
     yield await dead_letters(runtime)
     yield await schedules(runtime)
+    for service in runtime.services:
+        tell = runtime.parts[service.name].health
+        if tell is not None:
+            yield _told(f"health of {service.address}", await tell())
+
+
+def _told(name: str, health: Health) -> Finding:
+    """A service's own word on how it is doing."""
+    said = "; ".join(health.reasons) or health.status
+    fine = health.status == "ok"
+    remedy = "" if fine else "see its page in the console, and that `holdfast serve` or `holdfast work` runs"
+    return Finding(name, fine, said, remedy)
 
 
 async def release(runtime: Runtime) -> Finding:
