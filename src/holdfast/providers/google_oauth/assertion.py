@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -58,7 +59,9 @@ class Signer:
         return (signed + b"." + _url64(self._key.sign(signed, PKCS1v15(), hashes.SHA256()))).decode()
 
 
+@functools.lru_cache(maxsize=8)
 def _loaded(key: ServiceAccountKey) -> RSAPrivateKey:
+    """Checking a key takes a tenth of a second, and several clients may share one."""
     try:
         loaded = load_pem_private_key(key.private_key.encode(), password=None)
     except (ValueError, TypeError):
