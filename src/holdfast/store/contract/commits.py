@@ -236,6 +236,16 @@ class Commits:
         found = await store.get_many(Note, ["a", "b", "not", "n"])
         assert [s and s.doc.whole for s in found] == [0, 0, None, 1]
 
+    async def test_among_hundreds_of_new_documents_only_those_whose_id_is_taken_fail(
+        self, store: Store
+    ) -> None:
+        orders = [Order(id=f"o{n:03}", opened_at=n) for n in range(300)]
+        await store.commit(create(orders[7]), create(orders[299]))
+        outcomes = await store.settle([[create(order)] for order in orders])
+        assert [n for n, o in enumerate(outcomes) if isinstance(o, AlreadyExistsError)] == [7, 299]
+        found = await store.get_many(Order, [order.id for order in orders])
+        assert [one and one.doc.opened_at for one in found] == list(range(300))
+
     async def test_settled_commits_see_those_before_them(self, store: Store) -> None:
         add_one = patch(Note, "n", changes={"whole": Increment(1)})
         outcomes = await store.settle([
