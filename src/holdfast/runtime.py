@@ -54,6 +54,7 @@ from holdfast.kit.outbox import (
 from holdfast.kit.outbox.courier import Headers
 from holdfast.kit.pulse import Pulse, PulseKeeper
 from holdfast.kit.releases import Release, note_release
+from holdfast.kit.retention import Sweeper
 from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Job, Schedule, Scheduler, SlotRun
 from holdfast.kit.vault import Rotation, Vault, new_key
@@ -301,6 +302,7 @@ class Runtime:
             "inbox": self.inbox_worker,
             "outbox": self.dispatcher,
             "schedules": self.scheduler,
+            "retention": Sweeper(self.store, documents_of(self.services)),
             "pulse": PulseKeeper(self.store, counts=self._done_so_far, waited_s=self._longest_wait_s),
         }
         theirs = {

@@ -10,13 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.app import open_store
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.errors import ConfigError
 from holdfast.kit.inbox import InboxItem, Source, Verified
+from holdfast.kit.retention import Sweeper
 from holdfast.kit.schedules import Job, Slot
 from holdfast.model import Document, document
-from holdfast.runtime import Runtime
+from holdfast.runtime import Runtime, documents_of, find_services
 from holdfast.service import Context, Health, Hook, Parts, Service
 from holdfast.store import Transaction, put
 from holdfast.worker import Supervisor
@@ -161,3 +163,12 @@ async def test_a_loop_that_does_not_stop_in_time_is_ended() -> None:
     stop.set()
     await asyncio.wait_for(task, 5)
     assert not supervisor.status()[0].running
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_every_class_with_a_retention_can_be_swept(request: pytest.FixtureRequest, engine: str) -> None:
+    kinds = documents_of(find_services())
+    store = await open_store(request.getfixturevalue(f"{engine}_url"), kinds)
+    await store.migrate()
+    assert await Sweeper(store, kinds).sweep() == 0
+    await store.close()
