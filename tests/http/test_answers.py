@@ -53,6 +53,8 @@ def _is_fault(body: Any, headers: Mapping[str, str], code: str) -> None:
         ("POST", "/work/drain", {"json": {"seconds": 100_000}}, 422, "invalid"),
         ("POST", "/work/drain", {"json": {"minutes": 1}}, 422, "invalid"),
         ("POST", "/work/drain", {"data": "{"}, 400, "malformed"),
+        ("POST", "/work/drain", {"data": "[" * 100_000}, 400, "malformed"),
+        ("POST", "/work/drain", {"data": b"\xff"}, 400, "malformed"),
         ("POST", "/work/drain", {"data": io.BytesIO(b"x" * (BODY_BYTES_MAX + 1))}, 413, "too_large"),
         ("POST", _HOOK, {"headers": {"x-word": "no", "x-name": "m"}}, 401, "unverified"),
         ("POST", _HOOK, {"headers": _KNOWN, "data": b"x" * 20_000}, 413, "too_large"),

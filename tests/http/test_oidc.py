@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -62,6 +63,10 @@ def _bare(issuer: StandIn, header: dict[str, Any]) -> str:
     return unsigned(header, issuer.claims())
 
 
+def _coded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
 def _cut(token: str) -> str:
     head, claims, signature = token.split(".")
     return f"{head}.{claims}.{signature[:-8]}AAAAAAAA"
@@ -74,6 +79,7 @@ def _swapped(issuer: StandIn) -> str:
 
 
 _HOUR = 3_600
+_HEAD = b'{"alg":"RS256","kid":"k1"}'
 HOSTILE: dict[str, Callable[[StandIn], str]] = {
     "no algorithm": lambda i: _bare(i, {"alg": "none", "kid": "k1", "typ": "JWT"}),
     "no algorithm, spelled oddly": lambda i: _bare(i, {"alg": "nOnE", "kid": "k1", "typ": "JWT"}),
@@ -106,6 +112,7 @@ HOSTILE: dict[str, Callable[[StandIn], str]] = {
     "dots": lambda i: "..",
     "bytes": lambda i: "\xff.\xff.\xff",
     "no object": lambda i: _bare(i, {"alg": "RS256"}).replace(".", ".W10.", 1),
+    "nested deeply": lambda i: ".".join(map(_coded, (_HEAD, b'{"a":' + b"[" * 4_000, b"x"))),
     "too long": lambda i: i.token(pad="x" * TOKEN_BYTES_MAX),
 }
 

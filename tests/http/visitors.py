@@ -154,6 +154,7 @@ async def _in_browsers(bed: Bed) -> dict[str, Visitor]:
         "a session from nowhere": await ann({}, acts=False),
         "a session from another site": await ann(other, foreign=True),
         "a session from another origin": await ann(evil, foreign=True),
+        "a session from a broken origin": await ann({"origin": "http://[::1"}, foreign=True),
         "a session from no origin": await ann({"origin": "null"}, foreign=True),
     }
 

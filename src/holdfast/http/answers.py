@@ -124,6 +124,12 @@ def _of_nobody(request: Request[Any, Any, Any], fault: SignInNeeded) -> Response
     )
 
 
+def _of_depth(request: Request[Any, Any, Any], fault: RecursionError) -> Response[FaultAnswer]:
+    """A body made of brackets exhausts the decoder; that is its sender's fault, not ours."""
+    log.warning("request nested too deeply", path=request.url.path, request_id=_request_id(request))
+    return _answer(refusal("malformed", "the body is nested too deeply", _request_id(request)), 400, {})
+
+
 def _of_anything(request: Request[Any, Any, Any], fault: Exception) -> Response[FaultAnswer]:
     log.error("request failed", path=request.url.path, request_id=_request_id(request), exc_info=fault)
     return _answer(internal(_request_id(request)), 500, {})
@@ -137,5 +143,5 @@ def exception_handlers() -> ExceptionHandlersMap:
     """How the application answers whatever a route raises."""
     return {
         HoldfastError: _of_ours, HTTPException: _of_litestar, SignInNeeded: _of_nobody,
-        Exception: _of_anything,
+        RecursionError: _of_depth, Exception: _of_anything,
     }  # fmt: skip

@@ -26,7 +26,7 @@ def same_origin(headers: Mapping[str, str], *, public_url: str) -> bool | None:
     origin = headers.get("origin")
     if origin is None:
         return None
-    return origin != "null" and urlsplit(origin).netloc.lower() in _hosts(headers, public_url)
+    return _host(origin) in {headers.get("host", "").lower(), _host(public_url)} - {""}
 
 
 def check_origin(headers: Mapping[str, str], *, public_url: str) -> None:
@@ -55,5 +55,8 @@ def next_of(path: str, query: str = "") -> str:
     return "/" if foreign or not whole.startswith("/") else whole
 
 
-def _hosts(headers: Mapping[str, str], public_url: str) -> set[str]:
-    return {headers.get("host", "").lower(), urlsplit(public_url).netloc.lower()} - {""}
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        return ""

@@ -100,7 +100,7 @@ def _read(token: str) -> tuple[_Header, _Claims]:
             msgspec.json.decode(_bytes(parts[0]), type=_Header),
             msgspec.json.decode(_bytes(parts[1]), type=_Claims),
         )
-    except (msgspec.DecodeError, binascii.Error, UnicodeDecodeError):
+    except (msgspec.DecodeError, binascii.Error, UnicodeDecodeError, RecursionError):
         raise UnverifiedError("the identity token can't be read, or lacks what one must have") from None
 
 

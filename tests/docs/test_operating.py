@@ -1,0 +1,35 @@
+"""What the pages on callers and on seeing list is what there is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.config import Grant, Issuer, Limits
+from holdfast.http import door
+from holdfast.http.metrics import Metrics
+
+_DOCS = Path(__file__).parents[2] / "docs"
+CALLERS = (_DOCS / "explanation" / "callers.md").read_text()
+SEEING = (_DOCS / "operate" / "seeing.md").read_text()
+
+
+@pytest.mark.parametrize("table", [Limits, Issuer, Grant])
+def test_every_setting_about_callers_is_on_the_page(table: type[msgspec.Struct]) -> None:
+    missing = [name for name in table.__struct_fields__ if not re.search(rf"\b{name}\b", CALLERS)]
+    assert not missing
+
+
+def test_every_word_a_route_may_say_is_on_the_page() -> None:
+    said = set(re.findall(r'handler\.opt(?:\.get\(|\[)"(\w+)"', inspect.getsource(door)))
+    assert len(said) >= 7
+    assert {word for word in said if f"`{word}`" not in CALLERS} == set()
+
+
+def test_every_figure_is_on_the_page() -> None:
+    names = {family.name for family in Metrics().registry.collect()}
+    assert {name for name in names if f"`{name}" not in SEEING} == set()
