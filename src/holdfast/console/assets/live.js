@@ -40,7 +40,7 @@ async function refreshAll() {
     const those = asked;
     asked = [];
     await fetchOnce().catch(() => {});
-    for (const shown of those) shown();
+    for (const seen of those) seen();
     await new Promise((resolve) => setTimeout(resolve, APART_MS));
   }
   refreshing = false;
@@ -48,12 +48,12 @@ async function refreshAll() {
 
 // Done once what is true now is shown; whatever changes later is somebody else's wait.
 export function refresh() {
-  const shown = new Promise((resolve) => asked.push(resolve));
+  const seen = new Promise((resolve) => asked.push(resolve));
   if (!refreshing) {
     refreshing = true;
     refreshAll();
   }
-  return shown;
+  return seen;
 }
 
 function connect() {
