@@ -138,6 +138,25 @@ async def test_a_short_life_is_no_alarm_before_its_last_tenth(bed: Bed, clock: M
     assert (await _reasons(bed))[0] == "degraded"
 
 
+async def test_figures_tell_what_was_read_and_written(bed: Bed, clock: ManualClock) -> None:
+    token = await bed.token("viewer")
+    await _documents(bed, token)
+    before = await _documents(bed, token)
+    store = bed.runtime.store.privileged()
+    await store.commit(create(_channel("a", clock, hours=2)), create(_channel("b", clock, hours=1)))
+    await store.get_many(Channel, ["a", "b", "c"])
+    after = await _documents(bed, token)
+    # Asking for the figures reads, too: the token, and what they tell.
+    assert after["written"] - before["written"] == 2
+    assert 3 <= after["read"] - before["read"] <= 20
+
+
+async def _documents(bed: Bed, token: str) -> dict[str, float]:
+    _, text, _ = await bed.ask("GET", "/metrics", token=token)
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    return {s.labels["act"]: s.value for s in families["holdfast_documents_since_start"].samples}
+
+
 async def test_figures_tell_loops_backlog_and_the_first_end_of_a_channel(
     bed: Bed, clock: ManualClock
 ) -> None:

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from holdfast.kit.channels.alarm import soonest_end_s
 from holdfast.model import schema_of
 from holdfast.runtime import DEPTH_MAX, Runtime
+from holdfast.store.tally import TALLY
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
 _LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -39,6 +40,9 @@ class Metrics:
         )
         self._waited = self._gauge(
             "holdfast_oldest_due_age_seconds", "How long the oldest due work has waited.", "queue"
+        )
+        self._store = self._gauge(
+            "holdfast_documents_since_start", "Documents that this process has read and written.", "act"
         )
         self._depth = self._gauge(
             "holdfast_queue_depth", f"How many are due; {DEPTH_MAX} stands for as many or more.", "queue"
@@ -75,6 +79,8 @@ class Metrics:
                 self._turned.labels(loop.name).set(loop.last_turn_at.timestamp())
         for queue, seconds in (await runtime.backlog()).items():
             self._waited.labels(queue).set(seconds)
+        self._store.labels("read").set(TALLY.reads)
+        self._store.labels("written").set(TALLY.writes)
         for queue, count in (await runtime.depths()).items():
             self._depth.labels(queue).set(count)
         for kind in runtime.channel_kinds():

@@ -28,6 +28,7 @@ from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete
 from holdfast.store.port import Capabilities, ClaimRequest, Engine, Wake
 from holdfast.store.query import Aggregate, Page, Plan, Query, resolve, selectable
+from holdfast.store.tally import TALLY
 from holdfast.store.transaction import Transaction
 
 D = TypeVar("D", bound=Document)
@@ -86,6 +87,7 @@ class Store:
         """The document with this id, or None; another tenant's is not there."""
         schema = self._reach(cls)
         (found,) = await self.engine.fetch(schema, (join_key(ids, schema.path.parameters),))
+        TALLY.reads += 1
         return found if found is None or self._mine(schema, found.doc) else None
 
     async def get_many(self, cls: type[D], ids: Iterable[str | tuple[str, ...]]) -> list[Snapshot[D] | None]:
@@ -94,12 +96,14 @@ class Store:
         whole = [(one,) if isinstance(one, str) else one for one in ids]
         keys = [join_key(one, schema.path.parameters) for one in whole]
         found = await self.engine.fetch(schema, keys)
+        TALLY.reads += len(keys)
         return [one if one is not None and self._mine(schema, one.doc) else None for one in found]
 
     async def query(self, query: Query[D]) -> Page[D]:
         """One page. Refused, with the index to declare, when no declared index serves it."""
         plan = self._plan(query)
         items = await self.engine.find(plan)
+        TALLY.reads += len(items)
         full = len(items) == plan.limit
         return Page(items, plan.cursor_at(items[-1].doc, items[-1].key) if full else None)
 
@@ -132,6 +136,7 @@ class Store:
         width = len(fields) + 1
         while True:
             rows = await self.engine.select(plan, columns)
+            TALLY.reads += len(rows)
             yield rows if len(columns) < width else [row[:width] for row in rows]
             if len(rows) < plan.limit:
                 return
@@ -153,6 +158,7 @@ class Store:
     async def _aggregate(
         self, query: Query[Any], function: Literal["count", "sum", "avg"], field: str | None
     ) -> int | float | None:
+        TALLY.reads += 1
         return await self.engine.aggregate(self._plan(query, Aggregate(function, field)))
 
     # -- writing ----------------------------------------------------------------------------------
@@ -214,13 +220,16 @@ class Store:
         skip_lanes, only_lanes = tuple(skip_lanes), None if only_lanes is None else tuple(only_lanes)
         if schema.claim.lane is None and (per_lane or after_lane or skip_lanes or only_lanes is not None):
             raise BadQueryError(f"{schema.name} declares a claim without a lane, so it has none to choose")
-        return await self.engine.claim(ClaimRequest(
+        taken = await self.engine.claim(ClaimRequest(
             schema=schema, now_us=self.clock.now_us(), lease_us=round(lease_s * 1e6),
             limit=limit, owner=owner,
             tenant=self.tenant_id if schema.tenant else None, per_lane=per_lane, after_lane=after_lane,
             skip_lanes=frozenset(skip_lanes),
             only_lanes=None if only_lanes is None else frozenset(only_lanes),
         ))  # fmt: skip
+        TALLY.reads += len(taken)
+        TALLY.writes += len(taken)
+        return taken
 
     async def next_due(self, cls: type[D]) -> datetime | None:
         """When the next document comes due, so that a worker can sleep until then; it may be past."""
@@ -303,6 +312,7 @@ class Store:
     def _commit(self, writes: Sequence[Write]) -> Commit:
         for write in writes:
             self._reach(write.schema.cls)
+        TALLY.writes += len(writes)
         return Commit(check_commit(writes, self.capabilities.writes_max), self._tenant_for_writes())
 
     def _tenant_for_writes(self) -> str | None:
