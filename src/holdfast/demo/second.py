@@ -18,7 +18,7 @@ import uvloop
 from holdfast.config import Config
 from holdfast.runtime import Runtime
 
-STOP_S: Final = 3.0
+STOP_S: Final = 2.0
 _RUN: Final = f"from {__name__} import main; main()"
 
 
@@ -61,11 +61,16 @@ class Second:
         self._process.wait()
         return True
 
+    def let_go(self) -> None:
+        """Tell it to finish; it does while others do."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
     async def close(self) -> None:
         """Let it finish, for a moment; then it is killed."""
-        if self._process is None or self._process.stdin is None:
+        self.let_go()
+        if self._process is None:
             return
-        self._process.stdin.close()
         try:
             await asyncio.to_thread(self._process.wait, STOP_S)
         except subprocess.TimeoutExpired:

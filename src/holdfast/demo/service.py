@@ -167,6 +167,13 @@ class Activity:
 
     async def run(self, stop: asyncio.Event) -> None:
         await first_of(self._troupe.began.wait(), stop.wait())
+        try:
+            await self._go_on(stop)
+        finally:
+            # Both processes wind down at the same time: there are few seconds until the kill.
+            self._troupe.world.second.let_go()
+
+    async def _go_on(self, stop: asyncio.Event) -> None:
         scenes = self._troupe.scenes
         due = {name: self._clock.monotonic() + scene.every_s / 2 for name, scene in scenes.items()}
         while not stop.is_set():

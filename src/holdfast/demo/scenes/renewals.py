@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from holdfast.demo.rms import RMS_CONTROLS, answers
@@ -12,14 +13,18 @@ from holdfast.demo.world import World
 from holdfast.kit import NO_TENANT
 from holdfast.services.renewals.endpoints import EndpointOrder
 from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import Outcome, RiskScore
 from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.services.renewals.sampling import Plan, keep
 from holdfast.simulators.rms import RmsSimulator
+from holdfast.store import put
 
 RESIDENTS: Final = 240
 PER_PROPERTY: Final = 80
 PROPERTIES_MAX: Final = 50
 CALCULATED_S: Final = 30.0
+DAYS_AGO: Final = (60, 30, 0)
+DECIDED: Final = 80
 
 
 def settings(world: World) -> Mapping[str, Any]:
@@ -57,10 +62,35 @@ async def seed(stage: Stage) -> None:
         pass
     await open_endpoints(stage)
     portfolio, properties = _portfolio(stage), await _properties(stage)
-    jobs = [await portfolio.jobs.start(one, by="demo") for one in properties]
-    for job in jobs:
-        await portfolio.jobs.ended(job.id, within_s=CALCULATED_S)
+    for days in DAYS_AGO:
+        as_of = plan.as_of - timedelta(days=days)
+        jobs = [await portfolio.jobs.start(one, as_of=as_of, by="demo") for one in properties]
+        for job in jobs:
+            await portfolio.jobs.ended(job.id, within_s=CALCULATED_S)
     await portfolio.trigger_many(properties[0], tiers=["high"])
+    await _decide(stage, properties, plan.as_of)
+
+
+async def _decide(stage: Stage, properties: Sequence[str], today: date) -> None:
+    """What became of some residents by now: those at higher risk left more often."""
+    portfolio, dice, made = _portfolio(stage), random.Random(1), list[Outcome]()
+    for property_id in properties:
+        run = await portfolio.latest(property_id)
+        page = await portfolio.risk(run, property_id, limit=DECIDED) if run else None
+        for score in page.docs[::2] if page else ():
+            left = dice.random() < 0.05 + 0.9 * score.risk_score / 100
+            day = today - timedelta(days=dice.randrange(1, 40))
+            made.append(_outcome(score, left=left, day=day, now=stage.clock.now()))
+    await stage.store.tenant(NO_TENANT).commit(*(put(one) for one in made))
+
+
+def _outcome(score: RiskScore, *, left: bool, day: date, now: datetime) -> Outcome:
+    return Outcome(
+        property_id=score.property_id, resident_id=score.resident_id, risk_score=score.risk_score,
+        lease_id=score.resident_id.replace("resident", "lease"), risk_tier=score.risk_tier,
+        outcome="left" if left else "renewed", decided_on=day, recorded_at=now,
+        calculated_at=now - timedelta(days=DAYS_AGO[0]),
+    )  # fmt: skip
 
 
 async def act(stage: Stage) -> None:
