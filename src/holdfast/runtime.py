@@ -147,6 +147,7 @@ class Runtime:
         self.inbox_worker = InboxWorker(store, self._handlers())
         self.supervisor = Supervisor(self._loops(), clock=self.clock)
         self.working = False
+        self._looking: asyncio.Task[Health] | None = None
 
     @classmethod
     async def open(
@@ -233,7 +234,16 @@ class Runtime:
         return {name: await store.count_due(kind, limit=DEPTH_MAX) for name, kind in self._queues().items()}
 
     async def health(self) -> Health:
-        """The whole's health: the worst of its parts, with their reasons."""
+        """The whole's health: the worst of its parts, with their reasons.
+
+        Anybody may ask, as often as they like: those who ask at the same time share one look.
+        """
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+            self._looking.add_done_callback(lambda _: setattr(self, "_looking", None))
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> Health:
         found: dict[str, Health] = {"backlog": await self._backlog_health()}
         found["channels"] = await self._channel_health()
         if self.working:
