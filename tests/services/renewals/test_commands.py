@@ -1,0 +1,102 @@
+"""`holdfast renewals …`: from files to a dead letter, with exit codes and JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from holdfast.cli import app
+from tests.services.renewals.test_importing import good_files, write
+
+P = "property-0001"
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+def run(*words: str, code: int = 0) -> Any:
+    """The JSON a command prints; its text where it must fail."""
+    as_json = [] if code else ["--json"]
+    told = CliRunner().invoke(app, ["renewals", *words, *as_json])
+    assert told.exit_code == code, (words, told.output, told.exception)
+    return f"{told.output}{told.stderr}{told.exception}" if code else json.loads(told.stdout)
+
+
+def test_a_sample_is_calculated_looked_at_and_told_to_the_rms(tmp_path: Path) -> None:
+    sampled = run("sample", "--residents", "60", "--per-property", "40", "--as-of", "2026-03-01")
+    assert sampled == {"residents": 60, "properties": 2}
+    assert run("sample", "--residents", "60", "--per-property", "40", "--as-of", "2026-03-01") == sampled
+    job = run("calculate", P, "--as-of", "2026-03-01")
+    assert (job["status"], job["scored"], job["high"] + job["medium"] + job["low"]) == ("completed", 40, 40)
+    shown = {one["propertyId"]: one["latest"] for one in run("portfolio")["items"]}
+    assert (shown[P]["totalResidents"], shown["property-0002"]) == (40, None)
+    first = run("risk", P, "--limit", "1")
+    (top,) = first["items"]
+    assert first["cursor"]
+    assert top["risk_score"] == sum(one["points"] for one in top["signals"].values())
+    assert [one["id"] for one in run("history", top["resident_id"])["items"]] == [top["id"]]
+    assert "no RMS endpoint" in run("trigger", P, top["resident_id"], code=1)
+    made = run("endpoints", "set", P, "https://rms.example/1")
+    assert made["secret"].startswith("whsec_")
+    assert run("endpoints", "rotate", P)["secrets"] == 2
+    assert run("endpoints", "act", P, "pause", "--reason", "maintenance")["status"] == "paused"
+    told = run("trigger", P, top["resident_id"])["items"]
+    assert [one["status"] for one in told] == ["created"]
+    assert [one["status"] for one in run("trigger", P, top["resident_id"])["items"]] == ["already queued"]
+    assert [one["status"] for one in run("deliveries", P)["items"]] == ["pending"]
+    assert run("dlq", "list")["items"] == []
+    assert run("dlq", "replay", "--dry-run")["matched"] == 0
+    lease = top["lease_id"]
+    assert (
+        run("outcome", top["resident_id"], lease, "left", "--on", "2099-01-01")["riskScore"]
+        == top["risk_score"]
+    )
+    assert run("calibration", "--property", P)["left"] == 1
+    assert [one["url"] for one in run("endpoints", "list")["items"]] == ["https://rms.example/1"]
+
+
+def test_files_are_taken_in_and_bad_rows_end_in_exit_code_one(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    good_files(folder, 20)
+    tables = {one["table"]: one for one in run("import", str(folder))["tables"]}
+    assert (tables["leases"]["created"], tables["leases"]["bad"]) == (20, [])
+    write(folder, "properties", "id name", [["p-1", "Mill House"], ["", "Nameless"], ["p-9", ""]])
+    said = run("import", str(folder), code=1)
+    assert "properties.csv row 3: id:" in said
+    assert "properties.csv row 4: name:" in said
+    assert (folder / "bad" / "properties.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("calculate", "nowhere"), 1, "no property 'nowhere'"),
+        (("risk", "nowhere"), 1, "no property 'nowhere'"),
+        (("history", "nobody"), 1, "no resident 'nobody'"),
+        (("dlq", "replay", "nothing"), 1, "no dead letter 'nothing'"),
+        (("endpoints", "set", "nowhere", "https://rms.example"), 1, "no property"),
+        (("calculate", P, "--as-of", "soon"), 2, "no day such as"),
+        (("risk", P, "--tier", "huge"), 2, "is none of"),
+        (("import", "not-there"), 2, "does not exist"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_is_wrong_is_told_in_one_line(words: tuple[str, ...], code: int, said: str) -> None:
+    told = CliRunner().invoke(app, ["renewals", *words])
+    message = told.output + told.stderr + str(told.exception)
+    assert said in " ".join(message.replace("│", " ").split())
+    assert "Traceback" not in message
+    assert told.exit_code == code
