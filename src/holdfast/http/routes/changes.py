@@ -6,15 +6,13 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
-from litestar import get
 from litestar.datastructures import State
 from litestar.response import Stream
 
 from holdfast.http.changes import Changes
-from holdfast.http.declare import PREFIX
+from holdfast.http.declare import reads
 
 _RETRY: Final = b"retry: 2000\n\n"
-_OPT: Final = {"needs": "viewer", "area": "changes", "action": "read", "time_limit_s": None}
 
 
 async def _events(told: AsyncIterator[frozenset[str]]) -> AsyncIterator[bytes]:
@@ -24,7 +22,7 @@ async def _events(told: AsyncIterator[frozenset[str]]) -> AsyncIterator[bytes]:
         yield b"event: changed\ndata: " + said + b"\n\n" if topics else b": alive\n\n"
 
 
-@get(f"{PREFIX}/changes", opt=_OPT, include_in_schema=False)
+@reads("/changes", "viewer", area="changes", media_type="text/event-stream", time_limit_s=None)
 async def changes(state: State) -> Stream:
     """Which topics changed, as `event: changed` with a JSON list; `*` is everything."""
     told: Changes = state.surface.changes
