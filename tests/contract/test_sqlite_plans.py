@@ -24,9 +24,9 @@ from holdfast.store.relational import walk
 from holdfast.store.relational.tables import index_name
 from holdfast.store.sqlite import ddl
 from holdfast.store.sqlite.claims import claim
+from holdfast.store.sqlite.desk import Desk
 from holdfast.store.sqlite.dialect import DIALECT
 from holdfast.store.sqlite.shelf import Shelf
-from holdfast.store.sqlite.writer import Desk
 
 CATALOG = Catalog(ALL)
 SAMPLES: dict[str, tuple[Any, Any, Any]] = {

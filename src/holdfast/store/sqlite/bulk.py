@@ -22,7 +22,7 @@ from holdfast.store.sqlite.dialect import DIALECT
 from holdfast.store.sqlite.shelf import Shelf
 
 if TYPE_CHECKING:
-    from holdfast.store.sqlite.writer import Desk
+    from holdfast.store.sqlite.desk import Desk
 
 T = TypeVar("T")
 Numbered = tuple[int, T]

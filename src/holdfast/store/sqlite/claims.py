@@ -14,9 +14,9 @@ from holdfast.store.commit import Snapshot
 from holdfast.store.port import ClaimRequest
 from holdfast.store.relational.dialect import quote
 from holdfast.store.relational.tables import KEY, VERSION, claim_index
+from holdfast.store.sqlite.desk import Desk
 from holdfast.store.sqlite.dialect import DIALECT
 from holdfast.store.sqlite.shelf import HOT_AT, ROW, ROW_AT, Row, Shelf
-from holdfast.store.sqlite.writer import Desk
 
 LANES_VISITED_MAX = 10_000
 

@@ -24,9 +24,10 @@ from holdfast.store.relational.tables import (
     create_table,
     tables_for,
 )
+from holdfast.store.sqlite.desk import Desk
 from holdfast.store.sqlite.dialect import DIALECT
 from holdfast.store.sqlite.shelf import Shelf
-from holdfast.store.sqlite.writer import Desk, Work, Writer
+from holdfast.store.sqlite.writer import Work, Writer
 
 ROWS_A_STEP = 500
 
