@@ -206,7 +206,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     meter: Callable[[str], Meter]
     public_url: str
     home: Path
-    demo: bool = False
 
 
 class NoSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -163,6 +163,19 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
     assert f"port {port} on 127.0.0.1 is taken" in refused.stderr
 
 
+def test_a_second_demo_in_the_same_folder_is_refused(stand: Stand) -> None:
+    refused = holdfast(stand.home, "demo", "--port", "0")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "runs in" in refused.stderr
+    assert stand.play.ask("/health/ready")[0] == 200
+
+
+def test_a_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "home").touch()
+    refused = holdfast(tmp_path, "demo", "--port", "0")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+
+
 def test_a_store_in_use_and_production_are_refused(tmp_path: Path) -> None:
     _token(tmp_path)
     refused = holdfast(tmp_path, "demo", "--port", "0")

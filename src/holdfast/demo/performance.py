@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, TextIO
 
 import msgspec
 import uvloop
@@ -23,7 +26,8 @@ from holdfast.http.server import address_of, listen, live
 from holdfast.runtime import Runtime, find_services
 from holdfast.service import Service
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
+LOCK_FILE: Final = "demo.lock"
 
 
 def perform(config: Config) -> None:
@@ -35,13 +39,31 @@ def perform(config: Config) -> None:
         raise ConfigError("a demo makes up data; it does not run with HOLDFAST_ENV=production", "environment")
     with (
         listen(config.host, config.port) as listener,
+        _held(config.home),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         runner.run(_perform(config, listener))
 
 
+def _held(home: Path) -> TextIO:
+    """The folder's lock: two demos in one would point each other's endpoints at their own simulators."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        file = (home / LOCK_FILE).open("a")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        said = f"a demo runs in {home} already; stop it, or choose another folder with HOLDFAST_HOME"
+        raise ConfigError(said, "home") from None
+    except OSError as fault:
+        said = f"can't write in {home}: {fault.strerror or fault}; choose another with HOLDFAST_HOME"
+        raise ConfigError(said, "home") from None
+    return file
+
+
 async def _perform(config: Config, listener: socket.socket) -> None:
-    url = config.public_url or address_of(listener)
+    # A simulator must reach it, and so must a browser here, also when it listens everywhere.
+    url = config.public_url or address_of(listener).replace("0.0.0.0", LOOPBACK).replace("[::]", "[::1]")
     services = find_services()
     scenes = _played(find_scenes(), services)
     async with World(clock=SystemClock(), home=config.home, public_url=url) as world:
