@@ -6,13 +6,20 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 import asyncpg
 import pytest
 
-from holdfast.errors import AlreadyExistsError, HoldfastError, OutcomeUnknownError, StoreUnavailableError
-from holdfast.model import Document, document
-from holdfast.store import Catalog, Increment, Query, Store, create, patch, postgres, put
+from holdfast.errors import (
+    AlreadyExistsError,
+    HoldfastError,
+    LeaseLostError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
+from holdfast.model import Claim, Document, document
+from holdfast.store import Catalog, Committed, Increment, Query, Store, create, patch, postgres, put
 from holdfast.testing import OwnPostgresServer
 from tests.faults.severing_proxy import Loss, severing_proxy
 
@@ -32,9 +39,17 @@ class Receipt(Document):
     caller: int = 0
 
 
+@document("errands/{id}", claim=Claim(due="due"))
+class Errand(Document):
+    id: str
+    due: datetime | None = None
+    fence: int = 0
+    note: str = ""
+
+
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Store]:
-    store = Store(await postgres.connect(url, Catalog([Counter, Receipt])))
+    store = Store(await postgres.connect(url, Catalog([Counter, Receipt, Errand])))
     try:
         await store.migrate()
         yield store
@@ -231,6 +246,27 @@ async def test_a_change_whose_link_breaks_is_made_exactly_once(
         assert kept is not None
         assert kept.doc.count == 2
         assert await store.get(Receipt, "beside") is not None
+
+
+@pytest.mark.parametrize("loss", ["request", "answer"])
+async def test_settling_whose_link_breaks_is_made_once_and_tells_who_lost_the_claim(
+    postgres_url: str, loss: Loss
+) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?writers=1") as store:
+        now = store.clock.now()
+        await store.commit(*(create(Errand(id=id, due=now)) for id in ("mine", "stolen")))
+        taken = await store.claim_due(Errand, limit=2, lease_s=60)
+        await store.commit(patch(Errand, "stolen", changes={"fence": Increment(1)}))
+        settled = {"due": None, "note": "the-one"}
+        proxy.sever(loss, when=lambda data: b"the-one" in data)
+        outcomes = await store.settle(
+            [[patch(Errand, one.key, changes=settled, expect=one.fenced)] for one in taken]
+        )
+        assert proxy.severed == 1
+        told = {one.key: type(outcome) for one, outcome in zip(taken, outcomes, strict=True)}
+        assert told == {"mine": Committed, "stolen": LeaseLostError}
+        kept = await store.get_many(Errand, ["mine", "stolen"])
+        assert [one.doc.note for one in kept if one is not None] == ["the-one", ""]
 
 
 async def test_when_even_asking_is_impossible_the_caller_is_told_to_read_before_repeating(
