@@ -7,11 +7,17 @@ import base64
 import hashlib
 import itertools
 from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from holdfast.errors import HoldfastError, ReauthRequiredError
+from holdfast.kit.connections import Connection, Connections
+from holdfast.store import Store
 from holdfast.testing import ManualClock
+
+BACK: Final = "https://app.example/back"
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,3 +94,22 @@ class Registrar:
             access_token=f"access-{next(self._numbers)}", refresh_token=refresh_token, scopes=self.scopes,
             account=self.account, name=self.name,
         )  # fmt: skip
+
+
+async def begin(connections: Connections, **words: Any) -> tuple[str, str]:
+    """State and code, as the person brings them back."""
+    asked: dict[str, Any] = {"scopes": ["calendar"], "redirect_uri": BACK, "tenant_id": "acme"}
+    started = await connections.start("registrar", **asked | words)
+    query = parse_qs(urlsplit(started.url).query)
+    assert query["state"] == [started.state]
+    return started.state, query["code"][0]
+
+
+async def connect(connections: Connections, **words: Any) -> Connection:
+    return await connections.finish(*await begin(connections, **words))
+
+
+async def stored(store: Store, id: str) -> Connection:
+    found = await store.tenant("acme").get(Connection, id)
+    assert found is not None
+    return found.doc

@@ -6,20 +6,14 @@ import asyncio
 import hashlib
 import logging
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
 
 from holdfast.errors import (
-    ConfigError,
-    ForbiddenError,
     NotFoundError,
-    OutcomeUnknownError,
     ReauthRequiredError,
     RetryLaterError,
-    StoreUnavailableError,
-    UnreadableError,
     UnverifiedError,
 )
 from holdfast.kit.connections import Connection, Connections, Consent, connection_id
@@ -27,12 +21,11 @@ from holdfast.kit.connections.models import SEALED_CONSENT, SEALED_TOKENS
 from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.vault import Rotation, Vault, new_key, rotate
 from holdfast.model import Document
-from holdfast.store import Store, put
+from holdfast.store import Store
 from holdfast.testing import ManualClock
-from tests.kit.registrar import Registrar
+from tests.kit.registrar import Registrar, begin, connect, stored
 
 DOCUMENTS: list[type[Document]] = [Connection, Consent, LeaseDocument, Rotation]
-BACK = "https://app.example/back"
 OLD_KEY = new_key("old")
 
 
@@ -49,25 +42,6 @@ def registrar(clock: ManualClock) -> Registrar:
 @pytest.fixture
 def connections(kit_store: Store, vault: Vault, registrar: Registrar) -> Connections:
     return Connections(kit_store, vault, {"registrar": registrar})
-
-
-async def begin(connections: Connections, **words: Any) -> tuple[str, str]:
-    """State and code, as the person brings them back."""
-    asked: dict[str, Any] = {"scopes": ["calendar"], "redirect_uri": BACK, "tenant_id": "acme"}
-    started = await connections.start("registrar", **asked | words)
-    query = parse_qs(urlsplit(started.url).query)
-    assert query["state"] == [started.state]
-    return started.state, query["code"][0]
-
-
-async def connect(connections: Connections, **words: Any) -> Connection:
-    return await connections.finish(*await begin(connections, **words))
-
-
-async def stored(store: Store, id: str) -> Connection:
-    found = await store.tenant("acme").get(Connection, id)
-    assert found is not None
-    return found.doc
 
 
 # -- signing in ---------------------------------------------------------------------------------------
@@ -91,45 +65,12 @@ async def test_a_finished_sign_in_is_one_connection_of_its_tenant(
     assert (await connections.token(made.id)).startswith("access-")
 
 
-async def test_a_state_works_once_and_for_ten_minutes(connections: Connections, clock: ManualClock) -> None:
-    state, code = await begin(connections)
-    await connections.finish(state, code)
-    with pytest.raises(UnverifiedError, match="begin it again"):
-        await connections.finish(state, code)
-    late = await begin(connections)
-    clock.tick(600)
-    with pytest.raises(UnverifiedError):
-        await connections.finish(*late)
-    with pytest.raises(UnverifiedError):
-        await connections.finish("made up", "code")
-
-
 async def test_of_many_who_bring_one_state_one_gets_in(connections: Connections) -> None:
     state, code = await begin(connections)
     outcomes = await asyncio.gather(
         *(connections.finish(state, code) for _ in range(8)), return_exceptions=True
     )
     assert sorted(type(one).__name__ for one in outcomes) == ["Connection", *["UnverifiedError"] * 7]
-
-
-async def test_a_sign_in_is_finished_in_the_browser_it_was_begun_in(connections: Connections) -> None:
-    state, code = await begin(connections, bound_to="session-1")
-    for other in ("session-2", ""):
-        with pytest.raises(UnverifiedError, match="another browser"):
-            await connections.finish(state, code, bound_to=other)
-    assert (await connections.finish(state, code, bound_to="session-1")).status == "connected"
-
-
-async def test_who_says_no_is_not_connected_and_the_state_is_spent(
-    connections: Connections, kit_store: Store
-) -> None:
-    state, code = await begin(connections)
-    with pytest.raises(ForbiddenError, match="access_denied"):
-        await connections.finish(state, error="access_denied")
-    with pytest.raises(UnverifiedError):
-        await connections.finish(state, code)
-    with pytest.raises(NotFoundError):
-        await connections.get(connection_id("acme", "registrar", "1042"))
 
 
 async def test_a_tenants_handle_finishes_only_its_own_sign_ins(
@@ -143,31 +84,6 @@ async def test_a_tenants_handle_finishes_only_its_own_sign_ins(
     made = await acme.finish(state, code)
     with pytest.raises(NotFoundError):
         await hoge.token(made.id)
-
-
-async def test_less_than_was_asked_is_told(connections: Connections, registrar: Registrar) -> None:
-    made = await connect(connections, scopes=["calendar", "mail"])
-    assert (made.scopes, made.refused) == (["calendar"], ["mail"])
-
-
-async def test_connecting_again_renews_the_same_connection(
-    connections: Connections, kit_store: Store, registrar: Registrar
-) -> None:
-    first = await connect(connections)
-    registrar.living.clear()
-    with pytest.raises(ReauthRequiredError):
-        await connections.token(first.id, rejected=await connections.token(first.id))
-    again = await connect(connections)
-    assert (again.id, again.status, again.reason) == (first.id, "connected", "")
-    assert again.generation > first.generation
-    assert await connections.token(first.id, rejected=await connections.token(first.id))
-
-
-async def test_a_provider_nobody_knows_is_refused_before_anybody_is_sent_there(
-    connections: Connections,
-) -> None:
-    with pytest.raises(ConfigError, match="'elsewhere'"):
-        await connections.start("elsewhere", scopes=[], redirect_uri=BACK)
 
 
 # -- sealing ------------------------------------------------------------------------------------------
@@ -194,18 +110,6 @@ async def _only_consent(store: Store, state: str) -> Any:
     return found
 
 
-async def test_a_token_moved_to_another_row_or_field_does_not_open(
-    connections: Connections, kit_store: Store, registrar: Registrar, vault: Vault
-) -> None:
-    one = await connect(connections)
-    registrar.account = "2048"
-    other = await connect(connections)
-    moved = msgspec.structs.replace(await stored(kit_store, other.id), access_token=one.access_token)
-    await kit_store.tenant("acme").commit(put(moved))
-    with pytest.raises(UnreadableError):
-        await connections.token(other.id)
-
-
 async def test_rotating_the_keys_reaches_all_that_is_sealed_here(
     connections: Connections, kit_store: Store, registrar: Registrar
 ) -> None:
@@ -227,18 +131,6 @@ async def test_rotating_the_keys_reaches_all_that_is_sealed_here(
 # -- refreshing ---------------------------------------------------------------------------------------
 
 
-async def test_a_token_is_used_until_five_minutes_before_its_end_and_then_refreshed(
-    connections: Connections, registrar: Registrar, clock: ManualClock
-) -> None:
-    made = await connect(connections)
-    first = await connections.token(made.id)
-    clock.tick(3_299)
-    assert (await connections.token(made.id), registrar.refreshes) == (first, 0)
-    clock.tick(2)
-    assert await connections.token(made.id) != first
-    assert registrar.refreshes == 1
-
-
 async def test_however_many_ask_in_however_many_processes_one_refreshes(
     kit_store: Store, vault: Vault, registrar: Registrar, connections: Connections, clock: ManualClock
 ) -> None:
@@ -247,53 +139,6 @@ async def test_however_many_ask_in_however_many_processes_one_refreshes(
     processes = [Connections(kit_store, vault, {"registrar": registrar}) for _ in range(4)]
     got = await asyncio.gather(*(p.token(made.id, rejected=old) for p in processes for _ in range(5)))
     assert (len(set(got)), old in got, registrar.refreshes) == (1, False, 1)
-
-
-async def test_a_token_source_gives_the_token_again_and_never_a_rejected_one(
-    connections: Connections, registrar: Registrar, clock: ManualClock
-) -> None:
-    tokens = connections.tokens((await connect(connections)).id)
-    first = await tokens()
-    assert (await tokens(), registrar.refreshes) == (first, 0)
-    second = await tokens(rejected=first)
-    assert second != first
-    assert (await tokens(rejected=first), await tokens(), registrar.refreshes) == (second, second, 1)
-    clock.tick(3_400)
-    assert await tokens() != second
-
-
-async def test_a_token_with_life_left_is_used_while_the_provider_fails(
-    connections: Connections, kit_store: Store, registrar: Registrar, clock: ManualClock
-) -> None:
-    made = await connect(connections)
-    first = await connections.token(made.id)
-    registrar.fault = RetryLaterError("503", after_s=2.0)
-    clock.tick(3_400)
-    assert await connections.token(made.id) == first
-    kept = await stored(kit_store, made.id)
-    assert (kept.status, kept.failures, kept.reason) == ("connected", 1, "503")
-    clock.tick(200)
-    with pytest.raises(RetryLaterError):
-        await connections.token(made.id)
-
-
-async def test_a_provider_that_fails_is_left_alone_for_a_while_by_everybody(
-    connections: Connections, kit_store: Store, vault: Vault, registrar: Registrar, clock: ManualClock
-) -> None:
-    made = await connect(connections)
-    registrar.fault = RetryLaterError("429", after_s=40.0)
-    clock.tick(3_700)
-    with pytest.raises(RetryLaterError):
-        await connections.token(made.id)
-    other = Connections(kit_store, vault, {"registrar": registrar})
-    clock.tick(39)
-    with pytest.raises(RetryLaterError) as raised:
-        await other.token(made.id)
-    assert (raised.value.after_s, registrar.refreshes) == (1.0, 1)
-    registrar.fault = None
-    clock.tick(1)
-    assert await other.token(made.id)
-    assert (await stored(kit_store, made.id)).failures == 0
 
 
 async def test_a_grant_that_is_gone_needs_its_owner_and_nobody_asks_again(
@@ -310,24 +155,6 @@ async def test_a_grant_that_is_gone_needs_its_owner_and_nobody_asks_again(
         with pytest.raises(ReauthRequiredError, match=r"ann@hoge\.jp: invalid_grant"):
             await connections.token(made.id)
     assert registrar.refreshes == 1
-
-
-async def test_a_token_without_an_end_is_used_until_it_is_rejected(
-    connections: Connections, registrar: Registrar, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = registrar._given
-    monkeypatch.setattr(
-        registrar, "_given", lambda refresh_token: msgspec.structs.replace(
-            given(refresh_token=""), expires_in_s=None
-        )
-    )  # fmt: skip
-    made = await connect(connections)
-    token = await connections.token(made.id)
-    clock.tick(10 * 365 * 86_400)
-    assert await connections.token(made.id) == token
-    with pytest.raises(ReauthRequiredError, match="has ended"):
-        await connections.token(made.id, rejected=token)
-    assert registrar.refreshes == 0
 
 
 # -- crashes ------------------------------------------------------------------------------------------
@@ -353,19 +180,6 @@ async def test_a_crash_after_the_answer_is_survived_where_the_provider_keeps_the
     other = Connections(kit_store, vault, {"registrar": registrar})
     assert await other.token(made.id, rejected=await other.token(made.id))
     assert (await stored(kit_store, made.id)).status == "connected"
-
-
-async def test_a_crash_after_the_answer_asks_the_owner_where_the_provider_ends_the_old_token_at_once(
-    kit_store: Store, vault: Vault, registrar: Registrar, connections: Connections, clock: ManualClock
-) -> None:
-    registrar.strict = True
-    made = await connect(connections)
-    await _die_after_the_answer(connections, registrar, made.id)
-    clock.tick(61)
-    other = Connections(kit_store, vault, {"registrar": registrar})
-    with pytest.raises(ReauthRequiredError):
-        await other.token(made.id, rejected=await other.token(made.id))
-    assert (await stored(kit_store, made.id)).status == "needs_reauth"
 
 
 async def test_an_answer_that_comes_late_is_kept_where_nobody_brought_a_newer_one(
@@ -414,47 +228,6 @@ class _Slow:
         return getattr(self._registrar, name)
 
 
-async def test_the_former_refresh_token_is_tried_while_its_successor_has_not_worked(
-    kit_store: Store, registrar: Registrar, connections: Connections
-) -> None:
-    """The provider forgot the newest one, as after a failover of its own."""
-    made = await connect(connections)
-    token = await connections.token(made.id, rejected=await connections.token(made.id))
-    newest = next(reversed(registrar.living))
-    del registrar.living[newest]
-    again = await connections.token(made.id, rejected=token)
-    assert again not in ("", token)
-    assert (await stored(kit_store, made.id)).status == "connected"
-
-
-async def test_an_answer_outlives_a_store_that_is_away_for_a_moment(
-    kit_store: Store, registrar: Registrar, connections: Connections, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    registrar.strict = True
-    made = await connect(connections)
-    token, commit = await connections.token(made.id), kit_store.engine.commit
-    # Longer than a transaction tries by itself; at last the answer to a commit that landed is lost.
-    faults = [StoreUnavailableError("away", after_s=0.0)] * 25
-
-    async def away(commits: Any) -> Any:
-        if not (registrar.answered.is_set() and faults and _writes_connection(commits)):
-            return await commit(commits)
-        faults.pop()
-        if faults:
-            raise StoreUnavailableError("away", after_s=0.0)
-        await commit(commits)
-        raise OutcomeUnknownError("the link broke", after_s=0.0)
-
-    monkeypatch.setattr(kit_store.engine, "commit", away)
-    assert await connections.token(made.id, rejected=token) != token
-    assert faults == []
-    assert (await stored(kit_store, made.id)).generation == 2
-
-
-def _writes_connection(commits: Any) -> bool:
-    return any(write.schema.cls is Connection for one in commits for write in one.writes)
-
-
 # -- ending -------------------------------------------------------------------------------------------
 
 
@@ -490,26 +263,3 @@ async def test_what_the_provider_could_not_be_told_is_told_later(
     registrar.fault = None
     assert (await connections.check(made.id)).refresh_token == ""
     assert registrar.revoked == ["refresh-2"]
-
-
-async def test_a_refresh_under_way_does_not_bring_a_revoked_connection_back(
-    connections: Connections, kit_store: Store, registrar: Registrar
-) -> None:
-    made = await connect(connections)
-    registrar.pause = asyncio.Event()
-    asking = asyncio.create_task(connections.token(made.id, rejected=await connections.token(made.id)))
-    await registrar.answered.wait()
-    await connections.revoke(made.id)
-    registrar.pause.set()
-    with pytest.raises(ReauthRequiredError):
-        await asking
-    assert (await stored(kit_store, made.id)).status == "revoked"
-
-
-async def test_a_check_finds_out_both_ways(connections: Connections, registrar: Registrar) -> None:
-    made = await connect(connections)
-    assert (await connections.check(made.id)).status == "connected"
-    registrar.fault = ReauthRequiredError("invalid_grant")
-    assert (await connections.check(made.id)).status == "needs_reauth"
-    registrar.fault = None
-    assert (await connections.check(made.id)).status == "connected"
