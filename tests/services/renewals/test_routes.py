@@ -331,3 +331,14 @@ async def test_another_portfolio_sees_nothing_of_this_one(bed: Bed) -> None:
 def test_every_route_says_what_it_does_with_an_example() -> None:
     for route in ROUTES:
         assert "Example:" in (route.fn.__doc__ or ""), route.paths
+
+
+async def test_figures_tell_of_attempts_and_jobs(bed: Bed) -> None:
+    await bed.calculate()
+    await bed.endpoint()
+    told = await bed.post(TRIGGER)
+    await bed.delivery(told["deliveryId"], "delivered")
+    async with bed.client.get("/metrics", headers={"authorization": f"Bearer {bed.token}"}) as answer:
+        text = await answer.text()
+    assert 'holdfast_renewals_attempts_total{outcome="delivered"} 1.0' in text
+    assert 'holdfast_renewals_calculations_total{outcome="carried"} 1.0' in text

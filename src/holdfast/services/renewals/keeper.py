@@ -12,6 +12,7 @@ from holdfast.service import Context, Health
 from holdfast.services.renewals.calculating import workflow
 from holdfast.services.renewals.deliveries import Deliveries
 from holdfast.services.renewals.endpoints import RmsEndpoints
+from holdfast.services.renewals.figures import Figures
 from holdfast.services.renewals.importing import Import
 from holdfast.services.renewals.models import JOBS, KINDS
 from holdfast.services.renewals.outcomes import Outcomes
@@ -34,6 +35,7 @@ class Renewals:
         self.workflow = workflow(context.store)
         self.dispatcher = context.dispatcher(KINDS, headers=_headers, plain_header="X-Webhook-Signature")
         self.runner = Runner(context.store.privileged(), [self.workflow], kinds=JOBS, at_once=AT_ONCE)
+        self.figures = Figures(self.dispatcher, self.runner)
 
     def store(self, tenant_id: str) -> Store:
         return self.context.store.tenant(tenant_id)

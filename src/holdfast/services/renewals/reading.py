@@ -64,7 +64,7 @@ class Reading:
 
     async def count(self) -> int:
         """How many residents live there."""
-        return await self._store.count(self._residents("status").where("status", "in", _LIVING))
+        return await self._store.count(self._residents().where("status", "in", _LIVING))
 
     async def pages(self, after: str = "") -> AsyncIterator[list[Known]]:
         """Those who live there, in id order, from `after` on."""
@@ -76,7 +76,7 @@ class Reading:
             if living:
                 yield await self._known(living)
 
-    def _residents(self, *_: str) -> Query[Resident]:
+    def _residents(self) -> Query[Resident]:
         return Query(Resident).where("property_id", "==", self._moment.property_id)
 
     async def _known(self, rows: list[tuple[Any, ...]]) -> list[Known]:

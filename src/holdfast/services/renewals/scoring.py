@@ -236,6 +236,8 @@ _NO_LEDGER: Final = Signal(None, 0, "No data: the ledger has no rows in the last
 
 def current_lease(leases: list[Lease], as_of: date) -> Lease | None:
     """The lease a resident lives under: the newest that has begun, else the next one to begin."""
+    if len(leases) == 1:
+        return leases[0]
     begun = [lease for lease in leases if lease.start <= as_of]
     if begun:
         return max(begun, key=lambda lease: (lease.start, lease.end or date.max, lease.id))
