@@ -18,6 +18,7 @@ from holdfast.cli import app
 from holdfast.config import load_config
 from holdfast.errors import HoldfastError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.audit import Audit
+from holdfast.kit.vault import new_key
 from holdfast.runtime import Runtime
 from holdfast.service import Context, Parts, Service
 from holdfast.testing import ManualClock
@@ -67,12 +68,16 @@ def _connect(registrar: Registrar, account: str) -> str:
     return _within(act)
 
 
-def _run(*words: str) -> Result:
+def _holdfast(*words: str) -> Result:
     before = structlog.get_config()
     try:
-        return CliRunner().invoke(app, ["connections", *words])
+        return CliRunner().invoke(app, words)
     finally:
         structlog.configure(**before)
+
+
+def _run(*words: str) -> Result:
+    return _holdfast("connections", *words)
 
 
 def test_connections_are_listed_page_by_page_and_shown_without_their_tokens(registrar: Registrar) -> None:
@@ -138,3 +143,23 @@ def test_one_that_is_not_there_is_named(words: tuple[str, ...]) -> None:
 
 def test_a_status_that_is_none_is_wrong_usage() -> None:
     assert _run("list", "--status", "lost").exit_code == 2
+
+
+def test_rotating_the_keys_reaches_connections_and_sign_ins_under_way(
+    registrar: Registrar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = new_key("old"), new_key("new")
+    monkeypatch.setenv("HOLDFAST_KEYS", old)
+    id = _connect(registrar, "ann")
+
+    async def begin(runtime: Runtime) -> None:
+        await runtime.connections.start("registrar", scopes=[], redirect_uri="https://a.example/")
+
+    _within(begin)
+    monkeypatch.setenv("HOLDFAST_KEYS", f"{new},{old}")
+    done = _holdfast("keys", "rotate", "--json")
+    assert done.exit_code == 0, done.output
+    resealed = {one["collection"]: one["resealed"] for one in json.loads(done.stdout)["rotations"]}
+    assert (resealed["holdfast_connections"], resealed["holdfast_consents"]) == (1, 1)
+    monkeypatch.setenv("HOLDFAST_KEYS", new)
+    assert _within(lambda runtime: runtime.connections.token(id)).startswith("access-")
