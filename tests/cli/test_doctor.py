@@ -451,3 +451,12 @@ def test_credentials_that_google_refuses(home: Path) -> None:
         assert "service_account" in _fault(home, "calendar-sync credentials", **settings)
         # And nobody works with them.
         assert "mappings" in _fault(home, "health of calendar-sync", **settings)
+
+
+def test_the_reference_names_every_finding(home: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "doctor.md").read_text(encoding="utf-8")
+    addresses = [service.address for service in find_services()]
+    with _public(datetime.now(UTC)) as url:
+        for one in _run(home, HOLDFAST_PUBLIC_URL=url)["findings"]:
+            name = next((one["name"].replace(a, "NAME") for a in addresses if one["name"].endswith(a)), "")
+            assert f"`{name or one['name']}`" in page

@@ -23,8 +23,8 @@ from holdfast.testing.process import free_port
 from tests.demo.playing import HOLDFAST, Play, environment, holdfast, listed, playing, until
 
 
-def _token(home: Path) -> str:
-    done = holdfast(home, "tokens", "create", "me", "--role", "admin", "--json")
+def _token(home: Path, **variables: str) -> str:
+    done = holdfast(home, "tokens", "create", "me", "--role", "admin", "--json", **variables)
     assert done.returncode == 0, done.stderr
     token: str = json.loads(done.stdout)["token"]
     return token
@@ -101,6 +101,18 @@ def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_
         # The simulated Google is another one now; its pushes come all the same.
         _second_addresses_follow(again, token)
         assert again.interrupt() < 5
+
+
+def test_a_demo_plays_on_postgresql_too(tmp_path: Path, postgres_url: str) -> None:
+    with playing(tmp_path, "--port", "0", HOLDFAST_STORE=postgres_url) as play:
+        until(lambda: play.ask("/health")[1]["status"] == "ok")
+        token = _token(tmp_path, HOLDFAST_STORE=postgres_url)
+        _second_addresses_follow(play, token)
+        assert "were there already" in _press(play, token, "renewals/trigger")
+        accepted = _outside(play, "rms", "counts")["accepted"]
+        _press(play, token, "webhooks/send")
+        until(lambda: _outside(play, "rms", "counts")["accepted"] > accepted)
+        assert play.interrupt() < 5
 
 
 def test_the_buttons_break_the_rms_and_mend_it(stand: Stand) -> None:

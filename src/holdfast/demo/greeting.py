@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.config import redact
 from holdfast.console import first_link
 from holdfast.demo.service import NAME
 from holdfast.demo.world import World
@@ -22,7 +23,7 @@ async def greeting(runtime: Runtime, world: World) -> str:
         f"  Services    {services or 'none yet'}",
         f"  Simulators  {simulators}",
         "              (GET /_control there lists what you can cause)",
-        f"  Data        {runtime.config.home}: kept when you stop, found when you start again",
+        f"  Data        {redact(runtime.config.store)}: kept when you stop, found when you start again",
         "",
         "",
     ])  # fmt: skip
