@@ -59,7 +59,9 @@ async def _begins(store: Store, property_id: str, start: str) -> list[Resident]:
 
 def _spellings(start: str) -> Iterable[str]:
     """An index knows large and small letters apart; people who search don't."""
-    return dict.fromkeys((start, start.title(), start[:1].upper() + start[1:]))
+    *before, last = start.lower().split(" ")
+    particle = " ".join((*before, last.capitalize()))  # as in van Dyke
+    return dict.fromkeys((start, start.title(), start[:1].upper() + start[1:], particle))
 
 
 async def _housed(store: Store, property_id: str, words: str) -> list[Resident]:

@@ -31,7 +31,7 @@ async def risk_csv(
     file = re.sub(r"[^A-Za-z0-9_.-]", "_", f"renewal-risk-{property_id}-{day}.csv")
     return Stream(
         csv_of(portfolio, property_id, run=run, tiers=TIERS if tier is None else (tier,)),
-        media_type="text/csv; charset=utf-8",
+        media_type="text/csv",
         headers={"content-disposition": f'attachment; filename="{file}"'},
     )
 

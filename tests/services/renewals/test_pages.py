@@ -1,0 +1,167 @@
+"""What the pages answer on every engine, to wrong questions, and to whom."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import AsyncIterator
+from html import unescape
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from holdfast.clock import SystemClock
+from holdfast.services.renewals import service
+from holdfast.services.renewals.exporting import plain
+from holdfast.services.renewals.finding import find_residents
+from holdfast.services.renewals.models import Resident
+from holdfast.simulators.rms import Behave, RmsSimulator
+from holdfast.store import put
+from tests.browser import renewals_scene as scene
+from tests.console.bed import Bed, console
+
+ROOT: Final = "/console/renewals"
+HOUSE: Final = f"{ROOT}/properties/{scene.PROPERTIES[0]}"
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+    async with console(tmp_path, services=[service], work=True) as made:
+        yield made
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres", "firestore"])
+async def test_every_page_shows_what_there_is_on_every_engine(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> None:
+    url = request.getfixturevalue(f"{engine}_url")
+    async with (
+        RmsSimulator(clock=SystemClock()) as rms,
+        console(tmp_path, store=url, services=[service], work=True) as bed,
+    ):
+        ann = await bed.signed_in("ann")
+        assert "No properties yet." in await ann.page(ROOT)
+        assert "No dead letters." in await ann.page(f"{ROOT}/dead-letters")
+        assert "No outcomes yet." in await ann.page(f"{ROOT}/calibration")
+        await scene.settle(bed.runtime, residents=12, per_property=6)
+        assert "not calculated yet" in await ann.page(HOUSE)
+        assert "not calculated yet" in await ann.page(f"{HOUSE}/what-if")
+        assert "Nothing was sent yet." in await ann.page(f"{HOUSE}/deliveries")
+        for months_back in (1, 0):
+            await scene.calculate(bed.runtime, months_back=months_back)
+        rms.run(Behave(failure_rate=1.0, failure_status=400))
+        await scene.connect(bed.runtime, rms)
+        await _shown(bed)
+
+
+async def _shown(bed: Bed) -> None:
+    ann, portfolio = await bed.signed_in("ben"), scene.renewals_of(bed.runtime).portfolio("-")
+    run = await portfolio.latest(scene.PROPERTIES[0])
+    assert run is not None
+    (first,) = (await portfolio.risk(run, scene.PROPERTIES[0], limit=1)).docs
+    told = await portfolio.trigger(scene.PROPERTIES[0], first.resident_id)
+    await scene.settled(bed.runtime, scene.PROPERTIES[0], status="dlq", count=1)
+    assert f"{run.medium} medium" in await ann.page(ROOT)
+    house = await ann.page(HOUSE)
+    assert house.count('name="resident"') == run.total_residents
+    assert "Scores of the last 2 runs" in house
+    assert unescape(first.signals["daysToExpiryDays"].sentence) in unescape(house)
+    assert f"{first.risk_score}</b>" in await ann.page(f"{HOUSE}?sort=days")
+    assert first.name in await ann.page(f"{HOUSE}?q={first.name.split()[-1]}")
+    assert "HTTP 400" in await ann.page(f"{ROOT}/dead-letters?property={scene.PROPERTIES[0]}")
+    assert "Replay" in await ann.page(f"{ROOT}/deliveries/{told.delivery_id}")
+    assert "given up" in await ann.page(f"{HOUSE}/deliveries?status=dlq")
+    assert "Score over runs" in await ann.page(f"{ROOT}/residents/{first.resident_id}")
+    assert "would change their tier" in await ann.page(f"{HOUSE}/what-if")
+
+
+WRONG: Final = (
+    ("/properties/nowhere", 404, "no property 'nowhere'"),
+    ("/properties/nowhere/what-if", 404, "no property 'nowhere'"),
+    ("/properties/nowhere/deliveries", 404, "no property 'nowhere'"),
+    ("/residents/nobody", 404, "There is no resident 'nobody' here."),
+    ("/deliveries/nothing~there", 404, "no delivery 'nothing~there'"),
+    ("/dead-letters?property=nowhere", 404, "no property 'nowhere'"),
+    ("/calibration?property=nowhere", 404, "no property 'nowhere'"),
+    ("/properties/property-0001?tier=purple", 422, "tier is one of"),
+    ("/properties/property-0001?sort=name", 422, "sort is one of"),
+    ("/properties/property-0001?cursor=rubbish", 400, "cursor"),
+    ("/properties/property-0001/deliveries?status=lost", 422, "status is one of"),
+    ("/properties/property-0001/what-if?expiry=lots", 422, "expiry is a whole number from 0 to 100"),
+    ("/properties/property-0001/what-if?high=20&medium=60", 200, "Medium begins at or below high."),
+    ("/properties/property-0001?q=%00%F0%9F%8F%A0%22%3C", 200, "Nobody here is called that."),
+    ("/properties/property-0001?q=..", 200, "Nobody here is called that."),
+    ("/properties/property-0001?q=" + "x" * 300, 422, "q takes at most 200 characters"),
+)
+
+
+async def test_what_is_asked_wrongly_is_answered_with_a_page_that_says_so(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=5)
+    await scene.calculate(bed.runtime)
+    ann = await bed.signed_in("ann")
+    for path, status, said in WRONG:
+        assert said in unescape(await ann.page(f"{ROOT}{path}", status)), path
+
+
+async def test_pages_of_another_tenant_show_nothing_of_this_one(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=5)
+    await scene.calculate(bed.runtime)
+    eve = await bed.signed_in("eve", role="owner", tenant_id="acme")
+    assert "No properties yet." in await eve.page(ROOT)
+    await eve.page(HOUSE, 404)
+    await eve.page(f"{ROOT}/residents/resident-0000001", 404)
+    status, _, _ = await eve.ask("GET", "/renewals/api/v1/properties/property-0001/renewal-risk.csv")
+    assert status == 404
+
+
+async def test_a_list_goes_on_where_its_page_ended(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=70)
+    await scene.calculate(bed.runtime)
+    ann, seen = await bed.signed_in("ann", role="viewer"), list[str]()
+    path: str | None = HOUSE
+    while path is not None:
+        text = await ann.page(path)
+        rows = text.partition('id="rows"')[2]
+        seen += re.findall(r'<tr data-key="([^"]+)"', rows)
+        more = re.search(r'href="([^"]+)" rel="next"', rows)
+        path = unescape(more[1]) if more else None
+    assert len(seen) == len(set(seen)) == 70
+
+
+async def test_residents_are_found_by_name_unit_or_id_in_their_property_alone(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=40, per_property=20)
+    store, house = bed.runtime.store.tenant("-"), scene.PROPERTIES[0]
+    found = await store.get(Resident, "resident-0000003")
+    assert found is not None
+    named = msgspec.structs.replace(found.doc, first_name="Zoë", last_name="van Dyke")
+    await store.commit(put(named, found.unchanged))
+    for words in ("van D", "VAN dyke", "zoë van", "  resident-0000003 ", "103"):
+        assert "resident-0000003" in await find_residents(store, house, words), words
+    for words in ("", "resident-0000023", "123", "yke", "\x00", "__x__", "a/b"):
+        assert await find_residents(store, house, words) == [], words
+
+
+async def test_a_spreadsheet_gets_every_score_and_runs_no_formula(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=30)
+    await scene.rename(bed.runtime, '=HYPERLINK("https://evil.example")')
+    ann = await bed.signed_in("ann", role="viewer")
+    path = f"/renewals/api/v1/properties/{scene.PROPERTIES[0]}/renewal-risk.csv"
+    status, text, headers = await ann.ask("GET", path)
+    assert status == 200
+    assert headers["content-type"] == "text/csv; charset=utf-8"
+    assert re.fullmatch(r'attachment; filename="renewal-risk-[a-z0-9_.-]+"', headers["content-disposition"])
+    rows = list(csv.DictReader(text.splitlines()))
+    assert len(rows) == 30
+    assert {row["name"] for row in rows} == {'\'=HYPERLINK("https://evil.example")'}
+    points = [name for name in rows[0] if name.endswith("_points")]
+    assert all(sum(int(row[name]) for name in points) == int(row["risk_score"]) for row in rows)
+    status, _, _ = await ann.ask("GET", f"{path}?tier=purple")
+    assert status in (400, 422)
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_text_that_could_begin_a_formula_is_quoted(start: str) -> None:
+    assert plain(f"{start}1+1") == f"'{start}1+1"
+    assert plain(f"a{start}") == f"a{start}"
