@@ -49,7 +49,7 @@ async def test_a_weak_password_is_refused(kit_store: Store) -> None:
         await Users(kit_store).add("ann", role="viewer", password="short")
 
 
-async def test_a_session_tells_who_asks_and_is_kept_as_a_hash(kit_store: Store) -> None:
+async def test_a_session_tells_who_asks_and_is_kept_as_a_hash(kit_store: Store, clock: ManualClock) -> None:
     user = await Users(kit_store).add("ann", role="viewer", tenant_id="acme", password=PASSWORD)
     cookie = await Sessions(kit_store).begin(user)
     caller = await Sessions(kit_store).verify(cookie)
@@ -58,6 +58,12 @@ async def test_a_session_tells_who_asks_and_is_kept_as_a_hash(kit_store: Store) 
     kept = (await kit_store.privileged().query(Query(Session))).docs
     assert len(kept) == 1
     assert cookie not in str(kept)
+    before = kept[0].seen_at
+    await clock.advance(3_600)
+    assert await Sessions(kit_store).verify(cookie, by_person=False) is not None
+    assert (await kit_store.privileged().query(Query(Session))).docs[0].seen_at == before
+    assert await Sessions(kit_store).verify(cookie) is not None
+    assert (await kit_store.privileged().query(Query(Session))).docs[0].seen_at == clock.now()
     for other in ("", "x", cookie[:-1], cookie[:-1] + ("A" if cookie[-1] != "A" else "B"), "é" * 43):
         assert await Sessions(kit_store).verify(other) is None
 

@@ -10,7 +10,7 @@ A request with an `Authorization` header is judged by it alone: a bad token neve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from litestar.connection import ASGIConnection
@@ -72,6 +72,15 @@ class TokenReader:
         return Arrival(caller)
 
 
+LIVE_HEADER: Final = "x-live"
+
+
+def _by_person(connection: Connection) -> bool:
+    """Whether somebody asked; a page that keeps itself fresh says so, and so does its stream of changes."""
+    stream = connection.headers.get("accept") == "text/event-stream"
+    return not stream and LIVE_HEADER not in connection.headers
+
+
 class SessionReader:
     """People signed in with a browser."""
 
@@ -81,7 +90,7 @@ class SessionReader:
     async def read(self, connection: Connection) -> Arrival | None:
         if "authorization" in connection.headers or COOKIE not in connection.cookies:
             return None
-        caller = await self._sessions.verify(connection.cookies[COOKIE])
+        caller = await self._sessions.verify(connection.cookies[COOKIE], by_person=_by_person(connection))
         if caller is None:
             raise UnverifiedError("the session has ended; sign in again")
         return Arrival(caller, caller.csrf)

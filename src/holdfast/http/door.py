@@ -27,12 +27,12 @@ from holdfast.http.origin import SAFE_METHODS, check_origin, check_session_act, 
 from holdfast.http.time_limit import allow_time
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Gate
+from holdfast.kit.access.rules import privileged
 from holdfast.model.access import ROLES, Caller
 from holdfast.store import Store
 
 PUBLIC: Final = "public"
 NEEDS: Final = (PUBLIC, *ROLES, "service")
-_PRIVILEGED: Final = ("admin", "owner")
 _API: Final = "/api/v1/"
 
 
@@ -83,11 +83,6 @@ class Door:
         role = ROLES[-1] if needs == "service" else needs
         Gate(self._store, caller).require_act(area, action, role=role, tenant_id=_judged_in(caller, place))
         connection.scope["state"]["tenant_id"] = tenant_id
-
-
-def privileged(caller: Caller) -> bool:
-    """Whether the caller may ask for any tenant: the service, or an administrator of the whole."""
-    return caller.service or caller.roles.get(NO_TENANT) in _PRIVILEGED
 
 
 def tenant_of(caller: Caller, asked: str | None) -> str:

@@ -22,7 +22,8 @@ function tell(state, words) {
 }
 
 async function fetchOnce() {
-  const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+  // So that a page nobody looks after does not keep its session from ending.
+  const answer = await fetch(location.href, { headers: { accept: "text/html", "x-live": "1" } });
   if (answer.redirected && new URL(answer.url).pathname === "/sign-in") {
     location.reload();
     return;

@@ -79,8 +79,11 @@ class Sessions:
         )  # fmt: skip
         return cookie, create(session)
 
-    async def verify(self, cookie: str) -> SessionCaller | None:
-        """Who asks with this cookie; None once the session or the person's right to it has ended."""
+    async def verify(self, cookie: str, *, by_person: bool = True) -> SessionCaller | None:
+        """Who asks with this cookie; None once the session or the person's right to it has ended.
+
+        What a page asks by itself is not `by_person`: nobody has to be there, so it is rest all the same.
+        """
         if not _COOKIE.fullmatch(cookie):
             return None
         found = await self._store.get(Session, _hash(cookie))
@@ -89,7 +92,8 @@ class Sessions:
         user = await self._store.get(User, found.doc.user_id)
         if user is None or user.doc.disabled_at is not None or found.doc.generation != user.doc.generation:
             return None
-        await self._note_seen(found.doc)
+        if by_person:
+            await self._note_seen(found.doc)
         return SessionCaller(
             user_id=f"user:{user.doc.id}", roles={user.doc.tenant_id: user.doc.role}, name=user.doc.id,
             session_id=found.doc.id, csrf=csrf_of(cookie),
