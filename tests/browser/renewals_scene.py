@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from holdfast.clock import SystemClock
 from holdfast.kit.outbox import Retry
 from holdfast.runtime import Runtime
+from holdfast.services.renewals import service
 from holdfast.services.renewals.dates import months_before
 from holdfast.services.renewals.deliveries import Status
 from holdfast.services.renewals.endpoints import EndpointOrder
@@ -18,6 +23,7 @@ from holdfast.services.renewals.models import DeliveryState, Property, Resident,
 from holdfast.services.renewals.sampling import Plan, keep
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query, put
+from tests.console.bed import Bed, console
 
 TENANT: Final = "-"
 PROPERTIES: Final = ("property-0001", "property-0002", "property-0003")
@@ -109,6 +115,17 @@ async def fill(runtime: Runtime, rms: RmsSimulator) -> None:
     )
     await portfolio.trigger_many(PROPERTIES[1], tiers=["medium"])
     await record_outcomes(runtime)
+
+
+@asynccontextmanager
+async def played(home: Path) -> AsyncIterator[tuple[Bed, Mapping[str, str]]]:
+    """The whole scene, with where to look."""
+    async with (
+        RmsSimulator(clock=SystemClock()) as rms,
+        console(home, services=[service], work=True) as bed,
+    ):
+        await fill(bed.runtime, rms)
+        yield bed, await paths(bed.runtime)
 
 
 async def rename(runtime: Runtime, name: str) -> None:

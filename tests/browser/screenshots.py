@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from playwright.async_api import Browser, async_playwright
 
 from holdfast.kit.outbox import Ledger
+from tests.browser import renewals_scene
 from tests.browser.look import chromium, sideways
 from tests.browser.scene import fill
 from tests.console.bed import PASSWORD, Bed, console
@@ -27,24 +30,39 @@ PAGES: Final = (
 )  # fmt: skip
 
 
+@asynccontextmanager
+async def shell(home: Path) -> AsyncIterator[tuple[Bed, Mapping[str, str]]]:
+    """The console's own pages, and those of an example."""
+    async with console(home, services=[lanterns.service]) as bed:
+        await fill(bed.runtime)
+        (found,) = await Ledger(bed.runtime.store.tenant("-")).of_event("evt_0003")
+        paths = [path.replace("{endpoint}", found.endpoint_id) for path in PAGES]
+        yield bed, {path.split("~")[0].strip("/").replace("/", "-") or "overview": path for path in paths}
+
+
+SCENES: Final = (shell, renewals_scene.played)
+
+
 async def take(folder: Path) -> int:
     """All pictures into the folder; says how many."""
     folder.mkdir(parents=True, exist_ok=True)
     path = chromium()
     if path is None:
         sys.exit("no Chromium on PATH; install it, as in: apt install chromium")
-    with tempfile.TemporaryDirectory() as home:
-        async with console(Path(home), services=[lanterns.service]) as bed, async_playwright() as playwright:
-            await fill(bed.runtime)
-            browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-            await bed.signed_in("ann")
-            taken = [await _take(browser, bed, name, look, folder) for name, look in LOOKS.items()]
-            await browser.close()
-    return sum(taken)
+    taken = 0
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        for scene in SCENES:
+            with tempfile.TemporaryDirectory() as home:
+                async with scene(Path(home)) as (bed, pages):
+                    await bed.signed_in("ann")
+                    taken += sum([await _take(browser, bed, pages, name, folder) for name in LOOKS])
+        await browser.close()
+    return taken
 
 
-async def _take(browser: Browser, bed: Bed, name: str, look: dict[str, Any], folder: Path) -> int:
-    context = await browser.new_context(**look)
+async def _take(browser: Browser, bed: Bed, pages: Mapping[str, str], name: str, folder: Path) -> int:
+    context = await browser.new_context(**LOOKS[name])
     page = await context.new_page()
     await page.goto(f"{bed.address}/sign-in")
     await page.screenshot(path=folder / f"{name}-sign-in.png")
@@ -52,22 +70,13 @@ async def _take(browser: Browser, bed: Bed, name: str, look: dict[str, Any], fol
     await page.get_by_label("Password").fill(PASSWORD)
     await page.get_by_role("button", name="Sign in").click()
     await page.wait_for_url("**/console")
-    for path in PAGES:
-        await page.goto(f"{bed.address}/console{await _path(bed, path)}")
-        shown = path.split("~")[0].strip("/").replace("/", "-") or "overview"
+    for shown, path in pages.items():
+        await page.goto(f"{bed.address}/console{path}")
         await page.screenshot(path=folder / f"{name}-{shown}.png", full_page=True)
         if await sideways(page):
-            sys.exit(f"{path} is wider than {look['viewport']['width']} pixels")
+            sys.exit(f"{path} is wider than {LOOKS[name]['viewport']['width']} pixels")
     await context.close()
-    return len(PAGES) + 1
-
-
-async def _path(bed: Bed, path: str) -> str:
-    if "{endpoint}" not in path:
-        return path
-    event = path.rpartition("/")[2].partition("~")[0]
-    (found,) = await Ledger(bed.runtime.store.tenant("-")).of_event(event)
-    return path.replace("{endpoint}", found.endpoint_id)
+    return len(pages) + 1
 
 
 if __name__ == "__main__":
