@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from litestar import get
 
 from holdfast.config import load_config
 from holdfast.console import routes
@@ -235,6 +236,25 @@ async def test_with_one_service_at_the_root_the_console_keeps_its_place(tmp_path
         assert "Pier 1" in await ann.page("/console/lanterns")
         assert (await ann.act("/lanterns/l1/light"))[0] == 200
         assert (await ann.ask("GET", "/"))[2]["location"] == "/console"
+
+
+async def test_a_service_at_the_root_that_has_a_front_page_keeps_it(tmp_path: Path) -> None:
+    def build(context: Context) -> Parts:
+        @get("/", opt={"needs": "public"})
+        async def front() -> dict[str, str]:
+            return {"front": "mine"}
+
+        @get("/sign-in", opt={"needs": "public"})
+        async def own_sign_in() -> dict[str, str]:
+            return {"sign in": "mine"}
+
+        return Parts(routes=[front, own_sign_in])
+
+    service = msgspec.structs.replace(lanterns.service, build=build)
+    async with console(tmp_path, services=[service], at_root=True) as bed:
+        assert await bed.visitor().page("/") == '{"front":"mine"}'
+        assert await bed.visitor().page("/sign-in") == '{"sign in":"mine"}'
+        assert "Overview" in await (await bed.signed_in("ann")).page("/console")
 
 
 def _service(page: Page) -> Service:
