@@ -103,12 +103,12 @@ class Outbox:
         first commit on and goes out without being claimed.
         """
         chosen = list(endpoints)
-        ordered = sorted(e.id for e in chosen if e.fifo)
+        ordered = sorted([e.id for e in chosen if e.fifo])
         if ordered:
             return await self._in_turn(ordered, event, chosen, also)
         self._check(event)
-        if self._near is not None:
-            await self._near.learn(endpoint.id for endpoint in chosen)
+        if self._near is not None and (new := self._near.unknown(chosen)):
+            await self._near.learn(new)
         now = self._store.clock.now()
         deliveries = [self._delivery(event, endpoint, now) for endpoint in chosen]
         await self._keep(deliveries, chosen, also, now=now)

@@ -23,11 +23,15 @@ class Reception:
         self._owner, self._lease_s = owner, lease_s
         self.open = False
 
+    def unknown(self, endpoints: Iterable[Endpoint]) -> list[str]:
+        """The ids of those whose lanes can't be judged yet."""
+        if not self.open:
+            return []
+        return [endpoint.id for endpoint in endpoints if self._lanes.known(endpoint.id) is None]
+
     async def learn(self, endpoint_ids: Iterable[str]) -> None:
         """Look at endpoints for the first time, so that `reserve` can judge their lanes."""
-        unknown = [name for name in endpoint_ids if self._lanes.known(name) is None]
-        if unknown and self.open:
-            await self._lanes.load(unknown)
+        await self._lanes.load(endpoint_ids)
 
     def reserve(self, endpoint: Endpoint) -> Lane | None:
         """A place for a delivery about to be put out; None when it must wait in the store like the others."""

@@ -93,9 +93,10 @@ class PostgresEngine:
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         if not self._writers:
             self._hire()
-        if sum([len(commit.writes) for commit in commits]) <= WRITES_A_BATCH:
-            return await self._queue.put(commits)
-        parts = await asyncio.gather(*(self._queue.put(part) for part in _parts(commits)))
+        size = _size(commits)
+        if size <= WRITES_A_BATCH:
+            return await self._queue.put(commits, size)
+        parts = await asyncio.gather(*[self._queue.put(part, _size(part)) for part in _parts(commits)])
         return [outcome for part in parts for outcome in part]
 
     def _hire(self) -> None:
@@ -135,6 +136,10 @@ class PostgresEngine:
         await asyncio.gather(*self._writers)
         await self._bells.close()
         await self._links.close()
+
+
+def _size(commits: Sequence[Commit]) -> int:
+    return sum([len(commit.writes) for commit in commits])
 
 
 def _parts(commits: Sequence[Commit]) -> list[list[Commit]]:

@@ -35,9 +35,10 @@ class _Waiting:
 
     __slots__ = ("commits", "future", "size")
 
-    def __init__(self, commits: Sequence[Commit], future: asyncio.Future[list[Outcome]]) -> None:
-        self.commits, self.future = commits, future
-        self.size = sum([len(commit.writes) for commit in commits])
+    def __init__(
+        self, commits: Sequence[Commit], size: int, *, future: asyncio.Future[list[Outcome]]
+    ) -> None:
+        self.commits, self.size, self.future = commits, size, future
 
 
 class Queue:
@@ -48,13 +49,15 @@ class Queue:
         self._filled = asyncio.Event()
         self.closed = False
 
-    async def put(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def put(self, commits: Sequence[Commit], size: int) -> asyncio.Future[list[Outcome]]:
+        """The outcomes, once a writer has them; `size` is how many writes there are."""
         if self.closed:
             raise StoreUnavailableError("the store is closed")
-        waiting = _Waiting(commits, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
-        self._filled.set()
-        return await waiting.future
+        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(commits, size, future=future))
+        if not self._filled.is_set():
+            self._filled.set()
+        return future
 
     async def take(self) -> list[_Waiting]:
         """All that waits, up to a batch; empty once closed and done."""
