@@ -67,12 +67,14 @@ class Care:
         self._store, self._clock = store, store.clock
         self._provider, self._kind, self._key = provider, kind, key
         self._life, self._hook, self._known = life, hook, known
+        # Counts calls, not watches: while one's step is being kept, another's call is under way.
+        self._calls = asyncio.Semaphore(life.concurrency)
         self.last_error = ""
 
-    async def tend(self, claimed: Snapshot[Watch]) -> None:
+    async def tend(self, claimed: Snapshot[Watch], claimed_s: float) -> None:
         """Step by step until there is nothing to do; a fault leaves the rest to whoever claims next."""
         watch = claimed.doc
-        until_s = self._clock.monotonic() + self._life.lease_s
+        until_s = claimed_s + self._life.lease_s
         hold = Hold(id=watch.id, fence=watch.fence, owner=watch.owner, until_s=until_s)
         try:
             while watch.owner:
@@ -126,12 +128,13 @@ class Care:
             raise
 
     async def _ask_to_open(self, watched_id: str, channel_id: str, hold: Hold) -> Held:
-        self._ensure(hold)
         token = channel_token(self._key, channel_id)
-        async with asyncio.timeout(self._life.call_limit_s):
-            opened = await self._provider.open(
-                watched_id, channel_id=channel_id, token=token, ttl_s=self._life.ttl_s
-            )
+        async with self._calls:
+            self._ensure(hold)
+            async with asyncio.timeout(self._life.call_limit_s):
+                opened = await self._provider.open(
+                    watched_id, channel_id=channel_id, token=token, ttl_s=self._life.ttl_s
+                )
         if opened.expires_at <= self._clock.now():
             raise ValueError("the provider gave a channel that has ended already")
         return Held(channel_id=channel_id, resource_id=opened.resource_id, ends_at=opened.expires_at)
@@ -173,7 +176,7 @@ class Care:
             return None
         resource_id = held.resource_id or watch.resource_id
         try:
-            async with asyncio.timeout(self._life.call_limit_s):
+            async with self._calls, asyncio.timeout(self._life.call_limit_s):
                 await self._provider.stop(
                     watch.watched_id, channel_id=held.channel_id, resource_id=resource_id
                 )
@@ -235,12 +238,12 @@ class Care:
     async def _close(self, tx: Transaction, news: Happening, now: datetime) -> None:
         if news.act not in ("stopped", "expired"):
             return
+        if news.act == "stopped" and not self._life.keep_stopped:
+            tx.write(delete(self._kind, news.channel_id))
+            return
         found = await tx.get(self._kind, news.channel_id)
         status: ChannelStatus = "stopped" if news.act == "stopped" else "expired"
         if found is None or found.doc.status in (status, "stopped"):
-            return
-        if status == "stopped" and not self._life.keep_stopped:
-            tx.write(delete(self._kind, news.channel_id))
             return
         changes = {"status": status, "last_updated_at": epoch_ms(now)}
         tx.write(patch(self._kind, news.channel_id, changes=changes))

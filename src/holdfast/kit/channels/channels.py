@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from datetime import datetime
 from typing import Final
 
@@ -103,28 +103,25 @@ class Channels:
     async def turn(self, stop: asyncio.Event | None = None) -> int:
         """Do everything that is due now; says how many watches were tended."""
         self.last_turn_at = self._clock.now()
-        tasks: set[asyncio.Task[None]] = set()
+        crew = _Crew(self._life.concurrency)
         tended = 0
         try:
             while stop is None or not stop.is_set():
-                room = self._life.concurrency - len(tasks)
-                # Some room at a time: a claim for each one that ends would cost as much as its work.
-                claimed = await self._claim(room) if room * 4 >= self._life.concurrency else []
-                tasks |= {asyncio.create_task(self._tend(one)) for one in claimed}
+                claimed_s = self._clock.monotonic()
+                claimed = await self._claim(crew.room) if crew.room else []
+                crew.take(self._tend(one, claimed_s) for one in claimed)
                 tended += len(claimed)
-                if not tasks:
+                if not crew.busy:
                     break
-                if len(claimed) < room or not room:
-                    done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                    await asyncio.gather(*done)
+                await crew.some_done()
         finally:
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await crew.end()
         return tended
 
-    async def _tend(self, claimed: Snapshot[Watch]) -> None:
+    async def _tend(self, claimed: Snapshot[Watch], claimed_s: float) -> None:
         self.under_way += 1
         try:
-            await self._care.tend(claimed)
+            await self._care.tend(claimed, claimed_s)
         finally:
             self.under_way -= 1
 
@@ -223,3 +220,44 @@ class Channels:
             self._store, self._kind, name=self._name, last_turn_at=self.last_turn_at,
             last_error=self._care.last_error,
         )  # fmt: skip
+
+
+class _Crew:
+    """Watches at work: twice as many as calls at once, so that the provider is never waited for in vain."""
+
+    def __init__(self, calls_at_once: int) -> None:
+        self._most = 2 * calls_at_once
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._done = asyncio.Event()
+        self._fault: BaseException | None = None
+
+    @property
+    def room(self) -> int:
+        return self._most - len(self._tasks)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._tasks)
+
+    def take(self, work: Iterable[Coroutine[None, None, None]]) -> None:
+        for one in work:
+            task = asyncio.create_task(one)
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self._fault = self._fault or task.exception()
+        # Some room at a time: a claim for each one that ends would cost as much as its work.
+        if self.room * 4 >= self._most or self._fault is not None:
+            self._done.set()
+
+    async def some_done(self) -> None:
+        await self._done.wait()
+        self._done.clear()
+        if self._fault is not None:
+            raise self._fault
+
+    async def end(self) -> None:
+        await asyncio.gather(*self._tasks, return_exceptions=True)
