@@ -140,6 +140,25 @@ async def test_a_replay_keeps_the_event_id_and_the_body_and_resolves_the_dead_le
     assert {letter.resolution for letter in (await ledger.dead_letters(resolved=True)).docs} == {"replayed"}
 
 
+async def test_what_is_marked_as_dealt_with_is_not_replayed_with_the_others(live_store: Store) -> None:
+    said = [FAIL]
+    async with receiving(lambda received: said[0]) as receiver, dispatching(live_store):
+        endpoint = await endpoint_at(live_store, receiver.url(), retry=Retry(waits_s=()))
+        await send(live_store, endpoint, "evt-1", "evt-2", "evt-3")
+        for id in ("evt-1", "evt-2", "evt-3"):
+            await state_is(live_store, id, "dead")
+        ledger, dead = Ledger(live_store), Selection(statuses=["dead"])
+        await ledger.resolve(delivery_id("evt-3", "ep"), "told them by telephone")
+        assert (await ledger.replay(dead)).matched == 2
+        said[0] = OK
+        assert (await ledger.replay(dead, dry_run=False, limit=2)).changed == 2
+        await state_is(live_store, "evt-1", "delivered")
+        await state_is(live_store, "evt-2", "delivered")
+        assert (await delivery(live_store, "evt-3")).status == "dead"
+        assert await ledger.replay_one(delivery_id("evt-3", "ep"))
+        await state_is(live_store, "evt-3", "delivered")
+
+
 async def test_a_replayed_delivery_that_dies_again_reopens_its_one_dead_letter(live_store: Store) -> None:
     async with receiving(lambda received: FAIL) as receiver, dispatching(live_store):
         endpoint = await endpoint_at(live_store, receiver.url(), retry=Retry(waits_s=()))

@@ -20,7 +20,7 @@ from holdfast.kit.outbox.models import (
     DeliveryStatus,
     Kinds,
 )
-from holdfast.store import Page, Query, Store, Transaction, put
+from holdfast.store import Page, Query, Snapshot, Store, Transaction, put
 
 BATCH: Final = 100
 SAMPLE_MAX: Final = 20
@@ -121,7 +121,10 @@ class Ledger:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Report:
-        """Put finished deliveries out again, each under its old event id with its old body."""
+        """Put finished deliveries out again, each under its old event id with its old body.
+
+        Dead letters that are marked as dealt with are left alone; `replay_one` sends also those.
+        """
         wrong = set(selection.statuses) - set(REPLAYABLE)
         if wrong:
             raise InvalidError(f"can't replay what is {', '.join(sorted(wrong))}", "statuses")
@@ -230,6 +233,13 @@ class Ledger:
             cursor = page.cursor
         return Report(matched, changed, dry_run, tuple(sample), cursor)
 
+    async def _open(self, items: Sequence[Snapshot[Delivery]]) -> list[Snapshot[Delivery]]:
+        """These without what somebody has marked as dealt with: it is not sent after all."""
+        dead = [item.doc.id for item in items if item.doc.status == "dead"]
+        letters = await self._store.get_many(self._kinds.dead_letter, dead)
+        settled = {one.doc.id for one in letters if one is not None and one.doc.resolved}
+        return [item for item in items if item.doc.id not in settled]
+
     async def _pages(
         self, selection: Selection, limit: int | None, cursor: str | None
     ) -> AsyncIterator[Page[Delivery]]:
@@ -237,8 +247,9 @@ class Ledger:
         while left is None or left > 0:
             size = BATCH if left is None else min(BATCH, left)
             page = await self.find(selection, limit=size, cursor=cursor)
-            yield page
+            some = await self._open(page.items)
+            yield Page(some, page.cursor)
             cursor = page.cursor
-            left = None if left is None else left - len(page.items)
+            left = None if left is None else left - len(some)
             if cursor is None:
                 return
