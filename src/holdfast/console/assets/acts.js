@@ -9,11 +9,11 @@ let toastTimer;
 
 class Refused extends Error {}
 
-async function send(url, body) {
+async function send(url, body, method = "POST") {
   let answer;
   try {
     answer = await fetch(url, {
-      method: "POST",
+      method,
       headers: { "content-type": "application/json", "x-csrf-token": csrf, accept: "application/json" },
       body: JSON.stringify(body),
     });
@@ -112,7 +112,7 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   const fields = Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
   guarded(form, async () => {
-    const told = await send(form.dataset.form, fields);
+    const told = await send(form.dataset.form, fields, form.dataset.method);
     form.reset();
     await done(form, told);
   });

@@ -16,6 +16,8 @@ ROWS: Final = 50
 PROPERTIES_MAX: Final = 200
 _ALL: Final = "all"
 _NOT_YET: Final = "undelivered"
+# What people choose by; whatever else there is can be asked for by the address.
+_CHOSEN_BY: Final = (_ALL, _NOT_YET, "delivered", "failed", "dlq")
 
 
 class DeliveryPages:
@@ -24,14 +26,13 @@ class DeliveryPages:
 
     async def of_property(self, ask: Ask) -> Mapping[str, Any]:
         head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
-        states = (_ALL, _NOT_YET, *STATUSES[2:5])
-        state = ask.choice("status", (*states, *STATUSES), default=_ALL)
+        state = ask.choice("status", (_ALL, _NOT_YET, *STATUSES), default=_ALL)
         wanted: tuple[Any, ...] = {_ALL: (), _NOT_YET: WAITING}.get(state, (state,))
         found = self._renewals.deliveries(ask.tenant_id)
         rows, after = await found.find(head.property.id, statuses=wanted, limit=ROWS, cursor=ask.cursor)
         return {
             "title": f"Deliveries of {head.property.name}", "head": head, "rows": rows, "after": after,
-            "state": state, "states": states, "counts": await found.counts(head.property.id),
+            "state": state, "states": _CHOSEN_BY, "counts": await found.counts(head.property.id),
             "names": await self._names(ask, [one.resident_id for one in rows]),
         }  # fmt: skip
 
@@ -45,9 +46,10 @@ class DeliveryPages:
         delivery = await self._renewals.deliveries(ask.tenant_id).get(ask.path["delivery_id"])
         letter = await store.get(DeadLetterRow, delivery.id)
         names = await self._names(ask, [delivery.resident_id])
+        name = names.get(delivery.resident_id, delivery.resident_id)
         return {
-            "title": f"Event about {names.get(delivery.resident_id, delivery.resident_id)}",
-            "delivery": delivery, "letter": None if letter is None else letter.doc,
+            "title": f"Event about {name}", "name": name, "delivery": delivery,
+            "letter": None if letter is None else letter.doc,
             "head": await heading(self._renewals, ask.tenant_id, delivery.property_id),
         }  # fmt: skip
 
