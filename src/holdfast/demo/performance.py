@@ -66,13 +66,15 @@ async def _perform(config: Config, listener: socket.socket) -> None:
     url = config.public_url or address_of(listener).replace("0.0.0.0", LOOPBACK).replace("[::]", "[::1]")
     services = find_services()
     scenes = _played(find_scenes(), services)
-    async with World(clock=SystemClock(), home=config.home, public_url=url) as world:
+    async with World(clock=SystemClock(), public_url=url) as world:
         settings = {
             name: scene.settings(world) for name, scene in scenes.items() if scene.settings is not None
         }
         _set_aside(settings)
+        # Services of other packages have no scene here, and keep what they were given.
+        others = {name: table for name, table in config.services.items() if name not in settings}
         config = msgspec.structs.replace(
-            config, public_url=url, services=settings, allow=(*config.allow, LOOPBACK)
+            config, public_url=url, services={**others, **settings}, allow=(*config.allow, LOOPBACK)
         )
 
         troupe = Troupe(scenes, world)

@@ -16,7 +16,7 @@ from holdfast.clock import Clock
 from holdfast.demo.models import Seeded
 from holdfast.demo.scene import Scene, Stage
 from holdfast.demo.world import World
-from holdfast.errors import ConfigError, HoldfastError, NotFoundError, RetryLaterError
+from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLaterError
 from holdfast.http.declare import acts, reads
 from holdfast.kit.access import Tokens
 from holdfast.kit.waiting import first_of, rest
@@ -98,7 +98,13 @@ class Troupe:
         """Do what a button says."""
         if name not in self.scenes:
             raise NotFoundError(f"no scene {name!r}; there are: {', '.join(self.scenes)}")
-        return await self.scenes[name].control(control).run(self.stage)
+        try:
+            return await self.scenes[name].control(control).run(self.stage)
+        except LookupError as fault:
+            # What the scene relies on in an outside world is gone: somebody reset a simulator.
+            raise ConflictError(
+                f"the simulated world is not as it was ({fault}): start the demo again"
+            ) from None
 
     def overview(self) -> Overview:
         simulators = {name: one.url for name, one in self.world.simulators.items()}
@@ -188,6 +194,6 @@ class Activity:
     async def _act(self, name: str, scene: Scene) -> None:
         try:
             await scene.act(self._troupe.stage)
-        except HoldfastError as fault:
+        except Exception as fault:
             # People break things here on purpose; the next turn comes anyway.
-            log.info("nothing happened this time", scene=name, why=fault.message)
+            log.info("nothing happened this time", scene=name, why=str(fault))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -18,12 +19,13 @@ class World:
     """Enter it and all simulators answer; leave it and none does.
 
     Example:
-        async with World(clock=SystemClock(), home=config.home, public_url="http://127.0.0.1:8000") as world:
+        async with World(clock=SystemClock(), public_url="http://127.0.0.1:8000") as world:
             world.the(RmsSimulator).run(Behave(failure_rate=1.0))
     """
 
-    def __init__(self, *, clock: Clock, home: Path, public_url: str) -> None:
-        self.clock, self.home, self.public_url = clock, home, public_url
+    def __init__(self, *, clock: Clock, public_url: str) -> None:
+        self.clock, self.public_url = clock, public_url
+        self.folder = Path()
         self.simulators: dict[str, Simulator] = {}
         self.second = Second()
         self._open = contextlib.AsyncExitStack()
@@ -34,6 +36,8 @@ class World:
 
     async def __aenter__(self) -> Self:
         async with self._open as opening:
+            # For what a service reads from files, such as made-up credentials; gone with the demo.
+            self.folder = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-demo-")))
             for name, make in find_simulators().items():
                 self.simulators[name] = await opening.enter_async_context(make(self.clock, 0))
             self._open = opening.pop_all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -48,16 +47,14 @@ def settings(world: World) -> Mapping[str, Any]:
     google.run(SetSheet(spreadsheet_id=SHEET, sheet="User Mappings", rows=rows))
     _fill_calendars(google, world.clock.now())
     return {
-        "service_account": str(_key_file(google, world.home)), "mappings": f"sheet:{SHEET}",
+        "service_account": str(_key_file(google, world.folder)), "mappings": f"sheet:{SHEET}",
         "calendar_url": google.calendar_url, "sheets_url": google.sheets_url, "safety_poll_s": 60.0,
     }  # fmt: skip
 
 
-def _key_file(google: GoogleSimulator, home: Path) -> Path:
-    home.mkdir(parents=True, exist_ok=True)
-    path = home / KEY_FILE
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(google.service_account("demo")))
+def _key_file(google: GoogleSimulator, folder: Path) -> Path:
+    path = folder / KEY_FILE
+    path.write_bytes(msgspec.json.encode(google.service_account("demo")))
     return path
 
 
