@@ -101,6 +101,14 @@ async def test_lists_are_indexed_in_the_target_as_they_are_now(source: Store, ta
         assert await target.count(Query(Note).where("labels", "array-contains", label)) == count
 
 
+async def test_documents_as_large_as_can_be_arrive(source: Store, target: Store) -> None:
+    """More than an engine takes in one request, so a commit must be cut by size as well as by number."""
+    for number in range(5):
+        await source.commit(create(Note(id=f"large-{number}", anything="ß" * 500_000)))
+    copied = await copy_store(source, target, [Note], name=NAME, final=True)
+    assert (copied.state, copied.written) == ("finished", 255)
+
+
 class _Interrupted(Exception):
     pass
 
