@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import apsw
+import asyncpg
 import pytest
 
 from holdfast.app import open_store
@@ -253,3 +254,35 @@ async def test_the_row_keeps_its_json_and_the_amendment_beside_it(sqlite_url: st
     sql = "SELECT substr(_key, 1, 1), count(_amended), count(*) FROM parcels GROUP BY 1"
     assert link.execute(sql).fetchall() == [("a", 5, 5), ("b", 0, 5)]
     link.close()
+
+
+async def _drop_column(url: str) -> None:
+    sql = "ALTER TABLE parcels DROP COLUMN _amended"
+    if url.startswith("sqlite"):
+        link = apsw.Connection(url.removeprefix("sqlite:///"))
+        link.execute(sql)
+        link.close()
+    else:
+        server = await asyncpg.connect(url)
+        await server.execute(sql)
+        await server.close()
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_a_store_made_before_there_were_amendments_takes_them_after_migrating(
+    request: pytest.FixtureRequest, engine: str
+) -> None:
+    url = request.getfixturevalue(f"{engine}_url")
+    store = await open_store(url, [Parcel, Desk], clock=ManualClock(NOON))
+    await store.migrate()
+    await out(store, ids(2), text="old")
+    await store.close()
+    await _drop_column(url)
+    store = await open_store(url, [Parcel, Desk], clock=ManualClock(NOON))
+    assert await store.diff() == ["add column parcels._amended"]
+    await store.migrate()
+    assert await store.diff() == []
+    await store.commit(create(Desk(id="d")))
+    _, docs = await both_ways(store, [SETTLED] * 2)
+    assert [(doc.status, doc.text) for doc in docs] == [("there", "old")] * 2
+    await store.close()
