@@ -14,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from litestar import get
 
+from holdfast.config import Limits
 from holdfast.http.limits import Addresses, Buckets
 from holdfast.http.patience import HEAD_BYTES_MAX
 from holdfast.testing import ManualClock
 from tests.http.bed import Bed, serving
 from tests.http.processes import announce, holdfast_process
 
-STINGY = {"caller_per_s": 0.5, "caller_burst": 3, "address_per_s": 0.25, "address_burst": 2}
+# So slow to fill again that a busy machine makes no difference.
+STINGY = {"caller_per_s": 0.01, "caller_burst": 3, "address_per_s": 0.01, "address_burst": 2}
 
 
 def _is_fault(body: Any, headers: Mapping[str, str], code: str) -> None:
@@ -34,7 +36,7 @@ async def test_a_caller_who_asks_too_often_is_told_when_to_come_back(tmp_path: P
         answers = [await bed.ask("GET", "/api/v1/usage", token=token) for _ in range(4)]
         assert [status for status, _, _ in answers] == [200, 200, 200, 429]
         _is_fault(*answers[-1][1:], "too_many_requests")
-        assert answers[-1][2]["retry-after"] == "2"
+        assert 50 < int(answers[-1][2]["retry-after"]) <= 100
         assert (await bed.ask("GET", "/api/v1/usage", token=other))[0] == 200
 
 
@@ -126,7 +128,7 @@ async def never() -> None:
 
 
 async def test_an_answer_that_takes_too_long_is_given_up_whole(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits={"request_s": 0.2}, more=lambda runtime: [never]) as bed:
+    async with serving(tmp_path, limits={"request_s": 1.0}, more=lambda runtime: [never]) as bed:
         status, body, headers = await bed.ask("GET", "/never")
         assert status == 504
         _is_fault(body, headers, "timed_out")
@@ -148,7 +150,7 @@ async def test_slow_and_swollen_requests_are_dropped_by_a_real_server(tmp_path: 
         began = time.monotonic()
         heads = [b"", b"GET /health HTTP/1.1\r\nhost: a\r\nx: ", _STARTED + b"half"]
         silent, half_head, half_body = await asyncio.gather(*(_left_hanging(address, head) for head in heads))
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < Limits().read_s - 1
         for answer in (silent, half_head):
             assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
             assert b'{"error":{"code":"timed_out"' in answer
