@@ -30,8 +30,6 @@ Numbered = tuple[int, T]
 # few to make for any number.
 _MOST: Final = 64
 _STEP: Final = 16
-# From so many new documents on, a savepoint costs less than it saves.
-MANY: Final = 256
 
 
 class Bulk:
@@ -59,12 +57,8 @@ class Bulk:
     def land(self) -> None:
         """Make the changes. Where one of a statement's is refused, they are left to be made one by one."""
         for schema, creates in self._creates.items():
-            passed, shelf = self._judged(creates), self._desk.shelves[schema]
-            if len(passed) >= MANY:
-                self._insert_many(shelf, passed)
-            else:
-                for some in _cut(passed):
-                    self._insert(shelf, some)
+            for some in _cut(self._judged(creates)):
+                self._insert(self._desk.shelves[schema], some)
         for (group, tenant), amendments in self._amendments.items():
             for part in _cut(amendments):
                 self._amend(self._desk.shelves[group.schema], part, tenant=tenant)
@@ -90,20 +84,6 @@ class Bulk:
             self._desk.link.execute(shelf.insert_many_sql(len(some)), values)
         except apsw.ConstraintError:
             return
-        self._landed(shelf, some, version)
-
-    def _insert_many(self, shelf: Shelf, some: list[Numbered[Write]]) -> None:
-        """Row after row with one prepared statement, which costs half of what dozens to a statement do."""
-        version, link = self._desk.next_version(), self._desk.link
-        rows = [shelf.insert_row(write.prepared, version) for _, write in some if write.prepared is not None]
-        link.execute("SAVEPOINT creates")
-        try:
-            link.executemany(shelf.insert_sql, rows)
-        except apsw.ConstraintError:
-            link.execute("ROLLBACK TO creates")
-            return
-        finally:
-            link.execute("RELEASE creates")
         self._landed(shelf, some, version)
 
     def _amend(self, shelf: Shelf, some: list[Numbered[Amendment]], *, tenant: str | None) -> None:

@@ -12,6 +12,7 @@ from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide, needs_current
 from holdfast.store.sqlite.bulk import Bulk
+from holdfast.store.sqlite.filling import fill
 from holdfast.store.sqlite.shelf import Row, Shelf, StoredRow
 
 LOOK_AHEAD_MIN: Final = 4
@@ -39,6 +40,9 @@ class Desk:
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Each by itself, in their order wherever that can be told."""
+        filled = fill(self, commits)
+        if filled is not None:
+            return filled
         bulk = Bulk(self, commits)
         bulk.land()
         done = bulk.answers
