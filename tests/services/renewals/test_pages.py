@@ -16,7 +16,7 @@ from holdfast.clock import SystemClock
 from holdfast.services.renewals import service
 from holdfast.services.renewals.exporting import plain
 from holdfast.services.renewals.finding import find_residents
-from holdfast.services.renewals.models import Resident
+from holdfast.services.renewals.models import Property, Resident
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import put
 from tests.browser import renewals_scene as scene
@@ -114,6 +114,24 @@ async def test_pages_of_another_tenant_show_nothing_of_this_one(bed: Bed) -> Non
     await eve.page(f"{ROOT}/residents/resident-0000001", 404)
     status, _, _ = await eve.ask("GET", "/renewals/api/v1/properties/property-0001/renewal-risk.csv")
     assert status == 404
+
+
+async def test_a_failed_calculation_says_why_above_the_run_before_it(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=5)
+    await scene.calculate(bed.runtime)
+    store, jobs = bed.runtime.store.tenant("-"), scene.renewals_of(bed.runtime).portfolio("-").jobs
+    found = await store.get(Property, scene.PROPERTIES[0])
+    assert found is not None
+    await store.commit(put(msgspec.structs.replace(found.doc, time_zone="Nowhere/Land"), found.unchanged))
+    job = await jobs.start(scene.PROPERTIES[0], as_of=bed.runtime.clock.now().date())
+    assert (await jobs.ended(job.id, within_s=20)).status == "failed"
+    ann = await bed.signed_in("ann", role="viewer")
+    house = unescape(await ann.page(HOUSE))
+    assert "failed: " in house
+    assert "Nowhere/Land" in house
+    assert house.count("Scores of the last") == 0
+    assert '5</span> <span class="said">residents' in house
+    assert "failed</span>" in await ann.page(ROOT)
 
 
 async def test_a_list_goes_on_where_its_page_ended(bed: Bed) -> None:
