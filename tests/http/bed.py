@@ -126,13 +126,14 @@ async def serving(
     ready: bool = True,
     services: Sequence[Service] | None = None,
     clock: Clock | None = None,
+    at_root: bool = False,
     more: Callable[[Runtime], Sequence[Any]] = lambda runtime: (),
     **settings: Any,
 ) -> AsyncIterator[Bed]:
     """The service, or others, over a socket; no loops run until something asks for work."""
     config = load_config({"home": home, "allow": "127.0.0.1", "limits": PLENTY, **settings}, environ={})
     runtime = await Runtime.open(config, services=services or [echo_service()], clock=clock)
-    surface = create_app(runtime, more=more(runtime))
+    surface = create_app(runtime, at_root=at_root, more=more(runtime))
     surface.ready = ready
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(serving_process.settings(surface))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.http.bed import Bed, echo_service, serving
 from tests.http.issuer import StandIn, issuing
 from tests.http.visitors import ROLES, SAFE, Route, Visitor, expected, routes_of, visitors
 
+NOBODY: Final = Visitor(standing="nobody")
 # Written by hand, so that a new route fails here until somebody has thought about who may use it.
 # A star marks routes about the whole: a tenant's token, whatever its role, has no business there.
 DECLARED: Final = {
@@ -108,6 +110,16 @@ async def test_every_route_answers_every_kind_of_caller_as_it_declares(
             if not _fits(status, wanted, route):
                 wrong.append(f"{name} at {route.name}: {status}, not {wanted or 'let in'}")
         assert not wrong, "\n".join(wrong)
+
+
+async def test_a_service_at_the_root_lets_nobody_in_either(tmp_path: Path) -> None:
+    for service in (echo_service(), *find_services()):
+        more = functools.partial(console.routes, at_root=True)
+        async with serving(tmp_path / service.name, services=[service], at_root=True, more=more) as bed:
+            assert all(not path.startswith(f"/{service.address}/") for path in bed.surface.hooks)
+            for route in routes_of(bed):
+                status, wanted = await _status(bed, route, NOBODY), expected(route, NOBODY)
+                assert _fits(status, wanted, route), (service.name, route.name, status)
 
 
 async def test_whoever_signs_in_goes_on_where_they_wanted_to(tmp_path: Path, issuer: StandIn) -> None:
