@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 from collections.abc import AsyncIterator, Callable
+from datetime import date
 from typing import Final
 
 from holdfast.app import open_store
@@ -59,4 +61,12 @@ async def calculate(order: Order, say: Callable[[str], None], hear: Hear) -> Non
         await runner_of(store, page=order["page"]).run(asyncio.Event())
 
 
-ROLES: dict[str, Role] = {"calculate": calculate}
+async def measure(order: Order, say: Callable[[str], None], hear: Hear) -> None:
+    """Calculate one property; tells the most memory this process has had, in MB."""
+    async with opened(order["url"]) as store, working(store) as jobs:
+        job = await jobs.start(order["property"], as_of=date.fromisoformat(order["as_of"]))
+        ended = await jobs.ended(job.id, within_s=600)
+        say(f"peak {ended.status} {ended.scored} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}")
+
+
+ROLES: dict[str, Role] = {"calculate": calculate, "measure": measure}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import date, datetime
 
 import pytest
@@ -86,7 +87,7 @@ def _spans(job: CalculationJob) -> tuple[datetime, datetime]:
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_a_run_that_is_killed_half_way_goes_on_where_it_was(url: str) -> None:
-    residents, page = 3_000, 60
+    residents, page = 1_800, 30
     module = "tests.services.renewals.calculations"
     order = {"url": url, "page": page}
     async with opened(url) as store:
@@ -120,6 +121,21 @@ async def _until_scored(store: Store, job_id: str, count: int) -> None:
             if found is not None and found.doc.scored >= count:
                 return
             await asyncio.sleep(0.002)
+
+
+async def test_a_run_takes_a_bounded_amount_of_memory(sqlite_url: str) -> None:
+    """`HOLDFAST_RENEWALS_RESIDENTS` sets how many live in the property (4,000 unless told)."""
+    residents = int(os.environ.get("HOLDFAST_RENEWALS_RESIDENTS", "4000"))
+    async with opened(sqlite_url) as store:
+        await fill(store, residents, per_property=residents)
+    order = {"url": sqlite_url, "property": FIRST, "as_of": AS_OF.isoformat()}
+    async with puppets("tests.services.renewals.calculations", "measure", order) as (process,):
+        said = await process.hear(within_s=600)
+        while not said.startswith("peak "):
+            said = await process.hear(within_s=600)
+    _, status, scored, peak_mb = said.split()
+    assert (status, int(scored)) == ("completed", residents)
+    assert int(peak_mb) < 300
 
 
 async def test_a_run_that_can_not_go_on_fails_with_its_reason_and_the_next_one_works(sqlite_url: str) -> None:
