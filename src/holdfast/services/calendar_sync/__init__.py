@@ -6,6 +6,7 @@ from holdfast.kit.channels import Watch
 from holdfast.kit.inbox import Source
 from holdfast.service import Answers, Context, Health, Hook, Parts, Service
 from holdfast.services.calendar_sync.checks import credentials
+from holdfast.services.calendar_sync.commands import commands
 from holdfast.services.calendar_sync.jobs import jobs_of
 from holdfast.services.calendar_sync.keeper import Keeper
 from holdfast.services.calendar_sync.loops import FirstLook
@@ -51,4 +52,5 @@ service = Service(
     documents=DOCUMENTS,
     settings=Settings,
     build=build,
+    commands=commands,
 )

@@ -7,8 +7,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from holdfast.clock import to_us
-from holdfast.errors import ConfigError, ConflictError, HoldfastError, InvalidError, RetryLaterError
+from holdfast.errors import (
+    ConfigError,
+    ConflictError,
+    HoldfastError,
+    InvalidError,
+    NotFoundError,
+    RetryLaterError,
+)
 from holdfast.kit import NO_TENANT
 from holdfast.kit.audit import Entry
 from holdfast.kit.channels import Channels, Happening, Life, Listing, Renewal, Watch
@@ -21,6 +30,7 @@ from holdfast.services.calendar_sync.loops import Syncs
 from holdfast.services.calendar_sync.models import (
     CalendarState,
     ChannelEvent,
+    Standing,
     SyncedEvent,
     WatchChannel,
 )
@@ -28,8 +38,8 @@ from holdfast.services.calendar_sync.reports import Filter, ForcedTold, Look, St
 from holdfast.services.calendar_sync.settings import Settings
 from holdfast.services.calendar_sync.sources import SheetSource, Source, file_source
 from holdfast.services.calendar_sync.syncing import Syncing
-from holdfast.services.calendar_sync.turns import Pace
-from holdfast.store import Query, Transaction, create, delete
+from holdfast.services.calendar_sync.turns import Pace, asked
+from holdfast.store import Page, Query, Transaction, create, delete, put
 
 NAME: Final = "calendar-sync"
 LOADING_S: Final = 5.0
@@ -192,6 +202,19 @@ class Keeper:
             replaced_by=next((c.channel_id for c in live if c.channel_id != channel_id), ""),
         )  # fmt: skip
 
+    async def ask_for_sync(self, calendar_id: str, *, anew: bool = False) -> None:
+        """Have a calendar looked at; NotFoundError when it is nobody's who is mapped."""
+
+        async def act(tx: Transaction) -> None:
+            found = await tx.get(CalendarState, calendar_id)
+            if found is None:
+                raise NotFoundError(
+                    f"{calendar_id} is not mapped; `holdfast calendar-sync mappings` shows who is"
+                )
+            tx.write(put(asked(replace(found.doc, failures=0), self._clock.now(), anew=anew)))
+
+        await self._store.transact(act)
+
     async def note(self, action: str, *, actor: str, subject: str = "", details: Any = None) -> None:
         """Put what somebody did on the audit trail."""
         entry = Entry(action=f"calendar_sync.{action}", actor=actor, subject=subject, details=details)
@@ -202,6 +225,13 @@ class Keeper:
     async def listing(self, only: Filter = "all", *, limit: int = 100, cursor: str | None = None) -> Listing:
         """Channels, soonest end first."""
         return await self.channels.status(None if only == "all" else only, limit=limit, cursor=cursor)
+
+    async def calendars(
+        self, standing: Standing, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[CalendarState]:
+        """Calendars whose sync stands so."""
+        query = Query(CalendarState).where("standing", "==", standing).limit(limit).after(cursor)
+        return await self._store.query(query)
 
     async def look(self) -> Look:
         """How everything is, from a few indexed questions; the figures are brought up to date with it."""
