@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 import typer
 
+from holdfast.cli.checkup.issuers import issuers
 from holdfast.cli.checkup.machine import machine
 from holdfast.cli.checkup.settings import settings
 from holdfast.cli.checkup.stored import stored
@@ -44,6 +45,7 @@ async def _look() -> list[Finding]:
     except ConfigError as fault:
         return [Finding("settings", False, fault.message, "correct that setting, then ask again")]
     findings = [Finding("settings", True, "they can be read"), *machine(config), *settings(config)]
+    findings += [finding async for finding in issuers(config)]
     try:
         findings += [finding async for finding in stored(config)]
     except HoldfastError as fault:

@@ -76,7 +76,7 @@ class IssuerKeys:
 
     async def _renew(self) -> None:
         try:
-            found = _usable(await self._fetch())
+            found = usable(await self._fetch())
             if found:
                 self._keys, self._fetched_s = found, self._clock.monotonic()
             else:
@@ -87,7 +87,7 @@ class IssuerKeys:
             self._asking = None
 
 
-def _usable(answer: Mapping[str, Any]) -> dict[str, Key]:
+def usable(answer: Mapping[str, Any]) -> dict[str, Key]:
     """The public signing keys in the answer; what is of another kind or broken is passed over."""
     found: dict[str, Key] = {}
     listed = answer.get("keys")
