@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from holdfast.cli import app
+from holdfast.errors import HoldfastError
 from holdfast.runtime import find_services
 
 _HOLDFAST = [sys.executable, "-m", "holdfast"]
@@ -213,3 +215,24 @@ def test_the_readme_names_every_command_and_no_other() -> None:
     there = {words[0] for words in _COMMANDS} - services
     table = readme.partition("| to | commands |")[2].partition("\n\n")[0]
     assert {named.split()[0] for named in re.findall(r"`([^`]+)`", table)} == there
+
+
+# These live on, or look at what is wrong instead of failing of it.
+_LIVES = {("serve",), ("work",), ("demo",), ("doctor",)}
+
+
+def _needs_nothing(words: tuple[str, ...]) -> bool:
+    return words not in _LIVES and not any(one.required for one in getattr(_COMMANDS[words], "params", ()))
+
+
+@pytest.mark.parametrize("words", [one for one in _COMMANDS if _needs_nothing(one)], ids=" ".join)
+def test_a_store_out_of_reach_is_an_error_that_is_known(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_STORE", "postgresql://127.0.0.1:1/none?patience_s=0.1")
+    before = structlog.get_config()
+    told = CliRunner().invoke(app, list(words))
+    structlog.configure(**before)
+    assert isinstance(told.exception, HoldfastError | SystemExit | None), told.exception
+    assert "Traceback" not in told.output

@@ -164,6 +164,9 @@ def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand
     status, told = play.ask("/demo/scenes/webhooks/explode", token=token, body={})
     assert (status, told["error"]["code"]) == (404, "not_found")
     assert play.ask("/demo/scenes/nowhere/break", token=token, body={})[0] == 404
+    _press(play, token, "webhooks/mend")
+    trail = play.ask("/api/v1/audit", token=token)[1]["items"]
+    assert ("demo.caused", "webhooks/mend") in {(one["action"], one["subject"]) for one in trail}
 
 
 def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from holdfast.demo.models import Seeded
 from holdfast.demo.scene import Scene, Stage
 from holdfast.demo.world import World
 from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLaterError
-from holdfast.http.declare import acts, reads
+from holdfast.http.declare import Actor, Whole, acts, reads
+from holdfast.http.routes.noting import note
+from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Tokens
 from holdfast.kit.waiting import first_of, rest
 from holdfast.runtime import Runtime
@@ -147,9 +149,11 @@ class Troupe:
             platform=True,
             prefix="",
         )
-        async def cause(scene: FromPath[str], control: FromPath[str]) -> Caused:
+        async def cause(runtime: Whole, actor: Actor, scene: FromPath[str], control: FromPath[str]) -> Caused:
             """Cause something in the simulated outside worlds, or in a service."""
-            return Caused(await self.cause(scene, control))
+            said = await self.cause(scene, control)
+            await note(runtime, NO_TENANT, actor=actor, action="demo.caused", subject=f"{scene}/{control}")
+            return Caused(said)
 
         return [scenes, cause]
 
