@@ -7,7 +7,6 @@ from pathlib import Path
 from playwright.async_api import Browser, Page, expect
 
 from holdfast.clock import SystemClock
-from holdfast.kit.access import Users
 from holdfast.kit.audit import Audit, AuditEvent, Entry
 from holdfast.kit.schedules import Schedule
 from holdfast.simulators.rms import Behave, RmsSimulator
@@ -29,7 +28,7 @@ async def _come_in(page: Page, bed: Bed, name: str = "ann") -> None:
 
 
 async def _sign_in(page: Page, bed: Bed, name: str, role: str, tenant_id: str = "-") -> None:
-    await Users(bed.runtime.store).add(name, role=role, tenant_id=tenant_id, password=PASSWORD)  # type: ignore[arg-type]
+    await bed.person(name, role=role, tenant_id=tenant_id)
     await page.goto(f"{bed.address}/console")
     await page.get_by_label("Name").fill(name)
     await page.get_by_label("Password").fill(PASSWORD)

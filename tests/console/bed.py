@@ -22,7 +22,8 @@ from holdfast.http.app import create_app
 from holdfast.http.changes import Changes, topics_of
 from holdfast.http.server import settings
 from holdfast.http.surface import Surface
-from holdfast.kit.access import Sessions, Users
+from holdfast.kit.access import Sessions, User, Users
+from holdfast.kit.access.passwords import hashed
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, Outbox, Retry, new_secret
 from holdfast.runtime import Runtime
 from holdfast.service import Service
@@ -31,6 +32,16 @@ from holdfast.store import put
 PASSWORD: Final = "correct horse battery"
 TENANT: Final = "-"
 _HOSTS: Final = {"sec-fetch-site": "same-origin"}
+
+
+_hashes: list[str] = []
+
+
+async def _hash() -> str:
+    """Made once: a good hash is a slow one."""
+    if not _hashes:
+        _hashes.append(await hashed(PASSWORD))
+    return _hashes[0]
 
 
 @dataclass
@@ -52,11 +63,18 @@ class Bed:
         return Visitor(session)
 
     async def signed_in(self, name: str = "ann", *, role: Any = "owner", tenant_id: str = TENANT) -> Visitor:
-        user = await Users(self.runtime.store).add(name, role=role, tenant_id=tenant_id, password=PASSWORD)
+        user = await self.person(name, role=role, tenant_id=tenant_id)
         visitor = self.visitor()
         cookie = await Sessions(self.runtime.store).begin(user)
         visitor.session.cookie_jar.update_cookies({"holdfast_session": cookie}, self.url)
         return visitor
+
+    async def person(self, name: str = "ann", *, role: Any = "owner", tenant_id: str = TENANT) -> User:
+        """Somebody whose password is `PASSWORD`."""
+        user = await Users(self.runtime.store).add(name, role=role, tenant_id=tenant_id)
+        user.password = await _hash()
+        await self.runtime.store.privileged().commit(put(user))
+        return user
 
     def renew_changes(self) -> None:
         """A stream of changes that is open again."""

@@ -35,7 +35,7 @@ async def _trail(bed: Bed) -> list[str]:
 
 
 async def test_a_page_sends_a_stranger_to_the_sign_in_page_and_back_again(bed: Bed) -> None:
-    await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+    await bed.person("ann", role="viewer")
     visitor = bed.visitor()
     status, _, headers = await visitor.ask("GET", "/console/deliveries?status=dead")
     assert (status, headers["location"]) == (303, "/sign-in?next=%2Fconsole%2Fdeliveries%3Fstatus%3Ddead")
@@ -52,13 +52,13 @@ async def test_the_front_page_leads_to_the_console(bed: Bed) -> None:
 
 
 async def test_signing_in_never_leads_to_another_site(bed: Bed) -> None:
-    await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+    await bed.person("ann", role="viewer")
     for after in ("https://evil.example", "//evil.example", "/\\evil.example", "x"):
         assert (await _sign_in(bed.visitor(), "ann", PASSWORD, after))[2] == "/"
 
 
 async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(bed: Bed) -> None:
-    await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+    await bed.person("ann", role="viewer")
     form = {"name": "ann", "password": PASSWORD}
     planted = {"cookie": f"{COOKIE}={'A' * 43}"}
     _, _, headers = await bed.visitor().ask("POST", "/sign-in", data=form, headers=planted)
@@ -71,14 +71,14 @@ async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(bed: Bed) -
 
 async def test_over_https_the_cookie_stays_there(tmp_path: Path) -> None:
     async with console(tmp_path, public_url="https://holdfast.example") as bed:
-        await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+        await bed.person("ann", role="viewer")
         form = {"name": "ann", "password": PASSWORD}
         _, _, headers = await bed.visitor().ask("POST", "/sign-in", data=form)
         assert "Secure" in headers["set-cookie"]
 
 
 async def test_a_wrong_password_and_an_unknown_name_are_told_alike(bed: Bed) -> None:
-    await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+    await bed.person("ann", role="viewer")
     known, unknown = bed.visitor(), bed.visitor()
     answers = [
         await _sign_in(known, "ann", "wrong password"),
@@ -90,7 +90,7 @@ async def test_a_wrong_password_and_an_unknown_name_are_told_alike(bed: Bed) -> 
 
 
 async def test_too_many_wrong_tries_must_wait_even_with_the_right_password(bed: Bed) -> None:
-    await Users(bed.runtime.store).add("ann", role="viewer", password=PASSWORD)
+    await bed.person("ann", role="viewer")
     visitor = bed.visitor()
     for _ in range(BY_NAME.free):
         assert (await _sign_in(visitor, "ann", "wrong password"))[0] == 401
@@ -123,7 +123,7 @@ async def test_acts_need_the_pages_own_token(bed: Bed) -> None:
 
 
 async def test_another_site_cant_sign_a_visitor_in(bed: Bed) -> None:
-    await Users(bed.runtime.store).add("mallory", role="viewer", password=PASSWORD)
+    await bed.person("mallory", role="viewer")
     form = {"name": "mallory", "password": PASSWORD}
     foreign = {"sec-fetch-site": "cross-site"}
     status, _, headers = await bed.visitor().ask("POST", "/sign-in", data=form, headers=foreign)
