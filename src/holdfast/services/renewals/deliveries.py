@@ -8,10 +8,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.errors import NotFoundError
 from holdfast.kit.outbox import Attempt, DeadLetter, Ledger, Report, Selection, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.services.renewals.models import DLQ, KINDS, DeadLetterRow, DeliveryState, RiskScore
+from holdfast.services.renewals.there import found
 from holdfast.services.renewals.triggering import event_id_of
 from holdfast.store import Query, Store
 
@@ -87,10 +87,8 @@ class Deliveries:
         return [shown(one) for one in page.docs], page.cursor
 
     async def get(self, delivery_id: str) -> DeliveryDetail:
-        found = await self._store.get(DeliveryState, delivery_id)
-        if found is None:
-            raise NotFoundError(f"no delivery {delivery_id!r}", "delivery")
-        row, doc = shown(found.doc), found.doc
+        doc = (await found(self._store, DeliveryState, delivery_id, what="delivery")).doc
+        row = shown(doc)
         return DeliveryDetail(
             **msgspec.structs.asdict(row), payload=doc.body.decode(errors="replace"), attempts=doc.attempts
         )
@@ -108,13 +106,13 @@ class Deliveries:
 
     async def counts(self, property_id: str) -> dict[Status, int]:
         """How many deliveries of a property are in each state."""
-        found: dict[Status, int] = {}
+        counted: dict[Status, int] = {}
         for status in STATUSES:
             query = Query(DeliveryState).where("endpoint_id", "==", property_id)
             query = query.where("status", "==", _inner(status)).order_by("-created_at")
             if count := await self._store.count(query):
-                found[status] = count
-        return found
+                counted[status] = count
+        return counted
 
     # -- dead letters -----------------------------------------------------------------------------
 
@@ -134,8 +132,7 @@ class Deliveries:
 
     async def replay(self, delivery_id: str) -> bool:
         """Put one out again, under its old event id with its old bytes; False where it is on its way."""
-        if await self._store.get(DeadLetterRow, delivery_id) is None:
-            raise NotFoundError(f"no dead letter {delivery_id!r}", "deadLetter")
+        await found(self._store, DeadLetterRow, delivery_id, what="dead letter")
         return await self._ledger.replay_one(delivery_id)
 
     async def replay_all(self, property_id: str | None = None, *, dry_run: bool) -> Report:
@@ -145,6 +142,7 @@ class Deliveries:
 
     async def resolve(self, delivery_id: str, note: str) -> None:
         """Mark a dead letter as dealt with, without sending it."""
+        await found(self._store, DeadLetterRow, delivery_id, what="dead letter")
         await self._ledger.resolve(delivery_id, note)
 
 

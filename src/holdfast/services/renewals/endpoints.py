@@ -9,11 +9,12 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from holdfast.errors import InvalidError, NotFoundError
+from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, Retry, new_secret
 from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.vault import Vault
 from holdfast.services.renewals.models import EVENT_TYPE, KINDS, Property, RmsEndpoint
+from holdfast.services.renewals.there import found
 from holdfast.store import Query, Store, create, put
 
 _URL: Final = re.compile(r"https?://[^\s/$.?#][^\s]{0,2000}", re.IGNORECASE)
@@ -55,10 +56,7 @@ class RmsEndpoints:
         self._switch = Endpoints(store, kinds=KINDS)
 
     async def get(self, property_id: str) -> RmsEndpoint:
-        found = await self._store.get(RmsEndpoint, property_id)
-        if found is None:
-            raise NotFoundError(f"property {property_id!r} has no RMS endpoint", "property")
-        return found.doc
+        return (await found(self._store, RmsEndpoint, property_id, what="RMS endpoint of property")).doc
 
     async def all(self, *, limit: int, cursor: str | None) -> tuple[list[EndpointShown], str | None]:
         page = await self._store.query(Query(RmsEndpoint).order_by("-created_at").limit(limit).after(cursor))
@@ -68,14 +66,13 @@ class RmsEndpoints:
         """Make the endpoint with a fresh secret, or change where and how it sends."""
         if not _URL.fullmatch(order.url):
             raise InvalidError("a URL begins with https:// or http:// and names a host", "url")
-        if await self._store.get(Property, property_id) is None:
-            raise NotFoundError(f"no property {property_id!r}", "property")
+        await found(self._store, Property, property_id, what="property")
         rate = None if order.rate_per_s is None else Rate(order.rate_per_s, max(1, int(order.rate_per_s)))
-        found = await self._store.get(RmsEndpoint, property_id)
-        if found is not None:
-            kept = found.doc
+        there = await self._store.get(RmsEndpoint, property_id)
+        if there is not None:
+            kept = there.doc
             kept.url, kept.concurrency, kept.rate = order.url, order.concurrency, rate
-            await self._store.commit(put(kept, found.unchanged))
+            await self._store.commit(put(kept, there.unchanged))
             return shown(kept)
         made = RmsEndpoint(
             id=property_id, tenant_id=self._store.tenant_id or "-", url=order.url, rate=rate,
@@ -89,12 +86,10 @@ class RmsEndpoints:
 
     async def rotate(self, property_id: str) -> EndpointShown:
         """A fresh secret; messages are signed with the old one too until the overlap ends."""
-        found = await self._store.get(RmsEndpoint, property_id)
-        if found is None:
-            raise NotFoundError(f"property {property_id!r} has no RMS endpoint", "property")
-        secret, kept = new_secret(), found.doc
+        there = await found(self._store, RmsEndpoint, property_id, what="RMS endpoint of property")
+        secret, kept = new_secret(), there.doc
         kept.secrets = self._secrets.rotated(kept, secret, now=self._store.clock.now())
-        await self._store.commit(put(kept, found.unchanged))
+        await self._store.commit(put(kept, there.unchanged))
         return shown(kept, secret)
 
     async def act(self, property_id: str, act: Act, *, reason: str, by: str) -> EndpointShown:

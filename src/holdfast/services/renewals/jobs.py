@@ -8,18 +8,20 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import ConflictError, NotFoundError, RetryLaterError
+from holdfast.errors import ConflictError, InvalidError, NotFoundError, RetryLaterError
 from holdfast.kit.idempotency import Answer, Done, Idempotency, Ticket
 from holdfast.kit.runs import Runs, Workflow
 from holdfast.kit.waiting import rest
 from holdfast.services.renewals.dates import local_date, zone_named
 from holdfast.services.renewals.models import JOBS, CalculationJob, Property, PropertyState, RiskScore
 from holdfast.services.renewals.scoring import FLAGGED, Tier
+from holdfast.services.renewals.there import found
 from holdfast.services.renewals.triggering import scores_of_run
 from holdfast.store import ABSENT, Snapshot, Store, Write, put
 
 TRIES: Final = 20
 LOOK_S: Final = 1.0
+FIRST_DAY, LAST_DAY = date(1900, 1, 1), date(2999, 12, 31)
 
 
 class Flag(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,10 +70,7 @@ class Jobs:
         self._runs = Runs(store, kinds=JOBS)
 
     async def get(self, job_id: str) -> CalculationJob:
-        found = await self._store.get(CalculationJob, job_id)
-        if found is None:
-            raise NotFoundError(f"no job {job_id!r}")
-        return found.doc
+        return (await found(self._store, CalculationJob, job_id, what="job")).doc
 
     async def start(
         self, property_id: str, *, as_of: date | None = None, by: str = "", key: str | None = None
@@ -80,6 +79,8 @@ class Jobs:
 
         The same `key` gives the same job, also when that has ended.
         """
+        if as_of is not None and not FIRST_DAY <= as_of <= LAST_DAY:
+            raise InvalidError(f"an as-of date lies between {FIRST_DAY} and {LAST_DAY}", "asOfDate")
         for _ in range(TRIES):
             try:
                 return await self._try(property_id, as_of, by=by, key=key)
@@ -108,15 +109,13 @@ class Jobs:
         self, property_id: str, as_of: date | None, *, by: str
     ) -> tuple[CalculationJob, Sequence[Write]]:
         """The job under way, or a new one with the writes that start it."""
-        found = await self._store.get(Property, property_id)
-        if found is None:
-            raise NotFoundError(f"no property {property_id!r}", "property")
+        property = await found(self._store, Property, property_id, what="property")
         state = await self._store.get(PropertyState, property_id)
         if state is not None:
             current = await self._store.get(CalculationJob, state.doc.job_id)
             if current is not None and current.doc.completed_at is None:
                 return current.doc, ()
-        return self._new(found.doc, state, as_of, by=by)
+        return self._new(property.doc, state, as_of, by=by)
 
     def _new(
         self, property: Property, state: Snapshot[PropertyState] | None, as_of: date | None, *, by: str

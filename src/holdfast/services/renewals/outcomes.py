@@ -8,6 +8,7 @@ from typing import Literal
 from holdfast.errors import NotFoundError
 from holdfast.services.renewals.calibration import Calibration, Judged, calibrate
 from holdfast.services.renewals.models import LeaseRow, Outcome, Resident, RiskScore
+from holdfast.services.renewals.there import found
 from holdfast.store import Query, Store, put
 
 
@@ -24,11 +25,9 @@ class Outcomes:
         self, resident_id: str, lease_id: str, *, outcome: Literal["renewed", "left"], decided_on: date
     ) -> Outcome:
         """Keep an outcome with the last score from before that day; recorded again, it is corrected."""
-        resident = await self._store.get(Resident, resident_id)
-        if resident is None:
-            raise NotFoundError(f"no resident {resident_id!r}", "residentId")
-        lease = await self._store.get(LeaseRow, lease_id)
-        if lease is None or lease.doc.resident_id != resident_id:
+        resident = await found(self._store, Resident, resident_id, what="resident")
+        lease = await found(self._store, LeaseRow, lease_id, what="lease")
+        if lease.doc.resident_id != resident_id:
             raise NotFoundError(f"no lease {lease_id!r} of this resident", "leaseId")
         score = await self._score_before(resident_id, decided_on)
         made = Outcome(

@@ -33,6 +33,7 @@ from holdfast.services.renewals.scoring import (
     expiry_share,
     tier_of,
 )
+from holdfast.services.renewals.there import found
 from holdfast.services.renewals.triggering import Triggered, Triggers, scores_of_run
 from holdfast.store import Page, Query, Store
 
@@ -84,10 +85,7 @@ class Portfolio:
     # -- properties -------------------------------------------------------------------------------
 
     async def property(self, property_id: str) -> Property:
-        found = await self.store.get(Property, property_id)
-        if found is None:
-            raise NotFoundError(f"no property {property_id!r}", "property")
-        return found.doc
+        return (await found(self.store, Property, property_id, what="property")).doc
 
     async def standings(self, *, limit: int, cursor: str | None = None) -> tuple[list[Standing], str | None]:
         """Properties by name, each with its latest run."""
@@ -162,8 +160,7 @@ class Portfolio:
         self, resident_id: str, *, limit: int = 50, cursor: str | None = None
     ) -> Page[RiskScore]:
         """A resident's scores, the newest first."""
-        if await self.store.get(Resident, resident_id) is None:
-            raise NotFoundError(f"no resident {resident_id!r}", "resident")
+        await found(self.store, Resident, resident_id, what="resident")
         query = Query(RiskScore).where("resident_id", "==", resident_id).order_by("-calculated_at")
         return await self.store.query(query.limit(limit).after(cursor))
 
@@ -190,10 +187,11 @@ class Portfolio:
     async def trigger(self, property_id: str, resident_id: str) -> Triggered:
         """Tell the RMS about one resident, by the property's latest run."""
         run = await self._must_have_run(property_id)
-        found = await self.scores_of([resident_id], run)
-        if not found or found[0].property_id != property_id:
+        await found(self.store, Resident, resident_id, what="resident")
+        scores = await self.scores_of([resident_id], run)
+        if not scores or scores[0].property_id != property_id:
             raise NotFoundError(f"no score of resident {resident_id!r} in the latest run", "resident")
-        return await self.triggers.one(found[0])
+        return await self.triggers.one(scores[0])
 
     async def trigger_many(
         self, property_id: str, *, tiers: Sequence[Tier] = FLAGGED, residents: Sequence[str] | None = None

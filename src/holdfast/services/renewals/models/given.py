@@ -92,6 +92,7 @@ class UnitPricing(Document):
 
 @document(
     "residents/{id}",
+    id=Given(pattern=r"[^/]{1,200}"),
     tenant="tenant_id",
     indexes=[
         Index("property_id", "id"),
