@@ -17,6 +17,7 @@ import uvicorn
 
 from holdfast.clock import Clock
 from holdfast.config import Config, load_config
+from holdfast.console import routes
 from holdfast.http.app import create_app
 from holdfast.kit.access import Tokens
 from holdfast.runtime import Runtime
@@ -163,7 +164,7 @@ class Bed:
         """Another process on the same store, in place of this one."""
         await self.runtime.close()
         self.runtime = await Runtime.open(self.config, services=[service], clock=self.clock)
-        self.server.app = create_app(self.runtime)
+        self.server.app = create_app(self.runtime, more=routes(self.runtime))
 
     server: Any = None
 
@@ -233,7 +234,7 @@ async def calendar_bed(
         base = load_config({"home": home, "store": url, "public_url": address}, environ={})
         config = msgspec.structs.replace(base, services={"calendar_sync": table}, **(more or {}))
         runtime = await Runtime.open(config, services=[service], clock=clock)
-        app.app = create_app(runtime)
+        app.app = create_app(runtime, more=routes(runtime))
         client = await stack.enter_async_context(aiohttp.ClientSession(address))
         bed = Bed(google, config, clock, file, runtime, client, stack, app)
         try:

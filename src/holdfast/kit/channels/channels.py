@@ -214,6 +214,10 @@ class Channels:
         rows = [report.row(channel, now_ms=now_ms, warn_s=self._life.warn_s) for channel in page.docs]
         return Listing(rows, page.cursor)
 
+    async def watches(self, watched_ids: Iterable[str]) -> dict[str, Watch]:
+        """The watches of these things, by what they watch; none for what was never wanted."""
+        return await self._register.read(await self._register.ids_of(watched_ids))
+
     async def health(self) -> Health:
         """How channels are, as the store has it; what needs somebody's attention is named."""
         return await report.look(

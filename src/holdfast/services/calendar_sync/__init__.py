@@ -14,6 +14,7 @@ from holdfast.services.calendar_sync.models import DOCUMENTS, CalendarState
 from holdfast.services.calendar_sync.notices import SOURCE, NoticeHandler, NoticeVerifier
 from holdfast.services.calendar_sync.routes import routes_of
 from holdfast.services.calendar_sync.settings import Settings
+from holdfast.services.calendar_sync.views import pages_of
 
 
 def build(context: Context) -> Parts:
@@ -37,6 +38,7 @@ def build(context: Context) -> Parts:
         jobs=jobs_of(keeper) if in_use else [],
         loops={"mappings": first_look, "channels": keeper.channels, "syncs": keeper.syncs} if in_use else {},
         queues={"syncs": CalendarState, "channels": Watch} if in_use else {},
+        pages=pages_of(keeper),
         health=health,
         checks=[lambda: credentials(keeper)],
         start=keeper.start,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -46,6 +46,7 @@ LOADING_S: Final = 5.0
 SWEPT_AT_ONCE: Final = 500
 STATUSES: Final = ("active", "expired", "stopped")
 STANDINGS: Final = ("fine", "failing", "attention")
+D = TypeVar("D", bound=Document)
 _RETAINED: Final[tuple[type[Document], ...]] = (WatchChannel, SyncedEvent, ChannelEvent, Watch)
 
 
@@ -232,6 +233,18 @@ class Keeper:
         """Calendars whose sync stands so."""
         query = Query(CalendarState).where("standing", "==", standing).limit(limit).after(cursor)
         return await self._store.query(query)
+
+    async def state_of(self, calendar_id: str) -> CalendarState | None:
+        """Where one calendar's sync stands; None for one that is not mapped."""
+        found = await self._store.get(CalendarState, calendar_id)
+        return found.doc if found else None
+
+    async def page_of(self, query: Query[D]) -> list[D]:
+        """What a query of the service's own documents finds."""
+        return (await self._store.query(query)).docs
+
+    def now(self) -> datetime:
+        return self._clock.now()
 
     async def look(self) -> Look:
         """How everything is, from a few indexed questions; the figures are brought up to date with it."""

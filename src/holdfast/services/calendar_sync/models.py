@@ -147,7 +147,7 @@ class SyncedEvent(Document, rename="camel"):
 @document(
     "calendarSyncChannelEvents/{id}",
     id=Ulid(),
-    indexes=[Index("channel_id", "-at"), Index("-at")],
+    indexes=[Index("channel_id", "-at"), Index("calendar_id", "-at"), Index("-at")],
     append_only=True,
     retention=Retention("at", after_s=365 * DAY_S),
     access=_ADMINS,
