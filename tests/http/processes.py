@@ -10,6 +10,12 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+from holdfast.config import load_config
+from holdfast.kit.outbox import Endpoint, EndpointSecrets, Retry, new_secret
+from holdfast.runtime import Runtime
+from holdfast.store import put
+from tests.http.bed import SERVICE, TENANT
+
 _ROOT = Path(__file__).parents[2]
 
 
@@ -51,3 +57,15 @@ async def holdfast_process(
             assert process.stderr is not None
             raise AssertionError(line + (await process.stderr.read()).decode())
         yield process, found[0] if found else line
+
+
+async def keep_endpoint(home: Path, environ: Mapping[str, str], url: str) -> None:
+    """Keep the endpoint `there` in the store that the processes share."""
+    config = load_config({"home": home / "h"}, environ=environ)
+    runtime = await Runtime.open(config, services=[SERVICE])
+    made = Endpoint(
+        id="there", url=url, created_at=runtime.clock.now(), timeout_s=60, retry=Retry(waits_s=(0.05,) * 10)
+    )
+    made.secrets = [EndpointSecrets(runtime.vault).seal(made, new_secret())]
+    await runtime.store.tenant(TENANT).commit(put(made))
+    await runtime.close()

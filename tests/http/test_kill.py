@@ -12,13 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config import load_config
-from holdfast.kit.outbox import Endpoint, EndpointSecrets, Retry, new_secret
-from holdfast.runtime import Runtime
-from holdfast.store import put
-from tests.http.bed import SERVICE, TENANT
 from tests.http.load import Load
-from tests.http.processes import announce, holdfast_process, running
+from tests.http.processes import announce, holdfast_process, keep_endpoint, running
 from tests.kit.receiver import OK, Serving, answering, serving
 
 ACCEPTED = int(os.environ.get("HOLDFAST_TEST_ACCEPTED", "200"))
@@ -67,17 +62,6 @@ async def _all_arrive(there: Serving, names: set[str]) -> None:
             await there.arrived.wait()
 
 
-async def _endpoint(home: Path, environ: Mapping[str, str], url: str) -> None:
-    config = load_config({"home": home / "h"}, environ=environ)
-    runtime = await Runtime.open(config, services=[SERVICE])
-    made = Endpoint(
-        id="there", url=url, created_at=runtime.clock.now(), timeout_s=60, retry=Retry(waits_s=(0.05,) * 10)
-    )
-    made.secrets = [EndpointSecrets(runtime.vault).seal(made, new_secret())]
-    await runtime.store.tenant(TENANT).commit(put(made))
-    await runtime.close()
-
-
 @contextlib.asynccontextmanager
 async def _taking_over(
     home: Path, environ: Mapping[str, str], *, ahead_s: str = AHEAD_S
@@ -99,7 +83,7 @@ async def test_what_a_killed_server_had_accepted_is_delivered_by_another_process
 ) -> None:
     holding = _Holding(answered=ACCEPTED // 4)
     async with serving(holding) as there:
-        await _endpoint(tmp_path, environ, there.url())
+        await keep_endpoint(tmp_path, environ, there.url())
         async with holdfast_process(tmp_path, "serve", "--port", "0", environ=environ) as (server, address):
             load = Load(address, ACCEPTED)
             sending = asyncio.create_task(load.run())
@@ -116,7 +100,7 @@ async def test_what_a_killed_worker_held_is_delivered_by_another(
     holding = _Holding(answered=ACCEPTED // 4)
     serve = ("serve", "--port", "0", "--no-work")
     async with serving(holding) as there:
-        await _endpoint(tmp_path, environ, there.url())
+        await keep_endpoint(tmp_path, environ, there.url())
         async with holdfast_process(tmp_path, *serve, environ=environ) as (_, address):
             async with holdfast_process(tmp_path, "work", environ=environ) as (worker, _):
                 load = Load(address, ACCEPTED)
@@ -132,7 +116,7 @@ async def test_what_a_stopped_server_had_accepted_is_delivered_once(
     tmp_path: Path, environ: Mapping[str, str]
 ) -> None:
     async with serving(answering(OK)) as there:
-        await _endpoint(tmp_path, environ, there.url())
+        await keep_endpoint(tmp_path, environ, there.url())
         async with holdfast_process(tmp_path, "serve", "--port", "0", environ=environ) as (server, address):
             load = Load(address, ACCEPTED)
             sending = asyncio.create_task(load.run())

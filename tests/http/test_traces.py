@@ -19,7 +19,7 @@ from holdfast.cli.logs import log_to_stdout
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Delivery, Retry
 from tests.http.bed import SECRET, TENANT, Bed
-from tests.http.processes import announce, holdfast_process
+from tests.http.processes import announce, holdfast_process, keep_endpoint
 from tests.kit.receiver import OK, answering, serving
 
 _FROM_OUTSIDE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -158,18 +158,36 @@ async def collector() -> AsyncIterator[tuple[str, asyncio.Queue[bytes]]]:
     await runner.cleanup()
 
 
-async def test_a_real_process_exports_where_the_standard_variables_say(
+async def test_two_processes_export_one_trace_where_the_standard_variables_say(
     tmp_path: Path, collector: tuple[str, asyncio.Queue[bytes]]
 ) -> None:
     announce(tmp_path)
     address, taken = collector
     environ = {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_SERVICE_NAME": "anchor",
+        "HOLDFAST_ALLOW": "127.0.0.1", "OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_SERVICE_NAME": "anchor",
         "OTEL_BSP_SCHEDULE_DELAY": "50", "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
     }  # fmt: skip
-    async with holdfast_process(tmp_path, "serve", "--port", "0", environ=environ) as (_, served):
-        async with ClientSession(served) as client, client.get("/health") as answer:
-            assert answer.status == 200
-        body = await asyncio.wait_for(taken.get(), 20)
-    assert b"GET /health" in body
-    assert b"anchor" in body
+    async with serving(answering(OK)) as there:
+        await keep_endpoint(tmp_path, {"HOLDFAST_ALLOW": "127.0.0.1"}, there.url())
+        serve = ("serve", "--port", "0", "--no-work")
+        async with (
+            holdfast_process(tmp_path, *serve, environ=environ) as (_, served),
+            holdfast_process(tmp_path, "work", environ=environ),
+            ClientSession(served) as client,
+        ):
+            headers = {"x-word": SECRET, "x-name": "m1", "traceparent": _FROM_OUTSIDE}
+            async with client.post("/echo-chamber/webhook", headers=headers, data="hi") as answer:
+                assert answer.status == 202
+            await asyncio.wait_for(there.received(1), 30)
+            exported = await asyncio.wait_for(_with_all(taken, b"receive echoes", b"deliver echo"), 30)
+    assert there.requests[0].headers["traceparent"].split("-")[1] == f"{_TRACE_ID:032x}"
+    assert exported.count(_TRACE_ID.to_bytes(16, "big")) >= 3
+    assert b"anchor" in exported
+
+
+async def _with_all(taken: asyncio.Queue[bytes], *words: bytes) -> bytes:
+    """What has come in once all of these are in it."""
+    found = b""
+    while not all(word in found for word in words):
+        found += await taken.get()
+    return found
