@@ -93,7 +93,6 @@ async def test_all_dead_letters_are_replayed_after_saying_how_many(page: Page, t
         await page.goto(f"{bed.address}/console/dead-letters")
         await bed.send(endpoint, "{}", "{}", "{}")
         await expect(page.locator("#rows tbody tr")).to_have_count(3)
-        await page.reload()
         rms.run(Behave())
         await page.get_by_role("button", name="Replay all").click()
         dialog = page.get_by_role("dialog")

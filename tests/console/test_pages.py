@@ -27,7 +27,7 @@ from tests.examples.lanterns import Lantern
 
 HOSTILE = "<script>alert(1)</script>\"><img src=x onerror=alert(2)>\u202ereversed'&amp;"
 OWN_PAGES = (
-    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/dead-letters?resolved=yes", "/inbox",
+    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/dead-letters?state=dealt-with", "/inbox",
     "/inbox?status=parked", "/channels", "/schedules", "/schedules/-_prune", "/audit",
     "/audit?by=actor&value=user:ann", "/usage", "/users", "/you",
 )  # fmt: skip

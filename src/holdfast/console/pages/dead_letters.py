@@ -11,18 +11,19 @@ from holdfast.service import Ask, Page
 from holdfast.store import Query
 
 ROWS: Final = 50
+STATES: Final = ("open", "dealt-with")
 
 
 def pages(runtime: Runtime) -> list[Page]:
     async def listed(ask: Ask) -> Mapping[str, Any]:
         store = runtime.store.tenant(ask.tenant_id)
-        resolved, endpoint = ask.choice("resolved", ("no", "yes"), default="no"), ask.text("endpoint")
+        state, endpoint = ask.choice("state", STATES, default="open"), ask.text("endpoint")
         page = await Ledger(store).dead_letters(
-            resolved=resolved == "yes", endpoint_id=endpoint or None, limit=ROWS, cursor=ask.cursor
+            resolved=state != "open", endpoint_id=endpoint or None, limit=ROWS, cursor=ask.cursor
         )
         endpoints = await store.query(Query(Endpoint).order_by("-created_at").limit(100))
         return {
-            "rows": page.docs, "after": page.cursor, "resolved": resolved, "endpoint": endpoint,
+            "rows": page.docs, "after": page.cursor, "state": state, "endpoint": endpoint,
             "endpoints": endpoints.docs,
         }  # fmt: skip
 
