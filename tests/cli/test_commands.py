@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import structlog
@@ -20,7 +21,6 @@ from holdfast.cli import app
 from holdfast.errors import HoldfastError
 from holdfast.runtime import find_services
 
-_HOLDFAST = [sys.executable, "-m", "holdfast"]
 # What these print is a file, a stream or a life, not data.
 _WITHOUT_JSON = {
     ("serve",), ("work",), ("demo",), ("simulators", "run"), ("schema", "export"), ("audit", "export"),
@@ -35,14 +35,37 @@ def _walk(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
         yield words, command
 
 
-_COMMANDS = dict(_walk(typer.main.get_command(app)))
+_WHOLE = typer.main.get_command(app)
+_COMMANDS = dict(_walk(_WHOLE))
 
 
-def _run(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    variables = {"HOLDFAST_PORT": "0", "PATH": "/usr/bin:/bin", **environment}
-    return subprocess.run(
-        [*_HOLDFAST, *arguments], cwd=home, env=variables, capture_output=True, text=True, timeout=60
-    )
+@pytest.fixture(autouse=True, scope="module")
+def _made_once() -> Iterator[None]:
+    """The commands are the same in every test; making all of them anew for each takes longest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", lambda _: _WHOLE)
+        yield
+
+
+class _Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def _run(home: Path, *arguments: str, **environment: str) -> _Done:
+    """What `main` makes of these words, in this folder."""
+    before = structlog.get_config()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        for name, value in {"HOLDFAST_PORT": "0", **environment}.items():
+            patch.setenv(name, value)
+        told = CliRunner().invoke(app, list(arguments))
+    structlog.configure(**before)
+    if isinstance(told.exception, HoldfastError):
+        return _Done(1, told.stdout, f"holdfast: {told.exception.message}\n")
+    assert isinstance(told.exception, SystemExit | None), told.exception
+    return _Done(told.exit_code, told.stdout, told.stderr)
 
 
 @pytest.mark.parametrize("words", _COMMANDS, ids=" ".join)
@@ -100,6 +123,14 @@ def test_a_token_is_made_listed_without_itself_and_revoked(tmp_path: Path) -> No
     assert token not in trail
     unknown = _run(tmp_path, "tokens", "revoke", "aaaaaaaaaaaaaaaa")
     assert (unknown.returncode, unknown.stderr) == (1, "holdfast: no token 'aaaaaaaaaaaaaaaa'\n")
+
+
+def test_an_error_that_is_known_is_one_line_and_exit_1(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "holdfast", "tokens", "revoke", "aaaaaaaaaaaaaaaa"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (1, "holdfast: no token 'aaaaaaaaaaaaaaaa'\n")
 
 
 def test_a_backup_is_a_store_with_what_was_kept_and_never_overwrites(tmp_path: Path) -> None:
