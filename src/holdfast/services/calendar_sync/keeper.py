@@ -72,7 +72,7 @@ class Keeper:
                 keep_stopped=settings.keep_stopped_s > 0,
             ),
         )  # fmt: skip
-        pace = Pace(poll_s=settings.safety_poll_s, gap_s=settings.sync_gap_s)
+        pace = Pace(poll_s=settings.safety_poll_s, gap_s=settings.sync_gap_s, lease_s=settings.sync_lease_s)
         syncing = Syncing(
             self._store, self.google, self.directory, pace=pace, look_back_s=settings.look_back_s,
             figures=self.figures,

@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     renew_before_s: Seconds = 86_400.0
     safety_poll_s: Seconds = 21_600.0
     sync_gap_s: Annotated[float, Meta(ge=0)] = 1.0
+    sync_lease_s: Seconds = 60.0
     look_back_s: Annotated[float, Meta(ge=0)] = 86_400.0
     keep_stopped_s: Annotated[float, Meta(ge=0)] = 0.0
     watch_concurrency: Annotated[int, Meta(ge=1, le=1_000)] = 16

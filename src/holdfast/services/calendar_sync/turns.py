@@ -26,7 +26,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
     gap_s: float = 1.0
     poll_s: float = 6 * 3_600.0
-    lease_s: float = 300.0
+    lease_s: float = 60.0
     back_off_s: float = 5.0
     back_off_s_max: float = 3_600.0
     attention_s: float = 3_600.0
