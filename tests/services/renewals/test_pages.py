@@ -148,6 +148,18 @@ async def test_a_list_goes_on_where_its_page_ended(bed: Bed) -> None:
     assert len(seen) == len(set(seen)) == 70
 
 
+async def test_what_is_found_is_sorted_like_what_is_listed(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=30)
+    await scene.rename(bed.runtime, "Kim")
+    ann = await bed.signed_in("ann", role="viewer")
+    for sort in ("score", "days"):
+        listed, found = await ann.page(f"{HOUSE}?sort={sort}"), await ann.page(f"{HOUSE}?q=kim&sort={sort}")
+        column = r'class="score">(\d+)' if sort == "score" else r'class="days"[^>]*>(.*)</td>'
+        rows = [re.findall(column, text.partition('id="rows"')[2]) for text in (listed, found)]
+        assert rows[0] == rows[1]
+        assert len(rows[0]) == 30
+
+
 async def test_a_portfolio_of_many_properties_goes_on_by_name(bed: Bed) -> None:
     await scene.settle(bed.runtime, residents=27, per_property=1)
     ann = await bed.signed_in("ann", role="viewer")

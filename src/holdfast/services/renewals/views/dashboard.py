@@ -104,7 +104,8 @@ class Dashboard:
 
 
 def _days(score: RiskScore) -> tuple[bool, int]:
-    return score.days_to_expiry is None, score.days_to_expiry or 0
+    # As the index has it: whoever lives from month to month can leave at any time.
+    return score.days_to_expiry is not None, score.days_to_expiry or 0
 
 
 _BY: Final[dict[str, Any]] = {"score": lambda score: -score.risk_score, "days": _days}
