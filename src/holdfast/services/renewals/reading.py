@@ -9,6 +9,7 @@ and of the prices of one property.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
@@ -81,9 +82,9 @@ class Reading:
 
     async def _known(self, rows: list[tuple[Any, ...]]) -> list[Known]:
         first, last = rows[0][0], rows[-1][0]
-        leases = await self._read_leases(first, last)
-        ledgers = await self._read_ledgers(first, last)
-        offers = await self._read_offers(first, last)
+        leases, ledgers, offers = await asyncio.gather(
+            self._read_leases(first, last), self._read_ledgers(first, last), self._read_offers(first, last)
+        )
         as_of, known = self._moment.as_of, []
         for id, unit_id, first_name, last_name, status, _ in rows:
             lease = current_lease(leases[id], as_of) if id in leases else None
