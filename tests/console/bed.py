@@ -130,6 +130,14 @@ class Visitor:
         return await self.ask("POST", path, json=body or {}, headers={"x-csrf-token": await self.csrf()})
 
 
+def _listening() -> socket.socket:
+    """A socket that says it is TCP: only then does asyncio send small answers at once, as uvloop does."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(128)
+    return listener
+
+
 @contextlib.asynccontextmanager
 async def console(
     home: Path,
@@ -146,7 +154,7 @@ async def console(
     surface.ready = True
     stop = asyncio.Event()
     working = asyncio.create_task(runtime.work(stop)) if work else None
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = _listening()
     server = uvicorn.Server(settings(surface))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     bed = Bed(runtime, surface, f"http://127.0.0.1:{listener.getsockname()[1]}")

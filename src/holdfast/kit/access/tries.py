@@ -72,7 +72,7 @@ class SignInTries:
 
         async def act(tx: Transaction) -> None:
             now = self._clock.now()
-            for key, patience in ((_key("name", name), BY_NAME), (_key("address", address), BY_ADDRESS)):
+            for key, patience in ((key_of("name", name), BY_NAME), (key_of("address", address), BY_ADDRESS)):
                 found = await tx.get(Tries, key)
                 known = found.doc if found else None
                 left_s = wait_s(known, patience, now)
@@ -85,8 +85,9 @@ class SignInTries:
 
     async def forgive(self, name: str) -> None:
         """Forget a name's tries once its owner is in. An address keeps its: an own name would clear it."""
-        await self._store.commit(delete(Tries, _key("name", name)))
+        await self._store.commit(delete(Tries, key_of("name", name)))
 
 
-def _key(kind: str, value: str) -> str:
+def key_of(kind: str, value: str) -> str:
+    """Under which id a `name`'s or an `address`'s tries are counted: a name people mistype may be a password."""
     return hashlib.sha256(f"{kind}\x00{value}".encode(errors="surrogatepass")).hexdigest()
