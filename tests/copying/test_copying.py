@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sqlite3
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
+import apsw
 import pytest
 
 from holdfast.app import open_store
 from holdfast.config import load_config
 from holdfast.copying import Copy, Difference, Progress, copy_store, name_of, verify_stores
 from holdfast.copying.copier import Copier
-from holdfast.errors import ConfigError, ConflictError, LeaseLostError
+from holdfast.errors import ConfigError, ConflictError, LeaseLostError, UnreadableError
 from holdfast.model import Document
 from holdfast.runtime import Runtime
 from holdfast.store import Query, Store, create, delete, patch, put
@@ -107,6 +107,17 @@ async def test_documents_as_large_as_can_be_arrive(source: Store, target: Store)
         await source.commit(create(Note(id=f"large-{number}", anything="ß" * 500_000)))
     copied = await copy_store(source, target, [Note], name=NAME, final=True)
     assert (copied.state, copied.written) == ("finished", 255)
+
+
+async def test_a_document_that_is_not_as_declared_is_told_and_stops_the_copy(
+    source: Store, near: Store, sqlite_url: str
+) -> None:
+    with closing(apsw.Connection(sqlite_url.removeprefix("sqlite:///"))) as link, link:
+        link.execute("UPDATE notes SET _body = json_set(_body, '$.whole', 'seven') WHERE _key = 'n150'")
+    with pytest.raises(UnreadableError, match=r"notes: one of the 100 documents after 'n099' .*`\$\.whole`"):
+        await copy_store(source, near, CLASSES, name=NAME)
+    await source.commit(delete(Note, "n150"))
+    assert (await copy_store(source, near, CLASSES, name=NAME, final=True)).state == "finished"
 
 
 class _Interrupted(Exception):
@@ -226,7 +237,7 @@ async def test_verifying_names_each_damage_and_changes_nothing(
 ) -> None:
     await copy_store(source, near, CLASSES, name=NAME, final=True)
     file = sqlite_url.removeprefix("sqlite:///").replace(".db", "-copy.db")
-    with closing(sqlite3.connect(file)) as link, link:
+    with closing(apsw.Connection(file)) as link, link:
         link.execute(
             "UPDATE notes SET _body = replace(_body, '\"whole\":42', '\"whole\":43') WHERE _key = 'n042'"
         )

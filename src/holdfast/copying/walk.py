@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from holdfast.copying.models import Difference, Progress, Walked
 from holdfast.copying.side_by_side import Comparison, Pair, pairs
-from holdfast.errors import BadCursorError
+from holdfast.errors import BadCursorError, UnreadableError
 from holdfast.model import Document, schema_of
+from holdfast.model.path import split_key
 from holdfast.store import Query, Store
 
 Report = Callable[[Progress], None]
@@ -60,6 +63,7 @@ class Walk:
         self._report, self._settle = report, settle
         self._number, self._total = number, total
         self.walked = Walked()
+        self._last = ""  # the id looked at last in this collection
 
     async def over(
         self, classes: Sequence[type[Document]], *, collection: str = "", cursor: str | None = None
@@ -73,18 +77,29 @@ class Walk:
 
     async def _collection(self, cls: type[Document], name: str, *, cursor: str | None) -> None:
         comparison = Comparison(name)
+        self._last = ""
         query = everything(cls).after(await self._known(cls, cursor))
-        async for pair in pairs(self._source.scan(query), self._target.scan(query)):
-            difference = comparison.judge(pair)
-            if difference is not None:
-                self.walked.note(difference)
-                if self._settle is not None:
-                    await self._settle(cls, pair, difference)
-            self.walked.seen += 1
-            if self.walked.seen % REPORT_EVERY == 0:
-                self._tell(name)
+        try:
+            async for pair in pairs(self._source.scan(query), self._target.scan(query)):
+                await self._look(cls, pair, comparison.judge(pair))
+        except msgspec.ValidationError as fault:
+            raise UnreadableError(
+                f"{name}: one of the {PAGE} documents after {self._last or 'its start'!r} is not as declared "
+                f"({fault}); mend or remove it, then run this again"
+            ) from None
         self.walked.tallies.append(comparison.tally())
         self._tell(name)
+
+    async def _look(self, cls: type[Document], pair: Pair, difference: Difference | None) -> None:
+        if difference is not None:
+            self.walked.note(difference)
+            if self._settle is not None:
+                await self._settle(cls, pair, difference)
+        item = pair[0] or pair[1]
+        self._last = "" if item is None else "/".join(split_key(item.key))
+        self.walked.seen += 1
+        if self.walked.seen % REPORT_EVERY == 0:
+            self._tell(collection_of(cls))
 
     async def _known(self, cls: type[Document], cursor: str | None) -> str | None:
         """The cursor, or None where it was kept by another version of the declaration."""
