@@ -89,6 +89,16 @@ async def test_a_wrong_password_and_an_unknown_name_are_told_alike(bed: Bed) -> 
     assert await _trail(bed) == ["session.refused", "session.refused"]
 
 
+async def test_a_password_typed_as_a_name_is_written_down_nowhere(bed: Bed) -> None:
+    await bed.person("ann", role="viewer")
+    await _sign_in(bed.visitor(), "ann", "wrong password")
+    await _sign_in(bed.visitor(), "my-secret-password", "ann")
+    page = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
+    assert [event.subject for event in page.docs] == ["ann", "somebody unknown"]
+    kept = (await bed.runtime.store.privileged().query(Query(Tries))).docs
+    assert "my-secret-password" not in f"{page.docs} {kept}"
+
+
 async def test_too_many_wrong_tries_must_wait_even_with_the_right_password(bed: Bed) -> None:
     await bed.person("ann", role="viewer")
     # Put there, not tried: how long hashing takes must not decide whether the wait is over.

@@ -106,7 +106,9 @@ class SignIn:
             return self._form(request, after, name=name, fault=said, status=429, wait_s=wait.after_s)
         user = await self._users.verify(name, form.get("password", ""))
         if user is None:
-            await self._note(NO_TENANT, f"user:{name}", "session.refused", name)
+            # People type a password where the name belongs: what names nobody is not written down for good.
+            who = name if await self._users.exists(name) else "somebody unknown"
+            await self._note(NO_TENANT, "nobody", "session.refused", who)
             return self._form(request, after, name=name, fault=_WRONG, status=401)
         await self._tries.forgive(name)
         return await self._welcome(user, await self._sessions.begin(user), after)

@@ -89,5 +89,5 @@ class SignInTries:
 
 
 def key_of(kind: str, value: str) -> str:
-    """Under which id a `name`'s or an `address`'s tries are counted: a name people mistype may be a password."""
+    """The id under which a `name`'s or an `address`'s tries are counted; what was typed is not kept."""
     return hashlib.sha256(f"{kind}\x00{value}".encode(errors="surrogatepass")).hexdigest()

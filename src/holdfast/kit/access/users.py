@@ -110,6 +110,10 @@ class Users:
             raise NotFoundError(f"nobody is called {name!r}")
         return msgspec.structs.replace(found, password="")
 
+    async def exists(self, name: str) -> bool:
+        """Whether somebody is called so."""
+        return await self._found(plain_name(name)) is not None
+
     async def _found(self, name: str) -> User | None:
         if not re.fullmatch(_NAME, name):
             return None
