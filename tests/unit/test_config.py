@@ -73,11 +73,8 @@ def test_the_environment_chooses_the_collection_prefix(environment: str, prefix:
         ({}, "port = true", "holdfast.toml: port must be a whole number"),
         ({}, "port = -1", "holdfast.toml: port must be a whole number"),
         ({}, "host = 7", "holdfast.toml: host must be text"),
-        (
-            {},
-            'hots = "a"',
-            "holdfast.toml: unknown setting 'hots'; known are allow, environment, home, host, keys",
-        ),
+        ({}, 'hots = "a"', "holdfast.toml: unknown setting 'hots'; did you mean host?"),
+        ({}, 'colour = "a"', "holdfast.toml: unknown setting 'colour'; known are allow, environment, home"),
         ({}, "port = ", "holdfast.toml is not valid TOML"),
         ({"HOLDFAST_STORE": "hunter2"}, "", "HOLDFAST_STORE: store must be a URL such as sqlite:///"),
     ],
