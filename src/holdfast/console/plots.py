@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 WIDTH: Final = 600
 HEIGHT: Final = 120
@@ -120,17 +120,19 @@ def sparkline(
     high = top or max([*values, 1e-9])
     wide = 100 / max(1, len(values) - 1)
     path = " ".join(f"{step * wide:.1f},{19 - value / high * 18:.1f}" for step, value in enumerate(values))
-    shape = Markup('<polyline class="tone-{}" points="{}"/>').format(tone, path)
+    shape = Markup(f'<polyline class="tone-{escape(tone)}" points="{path}"/>')
     return _svg("spark", shape, said=said, size=(100, 20))
 
 
 def meter(share: float, *, tone: str, said: str) -> Markup:
     """How much of something is left or used, from 0 to 1."""
     full = max(0.0, min(1.0, share)) * 100
+    # A page may hold hundreds of these, and `Markup.format` takes ten times as long.
     shape = Markup(
-        '<rect class="rail" width="100" height="8"/><rect class="tone-{}" width="{:.1f}" height="8"/>'
+        '<rect class="rail" width="100" height="8"/>'
+        f'<rect class="tone-{escape(tone)}" width="{full:.1f}" height="8"/>'
     )
-    return _svg("meter", shape.format(tone, full), said=said, size=(100, 8))
+    return _svg("meter", shape, said=said, size=(100, 8))
 
 
 def split(parts: Sequence[Series], *, said: str) -> Markup:
@@ -155,5 +157,6 @@ def split(parts: Sequence[Series], *, said: str) -> Markup:
 
 def _svg(kind: str, shape: Markup, *, said: str, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Markup:
     return Markup(
-        '<svg class="{}" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
-    ).format(kind, *size, said, shape)
+        f'<svg class="{kind}" viewBox="0 0 {size[0]} {size[1]}" preserveAspectRatio="none" role="img"'
+        f' aria-label="{escape(said)}">{shape}</svg>'
+    )

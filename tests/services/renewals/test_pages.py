@@ -148,6 +148,22 @@ async def test_a_list_goes_on_where_its_page_ended(bed: Bed) -> None:
     assert len(seen) == len(set(seen)) == 70
 
 
+async def test_who_gave_notice_stands_first_and_is_listed_with_the_same_trend(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=8)
+    store = bed.runtime.store.tenant("-")
+    found = await store.get(Resident, "resident-0000004")
+    assert found is not None
+    await store.commit(put(msgspec.structs.replace(found.doc, status="notice_given"), found.unchanged))
+    for months_back in (2, 1, 0):
+        await scene.calculate(bed.runtime, months_back=months_back)
+    house = await (await bed.signed_in("ann", role="viewer")).page(HOUSE)
+    notices, _, rows = house.partition('id="notices"')[2].partition('id="rows"')
+    assert notices.count('<tr data-key="resident-0000004"') == 1
+    assert rows.count('<tr data-key="resident-0000004"') == 1
+    assert rows.count("<tr data-key") == 8
+    assert set(re.findall(r"Scores of the last (\d+) runs", house)) == {"3"}
+
+
 async def test_what_is_found_is_sorted_like_what_is_listed(bed: Bed) -> None:
     await scene.settle(bed.runtime, residents=30)
     await scene.rename(bed.runtime, "Kim")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Final, Literal
 
 import msgspec
@@ -152,8 +152,15 @@ class Portfolio:
 
     async def scores_of(self, resident_ids: Sequence[str], run: Summary) -> list[RiskScore]:
         """These residents' scores of one run, where they have one."""
-        at: str = msgspec.to_builtins(run.calculated_at)
-        found = await self.store.get_many(RiskScore, [f"{at}_{id}" for id in resident_ids])
+        return await self.scores_of_runs(resident_ids, [run.calculated_at])
+
+    async def scores_of_runs(
+        self, resident_ids: Sequence[str], calculated_at: Sequence[datetime]
+    ) -> list[RiskScore]:
+        """The same of several runs, run after run."""
+        times: list[str] = [msgspec.to_builtins(at) for at in calculated_at]
+        ids = [f"{at}_{id}" for at in times for id in dict.fromkeys(resident_ids)]
+        found = await self.store.get_many(RiskScore, ids)
         return [one.doc for one in found if one is not None]
 
     async def history(

@@ -13,7 +13,6 @@ from holdfast.services.renewals.deliveries import DeliveryShown
 from holdfast.services.renewals.finding import FOUND_MAX, find_residents
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary, Unit
-from holdfast.services.renewals.portfolio import summary_of
 from holdfast.services.renewals.scoring import TIERS
 from holdfast.services.renewals.views.heading import heading
 from holdfast.store import Query
@@ -52,9 +51,11 @@ class Dashboard:
         }  # fmt: skip
         if head.run is None:
             return told
-        portfolio = self._renewals.portfolio(ask.tenant_id)
-        told["notice_count"] = await portfolio.count_notices(head.property.id)
-        return {**told, **await self._found(ask, head.run, shown=shown, sort=sort, wanted=wanted)}
+        count, found = await asyncio.gather(
+            self._renewals.portfolio(ask.tenant_id).count_notices(head.property.id),
+            self._found(ask, head.run, shown=shown, sort=sort, wanted=wanted),
+        )
+        return {**told, "notice_count": count, **found}
 
     async def _found(self, ask: Ask, run: Summary, *, shown: str, sort: str, wanted: str) -> dict[str, Any]:
         """The rows asked for; on the first page of all, those who gave notice stand before them."""
@@ -66,15 +67,18 @@ class Dashboard:
         if shown == NOTICE:
             scores, after = await portfolio.notices(property_id, run, limit=ROWS, cursor=ask.cursor)
             return {"rows": await self._rows(ask, scores), "after": after}
-        page = await portfolio.risk(
-            run, property_id, tiers=TIERS if shown == ALL else (shown,), sort=sort, limit=ROWS,  # type: ignore[arg-type]
-            cursor=ask.cursor,
-        )  # fmt: skip
-        first: list[RiskScore] = []
-        if shown == ALL and ask.cursor is None:
-            first, _ = await portfolio.notices(property_id, run, limit=NOTICES)
+        tiers: Any = TIERS if shown == ALL else (shown,)
+        order: Any = sort
+        page, first = await asyncio.gather(
+            portfolio.risk(run, property_id, tiers=tiers, sort=order, limit=ROWS, cursor=ask.cursor),
+            self._first(ask, run) if shown == ALL and ask.cursor is None else _none(),
+        )
         rows = await self._rows(ask, [*first, *page.docs])
         return {"notices": rows[: len(first)], "rows": rows[len(first) :], "after": page.cursor}
+
+    async def _first(self, ask: Ask, run: Summary) -> list[RiskScore]:
+        portfolio = self._renewals.portfolio(ask.tenant_id)
+        return (await portfolio.notices(ask.path["property_id"], run, limit=NOTICES))[0]
 
     async def _rows(self, ask: Ask, scores: Sequence[RiskScore]) -> list[Row]:
         store, ids = self._renewals.store(ask.tenant_id), [one.resident_id for one in scores]
@@ -90,17 +94,20 @@ class Dashboard:
         ]  # fmt: skip
 
     async def _trends(self, ask: Ask, ids: Sequence[str]) -> dict[str, list[int]]:
-        """Each resident's scores of the last runs: one read by keys a run, however many residents."""
+        """Each resident's scores of the last runs, by one read of their keys."""
         portfolio = self._renewals.portfolio(ask.tenant_id)
         query = Query(CalculationJob).where("property_id", "==", ask.path["property_id"])
         query = query.where("status", "==", "completed").order_by("-calculated_at").limit(RUNS)
         jobs = (await portfolio.store.query(query)).docs
-        runs = await asyncio.gather(*(portfolio.scores_of(ids, summary_of(job)) for job in reversed(jobs)))
+        scores = await portfolio.scores_of_runs(ids, [job.calculated_at for job in reversed(jobs)])
         trends: dict[str, list[int]] = {id: [] for id in ids}
-        for scores in runs:
-            for one in scores:
-                trends[one.resident_id].append(one.risk_score)
+        for one in scores:
+            trends[one.resident_id].append(one.risk_score)
         return trends
+
+
+async def _none() -> list[RiskScore]:
+    return []
 
 
 def _days(score: RiskScore) -> tuple[bool, int]:
