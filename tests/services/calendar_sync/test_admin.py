@@ -215,6 +215,26 @@ async def test_mappings_are_reloaded_on_demand(bed: Bed) -> None:
     assert len(await _trail(bed)) == 1
 
 
+@pytest.mark.parametrize(
+    ("status", "reason", "answer"),
+    [
+        (403, "PERMISSION_DENIED", 409),
+        (404, "NOT_FOUND", 409),
+        (400, "INVALID_ARGUMENT", 422),
+        (429, "", 503),
+    ],
+)
+async def test_what_the_sheet_answers_is_told_and_is_no_fault_of_ours(
+    sqlite_url: str, clock: ManualClock, tmp_path: Path, status: int, reason: str, answer: int
+) -> None:
+    async with calendar_bed(sqlite_url, clock, tmp_path, settings={"mappings": "sheet:1AbC"}) as bed:
+        bed.google.trouble(
+            Trouble(count=9, path="/values/", status=status, reason=reason, retry_after_s=3_600)
+        )
+        got, body, _ = await bed.ask("POST", "/admin/reload-mappings", token=await bed.token())
+        assert got == answer, body
+
+
 async def test_while_mappings_are_loading_the_answer_is_to_come_back(quick_bed: Bed) -> None:
     token = await quick_bed.token()
     for act in ("renew-expiring-channels", "force-register-channels"):

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from holdfast.clock import to_us
 from holdfast.errors import (
-    ConfigError,
     ConflictError,
     HoldfastError,
     InvalidError,
@@ -166,8 +165,11 @@ class Keeper:
             self.require_loaded()
         try:
             reloaded = await self.refresh()
-        except ConfigError as fault:
-            raise InvalidError(fault.message) from None
+        except (InvalidError, RetryLaterError):
+            raise
+        except HoldfastError as fault:
+            # Not the caller's fault: whoever set the source up must mend it.
+            raise ConflictError(f"the mappings' source: {fault.message}") from None
         attention = (await self.channels.health()).attention
         await self.channels.revive([one.watched_id for one in attention])
         return reloaded
