@@ -27,8 +27,8 @@ from tests.faults.puppet import Puppet, puppets
 from tests.services.renewals.bed import AS_OF, Bed, settle_in
 from tests.services.renewals.test_routes import TRIGGER
 
-EVENTS = int(os.environ.get("HOLDFAST_RENEWALS_FIRE_EVENTS", "600"))
-KILLS = 6
+EVENTS = int(os.environ.get("HOLDFAST_RENEWALS_FIRE_EVENTS", "300"))
+KILLS = 4
 PROPERTIES = ("north", "south", "refusing")
 OPEN = ("pending", "sending", "failed")
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -84,7 +84,7 @@ async def under_fire(url: str, keys: str, finished: asyncio.Event) -> list[str]:
         for _ in range(kills):
             asked = order()
             async with puppets("tests.services.renewals.delivering", "deliver", asked) as (worker,):
-                await _live(worker, until, 1.5)
+                await _live(worker, until, 1.0)
                 killed.append(asked["name"])
         async with puppets("tests.services.renewals.delivering", "deliver", order()) as (worker,):
             await worker.hear_until("ready")
