@@ -66,7 +66,8 @@ async def measure(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     async with opened(order["url"]) as store, working(store) as jobs:
         job = await jobs.start(order["property"], as_of=date.fromisoformat(order["as_of"]))
         ended = await jobs.ended(job.id, within_s=600)
-        say(f"peak {ended.status} {ended.scored} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}")
+        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        say(f"peak {ended.status} {ended.scored} {peak_mb}")
 
 
 ROLES: dict[str, Role] = {"calculate": calculate, "measure": measure}
