@@ -29,6 +29,7 @@ DAY, HOUR = 86_400.0, 3_600.0
 DAYS: Final = float(os.environ.get("HOLDFAST_TEST_CALENDAR_DAYS", "90"))
 SEEDS: Final = int(os.environ.get("HOLDFAST_TEST_CALENDAR_SEEDS", "1"))
 PEOPLE: Final = [f"{name}@hoge.jp" for name in ("ann", "ben", "cleo", "dan")]
+CYCLES: Final = 5
 OTHERS: Final = [STRANGER, "yvonne@else.org", BOSS]
 
 
@@ -49,6 +50,7 @@ class History:
         self.revoked: set[str] = set()
         self.watched: set[str] = set()  # had a live channel when they were last looked at
         self.whole_at_ms: list[int] = []  # when a process came to the end of its work undisturbed
+        self.too_many: dict[str, int] = {}  # since how many undisturbed processes there is one too many
         self.out_of_reach: set[str] = set()  # organizers whose credentials were gone at some time
         self.events: dict[str, str] = {}
         self.by_hand: dict[str, set[str]] = {}
@@ -197,7 +199,19 @@ class History:
         assert watch is not None
         return not in_time or watch.doc.failures > 0 or watch.doc.status == "attention"
 
+    def check_numbers(self) -> None:
+        """Second channels, and those of people who are mapped no longer, do not outlive a few cycles."""
+        live = self.live()
+        for person in PEOPLE:
+            due = 1 if person in self.mapped else 0
+            if live[person] <= due or person in self.revoked:
+                self.too_many.pop(person, None)
+                continue
+            lived = len(self.whole_at_ms) - self.too_many.setdefault(person, len(self.whole_at_ms))
+            assert lived <= CYCLES, f"{person} keeps {live[person]} channels and should have {due}"
+
     def check(self) -> None:
+        self.check_numbers()
         for event_id, owner in self.events.items():
             there = self.bed.attendees(owner, event_id)
             assert len(there) == len(set(there)), f"somebody is on {event_id} twice: {there}"
