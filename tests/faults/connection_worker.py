@@ -19,7 +19,6 @@ from holdfast.providers.google_oauth import OAuthClient, UserGrant, UserGrants
 from tests.faults.puppet import Hear, Order, Role
 
 ALL: list[type[Document]] = [Connection, Consent, LeaseDocument]
-LEASE_S = 1.0
 
 
 class Faint(UserGrants):
@@ -38,7 +37,7 @@ async def use(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     async with aiohttp.ClientSession() as session:
         grants = (Faint if order["faint"] else UserGrants)(session, client, clock=SystemClock())
         vault = Vault.from_settings(order["keys"])
-        connections = Connections(store, vault, {"google": grants}, lease_s=LEASE_S)
+        connections = Connections(store, vault, {"google": grants}, lease_s=order["lease_s"])
         say("ready")
         while rejected := await hear():
             say(await connections.token(order["connection"], rejected=rejected))

@@ -26,6 +26,8 @@ BACK = "https://app.example/back"
 PROCESSES = 4
 ROUNDS = 10
 WORKER = "tests.faults.connection_worker"
+# Its lease ends soon, so that another need not be waited for long.
+FAINT = {"faint": True, "lease_s": 1.0}
 
 
 @dataclass
@@ -63,7 +65,7 @@ async def bed(url: str) -> AsyncIterator[Bed]:
         connection = await connections.finish(brought["state"][0], brought["code"][0])
         order = {
             "url": url, "keys": keys, "client": msgspec.json.encode(client).decode(),
-            "connection": connection.id, "faint": False,
+            "connection": connection.id, "faint": False, "lease_s": 60.0,
         }  # fmt: skip
         yield Bed(google, store, connections, connection, order)
     await store.close()
@@ -93,7 +95,7 @@ async def test_processes_that_want_a_new_token_at_once_ask_for_one(bed: Bed) -> 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_one_killed_between_the_answer_and_keeping_it_is_survived(bed: Bed) -> None:
     old = await bed.token()
-    async with puppets(WORKER, "use", bed.order | {"faint": True}, bed.order) as (faint, other):
+    async with puppets(WORKER, "use", bed.order | FAINT, bed.order) as (faint, other):
         await _ready([faint, other])
         faint.say(old)
         await until(lambda: faint.paused, within_s=30)
@@ -109,7 +111,7 @@ async def test_one_killed_between_the_answer_and_keeping_it_is_survived(bed: Bed
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_an_answer_from_before_a_long_pause_does_not_replace_a_newer_one(bed: Bed) -> None:
     old = await bed.token()
-    async with puppets(WORKER, "use", bed.order | {"faint": True}, bed.order) as (faint, other):
+    async with puppets(WORKER, "use", bed.order | FAINT, bed.order) as (faint, other):
         await _ready([faint, other])
         faint.say(old)
         await until(lambda: faint.paused, within_s=30)
