@@ -47,7 +47,10 @@ async def kill_on_the_way(source: str, target: str, seen: Store) -> int:
     async with asyncio.timeout(PATIENCE_S):
         # Polled, because only the target tells how far the other process is.
         while await written(seen) < before + WRITTEN_BETWEEN:
-            assert process.returncode is None, await process.communicate()
+            if process.returncode is not None:
+                # In step for a moment, on a machine too busy to let the writer write.
+                assert process.returncode == 0, await process.communicate()
+                process = await start(source, target, "--walks", "1000")
             await asyncio.sleep(0.005)
     process.kill()
     await process.communicate()
@@ -100,7 +103,8 @@ async def test_a_copy_killed_again_and_again_beside_a_writer_arrives_whole(
     answer = await finish(ours, theirs)
     marker = await other.get(Copy, "copy")
     assert marker is not None
-    assert (answer["state"], marker.doc.state, marker.doc.runs) == ("finished", "finished", KILLS + 1)
+    assert (answer["state"], marker.doc.state) == ("finished", "finished")
+    assert marker.doc.runs > KILLS
     assert await bills(other) == {"open": told["open"], "paid": told["paid"]}
     arrived = await parcels(other)
     assert arrived == await parcels(one)
