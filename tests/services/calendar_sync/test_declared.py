@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.request
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,7 +15,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from holdfast.app import ddl
+from holdfast.app import ddl, open_store
 from holdfast.clock import to_us
 from holdfast.errors import (
     AlreadyExistsError,
@@ -35,8 +36,9 @@ from holdfast.services.calendar_sync.models import (
     WatchChannel,
 )
 from holdfast.services.calendar_sync.settings import Settings
-from holdfast.store import Catalog, Query, create, patch, put
+from holdfast.store import Catalog, Query, Store, create, patch, put
 from holdfast.store.query import resolve
+from holdfast.testing import ManualClock
 from tests.services.calendar_sync.bed import ALICE, BOB, Bed
 
 DAY = 86_400
@@ -46,7 +48,16 @@ FIELDS = {
 }  # fmt: skip
 
 
-def _channel(bed: Bed, id: str = "calendar-sync-zoe-hoge-jp-1", **fields: Any) -> WatchChannel:
+@pytest.fixture
+async def kept(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Store]:
+    """The service's collections and nothing else."""
+    store = await open_store(sqlite_url, DOCUMENTS, clock=clock)
+    await store.migrate()
+    yield store
+    await store.close()
+
+
+def _channel(bed: Bed | Store, id: str = "calendar-sync-zoe-hoge-jp-1", **fields: Any) -> WatchChannel:
     now_ms = to_us(bed.clock.now()) // 1000
     values: dict[str, Any] = {
         "channel_id": id, "resource_id": "r", "watched_id": "zoe@hoge.jp", "expiration": now_ms + 1,
@@ -106,9 +117,9 @@ def _from_firestore(url: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("id", ["", "a b", "ü", "x" * 65, "a.b", "a@b"])
-async def test_channel_ids_have_googles_form(quick_bed: Bed, id: str) -> None:
+async def test_channel_ids_have_googles_form(kept: Store, id: str) -> None:
     with pytest.raises(BadIdError):
-        await quick_bed.runtime.store.commit(create(_channel(quick_bed, id)))
+        await kept.commit(create(_channel(kept, id)))
 
 
 @pytest.mark.parametrize(
@@ -120,9 +131,9 @@ async def test_channel_ids_have_googles_form(quick_bed: Bed, id: str) -> None:
     ],
     ids=str,
 )  # fmt: skip
-async def test_values_that_break_a_rule_are_refused(quick_bed: Bed, fields: dict[str, Any]) -> None:
+async def test_values_that_break_a_rule_are_refused(kept: Store, fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidError):
-        await quick_bed.runtime.store.commit(create(_channel(quick_bed, **fields)))
+        await kept.commit(create(_channel(kept, **fields)))
 
 
 async def test_a_channel_that_has_ended_is_never_registered(quick_bed: Bed) -> None:
@@ -159,9 +170,9 @@ STATES = ("active", "expired", "stopped")
 
 
 @pytest.mark.parametrize(("old", "new"), [(old, new) for old in STATES for new in STATES])
-async def test_only_these_moves_are_made(quick_bed: Bed, old: str, new: str) -> None:
-    store = quick_bed.runtime.store
-    channel = _channel(quick_bed)
+async def test_only_these_moves_are_made(kept: Store, old: str, new: str) -> None:
+    store = kept
+    channel = _channel(kept)
     await store.commit(create(channel))
     if old != "active":
         await store.commit(patch(WatchChannel, channel.channel_id, changes={"status": old}))
@@ -174,9 +185,9 @@ async def test_only_these_moves_are_made(quick_bed: Bed, old: str, new: str) -> 
 
 
 @pytest.mark.parametrize("status", ["expired", "stopped"])
-async def test_a_new_channel_is_active(quick_bed: Bed, status: str) -> None:
+async def test_a_new_channel_is_active(kept: Store, status: str) -> None:
     with pytest.raises(IllegalMoveError):
-        await quick_bed.runtime.store.commit(create(_channel(quick_bed, status=status)))
+        await kept.commit(create(_channel(kept, status=status)))
 
 
 # -- indexes and questions ------------------------------------------------------------------------
