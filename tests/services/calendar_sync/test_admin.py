@@ -52,8 +52,8 @@ async def test_every_route_refuses_those_who_may_not(
         expected = {
             "": 401, "hf_nonsense": 401, "not a token": 401,
             issuer.token(aud="https://other.example"): 401, issuer.token(exp=1): 401,
-            issuer.token(iss="https://evil.example"): 401, issuer.token(email="mallory@else.org"): 401,
-            issuer.token(email_verified=False): 401, issuer.forged_with_the_public_key(): 401,
+            issuer.token(iss="https://evil.example"): 401, issuer.token(email="mallory@else.org"): 403,
+            issuer.token(email_verified=False): 403, issuer.forged_with_the_public_key(): 401,
             issuer.token(sub="s-acme", email=None): 403,
             await bed.token("viewer"): 403, await bed.token("developer"): 403,
             await bed.token("admin", "acme"): 403,

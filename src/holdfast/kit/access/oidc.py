@@ -17,7 +17,7 @@ from joserfc.errors import JoseError
 
 from holdfast.clock import Clock
 from holdfast.config import Grant, Issuer
-from holdfast.errors import UnverifiedError
+from holdfast.errors import ForbiddenError, UnverifiedError
 from holdfast.kit.access.oidc_keys import Fetch, IssuerKeys
 from holdfast.model import Caller
 
@@ -60,7 +60,7 @@ class Oidc:
         self._issuers = {one.issuer: (one, IssuerKeys(fetch_of(one), clock=clock)) for one in issuers}
 
     async def verify(self, token: str) -> Caller:
-        """Who asks with this token; `UnverifiedError` says why nobody does."""
+        """Who asks with this token; `UnverifiedError` where nobody does, `ForbiddenError` where they may not."""
         header, claims = _read(token)
         issuer, keys = self._issuers.get(claims.iss, (None, None))
         if issuer is None or keys is None:
@@ -81,7 +81,7 @@ def caller_of(subject: str, email: str, grants: Sequence[Grant]) -> Caller:
     """Whom the grants make of a subject and its verified e-mail address; nobody is refused."""
     found = [one for one in grants if _is_meant(one, subject, email)]
     if not found:
-        raise UnverifiedError("the identity token is sound, but nobody here has let its owner in")
+        raise ForbiddenError("the identity token is sound, but nobody here has let its owner in")
     roles = {one.tenant: one.role for one in found if one.role != "service"}
     service = any(one.role == "service" for one in found)
     return Caller(user_id=f"oidc:{email or subject}", roles={} if service else roles, service=service)
