@@ -60,7 +60,7 @@ class Oidc:
         self._issuers = {one.issuer: (one, IssuerKeys(fetch_of(one), clock=clock)) for one in issuers}
 
     async def verify(self, token: str) -> Caller:
-        """Who asks with this token; `UnverifiedError` where nobody does, `ForbiddenError` where they may not."""
+        """Who asks; `UnverifiedError` where nobody does, `ForbiddenError` where nobody let them in."""
         header, claims = _read(token)
         issuer, keys = self._issuers.get(claims.iss, (None, None))
         if issuer is None or keys is None:
