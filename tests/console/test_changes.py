@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 
 import aiohttp
@@ -23,7 +24,7 @@ from holdfast.http import changes as hub
 from holdfast.kit.access import Tokens
 from holdfast.kit.outbox import Endpoint
 from holdfast.runtime import KIT_DOCUMENTS, Runtime
-from holdfast.store import put
+from holdfast.store import create, put
 from tests.console.bed import Bed, console
 from tests.examples import lanterns
 from tests.examples.lanterns import Lantern
@@ -96,9 +97,10 @@ async def test_what_another_process_commits_is_told_too(
             async with asyncio.timeout(hub.EVERYTHING_S - 3), _listening(bed.address, token) as told:
                 await anext(told)
                 seen: set[str] = set()
+                numbers = count()
                 while "endpoints" not in seen:
                     # A bell that is only being hung up may miss the first ring.
-                    await other.tenant("-").commit(put(_endpoint(bed, "far")))
+                    await other.tenant("-").commit(create(_endpoint(bed, f"far-{next(numbers)}")))
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(1):
                             seen |= await anext(told)

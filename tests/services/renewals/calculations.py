@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
+import re
 from collections.abc import AsyncIterator, Callable
 from datetime import date
+from pathlib import Path
 from typing import Final
 
 from holdfast.app import open_store
@@ -66,8 +67,14 @@ async def measure(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     async with opened(order["url"]) as store, working(store) as jobs:
         job = await jobs.start(order["property"], as_of=date.fromisoformat(order["as_of"]))
         ended = await jobs.ended(job.id, within_s=600)
-        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        say(f"peak {ended.status} {ended.scored} {peak_mb}")
+        say(f"peak {ended.status} {ended.scored} {_peak_mb()}")
+
+
+def _peak_mb() -> int:
+    """The most memory since this program began; getrusage would count what its parent had when it forked."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) // 1024
 
 
 ROLES: dict[str, Role] = {"calculate": calculate, "measure": measure}
