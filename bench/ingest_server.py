@@ -27,10 +27,12 @@ from bench.ingest_fastapi import KEPT, fastapi
 from holdfast.app import ddl
 from holdfast.config import load_config
 from holdfast.http.app import create_app
+from holdfast.http.server import settings
 from holdfast.kit.inbox import GithubVerifier, InboxItem, Source
 from holdfast.runtime import Runtime
 from holdfast.service import Hook, Parts, Service
 from holdfast.store.catalog import Catalog
+from holdfast.worker import leave_what_is_built
 
 SECRET = "a secret of the two"
 PATH = "/bench/webhook"
@@ -119,10 +121,17 @@ async def _serve(kind: str, url: str) -> None:
     app = await kinds[kind](url)
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(listener.getsockname()[1], flush=True)
-    settings = uvicorn.Config(
+    if kind == "ours":
+        leave_what_is_built()
+    await uvicorn.Server(_settings(kind, app)).serve(sockets=[listener])
+
+
+def _settings(kind: str, app: Any) -> uvicorn.Config:
+    if kind == "ours":
+        return settings(app)
+    return uvicorn.Config(
         app, http="httptools", log_level="error", access_log=False, server_header=False, lifespan="off"
     )
-    await uvicorn.Server(settings).serve(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from holdfast.http.surface import Surface
 from holdfast.kit.access import Tokens
 from holdfast.runtime import Runtime
 from holdfast.service import Service
+from holdfast.worker import leave_what_is_built
 
 _GRACE_S = 3
 _LOOK_TICKS = 5
@@ -74,6 +75,7 @@ async def live(
         working = asyncio.create_task(runtime.work(stop)) if work else None
         _announce(listener)
         await (greet or hint)(runtime, address_of(listener))
+        leave_what_is_built()
         surface.ready = True
         await _Server(settings(surface), surface, stop).serve(sockets=[listener])
         # Also when the server ends by itself: loops must never outlive it.
