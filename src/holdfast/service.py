@@ -139,8 +139,18 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     live: Sequence[str] = ()
 
 
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a person should look at, and the console's page that shows it."""
+
+    tone: Literal["warn", "bad"]
+    text: str
+    path: str
+    tenant_id: str
+    query: Mapping[str, str] = {}
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service adds to the process."""
+    """What a service adds to the process. `attention` tells of one tenant what needs somebody."""
 
     routes: Sequence[Any] = ()
     hooks: Sequence[Hook] = ()
@@ -149,6 +159,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     loops: Mapping[str, Loop] = {}
     pages: Sequence[Page] = ()
     health: Callable[[], Awaitable[Health]] | None = None
+    attention: Callable[[str], Awaitable[Sequence[Notice]]] | None = None
     checks: Sequence[Callable[[], Awaitable[Finding]]] = ()
     start: Callable[[], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] | None = None

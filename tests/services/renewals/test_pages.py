@@ -63,6 +63,7 @@ async def _shown(bed: Bed) -> None:
     (first,) = (await portfolio.risk(run, scene.PROPERTIES[0], limit=1)).docs
     told = await portfolio.trigger(scene.PROPERTIES[0], first.resident_id)
     await scene.settled(bed.runtime, scene.PROPERTIES[0], status="dlq", count=1)
+    assert "1 dead letter of renewals" in await ann.page("/console")
     assert f"{run.medium} medium" in await ann.page(ROOT)
     house = await ann.page(HOUSE)
     assert house.count('name="resident"') == run.total_residents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -16,22 +16,13 @@ from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
 from holdfast.kit.pulse import COUNTED, Pulse, recent
 from holdfast.kit.schedules import Schedule
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Page
+from holdfast.service import Ask, Notice, Page
 from holdfast.store import Query, Store
 
 LOOKED_AT_MAX: Final = 200
+_TOPICS: Final = ("deliveries", "dead-letters", "inbox", "schedules", "endpoints", "pulse")
 _WAITING: Final = ("pending", "sending", "failed")
 _UNRESOLVED: Final = Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")
-
-
-class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a person should look at, and where."""
-
-    tone: str
-    text: str
-    path: str
-    tenant_id: str
-    query: Mapping[str, str] = {}
 
 
 class Overview:
@@ -46,6 +37,7 @@ class Overview:
             "whole": whole,
             "attention": await self._attention(ask),
             "services": self._services(),
+            "topics": _topics(self._runtime),
             **await (self._of_whole(ask) if whole else self._of_tenant(ask.tenant_id)),
         }
 
@@ -94,7 +86,11 @@ class Overview:
             told = _told(await _tenants(store, parked), "bad", "parked message", "/console/inbox")
             found += [msgspec.structs.replace(one, query={"status": "parked"}) for one in told]
         tenant = self._runtime.store.tenant(ask.tenant_id)
-        return [*found, *await _endpoints(tenant, ask.tenant_id), *await _schedules(tenant, ask.tenant_id)]
+        found += [*await _endpoints(tenant, ask.tenant_id), *await _schedules(tenant, ask.tenant_id)]
+        for parts in self._runtime.parts.values():
+            if parts.attention is not None:
+                found += await parts.attention(ask.tenant_id)
+        return found
 
 
 async def _count(store: Store, state: str) -> int:
@@ -107,7 +103,9 @@ async def _tenants(store: Store, query: Query[Any]) -> tuple[Counter[str], bool]
     return Counter(doc.tenant_id for doc in page.docs), page.cursor is not None
 
 
-def _told(found: tuple[Counter[str], bool], tone: str, what: str, path: str) -> list[Notice]:
+def _told(
+    found: tuple[Counter[str], bool], tone: Literal["warn", "bad"], what: str, path: str
+) -> list[Notice]:
     counts, more = found
     notices = []
     for tenant_id, count in counts.most_common():
@@ -158,7 +156,11 @@ def _minutes(pulses: Sequence[Pulse]) -> list[str]:
     return [p.at.strftime("%H:%M") for p in pulses]
 
 
+def _topics(runtime: Runtime) -> tuple[str, ...]:
+    """What the page is about: the kit's, and each service that may tell of something."""
+    return (*_TOPICS, *(one.address for one in runtime.services if runtime.parts[one.name].attention))
+
+
 def pages(runtime: Runtime) -> list[Page]:
-    live = ("deliveries", "dead-letters", "inbox", "schedules", "endpoints", "pulse")
-    shown = Page(path="", title="Overview", template="overview.html", data=Overview(runtime).data, live=live)
-    return [shown]
+    data, live = Overview(runtime).data, _topics(runtime)
+    return [Page(path="", title="Overview", template="overview.html", data=data, live=live)]

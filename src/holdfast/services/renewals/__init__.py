@@ -27,6 +27,7 @@ def build(context: Context) -> Parts:
         queues={"deliveries": DeliveryState, "calculations": CalculationJob},
         pages=pages(renewals),
         health=renewals.health,
+        attention=renewals.attention,
         figures=renewals.figures,
         inside=renewals,
     )

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 from holdfast.kit.audit import Entry
 from holdfast.kit.outbox import Delivery, Endpoint
 from holdfast.kit.runs import Runner
-from holdfast.service import Context, Health
+from holdfast.service import Context, Health, Notice
 from holdfast.services.renewals.calculating import workflow
 from holdfast.services.renewals.deliveries import Deliveries
 from holdfast.services.renewals.endpoints import RmsEndpoints
 from holdfast.services.renewals.figures import Figures
 from holdfast.services.renewals.importing import Import
-from holdfast.services.renewals.models import JOBS, KINDS
+from holdfast.services.renewals.models import JOBS, KINDS, DeadLetterRow, RmsEndpoint
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio
-from holdfast.store import Store
+from holdfast.store import Query, Store
 
 # How many properties one process calculates at the same time.
 AT_ONCE: Final = 4
+CONSOLE: Final = "/console/renewals"
 
 
 class Renewals:
@@ -66,6 +68,24 @@ class Renewals:
         """What the dispatcher of this process has done; a store that can't be reached shows elsewhere."""
         counts = self.dispatcher.status().counts
         return Health(facts={"delivered": counts.delivered, "failed": counts.failed, "dlq": counts.dead})
+
+    async def attention(self, tenant_id: str) -> list[Notice]:
+        """Dead letters, and endpoints that nothing is sent to."""
+        store, found = self.store(tenant_id), list[Notice]()
+        dead = await store.count(Query(DeadLetterRow).where("resolved", "==", False).order_by("-died_at"))
+        if dead:
+            said = f"{dead} dead letter{'s' if dead > 1 else ''} of renewals"
+            found.append(Notice(tone="bad", text=said, path=f"{CONSOLE}/dead-letters", tenant_id=tenant_id))
+        for status in ("paused", "disabled"):
+            query = Query(RmsEndpoint).where("status", "==", status).order_by("-created_at").limit(10)
+            found += [_stopped(one) for one in (await store.query(query)).docs]
+        return found
+
+
+def _stopped(endpoint: RmsEndpoint) -> Notice:
+    said = f"the RMS of {endpoint.id} is {endpoint.status}: {endpoint.reason or 'no reason given'}"
+    path = f"{CONSOLE}/properties/{quote(endpoint.id, safe='')}"
+    return Notice(tone="warn", text=said, path=path, tenant_id=endpoint.tenant_id)
 
 
 def _headers(delivery: Delivery, endpoint: Endpoint) -> Sequence[tuple[str, str]]:
