@@ -102,7 +102,6 @@ async def _nobodies(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
         "a garbled identity token": _bearer("a.b.c"),
         "an identity token for others": _bearer(issuer.token(aud="https://other.example")),
         "an expired identity token": _bearer(issuer.token(exp=ended)),
-        "an identity token of a stranger": _bearer(issuer.token(email="eve@other.example")),
         "a session never begun": {"cookie": f"{COOKIE}={'a' * 43}"},
         "a bad token with a good session": {**_bearer("nonsense"), **await _session(bed, "mixed", "owner")},
     }
@@ -115,6 +114,9 @@ async def _known(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
         "an admin by identity": Visitor(headers=_bearer(issuer.token()), role="admin", of_the_whole=True),
         "a tenant's viewer by identity": Visitor(
             headers=_bearer(issuer.token(sub="s-acme", email=None)), role="viewer"
+        ),
+        "an identity token of a stranger": Visitor(
+            headers=_bearer(issuer.token(email="eve@other.example")), standing="forbidden"
         ),
         "a token without the scope": Visitor(
             headers=_bearer(await bed.token("owner", scopes=["nothing:read"])), standing="forbidden"
