@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from holdfast.clock import SystemClock
-from holdfast.kit.outbox import Retry
+from holdfast.kit.outbox import Breaker, Retry
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
 from holdfast.services.renewals.dates import months_before
@@ -59,8 +59,11 @@ async def connect(
     store = runtime.store.tenant(TENANT)
     found = await store.get(RmsEndpoint, property_id)
     assert found is not None
-    retry = Retry(waits_s=waits_s)
-    await store.commit(put(msgspec.structs.replace(found.doc, retry=retry), found.unchanged))
+    # An open breaker would hold the last tries back for as long as a test may take.
+    patient = msgspec.structs.replace(
+        found.doc, retry=Retry(waits_s=waits_s), breaker=Breaker(failures=1_000)
+    )
+    await store.commit(put(patient, found.unchanged))
 
 
 async def calculate(runtime: Runtime, property_id: str = PROPERTIES[0], *, months_back: int = 0) -> None:
