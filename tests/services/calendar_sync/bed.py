@@ -241,3 +241,8 @@ async def calendar_bed(
             yield bed
         finally:
             await bed.runtime.close()
+
+
+def hasty(url: str) -> str:
+    """The same store, on SQLite without a sync for each commit: for long ways."""
+    return f"{url}?synchronous=normal" if url.startswith("sqlite") else url

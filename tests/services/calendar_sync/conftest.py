@@ -1,7 +1,11 @@
-"""The service on each engine in turn, or on SQLite alone where the engine makes no difference."""
+"""The service on each engine in turn, or on one alone where the engine makes no difference.
+
+That one is SQLite; `HOLDFAST_ONE_ENGINE=firestore` (or `postgres`) runs all of those tests there.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,7 +23,14 @@ async def bed(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path
 
 
 @pytest.fixture
-async def quick_bed(sqlite_url: str, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Bed]:
-    """On SQLite."""
-    async with calendar_bed(sqlite_url, clock, tmp_path) as made:
+def one_url(request: pytest.FixtureRequest) -> str:
+    """An empty store of the one engine."""
+    url: str = request.getfixturevalue(f"{os.environ.get('HOLDFAST_ONE_ENGINE', 'sqlite')}_url")
+    return url
+
+
+@pytest.fixture
+async def quick_bed(one_url: str, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Bed]:
+    """On the one engine."""
+    async with calendar_bed(one_url, clock, tmp_path) as made:
         yield made

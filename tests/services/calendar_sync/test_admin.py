@@ -43,10 +43,10 @@ async def issuer(clock: ManualClock) -> AsyncIterator[StandIn]:
 
 
 async def test_every_route_refuses_those_who_may_not(
-    issuer: StandIn, sqlite_url: str, clock: ManualClock, tmp_path: Path
+    issuer: StandIn, one_url: str, clock: ManualClock, tmp_path: Path
 ) -> None:
     more = {"oidc": (issuer.settings(),)}
-    async with calendar_bed(sqlite_url, clock, tmp_path, more=more) as bed:
+    async with calendar_bed(one_url, clock, tmp_path, more=more) as bed:
         await bed.begin()
         calls = len(bed.google.calls)
         expected = {
@@ -68,10 +68,10 @@ async def test_every_route_refuses_those_who_may_not(
 
 
 async def test_a_scheduler_with_an_identity_token_is_let_in_and_named(
-    issuer: StandIn, sqlite_url: str, clock: ManualClock, tmp_path: Path
+    issuer: StandIn, one_url: str, clock: ManualClock, tmp_path: Path
 ) -> None:
     more = {"oidc": (issuer.settings(),)}
-    async with calendar_bed(sqlite_url, clock, tmp_path, more=more) as bed:
+    async with calendar_bed(one_url, clock, tmp_path, more=more) as bed:
         await bed.begin()
         await _act(bed, "renew-expiring-channels", issuer.token())
         (event,) = await _trail(bed)
@@ -225,9 +225,9 @@ async def test_mappings_are_reloaded_on_demand(bed: Bed) -> None:
     ],
 )
 async def test_what_the_sheet_answers_is_told_and_is_no_fault_of_ours(
-    sqlite_url: str, clock: ManualClock, tmp_path: Path, status: int, reason: str, answer: int
+    one_url: str, clock: ManualClock, tmp_path: Path, status: int, reason: str, answer: int
 ) -> None:
-    async with calendar_bed(sqlite_url, clock, tmp_path, settings={"mappings": "sheet:1AbC"}) as bed:
+    async with calendar_bed(one_url, clock, tmp_path, settings={"mappings": "sheet:1AbC"}) as bed:
         bed.google.trouble(
             Trouble(count=9, path="/values/", status=status, reason=reason, retry_after_s=3_600)
         )
@@ -333,10 +333,10 @@ async def test_health_is_for_everybody_and_names_nobody(bed: Bed) -> None:
 
 
 async def test_without_settings_the_service_rests_and_says_so(
-    sqlite_url: str, clock: ManualClock, tmp_path: Path
+    one_url: str, clock: ManualClock, tmp_path: Path
 ) -> None:
     async with calendar_bed(
-        sqlite_url, clock, tmp_path, settings={"service_account": "", "mappings": ""}
+        one_url, clock, tmp_path, settings={"service_account": "", "mappings": ""}
     ) as bed:
         _, told, _ = await bed.ask("GET", "/health")
         assert (told["status"], told["inUse"]) == ("ok", False)

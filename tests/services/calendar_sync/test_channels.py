@@ -86,9 +86,9 @@ async def test_a_renewal_opens_the_new_channel_before_it_stops_the_old_one(bed: 
 
 
 async def test_stopped_documents_stay_as_long_as_is_set(
-    sqlite_url: str, clock: ManualClock, tmp_path: Any
+    one_url: str, clock: ManualClock, tmp_path: Any
 ) -> None:
-    async with calendar_bed(sqlite_url, clock, tmp_path, settings={"keep_stopped_s": 10 * DAY}) as bed:
+    async with calendar_bed(one_url, clock, tmp_path, settings={"keep_stopped_s": 10 * DAY}) as bed:
         await bed.begin()
         await bed.later(6 * DAY + 3_600)
         assert len(await bed.channels("stopped")) == 2

@@ -36,8 +36,8 @@ class Shell:
         return process.returncode, out.decode(), err.decode()
 
 
-async def test_an_administrators_day_at_the_terminal(sqlite_url: str, tmp_path: Path) -> None:
-    async with calendar_bed(sqlite_url, SystemClock(), tmp_path) as bed:
+async def test_an_administrators_day_at_the_terminal(one_url: str, tmp_path: Path) -> None:
+    async with calendar_bed(one_url, SystemClock(), tmp_path) as bed:
         shell = Shell(bed, tmp_path)
         code, _, err = await shell.run("renew")
         assert (code, "being loaded" in err) == (1, True)

@@ -49,9 +49,9 @@ FIELDS = {
 
 
 @pytest.fixture
-async def kept(sqlite_url: str, clock: ManualClock) -> AsyncIterator[Store]:
+async def kept(one_url: str, clock: ManualClock) -> AsyncIterator[Store]:
     """The service's collections and nothing else."""
-    store = await open_store(sqlite_url, DOCUMENTS, clock=clock)
+    store = await open_store(one_url, DOCUMENTS, clock=clock)
     await store.migrate()
     yield store
     await store.close()

@@ -100,9 +100,9 @@ def _patched(google: GoogleSimulator) -> int:
 
 
 async def test_kills_lose_no_change_and_add_nobody_twice(
-    google: GoogleSimulator, sqlite_url: str, tmp_path: Path
+    google: GoogleSimulator, one_url: str, tmp_path: Path
 ) -> None:
-    served, chance = Served(google, tmp_path, sqlite_url), random.Random(1)
+    served, chance = Served(google, tmp_path, one_url), random.Random(1)
     await served.start()
     try:
         await until(lambda: _live(google) == [ALICE, BOB], within_s=90)

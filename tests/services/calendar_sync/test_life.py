@@ -22,7 +22,7 @@ from holdfast.services.calendar_sync.models import ChannelEvent
 from holdfast.simulators.google import ExpireSyncTokens, ListChannels, Pushes, Restore, Revoke, Trouble
 from holdfast.store import Query
 from tests.providers.setting import HastyClock
-from tests.services.calendar_sync.bed import BOSS, STRANGER, Bed, an_hour, calendar_bed, guests
+from tests.services.calendar_sync.bed import BOSS, STRANGER, Bed, an_hour, calendar_bed, guests, hasty
 from tests.services.calendar_sync.crashing import CrashError, Doomed, Fuse
 
 DAY, HOUR = 86_400.0, 3_600.0
@@ -254,10 +254,10 @@ class History:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_nothing_goes_quiet_and_nothing_is_lost_for_ninety_days(
-    sqlite_url: str, tmp_path: Path, seed: int
+    one_url: str, tmp_path: Path, seed: int
 ) -> None:
     clock = HastyClock()
-    url = f"{sqlite_url}?synchronous=normal"
+    url = hasty(one_url)
     mappings = {one: [second(one)] for one in PEOPLE[:3]}
     async with calendar_bed(url, clock, tmp_path, mappings=mappings, people=[*PEOPLE, BOSS]) as bed:
         history = History(bed, clock, seed)

@@ -210,9 +210,9 @@ async def test_another_process_works_with_the_new_map(quick_bed: Bed) -> None:
     assert await theirs.directory.current() == {CAROL: (CAROL2,)}
 
 
-async def test_mappings_come_from_a_sheet(sqlite_url: str, clock: ManualClock, tmp_path: Path) -> None:
+async def test_mappings_come_from_a_sheet(one_url: str, clock: ManualClock, tmp_path: Path) -> None:
     settings = {"mappings": "sheet:1AbC"}
-    async with calendar_bed(sqlite_url, clock, tmp_path, settings=settings) as bed:
+    async with calendar_bed(one_url, clock, tmp_path, settings=settings) as bed:
         rows = [
             ["Primary", "Secondary", "Status"],
             [ALICE, f"{ALICE2}, alice@piyo.jp"],

@@ -27,6 +27,7 @@ from tests.services.calendar_sync.bed import (
     Bed,
     calendar_bed,
     guests,
+    hasty,
 )  # fmt: skip
 from tests.services.calendar_sync.crashing import CrashError, Doomed, Fuse
 
@@ -307,9 +308,9 @@ async def _die_while_syncing(bed: Bed, after: int) -> bool:
 
 
 async def test_a_crash_at_any_step_of_a_sync_loses_nothing_and_adds_nobody_twice(
-    sqlite_url: str, clock: ManualClock, tmp_path: Path
+    one_url: str, clock: ManualClock, tmp_path: Path
 ) -> None:
-    async with calendar_bed(f"{sqlite_url}?synchronous=normal", clock, tmp_path) as bed:
+    async with calendar_bed(hasty(one_url), clock, tmp_path) as bed:
         await bed.begin()
         crashes = 0
         while await _lives_on_after(bed, clock, crashes):
@@ -340,11 +341,9 @@ async def _lives_on_after(bed: Bed, clock: ManualClock, crash: int) -> bool:
 # -- bursts ---------------------------------------------------------------------------------------
 
 
-async def test_a_thousand_notifications_at_once_are_at_most_two_syncs(
-    sqlite_url: str, tmp_path: Path
-) -> None:
+async def test_a_thousand_notifications_at_once_are_at_most_two_syncs(one_url: str, tmp_path: Path) -> None:
     async with calendar_bed(
-        sqlite_url, SystemClock(), tmp_path, mappings={ALICE: [ALICE2]}, settings={"sync_gap_s": 1.0}
+        one_url, SystemClock(), tmp_path, mappings={ALICE: [ALICE2]}, settings={"sync_gap_s": 1.0}
     ) as bed:
         await bed.begin()
         (channel,) = await bed.channels()
