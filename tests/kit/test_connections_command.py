@@ -13,13 +13,12 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
-from holdfast import runtime as runtimes
 from holdfast.cli import app
 from holdfast.config import load_config
 from holdfast.errors import HoldfastError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.audit import Audit
 from holdfast.kit.vault import new_key
-from holdfast.runtime import Runtime
+from holdfast.runtime import Runtime, whole
 from holdfast.service import Context, Parts, Service
 from holdfast.testing import ManualClock
 from tests.kit.registrar import Registrar
@@ -41,7 +40,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registrar: Registrar)
 
     monkeypatch.chdir(tmp_path)
     desk = Service(name="desk", summary="Connects accounts", documents=(), build=build)
-    monkeypatch.setattr(runtimes, "find_services", lambda: [desk])
+    monkeypatch.setattr(whole, "find_services", lambda: [desk])
 
 
 def _within(act: Callable[[Runtime], Awaitable[T]]) -> T:

@@ -1,0 +1,91 @@
+"""How the whole does: what waits and for how long, and the worst of what its parts say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from holdfast.kit.channels import ChannelFields
+from holdfast.kit.channels.alarm import ending
+from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox import Delivery
+from holdfast.kit.schedules import Schedule
+from holdfast.model import Document
+from holdfast.service import Health, Parts
+from holdfast.store import Store
+
+_KIT_QUEUES: Final[dict[str, type[Document]]] = {
+    "inbox": InboxItem,
+    "outbox": Delivery,
+    "schedules": Schedule,
+}
+_WORST: Final = ("ok", "degraded", "critical")
+# What is due is taken within moments; what waits so long says that nobody works, or that it is too much.
+BACKLOG_S_MAX: Final = 60.0
+DEPTH_MAX: Final = 1_000
+
+
+class Vitals:
+    """Looks at the queues, the channels and the parts; `loops` tells of the loops, None where none run."""
+
+    def __init__(
+        self,
+        store: Store,
+        parts: Mapping[str, Parts],
+        *,
+        channel_kinds: Sequence[type[ChannelFields]],
+        loops: Callable[[], Health | None],
+    ) -> None:
+        self._store, self._parts, self._loops = store, parts, loops
+        self._channel_kinds = channel_kinds
+        self._looking: asyncio.Task[Health] | None = None
+
+    async def backlog(self) -> dict[str, float]:
+        """For how many seconds the oldest due work has waited, by loop; 0 where nothing is due."""
+        store, now = self._store.privileged(), self._store.clock.now()
+        waited: dict[str, float] = {}
+        for name, kind in self._queues().items():
+            due = await store.next_due(kind)
+            waited[name] = 0.0 if due is None else max(0.0, (now - due).total_seconds())
+        return waited
+
+    async def depths(self) -> dict[str, int]:
+        """How many wait to be worked on now, by loop, counting no further than `DEPTH_MAX`."""
+        store = self._store.privileged()
+        return {name: await store.count_due(kind, limit=DEPTH_MAX) for name, kind in self._queues().items()}
+
+    async def health(self) -> Health:
+        """The worst of the parts, with their reasons; those who ask at the same time share one look."""
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+            self._looking.add_done_callback(lambda _: setattr(self, "_looking", None))
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> Health:
+        found: dict[str, Health] = {"backlog": await self._backlog_health()}
+        found["channels"] = await self._channel_health()
+        loops = self._loops()
+        if loops is not None:
+            found["loops"] = loops
+        for name, parts in self._parts.items():
+            if parts.health is not None:
+                found[name] = await parts.health()
+        worst = max((h.status for h in found.values()), key=_WORST.index)
+        reasons = tuple(f"{name}: {reason}" for name, h in found.items() for reason in h.reasons)
+        return Health(worst, reasons, {name: h.facts for name, h in found.items() if h.facts})
+
+    async def _backlog_health(self) -> Health:
+        old = {name: s for name, s in (await self.backlog()).items() if s > BACKLOG_S_MAX}
+        reasons = tuple(f"{name}: the oldest due work has waited for {s:.0f} s" for name, s in old.items())
+        return Health("degraded" if old else "ok", reasons)
+
+    async def _channel_health(self) -> Health:
+        late = [one for kind in self._channel_kinds for one in await ending(self._store, kind)]
+        return Health("degraded" if late else "ok", tuple(str(one) for one in late))
+
+    def _queues(self) -> dict[str, type[Document]]:
+        theirs = {
+            f"{name}.{label}": kind for name, p in self._parts.items() for label, kind in p.queues.items()
+        }
+        return _KIT_QUEUES | theirs
