@@ -46,6 +46,12 @@ def test_a_sample_is_calculated_looked_at_and_told_to_the_rms(tmp_path: Path) ->
     (top,) = first["items"]
     assert first["cursor"]
     assert top["risk_score"] == sum(one["points"] for one in top["signals"].values())
+    (only,) = run("runs", P)["items"]
+    assert (only["jobId"], only["totalResidents"]) == (job["id"], 40)
+    for chosen in (("--run", job["id"]), ("--as-of", "2026-03-02")):
+        assert run("risk", P, "--limit", "1", *chosen)["items"] == [top]
+    assert "no finished run" in run("risk", P, "--as-of", "2020-01-01", code=1)
+    assert "choose one of its runs" in run("risk", P, "--run", "run-lost", code=1)
     assert [one["id"] for one in run("history", top["resident_id"])["items"]] == [top["id"]]
     assert "no RMS endpoint" in run("trigger", P, top["resident_id"], code=1)
     made = run("endpoints", "set", P, "https://rms.example/1")
@@ -85,6 +91,7 @@ def test_files_are_taken_in_and_bad_rows_end_in_exit_code_one(tmp_path: Path) ->
     [
         (("calculate", "nowhere"), 1, "no property 'nowhere'"),
         (("risk", "nowhere"), 1, "no property 'nowhere'"),
+        (("runs", "nowhere"), 1, "no property 'nowhere'"),
         (("history", "nobody"), 1, "no resident 'nobody'"),
         (("dlq", "replay", "nothing"), 1, "no dead letter 'nothing'"),
         (("endpoints", "set", "nowhere", "https://rms.example"), 1, "no property"),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
@@ -16,7 +17,8 @@ from holdfast.clock import SystemClock
 from holdfast.services.renewals import service
 from holdfast.services.renewals.exporting import plain
 from holdfast.services.renewals.finding import find_residents
-from holdfast.services.renewals.models import Property, Resident
+from holdfast.services.renewals.models import Property, PropertyRules, Resident
+from holdfast.services.renewals.scoring import Thresholds
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import put
 from tests.browser import renewals_scene as scene
@@ -48,6 +50,7 @@ async def test_every_page_shows_what_there_is_on_every_engine(
         await scene.settle(bed.runtime, residents=12, per_property=6)
         assert "not calculated yet" in await ann.page(HOUSE)
         assert "not calculated yet" in await ann.page(f"{HOUSE}/what-if")
+        assert "not calculated yet" in await ann.page(f"{HOUSE}/runs")
         assert "Nothing was sent yet." in await ann.page(f"{HOUSE}/deliveries")
         for months_back in (1, 0):
             await scene.calculate(bed.runtime, months_back=months_back)
@@ -68,6 +71,10 @@ async def _shown(bed: Bed) -> None:
     house = await ann.page(HOUSE)
     assert house.count('name="resident"') == run.total_residents
     assert "Scores of the last 2 runs" in house
+    (latest, older), _ = await portfolio.runs.all(scene.PROPERTIES[0])
+    assert latest == run
+    assert "An earlier run" in await ann.page(f"{HOUSE}?run={older.job_id}")
+    assert f"run={older.job_id}" in await ann.page(f"{HOUSE}/runs")
     assert unescape(first.signals["daysToExpiryDays"].sentence) in unescape(house)
     assert f"{first.risk_score}</b>" in await ann.page(f"{HOUSE}?sort=days")
     assert first.name in await ann.page(f"{HOUSE}?q={first.name.split()[-1]}")
@@ -87,6 +94,10 @@ WRONG: Final = (
     ("/dead-letters?property=nowhere", 404, "no property 'nowhere'"),
     ("/calibration?property=nowhere", 404, "no property 'nowhere'"),
     ("/properties/property-0001?tier=purple", 422, "tier is one of"),
+    ("/properties/property-0001?run=run-lost", 404, "choose one of its runs, or leave `run` out"),
+    ("/properties/property-0001?run=%2F..%2F", 404, "no finished run '/../' of property 'property-0001'"),
+    ("/properties/property-0002?run=run-lost", 404, "no property 'property-0002'"),
+    ("/properties/nowhere/runs", 404, "no property 'nowhere'"),
     ("/properties/property-0001?sort=name", 422, "sort is one of"),
     ("/properties/property-0001?cursor=rubbish", 400, "cursor"),
     ("/properties/property-0001/deliveries?status=lost", 422, "status is one of"),
@@ -177,6 +188,67 @@ async def test_what_is_found_is_sorted_like_what_is_listed(bed: Bed) -> None:
         assert len(rows[0]) == 30
 
 
+async def test_an_earlier_run_is_shown_with_the_tiers_of_its_day_beside_the_latest(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=40)
+    store, house = bed.runtime.store.tenant("-"), scene.PROPERTIES[0]
+    found = await store.get(Property, house)
+    assert found is not None
+    await store.commit(put(msgspec.structs.replace(found.doc, time_zone="Asia/Tokyo"), found.unchanged))
+    await scene.calculate(bed.runtime, months_back=3)
+    strict = PropertyRules(
+        property_id=house, thresholds=Thresholds(high=1, medium=0), updated_at=bed.runtime.clock.now()
+    )
+    await store.commit(put(strict))
+    await scene.calculate(bed.runtime)
+    portfolio = scene.renewals_of(bed.runtime).portfolio("-")
+    (latest, older), _ = await portfolio.runs.all(house)
+    assert latest.high == latest.total_residents
+    assert 0 < older.high < older.total_residents
+    ann = await bed.signed_in("ann")
+    page = await ann.page(f"{HOUSE}?run={older.job_id}&tier=high")
+    rows = page.partition('id="rows"')[2]
+    then = re.findall(r'class="risk" data-label="Risk"><b class="score">(\d+)</b> <span [^>]+>(\w+)<', rows)
+    assert [int(score) for score, _ in then] == sorted((int(score) for score, _ in then), reverse=True)
+    assert {tier for _, tier in then} == {"high"}
+    assert len(then) == min(30, older.high)
+    kept = {one.resident_id: one for one in await portfolio.scores_of(_keys(rows), older)}
+    now = {one.resident_id: one for one in await portfolio.scores_of(_keys(rows), latest)}
+    for id, part in zip(_keys(rows), rows.split("<tr data-key")[1:], strict=True):
+        change = now[id].risk_score - kept[id].risk_score
+        assert f"<small>{'the same' if change == 0 else f'{change:+d}'}</small>" in part
+        assert f'<b class="score">{now[id].risk_score}</b>' in part.partition('data-label="Now"')[2]
+    at = older.calculated_at.astimezone(ZoneInfo("Asia/Tokyo"))
+    assert f"calculated {at:%Y-%m-%d %H:%M} (Asia/Tokyo) as of {older.as_of_date}" in page
+    assert f"high risk, now {latest.high}" in page
+    assert 'data-act="/renewals' not in page.partition('id="toolbar"')[2]
+    assert f"renewal-risk.csv?tier=high&amp;run={older.job_id}" in page
+    # The latest run's own id is the same page as no id: what is shared while it is new can be acted on.
+    fresh = await ann.page(f"{HOUSE}?run={latest.job_id}")
+    assert "An earlier run" not in fresh
+    assert "Scores of the last 2 runs" in fresh
+    assert "Scores of the last" not in rows
+
+
+def _keys(rows: str) -> list[str]:
+    return re.findall(r'<tr data-key="([^"]+)"', rows)
+
+
+async def test_the_runs_of_a_property_go_on_where_their_page_ended(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=1)
+    for _ in range(32):
+        await scene.calculate(bed.runtime)
+    ann = await bed.signed_in("ann", role="viewer")
+    first = await ann.page(f"{HOUSE}/runs")
+    more = re.search(r'href="([^"]+)" rel="next"', first)
+    assert more is not None
+    second = await ann.page(unescape(more[1]))
+    ids = [*_keys(first), *_keys(second)]
+    assert (len(ids), len(set(ids))) == (32, 32)
+    # One that is older than the choices is still among them once it is chosen.
+    page = await ann.page(f"{HOUSE}?run={ids[-1]}")
+    assert re.search(rf'<option value="{ids[-1]}" selected>', page)
+
+
 async def test_a_portfolio_of_many_properties_goes_on_by_name(bed: Bed) -> None:
     await scene.settle(bed.runtime, residents=27, per_property=1)
     ann = await bed.signed_in("ann", role="viewer")
@@ -216,6 +288,13 @@ async def test_a_spreadsheet_gets_every_score_and_runs_no_formula(bed: Bed) -> N
     assert {row["name"] for row in rows} == {'\'=HYPERLINK("https://evil.example")'}
     points = [name for name in rows[0] if name.endswith("_points")]
     assert all(sum(int(row[name]) for name in points) == int(row["risk_score"]) for row in rows)
+    await scene.calculate(bed.runtime, months_back=2)
+    (_, older), _ = await scene.renewals_of(bed.runtime).portfolio("-").runs.all(scene.PROPERTIES[0])
+    for chosen in (f"run={older.job_id}", f"asOf={older.as_of_date}"):
+        _, old, headers = await ann.ask("GET", f"{path}?{chosen}")
+        assert old == text
+        assert f"{older.as_of_date}.csv" in headers["content-disposition"]
+    assert (await ann.ask("GET", f"{path}?run=run-lost"))[0] == 404
     status, _, _ = await ann.ask("GET", f"{path}?tier=purple")
     assert status in (400, 422)
 

@@ -81,6 +81,28 @@ async def test_history_is_kept_for_every_run_and_tiers_stay_as_they_were(bed: Be
     assert {one["residentId"]: one["riskTier"] for one in old["items"]}["jane"] == "medium"
     early = await bed.get(f"/properties/{P}/renewal-risk?asOf=2020-01-01")
     assert (early["run"], early["items"]) == (None, [])
+    newest, oldest = (await bed.get(f"/properties/{P}/runs"))["items"]
+    assert newest["calculatedAt"] > oldest["calculatedAt"]
+    assert await bed.get(f"/properties/{P}/renewal-risk?run={oldest['jobId']}") == old
+    status, answer = await bed.ask("GET", f"/properties/{P}/renewal-risk?run={oldest['jobId']}&asOf={AS_OF}")
+    assert (status, "not by both" in answer["error"]["message"]) == (422, True)
+
+
+async def test_a_day_is_answered_by_its_own_run_also_when_an_older_day_is_calculated_later(bed: Bed) -> None:
+    for days in (0, 20, 10, 20):
+        await bed.calculate(as_of=AS_OF + timedelta(days=days))
+    runs = (await bed.get(f"/properties/{P}/runs"))["items"]
+    for asked, said in ((0, 3), (9, 3), (10, 1), (19, 1), (20, 0), (99, 0)):
+        page = await bed.get(f"/properties/{P}/renewal-risk?asOf={AS_OF + timedelta(days=asked)}")
+        assert page["run"] == runs[said], asked
+
+
+async def test_a_run_of_another_property_or_one_that_did_not_end_is_none_of_this_property(bed: Bed) -> None:
+    await settle_in(bed.store, [], property_id="p-2")
+    told = await bed.calculate("p-2")
+    for id in (told["jobId"], "run-lost", "__x__", ".."):
+        status, answer = await bed.ask("GET", f"/properties/{P}/renewal-risk", params={"run": id})
+        assert (status, "choose one of its runs" in answer["error"]["message"]) == (404, True), answer
 
 
 async def test_who_gave_notice_is_scored_and_said_who_left_is_not(bed: Bed) -> None:
@@ -302,6 +324,7 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("GET", f"/properties/{P}/renewal-risk?tier=huge", None, "tier"),
     ("GET", f"/properties/{P}/renewal-risk?limit=0", None, "limit"),
     ("GET", f"/properties/{P}/renewal-risk?asOf=soon", None, "asOf"),
+    ("GET", f"/properties/{P}/renewal-risk.csv?asOf=soon", None, "asOf"),
     ("GET", f"/properties/{P}/deliveries?status=lost", None, "status"),
 ]  # fmt: skip
 

@@ -40,6 +40,14 @@ def zone_named(name: str) -> ZoneInfo:
         ) from None
 
 
+def zone_or_utc(name: str) -> ZoneInfo:
+    """The same for looking: a property whose zone is not known is shown in UTC."""
+    try:
+        return zone_named(name)
+    except InvalidError:
+        return ZoneInfo("UTC")
+
+
 def local_date(instant: datetime, zone: ZoneInfo) -> date:
     """The date that a clock on the property's wall shows at this instant."""
     return instant.astimezone(zone).date()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import datetime
 from typing import Final, Literal
 
 import msgspec
@@ -13,7 +13,6 @@ from holdfast.kit.outbox import Dispatcher
 from holdfast.kit.runs import Workflow
 from holdfast.services.renewals.jobs import Jobs
 from holdfast.services.renewals.models import (
-    CalculationJob,
     Property,
     PropertyRules,
     PropertyState,
@@ -21,6 +20,7 @@ from holdfast.services.renewals.models import (
     RiskScore,
     Summary,
 )
+from holdfast.services.renewals.runs import FinishedRuns
 from holdfast.services.renewals.scoring import (
     DELINQUENT,
     FLAGGED,
@@ -38,7 +38,6 @@ from holdfast.services.renewals.triggering import Triggered, Triggers, scores_of
 from holdfast.store import Page, Query, Store
 
 Sort = Literal["score", "days"]
-RUNS_LOOKED_AT: Final = 200
 TRIGGERED_MAX: Final = 10_000
 
 
@@ -80,6 +79,7 @@ class Portfolio:
     def __init__(self, store: Store, workflow: Workflow, *, near: Dispatcher | None = None) -> None:
         self.store = store
         self.jobs = Jobs(store, workflow)
+        self.runs = FinishedRuns(store)
         self.triggers = Triggers(store, near=near)
 
     # -- properties -------------------------------------------------------------------------------
@@ -108,21 +108,9 @@ class Portfolio:
 
     # -- risk -------------------------------------------------------------------------------------
 
-    async def latest(self, property_id: str, *, as_of: date | None = None) -> Summary | None:
-        """The latest finished run, or the latest up to an as-of date."""
-        await self.property(property_id)
-        if as_of is not None:
-            return await self._run_as_of(property_id, as_of)
-        state = await self.store.get(PropertyState, property_id)
-        return None if state is None else state.doc.latest
-
-    async def _run_as_of(self, property_id: str, as_of: date) -> Summary | None:
-        query = Query(CalculationJob).where("property_id", "==", property_id)
-        query = query.where("status", "==", "completed").order_by("-calculated_at").limit(RUNS_LOOKED_AT)
-        for job in (await self.store.query(query)).docs:
-            if job.as_of_date <= as_of:
-                return summary_of(job)
-        return None
+    async def latest(self, property_id: str) -> Summary | None:
+        """The latest finished run."""
+        return await self.runs.choose(property_id)
 
     async def risk(
         self,
@@ -222,14 +210,6 @@ class Portfolio:
 
 def _gave_notice(property_id: str) -> Query[Resident]:
     return Query(Resident).where("property_id", "==", property_id).where("status", "==", "notice_given")
-
-
-def summary_of(job: CalculationJob) -> Summary:
-    return Summary(
-        job_id=job.id, calculated_at=job.calculated_at, as_of_date=job.as_of_date,
-        total_residents=job.high + job.medium + job.low, skipped=job.skipped, high=job.high,
-        medium=job.medium, low=job.low,
-    )  # fmt: skip
 
 
 def rescored(score: RiskScore, weights: Weights) -> int:

@@ -10,7 +10,8 @@ commands = typer.Typer(help="Who will not renew, why, and telling the RMS.", no_
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "import": data.import_command, "sample": data.sample_command, "calculate": data.calculate_command,
-    "portfolio": looking.portfolio_command, "risk": looking.risk_command, "history": looking.history_command,
+    "portfolio": looking.portfolio_command, "risk": looking.risk_command,
+    "runs": looking.runs_command, "history": looking.history_command,
     "trigger": sending.trigger_command, "deliveries": sending.deliveries_command,
     "outcome": looking.outcome_command, "calibration": looking.calibration_command,
 }  # fmt: skip

@@ -22,7 +22,7 @@ from holdfast.services.renewals.commands.asked import (
     terminal,
 )
 from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.models import Outcome, RiskScore
+from holdfast.services.renewals.models import Outcome, RiskScore, Summary
 from holdfast.services.renewals.portfolio import Sort, Standing
 from holdfast.services.renewals.scoring import TIERS
 from holdfast.store import Page
@@ -77,17 +77,23 @@ def risk_command(
         list[str] | None, typer.Option(callback=among(TIERS), help="May be repeated; all unless given.")
     ] = None,
     sort: Annotated[Sort, typer.Option(help="The most at risk, or the soonest to end, first.")] = "score",
-    as_of: Annotated[str | None, typer.Option(metavar="DAY", help="The latest run up to this day.")] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run", metavar="ID", help="As `runs` shows it; the latest unless given.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="DAY", help="The run of this day, or of the nearest before it.")
+    ] = None,
     tenant: Tenant = OWN,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the scores of a property's latest run, the most at risk first.
+    """Show the scores of a property's latest run, or of one before it, the most at risk first.
 
     \b
     Examples:
       holdfast renewals risk property-0001 --tier high
+      holdfast renewals risk property-0001 --as-of 2026-03-01
       holdfast renewals risk property-0001 --json | jq '.items[].signals'
     """
     chosen = day(as_of)
@@ -95,7 +101,7 @@ def risk_command(
 
     async def act(renewals: Renewals) -> Page[RiskScore]:
         portfolio = renewals.portfolio(tenant)
-        run = await portfolio.latest(property_id, as_of=chosen)
+        run = await portfolio.runs.choose(property_id, id=run_id, as_of=chosen)
         if run is None:
             raise InvalidError(
                 f"property {property_id!r} has no finished run; `holdfast renewals calculate {property_id}`"
@@ -104,6 +110,31 @@ def risk_command(
 
     page = inside(ctx, act)
     terminal(ctx).show(page.docs, COLUMNS, as_json=as_json, cursor=page.cursor, none="nobody")
+
+
+def runs_command(
+    ctx: typer.Context,
+    property_id: PropertyId,
+    tenant: Tenant = OWN,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a property's finished runs, the newest first.
+
+    \b
+    Example:
+      holdfast renewals runs property-0001
+    """
+
+    async def act(renewals: Renewals) -> tuple[list[Summary], str | None]:
+        portfolio = renewals.portfolio(tenant)
+        await portfolio.property(property_id)
+        return await portfolio.runs.all(property_id, limit=limit, cursor=cursor)
+
+    rows, more = inside(ctx, act)
+    columns = ("jobId", "calculatedAt", "asOfDate", "totalResidents", "high", "medium", "low", "skipped")
+    terminal(ctx).show(rows, columns, as_json=as_json, cursor=more, none="no finished run")
 
 
 def history_command(

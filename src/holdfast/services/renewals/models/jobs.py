@@ -17,9 +17,8 @@ YEAR_S = 365 * 86_400
     id=Stamped("run"),
     tenant="tenant_id",
     indexes=[
-        Index("-created_at"),
-        Index("property_id", "-created_at"),
         Index("property_id", "status", "-calculated_at"),
+        Index("property_id", "status", "-as_of_date", "-calculated_at"),
     ],
     lifecycle=RUN_LIFE,
     claim=RUN_CLAIM,

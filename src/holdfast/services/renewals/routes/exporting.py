@@ -10,6 +10,7 @@ from litestar.response import Stream
 
 from holdfast.services.renewals.exporting import csv_of
 from holdfast.services.renewals.routes.asked import Tenant, TenantId, Whole, reads, renewals_of
+from holdfast.services.renewals.routes.risk import AsOf, RunId
 from holdfast.services.renewals.scoring import TIERS, Tier
 
 
@@ -19,18 +20,20 @@ async def risk_csv(
     tenant_id: TenantId,
     property_id: FromPath[str],
     tier: Annotated[Tier | None, QueryParameter(description="All unless given.")] = None,
+    run: RunId = None,
+    as_of: AsOf = None,
     tenant: Tenant = None,
 ) -> Stream:
-    """The latest run's scores as CSV, the highest first; text that could begin a formula is quoted.
+    """A run's scores as CSV, the highest first; text that could begin a formula is quoted.
 
     Example: `GET …/properties/property-0001/renewal-risk.csv?tier=high`
     """
     portfolio = renewals_of(runtime).portfolio(tenant_id)
-    run = await portfolio.latest(property_id)
-    day = "none" if run is None else run.as_of_date.isoformat()
+    chosen = await portfolio.runs.choose(property_id, id=run, as_of=as_of)
+    day = "none" if chosen is None else chosen.as_of_date.isoformat()
     file = re.sub(r"[^A-Za-z0-9_.-]", "_", f"renewal-risk-{property_id}-{day}.csv")
     return Stream(
-        csv_of(portfolio, property_id, run=run, tiers=TIERS if tier is None else (tier,)),
+        csv_of(portfolio, property_id, run=chosen, tiers=TIERS if tier is None else (tier,)),
         media_type="text/csv",
         headers={"content-disposition": f'attachment; filename="{file}"'},
     )

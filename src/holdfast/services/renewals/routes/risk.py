@@ -33,6 +33,15 @@ Key = Annotated[
     HeaderParameter(name="Idempotency-Key", max_length=200, description="The same key gives the same job."),
 ]
 
+RunId = Annotated[
+    str | None,
+    QueryParameter(name="run", max_length=200, description="A finished run's `jobId`; else the latest."),
+]
+AsOf = Annotated[
+    date | None,
+    QueryParameter(name="asOf", description="The run of this as-of date, or of the nearest before it."),
+]
+
 
 class Calculate(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """As of which day; the property's own today unless said."""
@@ -82,6 +91,12 @@ class RiskPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     property_id: str
     run: Summary | None
     items: list[ScoreShown]
+    cursor: str | None
+
+
+class RunPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    property_id: str
+    items: list[Summary]
     cursor: str | None
 
 
@@ -172,25 +187,44 @@ async def risk(
     sort: Annotated[
         Sort, QueryParameter(description="The most at risk, or the soonest to end, first.")
     ] = "score",
-    as_of: Annotated[
-        date | None, QueryParameter(name="asOf", description="The latest run up to this as-of date.")
-    ] = None,
+    run: RunId = None,
+    as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     tenant: Tenant = None,
 ) -> RiskPage:
-    """The scores of a property's latest run.
+    """The scores of a property's latest run, or of one before it, with the tiers of its day.
 
     Example: `GET …/properties/property-0001/renewal-risk?tier=high&limit=20`
     """
     portfolio = renewals_of(runtime).portfolio(tenant_id)
-    run = await portfolio.latest(property_id, as_of=as_of)
-    if run is None:
+    chosen = await portfolio.runs.choose(property_id, id=run, as_of=as_of)
+    if chosen is None:
         return RiskPage(property_id=property_id, run=None, items=[], cursor=None)
-    page = await portfolio.risk(run, property_id, tiers=tier or TIERS, sort=sort, limit=limit, cursor=cursor)
+    tiers = tier or TIERS
+    page = await portfolio.risk(chosen, property_id, tiers=tiers, sort=sort, limit=limit, cursor=cursor)
     return RiskPage(
-        property_id=property_id, run=run, items=[score_shown(one) for one in page.docs], cursor=page.cursor
+        property_id=property_id, run=chosen, items=[score_shown(one) for one in page.docs], cursor=page.cursor
     )
+
+
+@reads("/properties/{property_id:str}/runs")
+async def runs(
+    runtime: Whole,
+    tenant_id: TenantId,
+    property_id: FromPath[str],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
+) -> RunPage:
+    """A property's finished runs, the newest first; each can be looked at by its `jobId`.
+
+    Example: `GET …/properties/property-0001/runs`
+    """
+    portfolio = renewals_of(runtime).portfolio(tenant_id)
+    await portfolio.property(property_id)
+    items, after = await portfolio.runs.all(property_id, limit=limit, cursor=cursor)
+    return RunPage(property_id=property_id, items=items, cursor=after)
 
 
 @reads("/residents/{resident_id:str}/risk-history")
@@ -240,4 +274,4 @@ async def what_if(
     return await portfolio.what_if(property_id, weights=data.weights, thresholds=data.thresholds)
 
 
-ROUTES: Final = (calculate, job, risk, history, portfolio, what_if)
+ROUTES: Final = (calculate, job, risk, runs, history, portfolio, what_if)

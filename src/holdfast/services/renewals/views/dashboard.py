@@ -9,105 +9,134 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.service import Ask, Page
-from holdfast.services.renewals.deliveries import DeliveryShown
+from holdfast.services.renewals.deliveries import Deliveries, DeliveryShown
 from holdfast.services.renewals.finding import FOUND_MAX, find_residents
 from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary, Unit
+from holdfast.services.renewals.models import RiskScore, Summary, Unit
+from holdfast.services.renewals.portfolio import Portfolio, Sort
 from holdfast.services.renewals.scoring import TIERS
-from holdfast.services.renewals.views.heading import heading
-from holdfast.store import Query
+from holdfast.services.renewals.views.heading import Heading, heading
 
 ROWS: Final = 30
 NOTICES: Final = 5
-# How many runs a trend goes back.
+# How many runs a trend goes back, and how many can be chosen without leaving the page.
 RUNS: Final = 8
+CHOICES: Final = 24
 NOTICE: Final = "notice given"
 ALL: Final = "all"
 SHOWN: Final = (ALL, *TIERS, NOTICE)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A resident as the dashboard shows them; `trend` is oldest first."""
+    """A resident as the dashboard shows them; `trend` is oldest first, `now` is of the latest run."""
 
     score: RiskScore
     unit: str
     trend: list[int]
     delivery: DeliveryShown | None
+    now: RiskScore | None
+
+
+class Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked at: whose run, which of its residents, and the run it is held against if it is old."""
+
+    property_id: str
+    run: Summary
+    latest: Summary | None
+    shown: str
+    sort: Sort
+    wanted: str
+    cursor: str | None
 
 
 class Dashboard:
-    """What the page of one property shows."""
+    """What the page of one property shows, by its latest run or by one before it."""
 
     def __init__(self, renewals: Renewals) -> None:
         self._renewals = renewals
 
     async def data(self, ask: Ask) -> Mapping[str, Any]:
         head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
-        shown = ask.choice("tier", SHOWN, default=ALL)
-        sort, wanted = ask.choice("sort", ("score", "days"), default="score"), ask.text("q")
+        portfolio = self._renewals.portfolio(ask.tenant_id)
+        shown, wanted = ask.choice("tier", SHOWN, default=ALL), ask.text("q")
+        sort: Any = ask.choice("sort", ("score", "days"), default="score")
+        run = await self._run(ask, head)
         told: dict[str, Any] = {
             "title": head.property.name, "head": head, "shown": shown, "sort": sort, "wanted": wanted,
             "rows": [], "after": None, "notices": [], "notice_count": 0, "found_max": FOUND_MAX,
+            "run": run, "earlier": run is not head.run, "runs": [],
         }  # fmt: skip
-        if head.run is None:
+        if run is None:
             return told
-        count, found = await asyncio.gather(
-            self._renewals.portfolio(ask.tenant_id).count_notices(head.property.id),
-            self._found(ask, head.run, shown=shown, sort=sort, wanted=wanted),
+        looked = Looked(
+            property_id=head.property.id, run=run, latest=None if run is head.run else head.run, shown=shown,
+            sort=sort, wanted=wanted, cursor=ask.cursor,
+        )  # fmt: skip
+        count, (runs, _), found = await asyncio.gather(
+            portfolio.count_notices(head.property.id),
+            portfolio.runs.all(head.property.id, limit=CHOICES),
+            self._found(portfolio, looked),
         )
-        return {**told, "notice_count": count, **found}
+        choices = runs if run in runs else [*runs, run]
+        return {**told, "notice_count": count, "runs": choices, **found}
 
-    async def _found(self, ask: Ask, run: Summary, *, shown: str, sort: str, wanted: str) -> dict[str, Any]:
+    async def _run(self, ask: Ask, head: Heading) -> Summary | None:
+        """The run the address names; the latest where it names none."""
+        id = ask.text("run")
+        if not id or (head.run is not None and id == head.run.job_id):
+            return head.run
+        return await self._renewals.portfolio(ask.tenant_id).runs.get(head.property.id, id)
+
+    async def _found(self, portfolio: Portfolio, looked: Looked) -> dict[str, Any]:
         """The rows asked for; on the first page of all, those who gave notice stand before them."""
-        portfolio, property_id = self._renewals.portfolio(ask.tenant_id), ask.path["property_id"]
-        if wanted:
-            ids = await find_residents(portfolio.store, property_id, wanted)
-            found = sorted(await portfolio.scores_of(ids, run), key=_BY[sort])
-            return {"rows": await self._rows(ask, found)}
-        if shown == NOTICE:
-            scores, after = await portfolio.notices(property_id, run, limit=ROWS, cursor=ask.cursor)
-            return {"rows": await self._rows(ask, scores), "after": after}
-        tiers: Any = TIERS if shown == ALL else (shown,)
-        order: Any = sort
+        property_id, run = looked.property_id, looked.run
+        if looked.wanted:
+            ids = await find_residents(portfolio.store, property_id, looked.wanted)
+            found = sorted(await portfolio.scores_of(ids, run), key=_BY[looked.sort])
+            return {"rows": await self._rows(portfolio, looked, found)}
+        if looked.shown == NOTICE:
+            scores, after = await portfolio.notices(property_id, run, limit=ROWS, cursor=looked.cursor)
+            return {"rows": await self._rows(portfolio, looked, scores), "after": after}
+        tiers: Any = TIERS if looked.shown == ALL else (looked.shown,)
         page, first = await asyncio.gather(
-            portfolio.risk(run, property_id, tiers=tiers, sort=order, limit=ROWS, cursor=ask.cursor),
-            self._first(ask, run) if shown == ALL and ask.cursor is None else _none(),
+            portfolio.risk(run, property_id, tiers=tiers, sort=looked.sort, limit=ROWS, cursor=looked.cursor),
+            _first(portfolio, looked),
         )
-        rows = await self._rows(ask, [*first, *page.docs])
+        rows = await self._rows(portfolio, looked, [*first, *page.docs])
         return {"notices": rows[: len(first)], "rows": rows[len(first) :], "after": page.cursor}
 
-    async def _first(self, ask: Ask, run: Summary) -> list[RiskScore]:
-        portfolio = self._renewals.portfolio(ask.tenant_id)
-        return (await portfolio.notices(ask.path["property_id"], run, limit=NOTICES))[0]
-
-    async def _rows(self, ask: Ask, scores: Sequence[RiskScore]) -> list[Row]:
-        store, ids = self._renewals.store(ask.tenant_id), [one.resident_id for one in scores]
-        units, deliveries, trends = await asyncio.gather(
-            store.get_many(Unit, [one.unit_id for one in scores]),
-            self._renewals.deliveries(ask.tenant_id).of_scores(scores),
-            self._trends(ask, ids),
+    async def _rows(self, portfolio: Portfolio, looked: Looked, scores: Sequence[RiskScore]) -> list[Row]:
+        ids = [one.resident_id for one in scores]
+        units, deliveries, trends, now = await asyncio.gather(
+            portfolio.store.get_many(Unit, [one.unit_id for one in scores]),
+            Deliveries(portfolio.store).of_scores(scores),
+            _trends(portfolio, looked, ids),
+            portfolio.scores_of(ids if looked.latest else (), looked.latest or looked.run),
         )
+        latest = {one.resident_id: one for one in now}
         return [
             Row(score=score, unit=unit.doc.unit_number if unit else score.unit_id, delivery=delivery,
-                trend=trends[score.resident_id])
+                trend=trends[score.resident_id], now=latest.get(score.resident_id))
             for score, unit, delivery in zip(scores, units, deliveries, strict=True)
         ]  # fmt: skip
 
-    async def _trends(self, ask: Ask, ids: Sequence[str]) -> dict[str, list[int]]:
-        """Each resident's scores of the last runs, by one read of their keys."""
-        portfolio = self._renewals.portfolio(ask.tenant_id)
-        query = Query(CalculationJob).where("property_id", "==", ask.path["property_id"])
-        query = query.where("status", "==", "completed").order_by("-calculated_at").limit(RUNS)
-        jobs = (await portfolio.store.query(query)).docs
-        scores = await portfolio.scores_of_runs(ids, [job.calculated_at for job in reversed(jobs)])
-        trends: dict[str, list[int]] = {id: [] for id in ids}
-        for one in scores:
-            trends[one.resident_id].append(one.risk_score)
-        return trends
+
+async def _first(portfolio: Portfolio, looked: Looked) -> list[RiskScore]:
+    """Those who have given notice by now; an earlier run is shown as it was, in one list."""
+    if looked.shown != ALL or looked.cursor is not None or looked.latest is not None:
+        return []
+    return (await portfolio.notices(looked.property_id, looked.run, limit=NOTICES))[0]
 
 
-async def _none() -> list[RiskScore]:
-    return []
+async def _trends(portfolio: Portfolio, looked: Looked, ids: Sequence[str]) -> dict[str, list[int]]:
+    """Each resident's scores of the runs up to this one, by one read of their keys."""
+    until = looked.run.calculated_at
+    runs, _ = await portfolio.runs.all(looked.property_id, until=until, limit=RUNS)
+    scores = await portfolio.scores_of_runs(ids, [run.calculated_at for run in reversed(runs)])
+    trends: dict[str, list[int]] = {id: [] for id in ids}
+    for one in scores:
+        trends[one.resident_id].append(one.risk_score)
+    return trends
 
 
 def _days(score: RiskScore) -> tuple[bool, int]:
@@ -119,9 +148,19 @@ _BY: Final[dict[str, Any]] = {"score": lambda score: -score.risk_score, "days": 
 
 
 def pages(renewals: Renewals) -> list[Page]:
+    async def runs(ask: Ask) -> Mapping[str, Any]:
+        head = await heading(renewals, ask.tenant_id, ask.path["property_id"])
+        found = renewals.portfolio(ask.tenant_id).runs
+        rows, after = await found.all(head.property.id, limit=ROWS, cursor=ask.cursor)
+        return {"title": f"Runs of {head.property.name}", "head": head, "rows": rows, "after": after}
+
     return [
         Page(
             path="/properties/{property_id}", title="Property", template="property.html",
             data=Dashboard(renewals).data, live=("renewals",), nav=False,
-        )
+        ),
+        Page(
+            path="/properties/{property_id}/runs", title="Runs", template="runs.html", data=runs,
+            live=("renewals",), nav=False,
+        ),
     ]  # fmt: skip

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 
+from holdfast.services.renewals.dates import zone_or_utc
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import (
     CalculationJob,
@@ -23,14 +26,19 @@ WAITING: Final = ("pending", "sending", "failed")
 
 
 class Heading(msgspec.Struct, frozen=True, kw_only=True):
-    """A property as its pages introduce it; `job` is the one under way, or the last."""
+    """A property as its pages introduce it; `job` is the one under way, or the last, `run` the latest."""
 
     property: Property
+    zone: ZoneInfo
     run: Summary | None
     job: CalculationJob | None
     endpoint: RmsEndpoint | None
     waiting: int
     dead: int
+
+    def when(self, instant: datetime) -> str:
+        """An instant by the property's own clock."""
+        return instant.astimezone(self.zone).strftime("%Y-%m-%d %H:%M")
 
 
 async def heading(renewals: Renewals, tenant_id: str, property_id: str) -> Heading:
@@ -45,7 +53,8 @@ async def heading(renewals: Renewals, tenant_id: str, property_id: str) -> Headi
     )
     job = None if state is None else await store.get(CalculationJob, state.doc.job_id)
     return Heading(
-        property=house, run=None if state is None else state.doc.latest, job=None if job is None else job.doc,
+        property=house, zone=zone_or_utc(house.time_zone),
+        run=None if state is None else state.doc.latest, job=None if job is None else job.doc,
         endpoint=None if endpoint is None else endpoint.doc, waiting=waiting, dead=dead,
     )  # fmt: skip
 
