@@ -60,6 +60,8 @@ def test_jitter_stays_within_its_share(jitter: float, roll: float, attempt: int)
         ("soon", 0.0),
         ("-5", 0.0),
         ("1.5", 0.0),
+        ("Sun, 01 Mar 2026 12:00:30 +99999999999999999999", 0.0),
+        ("Sun, 99999999999999999999 Mar 2026 12:00:30 GMT", 0.0),
         ("", 0.0),
         (None, 0.0),
     ],

@@ -48,7 +48,7 @@ def retry_after_s(value: str | None, now: datetime) -> float:
         return float(text) if len(text) < 10 else math.inf
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0
     # An HTTP date is always GMT, also where its writer left the zone away.
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
