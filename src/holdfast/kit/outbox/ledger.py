@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -24,7 +24,7 @@ from holdfast.store import Page, Query, Snapshot, Store, Transaction, put
 
 BATCH: Final = 100
 SAMPLE_MAX: Final = 20
-REPLAYABLE: Final = ("dead", "failed", "delivered", "skipped", "cancelled")
+REPLAYABLE: Final[tuple[DeliveryStatus, ...]] = ("dead", "failed", "delivered", "skipped", "cancelled")
 _CANCELLABLE: Final = ("pending", "failed")
 
 
@@ -128,7 +128,11 @@ class Ledger:
         wrong = set(selection.statuses) - set(REPLAYABLE)
         if wrong:
             raise InvalidError(f"can't replay what is {', '.join(sorted(wrong))}", "statuses")
-        return await self._each(selection, self.replay_one, dry_run=dry_run, limit=limit, cursor=cursor)
+
+        async def act(delivery_id: str) -> bool:
+            return await self.replay_one(delivery_id, only=selection.statuses)
+
+        return await self._each(selection, act, dry_run=dry_run, limit=limit, cursor=cursor)
 
     async def cancel(
         self,
@@ -144,14 +148,14 @@ class Ledger:
             raise InvalidError(f"can't cancel what is {', '.join(sorted(wrong))}", "statuses")
         return await self._each(selection, self.cancel_one, dry_run=dry_run, limit=limit, cursor=cursor)
 
-    async def replay_one(self, delivery_id: str) -> bool:
-        """Put one out again; False where it is on its way already."""
+    async def replay_one(self, delivery_id: str, *, only: Collection[DeliveryStatus] = REPLAYABLE) -> bool:
+        """Put one out again; False where it is on its way already, or in no state of `only` any more."""
 
         async def act(tx: Transaction) -> bool:
             found = await tx.get(self._kinds.delivery, delivery_id)
             if found is None:
                 raise NotFoundError(f"no delivery {delivery_id!r}")
-            if found.doc.status not in REPLAYABLE:
+            if found.doc.status not in REPLAYABLE or found.doc.status not in only:
                 return False
             await self._replay(tx, found.doc)
             return True

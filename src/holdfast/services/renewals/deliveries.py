@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Literal
 
 import msgspec
 
+from holdfast.clock import from_us, to_us
+from holdfast.errors import BadCursorError
 from holdfast.kit.outbox import Attempt, DeadLetter, Ledger, Report, Selection, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.services.renewals.models import DLQ, KINDS, DeadLetterRow, DeliveryState, RiskScore
@@ -19,6 +23,9 @@ Status = Literal["pending", "sending", "delivered", "failed", "dlq", "skipped", 
 STATUSES: Final[tuple[Status, ...]] = (
     "pending", "sending", "delivered", "failed", "dlq", "skipped", "cancelled",
 )  # fmt: skip
+# What is not on its way at this moment, but will be tried.
+WAITING: Final = ("pending", "failed")
+Wait = Literal["due", "later"]
 REPLAYED_MAX: Final = 1_000
 
 
@@ -86,6 +93,26 @@ class Deliveries:
         page = await self._store.query(query.order_by("-created_at").limit(limit).after(cursor))
         return [shown(one) for one in page.docs], page.cursor
 
+    async def waiting(
+        self, wait: Wait | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[DeliveryShown], str | None]:
+        """What all properties still have to be told of, the next to be tried first.
+
+        `due` are those whose time has come, `later` those that wait for another try. What is due is judged
+        at the moment the first page is asked for: its cursor keeps that, so that pages fit together.
+        """
+        at, inner = _moment(cursor, self._store.clock.now())
+        page = await self._store.query(_waiting(wait, at).limit(limit).after(inner))
+        after = None if page.cursor is None else f"{to_us(at)}.{page.cursor}"
+        return [shown(one) for one in page.docs], after
+
+    async def count_waiting(self, wait: Wait) -> int:
+        return await self._store.count(_waiting(wait, self._store.clock.now()))
+
+    async def of_event(self, event_id: str) -> list[DeliveryShown]:
+        """The delivery of an event, by the id that the RMS knows it by (`X-Event-Id`)."""
+        return [shown(one) for one in await self._ledger.of_event(event_id) if isinstance(one, DeliveryState)]
+
     async def get(self, delivery_id: str) -> DeliveryDetail:
         doc = (await found(self._store, DeliveryState, delivery_id, what="delivery")).doc
         row = shown(doc)
@@ -106,13 +133,14 @@ class Deliveries:
 
     async def counts(self, property_id: str) -> dict[Status, int]:
         """How many deliveries of a property are in each state."""
-        counted: dict[Status, int] = {}
-        for status in STATUSES:
-            query = Query(DeliveryState).where("endpoint_id", "==", property_id)
-            query = query.where("status", "==", _inner(status)).order_by("-created_at")
-            if count := await self._store.count(query):
-                counted[status] = count
-        return counted
+        mine = Query(DeliveryState).where("endpoint_id", "==", property_id)
+        counts = await asyncio.gather(
+            *(
+                self._store.count(mine.where("status", "==", _inner(status)).order_by("-created_at"))
+                for status in STATUSES
+            )
+        )
+        return {status: count for status, count in zip(STATUSES, counts, strict=True) if count}
 
     # -- dead letters -----------------------------------------------------------------------------
 
@@ -131,9 +159,9 @@ class Deliveries:
         return [letter_shown(one) for one in page.docs], page.cursor
 
     async def replay(self, delivery_id: str) -> bool:
-        """Put one out again, under its old event id with its old bytes; False where it is on its way."""
+        """Put one out again, under its old event id with its old bytes; False where that was done since."""
         await found(self._store, DeadLetterRow, delivery_id, what="dead letter")
-        return await self._ledger.replay_one(delivery_id)
+        return await self._ledger.replay_one(delivery_id, only=["dead"])
 
     async def replay_all(self, property_id: str | None = None, *, dry_run: bool) -> Report:
         """The same for a property's dead letters, or everybody's; at most a thousand at a time."""
@@ -144,6 +172,23 @@ class Deliveries:
         """Mark a dead letter as dealt with, without sending it."""
         await found(self._store, DeadLetterRow, delivery_id, what="dead letter")
         await self._ledger.resolve(delivery_id, note)
+
+
+def _waiting(wait: Wait | None, at: datetime) -> Query[DeliveryState]:
+    query = Query(DeliveryState).where("status", "in", list(WAITING))
+    if wait is not None:
+        query = query.where("next_attempt_at", "<=" if wait == "due" else ">", at)
+    return query.order_by("next_attempt_at")
+
+
+def _moment(cursor: str | None, now: datetime) -> tuple[datetime, str | None]:
+    """When a list was first asked for, and where it goes on."""
+    if cursor is None:
+        return now, None
+    us, _, inner = cursor.partition(".")
+    if not re.fullmatch(r"[0-9]{1,17}", us) or not inner:
+        raise BadCursorError("not a cursor; use the one the last page gave")
+    return from_us(int(us)), inner
 
 
 def _inner(status: Status) -> DeliveryStatus:

@@ -10,13 +10,15 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, ConflictError, HoldfastError
 from holdfast.kit.outbox import Dispatcher, Event, Ledger, Outbox, delivery_id
-from holdfast.kit.outbox.ledger import REPLAYABLE
+from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.services.renewals.models import EVENT_TYPE, KINDS, DeliveryState, RiskScore, RmsEndpoint
 from holdfast.services.renewals.scoring import Tier
 from holdfast.store import Query, Store
 
 Told = Literal["created", "already queued", "already delivered", "re-queued"]
 BATCH: Final = 200
+# States in which nothing more is done for a delivery that did not arrive; a failed one waits to be tried.
+GIVEN_UP: Final[tuple[DeliveryStatus, ...]] = ("dead", "skipped", "cancelled")
 
 
 class FlagData(msgspec.Struct, frozen=True, rename="camel"):
@@ -117,12 +119,13 @@ class Triggers:
         """What is there already: delivered, on its way, or given up and now put out anew."""
         id = delivery_id(event_id_of(score), score.property_id)
         found = await self._store.get(DeliveryState, id)
-        if found is not None and found.doc.status == "delivered":
+        status = None if found is None else found.doc.status
+        if status == "delivered":
             return _told(score, "already delivered")
-        # A failed one waits for its next attempt already.
-        if found is None or found.doc.status == "failed" or found.doc.status not in REPLAYABLE:
-            return _told(score, "already queued")
-        return _told(score, "re-queued" if await self._ledger.replay_one(id) else "already queued")
+        # Of several who do this at once one puts it out: for the others it is on its way by then, or there.
+        if status in GIVEN_UP and await self._ledger.replay_one(id, only=GIVEN_UP):
+            return _told(score, "re-queued")
+        return _told(score, "already queued")
 
 
 def _told(score: RiskScore, status: Told) -> Triggered:

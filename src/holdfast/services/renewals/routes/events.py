@@ -8,7 +8,7 @@ import msgspec
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
-from holdfast.services.renewals.deliveries import DeadLetterShown, DeliveryDetail, DeliveryShown, Status
+from holdfast.services.renewals.deliveries import DeadLetterShown, DeliveryDetail, DeliveryShown, Status, Wait
 from holdfast.services.renewals.routes.asked import (
     Actor,
     Asked,
@@ -155,6 +155,30 @@ async def deliveries(
     return DeliveryPage(*await found.find(property_id, statuses=status or (), limit=limit, cursor=cursor))
 
 
+@reads("/deliveries")
+async def waiting(
+    runtime: Whole,
+    tenant_id: TenantId,
+    wait: Annotated[
+        Wait | None, QueryParameter(name="waiting", description="Due by now, or later; both unless given.")
+    ] = None,
+    event_id: Annotated[
+        str | None, QueryParameter(name="eventId", max_length=1_000, description="Of this event alone.")
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
+) -> DeliveryPage:
+    """What all properties still have to be told of, the next to be tried first; or an event's delivery.
+
+    Example: `GET …/deliveries?waiting=due`
+    """
+    found = renewals_of(runtime).deliveries(tenant_id)
+    if event_id is not None:
+        return DeliveryPage(await found.of_event(event_id), None)
+    return DeliveryPage(*await found.waiting(wait, limit=limit, cursor=cursor))
+
+
 @reads("/deliveries/{delivery_id:str}")
 async def delivery(
     runtime: Whole, tenant_id: TenantId, delivery_id: FromPath[str], tenant: Tenant = None
@@ -190,7 +214,7 @@ async def dead_letters(
 async def replay(
     runtime: Whole, tenant_id: TenantId, actor: Actor, letter_id: FromPath[str], tenant: Tenant = None
 ) -> Replayed:
-    """Put one out again, under its old event id with its old bytes; false where it is on its way.
+    """Put one out again, under its old event id with its old bytes; false where that was done since.
 
     Example: `POST …/dlq/evt-property-0001-resident-0000001-2026-03-01T09:30:00Z~property-0001/replay`
     """
@@ -239,5 +263,5 @@ async def resolve(
 
 
 ROUTES: Final = (
-    trigger, trigger_many, deliveries, delivery, dead_letters, replay, replay_all, resolve,
+    trigger, trigger_many, deliveries, waiting, delivery, dead_letters, replay, replay_all, resolve,
 )  # fmt: skip
