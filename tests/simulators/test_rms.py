@@ -123,6 +123,13 @@ async def test_a_message_signed_by_the_standard_library_is_taken(
     assert await sender.send("evt-1", **_signed(hasty.now())) == (200, None)
 
 
+async def test_while_a_secret_changes_either_is_taken(
+    rms: RmsSimulator, sender: Sender, hasty: HastyClock
+) -> None:
+    rms.run(Behave(secret=f"whsec_{'A' * 32} {SECRET}"))
+    assert await sender.send("evt-1", **_signed(hasty.now())) == (200, None)
+
+
 async def test_a_message_that_is_not_proved_is_refused_and_kept_with_the_reason(
     rms: RmsSimulator, sender: Sender, hasty: HastyClock
 ) -> None:

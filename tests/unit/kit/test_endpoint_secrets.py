@@ -53,7 +53,16 @@ async def test_during_the_overlap_both_secrets_sign_and_afterwards_only_the_new_
         at = NOW + timedelta(seconds=passed_s)
         assert Verifier([new]).verify(headers, BODY, now=at) == "evt-1"
         counts.append(len(headers["webhook-signature"].split(" ")))
+        # One signature has room in the plain header: the old secret's for as long as it lasts.
+        lasting = old if passed_s < 60 else new
+        assert headers["X-Webhook-Signature"] == await plain(lasting)
     assert counts == [2, 2, 1, 1, 1]
+
+
+async def plain(secret: str) -> str:
+    alone = endpoint()
+    alone.secrets = [SECRETS.seal(alone, secret)]
+    return (await signed(alone, NOW))["X-Webhook-Signature"]
 
 
 async def test_rotating_again_never_lengthens_an_old_secrets_life_and_drops_what_ended() -> None:

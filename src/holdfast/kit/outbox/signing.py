@@ -110,7 +110,8 @@ class EdCheckingKey:
 class Signer:
     """Signs with every active secret, the newest first.
 
-    With `plain_header` the newest HMAC secret also signs the body alone under that name.
+    With `plain_header` an HMAC secret also signs the body alone under that name: the oldest, since there is
+    room for one signature and a receiver who knows only the old secret must go on until that ends.
 
     Example: `Signer(["whsec_…"]).headers("evt-1", 1_700_000_000, b"{}")`
     """
@@ -120,7 +121,7 @@ class Signer:
         if not self._keys:
             raise _malformed("signing needs at least one secret")
         self._plain_header = plain_header
-        self._plain_key = next((key for key in self._keys if isinstance(key, HmacKey)), None)
+        self._plain_key = next((key for key in reversed(self._keys) if isinstance(key, HmacKey)), None)
 
     def headers(self, message_id: str, at_s: int, body: bytes) -> list[tuple[str, str]]:
         """The headers that sign a message: id, time and one signature for each secret."""

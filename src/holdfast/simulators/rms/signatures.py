@@ -13,22 +13,33 @@ TOLERANCE_S: Final = 300
 
 
 def fault_of(headers: Mapping[str, str], body: bytes, *, secret: str, now: datetime) -> str:
-    """What is wrong with a message's signatures; empty when nothing is."""
-    key = base64.b64decode(secret.removeprefix("whsec_"))
+    """What is wrong with a message's signatures; empty when nothing is.
+
+    `secret` may be several, separated by spaces: while it changes a receiver knows the old and the new one.
+    """
+    keys = [base64.b64decode(one.removeprefix("whsec_")) for one in secret.split()]
     message_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not message_id or not timestamp.isdigit():
         return "webhook-id or webhook-timestamp is missing"
     if abs(now.timestamp() - int(timestamp)) > TOLERANCE_S:
         return "webhook-timestamp is too far from now"
     signed = f"{message_id}.{timestamp}.".encode() + body
-    expected = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-    if not _any_is(headers.get("webhook-signature", "").split(), expected):
+    given = headers.get("webhook-signature", "").split()
+    if not _any_fits(given, [_standard(key, signed) for key in keys]):
         return "webhook-signature fits no secret"
     plain = headers.get("x-webhook-signature", "")
-    if plain and not _any_is([plain], "sha256=" + hmac.new(key, body, hashlib.sha256).hexdigest()):
+    if plain and not _any_fits([plain], [_plain(key, body) for key in keys]):
         return "x-webhook-signature does not fit the body"
     return ""
 
 
-def _any_is(given: list[str], expected: str) -> bool:
-    return any(hmac.compare_digest(one.encode(), expected.encode()) for one in given)
+def _standard(key: bytes, signed: bytes) -> str:
+    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+
+
+def _plain(key: bytes, body: bytes) -> str:
+    return "sha256=" + hmac.new(key, body, hashlib.sha256).hexdigest()
+
+
+def _any_fits(given: list[str], expected: list[str]) -> bool:
+    return any(hmac.compare_digest(one.encode(), other.encode()) for one in given for other in expected)

@@ -89,8 +89,8 @@ class World:
 class Behave(Command[World], frozen=True):
     """Answer like this from now on: {failureRate, failureStatus, retryAfterS, delayS, secret}.
 
-    A share of `failure_rate` is answered `failure_status`, all after `delay_s`; with a `secret`, a message
-    whose signature doesn't fit is answered 401.
+    A share of `failure_rate` is answered `failure_status`, all after `delay_s`; with a `secret` (or several,
+    separated by spaces), a message whose signature doesn't fit is answered 401.
     """
 
     failure_rate: float = 0.0
