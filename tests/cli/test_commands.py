@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from holdfast.cli import app
+from holdfast.cli.found import Later
 from holdfast.errors import HoldfastError
 from holdfast.runtime import find_services
 
@@ -28,6 +29,8 @@ _WITHOUT_JSON = {
 
 
 def _walk(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    if isinstance(command, Later):
+        command = command.itself
     if isinstance(command, TyperGroup):
         for name, sub in command.commands.items():
             yield from _walk(sub, (*words, name))
@@ -36,6 +39,8 @@ def _walk(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
 
 
 _WHOLE = typer.main.get_command(app)
+assert isinstance(_WHOLE, TyperGroup)
+_TOLD = _WHOLE.commands
 _COMMANDS = dict(_walk(_WHOLE))
 
 
@@ -208,6 +213,40 @@ def test_the_whole_and_every_group_teach_by_example_and_name_what_they_hold() ->
         assert "Example" in told, group
         for name in names:
             assert name in told
+
+
+def test_every_command_of_every_service_is_told() -> None:
+    theirs = {service.address for service in find_services() if service.commands is not None}
+    assert {service.address for service in find_services()} & set(_TOLD) == theirs
+
+
+@pytest.mark.parametrize("name", _TOLD)
+def test_the_whole_tells_of_a_command_what_the_command_tells_of_itself(name: str) -> None:
+    told = _TOLD[name]
+    assert isinstance(told, Later)
+    assert (told.itself.help or "").splitlines()[0] == told.help
+
+
+def test_help_and_completion_load_neither_a_service_nor_a_server(tmp_path: Path) -> None:
+    """What takes longest to load is loaded by the command that needs it, not by a person who looks around."""
+    script = """
+import sys
+from holdfast.cli import main
+try:
+    main()
+finally:
+    loaded = {"holdfast.runtime", "holdfast.service", "litestar", "aiohttp", "uvicorn"} & set(sys.modules)
+    sys.stderr.write(f"loaded: {sorted(loaded)}")
+"""
+    for arguments, variables in (
+        (["--help"], {}),
+        ([], {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": "holdfast de", "COMP_CWORD": "1"}),
+    ):
+        command = [sys.executable, "-c", script, *arguments]
+        env = {"PATH": "/usr/bin:/bin", **variables}
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert "deliveries" in done.stdout
+        assert done.stderr == "loaded: []"
 
 
 def test_shells_complete_commands_and_options(tmp_path: Path) -> None:

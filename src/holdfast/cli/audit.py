@@ -1,4 +1,4 @@
-"""`holdfast audit`: what was done, provably."""
+"""`holdfast audit`: verify a tenant's audit trail, or export it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.kit.audit import Audit
 from holdfast.kit.audit.trail import Verdict
 from holdfast.runtime import Runtime
 
-commands = typer.Typer(help="Verify a tenant's audit trail, or export it.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 
 @commands.command("verify")

@@ -1,4 +1,4 @@
-"""`holdfast backup`: a copy of a SQLite store while it is in use."""
+"""`holdfast backup`: copy the store to a new file while others read and write it (SQLite)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast channels`: what is watched at providers."""
+"""`holdfast channels`: list the watch channels that are kept open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.model import schema_of
 from holdfast.runtime import Runtime
 from holdfast.store import Page, Query
 
-commands = typer.Typer(help="List the watch channels that are kept open.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,4 +1,4 @@
-"""`holdfast connections`: accounts elsewhere that people let this installation into."""
+"""`holdfast connections`: list what people connected, see whether it still works, and end it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from holdfast.kit.connections.models import Status
 from holdfast.runtime import Runtime
 from holdfast.store import Page, Query
 
-commands = typer.Typer(
-    help="List what people connected, see whether it still works, and end it.", no_args_is_help=True
-)
+commands = typer.Typer(no_args_is_help=True)
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="As `connections list` shows it.")]
 

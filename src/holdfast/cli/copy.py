@@ -1,4 +1,4 @@
-"""`holdfast copy`: move a live store to another engine."""
+"""`holdfast copy`: move a store between SQLite, PostgreSQL and Firestore while its writers go on."""
 
 from __future__ import annotations
 

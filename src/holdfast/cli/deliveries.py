@@ -1,4 +1,4 @@
-"""`holdfast deliveries`: what went out and what did not."""
+"""`holdfast deliveries`: list deliveries, show one, replay one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
 from holdfast.runtime import Runtime
 from holdfast.store import Page
 
-commands = typer.Typer(help="List deliveries, show one, replay one.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="As `deliveries list` shows it.")]
 

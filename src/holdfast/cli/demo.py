@@ -1,4 +1,4 @@
-"""`holdfast demo`: everything, tried in a minute."""
+"""`holdfast demo`: play every service on simulated outside worlds, with made-up data, until Ctrl-C."""
 
 from __future__ import annotations
 

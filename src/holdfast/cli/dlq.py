@@ -1,4 +1,4 @@
-"""`holdfast dlq`: what was given up."""
+"""`holdfast dlq`: list dead letters, and put them out again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.kit.outbox import DeadLetter, Ledger, Report, Selection
 from holdfast.runtime import Runtime
 from holdfast.store import Page
 
-commands = typer.Typer(help="List dead letters, and put them out again.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 _Endpoint = Annotated[str | None, typer.Option(metavar="ID", help="To this endpoint alone.")]
 

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what is wrong, and what to do about it."""
+"""`holdfast doctor`: check the settings, the machine, the store and the services; name what to do."""
 
 from __future__ import annotations
 

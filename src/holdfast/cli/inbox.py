@@ -1,4 +1,4 @@
-"""`holdfast inbox`: what came in."""
+"""`holdfast inbox`: list messages that came in, and work on them again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
 from holdfast.runtime import Runtime
 
-commands = typer.Typer(help="List messages that came in, and work on them again.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 
 def _known(status: str) -> str:

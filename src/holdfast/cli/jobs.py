@@ -1,4 +1,4 @@
-"""`holdfast jobs`: what recurs."""
+"""`holdfast jobs`: list recurring jobs, run one now, switch one on or off."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.kit.schedules import Schedule
 from holdfast.runtime import Runtime
 from holdfast.store import Page, Query
 
-commands = typer.Typer(help="List recurring jobs, run one now, switch one on or off.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="As `jobs list` shows it.")]
 

@@ -1,4 +1,4 @@
-"""`holdfast keys`: the keys that seal secrets."""
+"""`holdfast keys`: make a key, and bring what is kept to the current one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.config import load_config
 from holdfast.kit.vault import Rotation, new_key, rotate
 from holdfast.runtime import documents_of, find_services, sealed_of, vault_of
 
-commands = typer.Typer(help="Make a key, and bring what is kept to the current one.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 
 @commands.command("new")

@@ -1,4 +1,4 @@
-"""`holdfast new`: a service of one's own, whole and running."""
+"""`holdfast new`: make a service that runs: models, routes, a webhook and its handler, a page, a test."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
-from holdfast.http.routes.noting import note
+from holdfast.http.noting import note
 from holdfast.kit import NO_TENANT
 from holdfast.runtime import Runtime, find_services
 from holdfast.service import Service

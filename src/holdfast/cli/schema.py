@@ -1,4 +1,4 @@
-"""`holdfast schema`: what the declarations become elsewhere, and what a store must do to follow them."""
+"""`holdfast schema`: export the declared collections, and bring a store to what they say."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from holdfast.model.export import FORMATS, export
 from holdfast.store.catalog import Catalog
 from holdfast.store.store import Store
 
-commands = typer.Typer(
-    help="Export the declared collections, and bring a store to what they say.", no_args_is_help=True
-)
+commands = typer.Typer(no_args_is_help=True)
 
 _DIALECTS: Final = {"sql-sqlite": "sqlite", "sql-postgres": "postgres"}
 ALL_FORMATS: Final = (*_DIALECTS, *FORMATS)

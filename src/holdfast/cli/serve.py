@@ -1,4 +1,4 @@
-"""`holdfast serve`: run the server until it is told to stop."""
+"""`holdfast serve`: serve HTTP, and work on what is due, until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 

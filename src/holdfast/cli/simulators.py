@@ -1,4 +1,4 @@
-"""`holdfast simulators`: the outside worlds, alone."""
+"""`holdfast simulators`: run a stand-in for an outside service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import ConfigError
 from holdfast.simulators.finding import Simulator, find_simulators
 
-commands = typer.Typer(help="Run a stand-in for an outside service.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 
 def _known(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`holdfast tokens`: who may call."""
+"""`holdfast tokens`: make, list and revoke API tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, 
 from holdfast.kit.access import TokenRole, Tokens
 from holdfast.runtime import Runtime
 
-commands = typer.Typer(help="Make, list and revoke API tokens.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 

@@ -1,4 +1,4 @@
-"""`holdfast usage`: how much was used."""
+"""`holdfast usage`: show a month's usage, or add it up anew."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.kit.metering import Drift, Meter
 from holdfast.kit.metering.meter import month_of
 from holdfast.runtime import Runtime
 
-commands = typer.Typer(help="Show a month's usage, or add it up anew.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 
 def _a_month(month: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""`holdfast users`: people who sign in to the console."""
+"""`holdfast users`: add, list and disable people; set passwords; make links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.kit.access.links import link_to
 from holdfast.kit.access.passwords import check_password
 from holdfast.runtime import Runtime
 
-commands = typer.Typer(help="Add, list and disable people; set passwords; make links.", no_args_is_help=True)
+commands = typer.Typer(no_args_is_help=True)
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name they sign in with.")]
 

@@ -1,4 +1,4 @@
-"""`holdfast work`: run the loops, and nothing else, until told to stop."""
+"""`holdfast work`: work on what is due until Ctrl-C or SIGTERM; start as many of these as wanted."""
 
 from __future__ import annotations
 

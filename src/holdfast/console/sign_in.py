@@ -14,8 +14,8 @@ from litestar.params import JSONBody
 from holdfast.console.places import HOME
 from holdfast.console.shell import AnyRequest, Shell
 from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError, UnverifiedError
+from holdfast.http.noting import note
 from holdfast.http.origin import next_of
-from holdfast.http.routes.noting import note
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import COOKIE, Links, SessionCaller, Sessions, SignInTries, User, Users
 from holdfast.kit.access.links import link_to

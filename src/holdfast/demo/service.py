@@ -18,7 +18,7 @@ from holdfast.demo.scene import Scene, Stage
 from holdfast.demo.world import World
 from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLaterError
 from holdfast.http.declare import Actor, Whole, acts, reads
-from holdfast.http.routes.noting import note
+from holdfast.http.noting import note
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Tokens
 from holdfast.kit.waiting import first_of, rest

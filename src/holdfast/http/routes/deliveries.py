@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.errors import NotFoundError
 from holdfast.http.declare import Actor, Cursor, Limit, Tenant, TenantId, Whole, acts, reads
-from holdfast.http.routes.noting import note
+from holdfast.http.noting import note
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
 from holdfast.runtime import Runtime

@@ -10,7 +10,7 @@ from litestar.params import FromPath, FromQuery
 
 from holdfast.errors import NotFoundError
 from holdfast.http.declare import Actor, Cursor, Limit, Tenant, TenantId, Whole, acts, reads
-from holdfast.http.routes.noting import note
+from holdfast.http.noting import note
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
 

@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody
 
 from holdfast.errors import NotFoundError
 from holdfast.http.declare import Actor, Cursor, Limit, Tenant, TenantId, Whole, acts, reads
-from holdfast.http.routes.noting import note
+from holdfast.http.noting import note
 from holdfast.kit.schedules import Schedule
 from holdfast.runtime import Runtime
 from holdfast.store import Query

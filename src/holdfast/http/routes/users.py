@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from holdfast.errors import ForbiddenError, InvalidError
 from holdfast.http.declare import Actor, Cursor, Limit, Whole, acts, reads
-from holdfast.http.routes.noting import note
+from holdfast.http.noting import note
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Links, User, UserRole, Users
 from holdfast.kit.access.links import link_to

@@ -1,4 +1,4 @@
-"""`holdfast calendar-sync`: what administrators do, from a terminal."""
+"""`holdfast calendar-sync`: watch calendars, renew their channels, reload the mappings."""
 
 from __future__ import annotations
 

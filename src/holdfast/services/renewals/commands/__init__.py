@@ -1,4 +1,4 @@
-"""`holdfast renewals …`"""
+"""`holdfast renewals`: who will not renew, why, and telling the RMS."""
 
 from collections.abc import Callable
 
