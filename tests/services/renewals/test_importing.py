@@ -12,8 +12,9 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.errors import InvalidError
+from holdfast.kit.leases import LeaseDocument
 from holdfast.services.renewals.dates import zone_named
-from holdfast.services.renewals.importing import Import, TableReport, write_aside
+from holdfast.services.renewals.importing import Import
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     LeaseRow,
@@ -24,6 +25,8 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.money import from_cents, to_cents
 from holdfast.services.renewals.reading import Moment, Reading
+from holdfast.services.renewals.reports import TableReport, write_aside
+from holdfast.services.renewals.sources import Folder
 from holdfast.store import Query, Store
 
 RESIDENTS = 200
@@ -31,7 +34,7 @@ RESIDENTS = 200
 
 @pytest.fixture
 async def store(sqlite_url: str) -> AsyncIterator[Store]:
-    opened = await open_store(sqlite_url, DOCUMENTS)
+    opened = await open_store(sqlite_url, [*DOCUMENTS, LeaseDocument])
     await opened.migrate()
     yield opened.tenant("-")
     await opened.close()
@@ -73,7 +76,7 @@ def good_files(folder: Path, residents: int = RESIDENTS) -> None:
 
 
 async def take(store: Store, folder: Path) -> dict[str, TableReport]:
-    return {report.table: report async for report in Import(store).folder(folder)}
+    return {report.table: report for report in await Import(store, Folder(folder)).run()}
 
 
 async def test_a_folder_is_taken_in_and_taken_again_changes_nothing(store: Store, tmp_path: Path) -> None:

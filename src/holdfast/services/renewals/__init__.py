@@ -1,12 +1,13 @@
 """Renewals: who will not renew, why, and an event that always arrives.
 
-    CSV ──► given tables ──► calculation run ──► scores with reasons ──► page, API
+    source ──► given tables ──► calculation run ──► scores with reasons ──► page, API
                                                     │ a click, or by itself
                                                     ▼
                                    delivery state (outbox) ──► RMS, signed, retried, dead letters
 
-`scoring` decides, `reading` reads in sets, `calculating` runs, `triggering` puts events out; `portfolio` is
-what routes, commands and pages stand on.
+A source is a folder of CSV files or an existing PostgreSQL schema (`sources`); `importing` takes it in,
+`refreshing` keeps up with it. `scoring` decides, `reading` reads in sets, `calculating` runs, `triggering`
+puts events out; `portfolio` is what routes, commands and pages stand on.
 """
 
 from __future__ import annotations
@@ -16,18 +17,26 @@ from holdfast.services.renewals.commands import commands
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import DOCUMENTS, CalculationJob, DeliveryState, RmsEndpoint
 from holdfast.services.renewals.routes import ROUTES
+from holdfast.services.renewals.settings import Settings
 from holdfast.services.renewals.views import pages
 
 
 def build(context: Context) -> Parts:
     renewals = Renewals(context)
+    refreshing = renewals.refreshing
     return Parts(
         routes=ROUTES,
-        loops={"deliveries": renewals.dispatcher, "calculations": renewals.runner},
+        jobs=[refreshing.job()] if refreshing.in_use else [],
+        loops={
+            "deliveries": renewals.dispatcher,
+            "calculations": renewals.runner,
+            **({"source": refreshing} if refreshing.in_use else {}),
+        },
         queues={"deliveries": DeliveryState, "calculations": CalculationJob},
         pages=pages(renewals),
         health=renewals.health,
         attention=renewals.attention,
+        checks=[refreshing.check],
         figures=renewals.figures,
         inside=renewals,
     )
@@ -37,6 +46,7 @@ service = Service(
     name="renewals",
     summary="Who will not renew their lease, why, and events to the revenue-management system.",
     documents=DOCUMENTS,
+    settings=Settings,
     build=build,
     sealed={RmsEndpoint: ("secrets.sealed",)},
     commands=commands,

@@ -1,259 +1,160 @@
-"""Taking the platform's tables in from CSV files: what fits is kept, what does not is named and set aside.
+"""Taking the platform's tables in, from a folder or from a database: one portfolio, one import at a time.
 
-A row is known by its id, so the same files again change nothing, and changed rows are changed. Tables go
-in the order in which they refer to one another; a row that refers to nothing there is set aside.
+    lease ──► read everything, as at one moment ──► which tables are not as they were last time?
+                 a fault here has changed nothing         │
+                            remove what is gone (of a database), the last table first
+                            keep what is new or changed, set aside what does not fit
+                                                          ▼
+                            `SourceState`: the moment the data is of, and a digest of each table
+
+A row is known by its id, so the same rows again change nothing, and an import that was killed is gone on with
+by the next one.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import AsyncIterator, Iterator, Sequence
-from pathlib import Path
-from typing import Any, Final
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
 
 import msgspec
 
-from holdfast.errors import AlreadyExistsError, HoldfastError, InvalidError
-from holdfast.model import Document
-from holdfast.services.renewals.models import (
-    TABLES,
-    LeaseRow,
-    Property,
-    PropertyName,
-    Resident,
-    Unit,
-    UnitPricing,
-)
-from holdfast.services.renewals.rows import read_row
-from holdfast.services.renewals.sampling import name_key
-from holdfast.store import Snapshot, Store, Write, create, delete, put
+from holdfast.errors import ConfigError, HoldfastError
+from holdfast.ids import ulid
+from holdfast.kit import NO_TENANT
+from holdfast.kit.leases import Lease, Leases
+from holdfast.services.renewals.models import BAD_KEPT, TABLES, Property, SourceState, TableState
+from holdfast.services.renewals.removing import remove_gone
+from holdfast.services.renewals.reports import TableReport
+from holdfast.services.renewals.sources import Sheet, Source
+from holdfast.services.renewals.taking import REFERS, Taking
+from holdfast.store import Query, Store, put
 
-BATCH: Final = 500
-_OURS: Final = frozenset({"tenant_id", "price_key"})
-_REFERS: Final[dict[str, dict[str, type[Document]]]] = {
-    "unit_types": {"property_id": Property},
-    "units": {"property_id": Property},
-    "unit_pricing": {"unit_id": Unit},
-    "residents": {"property_id": Property, "unit_id": Unit},
-    "leases": {"property_id": Property, "resident_id": Resident},
-    "resident_ledger": {"property_id": Property, "resident_id": Resident},
-    "renewal_offers": {"property_id": Property, "resident_id": Resident, "lease_id": LeaseRow},
-}
+LEASE: Final = "renewals-import"
+LEASE_S: Final = 30.0
+# Longer than a lease, so that the import after a killed one waits for it and does not fail.
+WAIT_S: Final = 45.0
+# Whatever the digests say: what others changed in the store is put right by then.
+COMPARE_S: Final = 86_400.0
+_ERROR_CHARACTERS_MAX: Final = 500
+_TABLE_OF: Final = {cls: table for table, cls in TABLES.items()}
 
-
-class BadRow(msgspec.Struct, frozen=True):
-    """A row that was set aside; `row` is its line's number among the rows, the header being 1."""
-
-    table: str
-    row: int
-    field: str
-    reason: str
-    values: dict[str, str]
-
-
-class TableReport(msgspec.Struct):
-    """What became of one file."""
-
-    table: str
-    rows: int = 0
-    created: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    bad: list[BadRow] = []
-    ignored_columns: list[str] = []
-
-
-class _Line(msgspec.Struct, frozen=True):
-    row: int
-    values: dict[str, str]
-    document: Document
+Tell = Callable[[TableReport], None]
 
 
 class Import:
     """One import into one portfolio.
 
-    Example: `async for report in Import(store.tenant("-")).folder(Path("export")): ...`
+    Example: `reports = await Import(store.tenant("-"), Folder(Path("export"))).run()`
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._tenant_id = store.tenant_id or "-"
+    def __init__(self, store: Store, source: Source, *, lease_s: float = LEASE_S) -> None:
+        self._store, self._source, self._clock = store, source, store.clock
+        self._leases, self._lease_s = Leases(store), lease_s
+        self._tenant_id = store.tenant_id or NO_TENANT
 
-    async def folder(self, folder: Path) -> AsyncIterator[TableReport]:
-        """All tables that are there, in order; tells of each as it goes on, and once it is done."""
-        files = {table: folder / f"{table}.csv" for table in TABLES}
-        present = {table: path for table, path in files.items() if path.is_file()}
-        if not present:
-            raise InvalidError(f"{folder} holds none of {', '.join(f'{t}.csv' for t in TABLES)}", "folder")
-        for table, path in present.items():
-            async for report in self._table(table, path):
-                yield report
+    async def run(
+        self, tell: Tell = lambda report: None, *, trust_digests: bool = False, wait_s: float = WAIT_S
+    ) -> list[TableReport]:
+        """Take everything in; with `trust_digests`, tables that are as they were last time are passed over.
 
-    async def _table(self, table: str, path: Path) -> AsyncIterator[TableReport]:
-        report = TableReport(table)
-        seen: set[str] = set()
-        try:
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                for batch in _batches(_rows(file, table, report)):
-                    await self._take(
-                        report, _fitting(batch, table, self._tenant_id, report=report, seen=seen)
-                    )
-                    yield report
-        except (UnicodeDecodeError, csv.Error) as fault:
-            raise InvalidError(f"{path.name}: {fault}; save it as CSV in UTF-8", table) from None
-        report.bad.sort(key=lambda one: one.row)
-        yield report
-
-    async def _take(self, report: TableReport, lines: list[_Line]) -> None:
-        lines = await self._with_parents(report, lines)
-        cls = TABLES[report.table]
-        found = await self._store.get_many(cls, [_id_of(line.document) for line in lines])
-        changed: list[tuple[_Line, bool]] = []
-        commits: list[Sequence[Write]] = []
-        for line, stored in zip(lines, found, strict=True):
-            if stored is not None and _same(stored.doc, line.document):
-                report.unchanged += 1
-                continue
+        `RetryLaterError` where another import of the portfolio is under way for longer than `wait_s`.
+        """
+        holding = self._leases.hold(LEASE, ttl_s=self._lease_s, owner=ulid(), wait_s=wait_s)
+        async with holding as lease:
             try:
-                commits.append(_writes(line.document, stored))
-                changed.append((line, stored is None))
+                return await self._run(lease, tell, trust_digests=trust_digests)
             except HoldfastError as fault:
-                _set_aside(report, line.row, line.values, fault)
-        for (line, new), outcome in zip(changed, await self._store.settle(commits), strict=True):
-            if isinstance(outcome, HoldfastError):
-                _set_aside(report, line.row, line.values, _explained(outcome, line.document))
-            elif new:
-                report.created += 1
-            else:
-                report.updated += 1
+                # What can't be noted was lost together with the store or the lease.
+                with contextlib.suppress(HoldfastError):
+                    await self._note_failure(lease, fault)
+                raise
 
-    async def _with_parents(self, report: TableReport, lines: list[_Line]) -> list[_Line]:
-        """Those whose references lead somewhere; a price learns its unit's property on the way."""
-        for field, cls in _REFERS.get(report.table, {}).items():
-            ids = list(dict.fromkeys(getattr(line.document, field) for line in lines))
-            found = await self._store.get_many(cls, ids)
-            there = {id: one.doc for id, one in zip(ids, found, strict=True) if one is not None}
-            kept = []
-            for line in lines:
-                parent = there.get(getattr(line.document, field))
-                if parent is None:
-                    missing = f"there is no {field.removesuffix('_id')} {getattr(line.document, field)!r}"
-                    _set_aside(report, line.row, line.values, InvalidError(missing, field))
-                    continue
-                if isinstance(line.document, UnitPricing) and isinstance(parent, Unit):
-                    line.document.property_id = parent.property_id
-                kept.append(line)
-            lines = kept
-        return lines
+    async def _run(self, lease: Lease, tell: Tell, *, trust_digests: bool) -> list[TableReport]:
+        read_at, state = self._clock.now(), await self._state()
+        trusted = state if trust_digests and _is_trusted(state, self._source, read_at) else None
+        async with self._source.read() as sheets:
+            chosen = to_compare(sheets, trusted)
+            if chosen and state is not None:
+                # Rows of now under digests of then would be passed over after a crash.
+                await self._store.commit(lease.guard(), put(_without_digests(state)))
+            made = await self._apply(lease, {table: sheets[table] for table in chosen}, tell=tell)
+            reports = [made.get(table) or _as_it_was(table, trusted) for table in sheets]
+            digests = {table: sheet.digest for table, sheet in sheets.items()}
+        new = _state_after(reports, digests, before=state or self._new_state())
+        new.source, new.read_at, new.kept_at = self._source.name, read_at, self._clock.now()
+        new.compared_at = read_at if trusted is None else trusted.compared_at
+        await self._store.commit(lease.guard(), put(new))
+        return reports
 
+    async def _apply(self, lease: Lease, sheets: dict[str, Sheet], *, tell: Tell) -> dict[str, TableReport]:
+        """Remove, then keep: a name that is given up can be taken, and nothing refers to what goes."""
+        takings = {table: Taking(self._store, sheet, guard=lease.guard()) for table, sheet in sheets.items()}
+        if self._source.mirrored:
+            await self._refuse_emptied(sheets)
+            for table in reversed(sheets):
+                removed = await remove_gone(self._store, sheets[table], guard=lease.guard())
+                takings[table].report.removed = removed
+        return {table: await taking.run(tell) for table, taking in takings.items()}
 
-def _rows(file: Any, table: str, report: TableReport) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = csv.DictReader(file, restkey="", strict=True)
-    header = reader.fieldnames or []
-    fields = {f.name: f for f in msgspec.structs.fields(TABLES[table]) if f.name not in _OURS}
-    needed = [f.name for f in fields.values() if f.required and not _is_derived(table, f.name)]
-    missing = [name for name in needed if name not in header]
-    if missing:
-        raise InvalidError(f"{table}.csv lacks the column {missing[0]!r}", table)
-    report.ignored_columns = [name for name in header if name not in fields]
-    for row, values in enumerate(reader, 2):
-        report.rows += 1
-        yield row, {name: value or "" for name, value in values.items() if name in fields}
+    async def _refuse_emptied(self, sheets: Mapping[str, Sheet]) -> None:
+        if "properties" not in sheets or any(True for _ in sheets["properties"].rows()):
+            return
+        if await self._store.count(Query(Property).order_by("name")):
+            raise ConfigError(
+                f"{self._source.name} holds no properties, and we do: nothing was changed, as it may be the"
+                " wrong schema or one that is being loaded"
+            )
 
+    async def _state(self) -> SourceState | None:
+        found = await self._store.get(SourceState, self._tenant_id)
+        return None if found is None else found.doc
 
-def _is_derived(table: str, name: str) -> bool:
-    return table == "unit_pricing" and name == "property_id"
+    def _new_state(self) -> SourceState:
+        return SourceState(tenant_id=self._tenant_id, source=self._source.name)
 
-
-def _batches(
-    rows: Iterator[tuple[int, dict[str, str]]],
-) -> Iterator[list[tuple[int, dict[str, str]]]]:
-    batch: list[tuple[int, dict[str, str]]] = []
-    for one in rows:
-        batch.append(one)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    async def _note_failure(self, lease: Lease, fault: HoldfastError) -> None:
+        state = await self._state() or self._new_state()
+        state.error, state.failed_at = fault.message[:_ERROR_CHARACTERS_MAX], self._clock.now()
+        await self._store.commit(lease.guard(), put(state))
 
 
-def _fitting(
-    batch: list[tuple[int, dict[str, str]]],
-    table: str,
-    tenant_id: str,
-    *,
-    report: TableReport,
-    seen: set[str],
-) -> list[_Line]:
-    lines = []
-    for row, values in batch:
-        try:
-            document = read_row(table, values, tenant_id)
-            id = _id_of(document)
-            if id in seen:
-                raise InvalidError("an earlier row has this id", "id")
-            # Everything a write would refuse is refused here, where the row is known.
-            create(document)
-        except HoldfastError as fault:
-            _set_aside(report, row, values, fault)
-        else:
-            seen.add(id)
-            lines.append(_Line(row, values, document))
-    return lines
+def to_compare(sheets: Mapping[str, Sheet], trusted: SourceState | None) -> list[str]:
+    """The tables that are not as they were, and those that refer to them, in their order. Pure."""
+    chosen: list[str] = []
+    for table, sheet in sheets.items():
+        known = None if trusted is None else trusted.tables.get(table)
+        same = known is not None and known.digest != "" and known.digest == sheet.digest
+        parents = {_TABLE_OF[cls] for cls in REFERS.get(table, {}).values()}
+        if not same or not parents.isdisjoint(chosen):
+            chosen.append(table)
+    return chosen
 
 
-def _id_of(document: Document) -> str:
-    if isinstance(document, UnitPricing):
-        return f"{document.unit_id}_{document.effective_date.isoformat()}"
-    return str(document.id)  # type: ignore[attr-defined]
+def _is_trusted(state: SourceState | None, source: Source, now: datetime) -> bool:
+    if state is None or state.source != source.name or state.compared_at is None:
+        return False
+    return 0 <= (now - state.compared_at).total_seconds() < COMPARE_S
 
 
-def _same(stored: Document, new: Document) -> bool:
-    return msgspec.json.encode(stored) == msgspec.json.encode(new)
+def _without_digests(state: SourceState) -> SourceState:
+    tables = {table: msgspec.structs.replace(one, digest="") for table, one in state.tables.items()}
+    return msgspec.structs.replace(state, tables=tables)
 
 
-def _writes(document: Document, stored: Snapshot[Any] | None) -> list[Write]:
-    if not isinstance(document, Property):
-        return [create(document) if stored is None else put(document, stored.unchanged)]
-    held = PropertyName(
-        name_key=name_key(document.name), tenant_id=document.tenant_id, property_id=document.id
-    )
-    if stored is None:
-        return [create(document), create(held)]
-    renamed = name_key(stored.doc.name) != name_key(document.name)
-    moved = [create(held), delete(PropertyName, name_key(stored.doc.name))] if renamed else []
-    return [put(document, stored.unchanged), *moved]
+def _as_it_was(table: str, trusted: SourceState | None) -> TableReport:
+    rows = trusted.tables[table].rows if trusted is not None else 0
+    return TableReport(table, rows=rows, unchanged=rows, same=True)
 
 
-def _explained(fault: HoldfastError, document: Document) -> HoldfastError:
-    if isinstance(fault, AlreadyExistsError) and isinstance(document, Property):
-        return InvalidError(f"another property is called {document.name!r}", "name")
-    return fault
-
-
-def _set_aside(report: TableReport, row: int, values: dict[str, str], fault: HoldfastError) -> None:
-    report.bad.append(BadRow(report.table, row, fault.path or "", fault.message, values))
-
-
-def write_aside(folder: Path, bad: Sequence[BadRow]) -> list[Path]:
-    """Bad rows as CSV files of their own, with the row's number and what is wrong, to mend and import."""
-    made = []
-    for table in dict.fromkeys(one.table for one in bad):
-        rows = [one for one in bad if one.table == table]
-        path = folder / f"{table}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        columns = [
-            "bad_row",
-            "bad_field",
-            "bad_reason",
-            *dict.fromkeys(n for one in rows for n in one.values),
-        ]
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns)
-            writer.writeheader()
-            for one in rows:
-                said = {"bad_row": one.row, "bad_field": one.field, "bad_reason": one.reason}
-                writer.writerow({**one.values, **said})
-        made.append(path)
-    return made
+def _state_after(
+    reports: Sequence[TableReport], digests: Mapping[str, str], *, before: SourceState
+) -> SourceState:
+    """What is known after an import; a table with bad rows has no digest, so that they are tried again."""
+    tables = dict(_without_digests(before).tables)
+    for one in reports:
+        tables[one.table] = TableState(one.rows, len(one.bad), "" if one.bad else digests[one.table])
+    bad = [one for report in reports for one in report.bad][:BAD_KEPT]
+    named = [msgspec.structs.replace(one, values={}) for one in bad]
+    return SourceState(tenant_id=before.tenant_id, source=before.source, tables=tables, bad_rows=named)

@@ -15,9 +15,11 @@ from holdfast.services.renewals.deliveries import Deliveries
 from holdfast.services.renewals.endpoints import RmsEndpoints
 from holdfast.services.renewals.figures import Figures
 from holdfast.services.renewals.importing import Import
-from holdfast.services.renewals.models import JOBS, KINDS, DeadLetterRow, RmsEndpoint
+from holdfast.services.renewals.models import JOBS, KINDS, DeadLetterRow, RmsEndpoint, SourceState
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio
+from holdfast.services.renewals.refreshing import Refreshing
+from holdfast.services.renewals.sources import Source
 from holdfast.store import Query, Store
 
 # How many properties one process calculates at the same time.
@@ -37,6 +39,7 @@ class Renewals:
         self.workflow = workflow(context.store)
         self.dispatcher = context.dispatcher(KINDS, headers=_headers, plain_header="X-Webhook-Signature")
         self.runner = Runner(context.store.privileged(), [self.workflow], kinds=JOBS, at_once=AT_ONCE)
+        self.refreshing = Refreshing(context.store, context.settings)
         self.figures = Figures(self.dispatcher, self.runner)
 
     def store(self, tenant_id: str) -> Store:
@@ -54,8 +57,13 @@ class Renewals:
     def outcomes(self, tenant_id: str) -> Outcomes:
         return Outcomes(self.store(tenant_id))
 
-    def importer(self, tenant_id: str) -> Import:
-        return Import(self.store(tenant_id))
+    def importer(self, tenant_id: str, source: Source) -> Import:
+        return Import(self.store(tenant_id), source)
+
+    async def source_state(self, tenant_id: str) -> SourceState | None:
+        """Where a portfolio's data comes from and which moment it is of; None before the first import."""
+        found = await self.store(tenant_id).get(SourceState, tenant_id)
+        return None if found is None else found.doc
 
     async def note(
         self, tenant_id: str, actor: str, action: str, *, subject: str, details: Any = None
@@ -65,12 +73,14 @@ class Renewals:
         await self.context.audit(tenant_id).append(entry)
 
     async def health(self) -> Health:
-        """What the dispatcher of this process has done; a store that can't be reached shows elsewhere."""
+        """What the dispatcher of this process has done, and whether the source is read as it should be."""
         counts = self.dispatcher.status().counts
-        return Health(facts={"delivered": counts.delivered, "failed": counts.failed, "dlq": counts.dead})
+        facts = {"delivered": counts.delivered, "failed": counts.failed, "dlq": counts.dead}
+        late = await self.refreshing.late() if self.refreshing.in_use else ""
+        return Health("degraded", (late,), facts) if late else Health(facts=facts)
 
     async def attention(self, tenant_id: str) -> list[Notice]:
-        """Dead letters, and endpoints that nothing is sent to."""
+        """Dead letters, endpoints that nothing is sent to, and a source that can't be read."""
         store, found = self.store(tenant_id), list[Notice]()
         dead = await store.count(Query(DeadLetterRow).where("resolved", "==", False).order_by("-died_at"))
         if dead:
@@ -79,6 +89,10 @@ class Renewals:
         for status in ("paused", "disabled"):
             query = Query(RmsEndpoint).where("status", "==", status).order_by("-created_at").limit(10)
             found += [_stopped(one) for one in (await store.query(query)).docs]
+        state = await self.source_state(tenant_id)
+        if state is not None and state.error:
+            said = f"the source of renewals could not be read: {state.error}"
+            found.append(Notice(tone="warn", text=said, path=CONSOLE, tenant_id=tenant_id))
         return found
 
 

@@ -1,10 +1,11 @@
-"""One row of a CSV file as the document it stands for."""
+"""One row of a given table as the document it stands for."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -12,21 +13,47 @@ import msgspec
 from holdfast.errors import InvalidError
 from holdfast.model import Document
 from holdfast.services.renewals.dates import zone_named
-from holdfast.services.renewals.models import TABLES, LeaseRow, Property
+from holdfast.services.renewals.models import TABLES, LeaseRow, Property, UnitPricing
 from holdfast.services.renewals.money import to_cents
 
 _MONEY: Final = frozenset({"base_rent", "market_rent", "monthly_rent", "amount", "proposed_rent"})
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
 _TIMES: Final = frozenset({"created_at", "updated_at"})
+_OURS: Final = frozenset({"tenant_id", "price_key"})
+# A price's property is that of its unit, which is known when the row is taken in.
+_DERIVED: Final = {"unit_pricing": frozenset({"property_id"})}
+
+
+@cache
+def columns_of(table: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The columns that a given table may have, and those that it must have."""
+    fields = [field for field in msgspec.structs.fields(TABLES[table]) if field.name not in _OURS]
+    derived = _DERIVED.get(table, frozenset())
+    needed = tuple(field.name for field in fields if field.required and field.name not in derived)
+    return frozenset(field.name for field in fields), needed
+
+
+def key_of(document: Document) -> str:
+    """The id under which a row is kept."""
+    if isinstance(document, UnitPricing):
+        return f"{document.unit_id}_{document.effective_date.isoformat()}"
+    return str(document.id)  # type: ignore[attr-defined]
+
+
+def key_in(table: str, values: Mapping[str, str]) -> str:
+    """The same of a row as it was read, also where it fits no document."""
+    if table == "unit_pricing":
+        return f"{values['unit_id']}_{values['effective_date']}"
+    return values["id"]
 
 
 def read_row(table: str, values: Mapping[str, str], tenant_id: str) -> Document:
     """A row's document; `InvalidError` names the field that does not fit."""
     fields: dict[str, Any] = {"tenant_id": tenant_id}
     for name, text in values.items():
-        if text.strip():
-            fields[name] = _value(name, text.strip())
-    if table == "unit_pricing":
+        if text:
+            fields[name] = _value(name, text)
+    if table in _DERIVED:
         fields.setdefault("property_id", "unknown yet")
     try:
         document = msgspec.convert(fields, TABLES[table], strict=False)
@@ -55,6 +82,6 @@ def _value(name: str, text: str) -> Any:
         return text
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise InvalidError(f"{text!r} is no time such as 2026-03-01T09:30:00Z", name) from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)

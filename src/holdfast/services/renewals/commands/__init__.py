@@ -9,7 +9,8 @@ from holdfast.services.renewals.commands import data, looking, sending
 commands = typer.Typer(help="Who will not renew, why, and telling the RMS.", no_args_is_help=True)
 
 _COMMANDS: dict[str, Callable[..., None]] = {
-    "import": data.import_command, "sample": data.sample_command, "calculate": data.calculate_command,
+    "import": data.import_command, "source": data.source_command,
+    "sample": data.sample_command, "calculate": data.calculate_command,
     "portfolio": looking.portfolio_command, "risk": looking.risk_command,
     "runs": looking.runs_command, "history": looking.history_command,
     "trigger": sending.trigger_command, "deliveries": sending.deliveries_command,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
+from holdfast.errors import InvalidError
 from holdfast.services.renewals.commands.asked import (
     OWN,
     AsJson,
@@ -21,10 +23,11 @@ from holdfast.services.renewals.commands.asked import (
     progress,
     terminal,
 )
-from holdfast.services.renewals.importing import BadRow, TableReport, write_aside
 from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.models import CalculationJob
+from holdfast.services.renewals.models import BadRow, CalculationJob, SourceState
+from holdfast.services.renewals.reports import TableReport, write_aside
 from holdfast.services.renewals.sampling import PER_PROPERTY, Plan, keep
+from holdfast.services.renewals.sources import Folder, Source, open_source
 
 BAD_SHOWN = 20
 WAIT_S = 3_600.0
@@ -37,41 +40,54 @@ class Imported(msgspec.Struct, frozen=True):
 
 def import_command(
     ctx: typer.Context,
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="Holds TABLE.csv files.")
-    ],
+    place: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DIR|URL",
+            help="A folder of TABLE.csv files, or postgresql://USER@HOST/DATABASE?schema=NAME;"
+            " the source of the settings unless given.",
+        ),
+    ] = None,
     bad: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where bad rows go; DIR/bad unless said.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Where bad rows go; DIR/bad unless said, nowhere for a database."),
     ] = None,
     tenant: Tenant = OWN,
     as_json: AsJson = False,
 ) -> None:
-    """Take the platform's tables in from CSV files; the same files again change nothing.
+    """Take the platform's tables in; the same rows again change nothing.
 
+    A database is only read, and mirrored: what is gone there is removed here. Files add and change only.
     Bad rows are named, set aside in files of their own, and make the exit code 1.
 
     \b
     Examples:
       holdfast renewals import export/
       holdfast renewals import export/ --bad /var/tmp/bad --json
+      PGPASSWORD=… holdfast renewals import "postgresql://reader@db/platform?schema=rop"
     """
+    given = None if place is None else _source(place)
 
     async def act(renewals: Renewals) -> list[TableReport]:
-        reports: dict[str, TableReport] = {}
+        source, whose = given or _set_source(renewals), tenant
+        if given is None:
+            whose = renewals.refreshing.tenant_id
         with progress() as bar:
-            tasks = {}
-            async for report in renewals.importer(tenant).folder(folder):
+            tasks = {"": bar.add_task(f"reading {source.name}", total=None)}
+
+            def tell(report: TableReport) -> None:
                 if report.table not in tasks:
                     tasks[report.table] = bar.add_task(report.table, total=None)
                 bar.update(tasks[report.table], completed=report.rows)
-                reports[report.table] = report
-        counts = {table: one.created + one.updated for table, one in reports.items()}
-        await renewals.note(tenant, me(), "imported", subject=str(folder.name), details=counts)
-        return list(reports.values())
+
+            reports = await renewals.importer(whose, source).run(tell)
+        counts = {one.table: one.created + one.updated + one.removed for one in reports}
+        await renewals.note(whose, me(), "imported", subject=source.name, details=counts)
+        return reports
 
     reports = inside(ctx, act)
     wrong = [one for report in reports for one in report.bad]
-    aside = [str(path) for path in write_aside(bad or folder / "bad", wrong)] if wrong else []
+    aside = _aside(given, bad, wrong)
     if as_json:
         terminal(ctx).tell(Imported(reports, aside), "", as_json=True)
     else:
@@ -80,22 +96,73 @@ def import_command(
         raise typer.Exit(1)
 
 
+def _source(place: str) -> Source:
+    try:
+        return open_source(place)
+    except InvalidError as fault:
+        raise typer.BadParameter(fault.message) from None
+
+
+def _set_source(renewals: Renewals) -> Source:
+    if not renewals.refreshing.in_use:
+        raise typer.BadParameter("name a folder or a database, or set `source` of [services.renewals]")
+    return renewals.refreshing.source()
+
+
+def _aside(given: Source | None, folder: Path | None, wrong: Sequence[BadRow]) -> list[str]:
+    """The files of bad rows; those of a database are mended there, so they are written only if asked for."""
+    if folder is None and isinstance(given, Folder):
+        folder = given.path / "bad"
+    return [str(path) for path in write_aside(folder, wrong)] if wrong and folder is not None else []
+
+
 def _tell(
     ctx: typer.Context, reports: list[TableReport], wrong: Sequence[BadRow], *, aside: list[str]
 ) -> None:
-    rows = [
-        {"table": one.table, "rows": one.rows, "created": one.created, "updated": one.updated,
-         "unchanged": one.unchanged, "bad": len(one.bad)}
-        for one in reports
-    ]  # fmt: skip
-    columns = ("table", "rows", "created", "updated", "unchanged", "bad")
-    terminal(ctx).show(rows, columns, as_json=False)
+    columns = ("table", "rows", "created", "updated", "removed", "unchanged")
+    rows = [{name: getattr(one, name) for name in columns} | {"bad": len(one.bad)} for one in reports]
+    terminal(ctx).show(rows, (*columns, "bad"), as_json=False)
     for one in wrong[:BAD_SHOWN]:
-        typer.echo(f"{one.table}.csv row {one.row}: {one.field}: {one.reason}", err=True)
+        typer.echo(f"{_place(one)}: {one.field}: {one.reason}", err=True)
     if len(wrong) > BAD_SHOWN:
         typer.echo(f"and {len(wrong) - BAD_SHOWN} more", err=True)
     if aside:
         typer.echo(f"set aside in {', '.join(aside)}: mend and import that folder", err=True)
+
+
+def _place(bad: BadRow) -> str:
+    return f"{bad.table}.csv row {bad.row}" if isinstance(bad.row, int) else f"{bad.table} {bad.row}"
+
+
+def source_command(ctx: typer.Context, tenant: Tenant = OWN, as_json: AsJson = False) -> None:
+    """Tell where the data comes from, which moment it is of, and which rows did not fit.
+
+    \b
+    Examples:
+      holdfast renewals source
+      holdfast renewals source --json | jq -r .read_at
+    """
+
+    async def act(renewals: Renewals) -> tuple[SourceState | None, datetime]:
+        return await renewals.source_state(tenant), renewals.clock.now()
+
+    state, now = inside(ctx, act)
+    terminal(ctx).tell(
+        state, "nothing was imported yet" if state is None else _told(state, now), as_json=as_json
+    )
+
+
+def _told(state: SourceState, now: datetime) -> str:
+    if state.read_at is None:
+        lines = [f"{state.source}: never read whole"]
+    else:
+        age_s = (now - state.read_at).total_seconds()
+        lines = [f"{state.source}: as of {state.read_at:%Y-%m-%d %H:%M:%S} UTC, {age_s / 60:.0f} minutes ago"]
+    lines += [f"  {table}: {one.rows} rows, {one.bad} bad" for table, one in state.tables.items()]
+    lines += [f"  bad: {_place(one)}: {one.field}: {one.reason}" for one in state.bad_rows]
+    if state.failed_at is not None:
+        lines.append(f"  failed at {state.failed_at:%Y-%m-%d %H:%M:%S} UTC: {state.error}")
+    return "\n".join(lines)
 
 
 def sample_command(

@@ -25,19 +25,22 @@ from holdfast.services.renewals.models.given import (
 from holdfast.services.renewals.models.jobs import JOBS, CalculationJob
 from holdfast.services.renewals.models.outcomes import Outcome
 from holdfast.services.renewals.models.scores import PropertyRules, PropertyState, RiskScore, Summary
+from holdfast.services.renewals.models.sources import BAD_KEPT, BadRow, SourceState, TableState
 
 DOCUMENTS: tuple[type[Document], ...] = (
     *TABLES.values(), PropertyName, RiskScore, PropertyState, PropertyRules, CalculationJob,
-    *deliveries.DOCUMENTS, Outcome,
+    *deliveries.DOCUMENTS, Outcome, SourceState,
 )  # fmt: skip
 
 __all__ = [
+    "BAD_KEPT",
     "DLQ",
     "DOCUMENTS",
     "EVENT_TYPE",
     "JOBS",
     "KINDS",
     "TABLES",
+    "BadRow",
     "CalculationJob",
     "DeadLetterRow",
     "DeliveryState",
@@ -52,7 +55,9 @@ __all__ = [
     "Resident",
     "RiskScore",
     "RmsEndpoint",
+    "SourceState",
     "Summary",
+    "TableState",
     "Unit",
     "UnitPricing",
     "UnitType",

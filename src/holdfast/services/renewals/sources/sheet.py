@@ -1,0 +1,84 @@
+"""One table's rows as CSV, from wherever they come: the form in which all of them are taken in."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import BinaryIO, NamedTuple, Protocol, TextIO
+
+from holdfast.errors import InvalidError
+from holdfast.services.renewals.rows import columns_of
+
+
+class Row(NamedTuple):
+    """A row's place, by which a person finds it, and its text by column."""
+
+    place: int | str
+    values: dict[str, str]
+
+
+class Sheet:
+    """A table that was read. A row's place is its number, the header being 1; in a database, its id.
+
+    Rows of a database come in the order of their ids, as they are; what people typed into a file is taken
+    without the blanks around it.
+    """
+
+    def __init__(
+        self, table: str, file: BinaryIO, *, label: str, in_database: bool = False, digest: str = ""
+    ) -> None:
+        self.table, self.label, self.in_database, self.digest = table, label, in_database, digest
+        self._file = file
+
+    @property
+    def ignored(self) -> list[str]:
+        """Columns that are there and mean nothing here."""
+        with self._text() as text:
+            header = csv.DictReader(text).fieldnames or []
+        known, _ = columns_of(self.table)
+        return [name for name in header if name not in known]
+
+    def rows(self) -> Iterator[Row]:
+        """Every row, from the first; refuses a table without a column that is needed."""
+        known, needed = columns_of(self.table)
+        with self._text() as text:
+            reader = csv.DictReader(text, restkey="", strict=True)
+            missing = [name for name in needed if name not in (reader.fieldnames or ())]
+            if missing:
+                raise InvalidError(f"{self.label} lacks the column {missing[0]!r}", self.table)
+            for number, found in enumerate(reader, 2):
+                values = {name: value or "" for name, value in found.items() if name in known}
+                if self.in_database:
+                    yield Row(values["id"] or "without an id", values)
+                else:
+                    yield Row(number, {name: value.strip() for name, value in values.items()})
+
+    @contextmanager
+    def _text(self) -> Iterator[TextIO]:
+        self._file.seek(0)
+        text = io.TextIOWrapper(self._file, encoding="utf-8-sig", newline="")
+        try:
+            yield text
+        except (UnicodeDecodeError, csv.Error) as fault:
+            raise InvalidError(f"{self.label}: {fault}; save it as CSV in UTF-8", self.table) from None
+        finally:
+            # The file is its owner's, and is read more than once.
+            text.detach()
+
+
+class Source(Protocol):
+    """Where the given tables come from.
+
+    `name` is fit to be shown. What is gone from a `mirrored` source is gone for us too.
+    """
+
+    name: str
+    mirrored: bool
+
+    def read(self) -> AbstractAsyncContextManager[dict[str, Sheet]]:
+        """All of it as it is at one moment, in the order in which tables refer to one another."""
+
+    async def check(self) -> None:
+        """Raise what reading would meet first."""
