@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.app import open_store
+from holdfast.clock import Clock
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.runs import Runner
 from holdfast.model import Document
@@ -25,8 +26,8 @@ LEASE_S: Final = 1.5
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
-    store = await open_store(url, KEPT)
+async def opened(url: str, *, clock: Clock | None = None) -> AsyncIterator[Store]:
+    store = await open_store(url, KEPT, clock=clock)
     await store.migrate()
     try:
         yield store

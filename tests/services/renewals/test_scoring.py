@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.errors import InvalidError
 from holdfast.services.renewals.dates import months_before, whole_months
@@ -126,11 +127,16 @@ LEDGERS: dict[str, tuple[list[Row], bool | None]] = {
         [*payments("1500", how_many=5), Row("payment", "late_fee", "1500")], True,
     ),
     "payments for nothing named are rent": ([Row("payment", "", "1500")] * 6, False),
+    "parking alone says nothing of rent": ([Row("charge", "parking", "90")], False),
     "parking is no rent": ([Row("charge", "parking", "90"), *payments("1500")], False),
     "parking unpaid is not rent unpaid": ([Row("charge", "parking", "90"), *payments("1500")], False),
     "paying parking is no rent": (
         [*payments("1500", how_many=5), Row("payment", "parking", "1500")], True,
     ),
+    "a late fee taken back": (
+        [*payments("1500"), Row("charge", "late_fee", "50"), Row("charge", "late_fee", "-50")], False,
+    ),
+    "a late fee of long ago taken back": ([*payments("1500"), Row("charge", "late_fee", "-50")], False),
     "a returned payment": ([*payments("1500"), Row("payment", "rent", "-1500")], True),
     "a charge taken back": (
         [Row("charge", "rent", "1500"), Row("charge", "rent", "-1500")], False,
@@ -172,6 +178,8 @@ MONTHS_DUE: dict[str, tuple[str, Lease, int]] = {
     "begun today": ("2026-03-01", lease_from("2026-03-01", "2027-02-28"), 0),
     "begins tomorrow": ("2026-03-01", lease_from("2026-03-02", "2027-02-28"), 0),
     "ended a month ago": ("2026-03-01", lease_from("2020-01-01", "2026-02-01"), 5),
+    "ended with the month before": ("2026-03-01", lease_from("2025-10-01", "2026-01-31"), 4),
+    "ended yesterday": ("2026-03-01", lease_from("2025-03-01", "2026-02-28"), 6),
     "ended before the window": ("2026-03-01", lease_from("2020-01-01", "2025-06-30"), 0),
     "month to month past its first term": (
         "2026-03-01", lease_from("2020-01-01", "2021-01-01", type="month_to_month"), 6,
@@ -347,8 +355,8 @@ def test_more_risk_never_lowers_a_score(one: Facts, by: Rules) -> None:
 def more_at_risk(one: Facts) -> list[Facts]:
     """The same resident with one thing more against them."""
     lease, ledger = one.lease, one.ledger
-    late = Ledger(ledger.rows + 1, ledger.charged, ledger.rent_charges, ledger.paid, ledger.late_fees + 1)
-    unpaid = Ledger(ledger.rows, ledger.charged, ledger.rent_charges, ledger.paid // 2, ledger.late_fees)
+    late = replace(ledger, rows=ledger.rows + 1, late_fees=ledger.late_fees + 1)
+    unpaid = replace(ledger, paid=ledger.paid // 2)
     worse = [
         Facts(lease, one.ledger, False, one.market_rent),
         Facts(lease, unpaid, one.has_offer, one.market_rent),

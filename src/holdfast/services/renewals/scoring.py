@@ -10,7 +10,7 @@ Every weight is a share of 100, so a score is 0 to 100 and is the sum of its sig
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from functools import lru_cache
 from typing import Annotated, Final, Literal
 
@@ -94,11 +94,12 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ledger(msgspec.Struct, gc=False):
-    """A resident's ledger inside the window, added up."""
+    """A resident's ledger inside the window, added up; amounts are in cents."""
 
     rows: int = 0
     charged: int = 0
     rent_charges: int = 0
+    payments: int = 0
     paid: int = 0
     late_fees: int = 0
 
@@ -106,13 +107,14 @@ class Ledger(msgspec.Struct, gc=False):
         """Count one row: payments that name no charge are rent; other charges are not rent's business."""
         self.rows += 1
         if kind == "payment":
+            self.payments += 1
             if code in ("rent", ""):
                 self.paid += cents
         elif code == "rent":
             self.charged += cents
             self.rent_charges += 1
         elif code == "late_fee":
-            self.late_fees += 1
+            self.late_fees += cents
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False):
@@ -189,7 +191,9 @@ def delinquency_signal(facts: Facts, *, as_of: date, rules: Rules) -> Signal:
     ledger = facts.ledger
     if not ledger.rows:
         return _NO_LEDGER
-    due = ledger.charged if ledger.rent_charges else rent_due(facts.lease, as_of)
+    due = ledger.charged
+    if ledger.payments and not ledger.rent_charges:
+        due = rent_due(facts.lease, as_of)
     short = ledger.paid < due - rules.tolerance_cents
     return _delinquency(
         ledger.paid, due, short=short, fees=ledger.late_fees, weight=rules.weights.delinquency
@@ -199,17 +203,19 @@ def delinquency_signal(facts: Facts, *, as_of: date, rules: Rules) -> Signal:
 @lru_cache(maxsize=4_096)
 def _delinquency(paid: int, due: int, *, short: bool, fees: int, weight: int) -> Signal:
     said = f"Paid {from_cents(paid)} of {from_cents(due)} rent due in the last six months"
-    if fees:
-        said += ", with 1 late fee" if fees == 1 else f", with {fees} late fees"
+    # A fee that was taken back is a charge below nothing: what is left of them counts.
     late = short or fees > 0
+    if fees > 0:
+        said += f", with {from_cents(fees)} of late fees"
     return Signal(late, weight if late else 0, said + ".")
 
 
 def rent_due(lease: Lease, as_of: date) -> int:
     """Rent for the months of the lease inside the window: what is due where nobody wrote charges down."""
-    start = max(lease.start, months_before(as_of, WINDOW_MONTHS))
-    ends = lease.end is not None and lease.type == "fixed" and lease.end < as_of
-    end = lease.end if ends and lease.end is not None else as_of
+    start, end = max(lease.start, months_before(as_of, WINDOW_MONTHS)), as_of
+    if lease.type == "fixed" and lease.end is not None and lease.end < as_of:
+        # The last day of a lease belongs to it: from the first of March to the last of July is five months.
+        end = lease.end + timedelta(days=1)
     return lease.rent * whole_months(start, end)
 
 
