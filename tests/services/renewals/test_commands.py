@@ -62,6 +62,10 @@ def test_a_sample_is_calculated_looked_at_and_told_to_the_rms(tmp_path: Path) ->
     assert [one["status"] for one in told] == ["created"]
     assert [one["status"] for one in run("trigger", P, top["resident_id"])["items"]] == ["already queued"]
     assert [one["status"] for one in run("deliveries", P)["items"]] == ["pending"]
+    (waits,) = run("deliveries", "--waiting", "due")["items"]
+    assert (waits["propertyId"], waits["residentId"]) == (P, top["resident_id"])
+    assert run("deliveries", "--event", waits["eventId"])["items"] == run("deliveries")["items"] == [waits]
+    assert run("deliveries", "--waiting", "later")["items"] == []
     assert run("dlq", "list")["items"] == []
     assert run("dlq", "replay", "--dry-run")["matched"] == 0
     lease = top["lease_id"]
@@ -96,6 +100,8 @@ def test_files_are_taken_in_and_bad_rows_end_in_exit_code_one(tmp_path: Path) ->
         (("dlq", "replay", "nothing"), 1, "no dead letter 'nothing'"),
         (("endpoints", "set", "nowhere", "https://rms.example"), 1, "no property"),
         (("calculate", P, "--as-of", "soon"), 2, "no day such as"),
+        (("deliveries", P, "--waiting", "due"), 2, "leave PROPERTY out"),
+        (("deliveries", "--status", "dlq"), 2, "say which"),
         (("risk", P, "--tier", "huge"), 2, "is none of"),
         (("import", "not-there"), 2, "does not exist"),
     ],

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -18,11 +19,11 @@ from holdfast.services.renewals import service
 from holdfast.services.renewals.exporting import plain
 from holdfast.services.renewals.finding import find_residents
 from holdfast.services.renewals.models import Property, PropertyRules, Resident
-from holdfast.services.renewals.scoring import Thresholds
+from holdfast.services.renewals.scoring import TIERS, Thresholds
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import put
 from tests.browser import renewals_scene as scene
-from tests.console.bed import Bed, console
+from tests.console.bed import Bed, Visitor, console
 
 ROOT: Final = "/console/renewals"
 HOUSE: Final = f"{ROOT}/properties/{scene.PROPERTIES[0]}"
@@ -46,6 +47,7 @@ async def test_every_page_shows_what_there_is_on_every_engine(
         ann = await bed.signed_in("ann")
         assert "No properties yet." in await ann.page(ROOT)
         assert "No dead letters." in await ann.page(f"{ROOT}/dead-letters")
+        assert "Nothing waits to be sent." in await ann.page(f"{ROOT}/deliveries")
         assert "No outcomes yet." in await ann.page(f"{ROOT}/calibration")
         await scene.settle(bed.runtime, residents=12, per_property=6)
         assert "not calculated yet" in await ann.page(HOUSE)
@@ -56,10 +58,10 @@ async def test_every_page_shows_what_there_is_on_every_engine(
             await scene.calculate(bed.runtime, months_back=months_back)
         rms.run(Behave(failure_rate=1.0, failure_status=400))
         await scene.connect(bed.runtime, rms)
-        await _shown(bed)
+        await _shown(bed, rms)
 
 
-async def _shown(bed: Bed) -> None:
+async def _shown(bed: Bed, rms: RmsSimulator) -> None:
     ann, portfolio = await bed.signed_in("ben"), scene.renewals_of(bed.runtime).portfolio("-")
     run = await portfolio.latest(scene.PROPERTIES[0])
     assert run is not None
@@ -81,8 +83,24 @@ async def _shown(bed: Bed) -> None:
     assert "HTTP 400" in await ann.page(f"{ROOT}/dead-letters?property={scene.PROPERTIES[0]}")
     assert "Replay" in await ann.page(f"{ROOT}/deliveries/{told.delivery_id}")
     assert "given up" in await ann.page(f"{HOUSE}/deliveries?status=dlq")
+    assert first.name in unescape(await ann.page(f"{ROOT}/deliveries?q={quote(told.event_id)}"))
+    assert "Nothing is due." in await ann.page(f"{ROOT}/deliveries?waiting=due")
+    await _stopped(bed, ann, rms)
     assert "Score over runs" in await ann.page(f"{ROOT}/residents/{first.resident_id}")
     assert "would change their tier" in await ann.page(f"{HOUSE}/what-if")
+
+
+async def _stopped(bed: Bed, ann: Visitor, rms: RmsSimulator) -> None:
+    """What waits for an RMS that is paused says so, in the list of all and in the property's own."""
+    other, renewals = scene.PROPERTIES[1], scene.renewals_of(bed.runtime)
+    await scene.connect(bed.runtime, rms, other)
+    await renewals.endpoints("-").act(other, "pause", reason="maintenance", by="ann")
+    await scene.calculate(bed.runtime, other)
+    told = await renewals.portfolio("-").trigger_many(other, tiers=TIERS)
+    # A dispatcher may take them to see where they go, and gives them back.
+    await scene.settled(bed.runtime, other, status="pending", count=len(told))
+    for path in (f"{ROOT}/deliveries", f"{ROOT}/properties/{other}/deliveries?status=pending"):
+        assert (await ann.page(path)).count(">waits</span>") == len(told), path
 
 
 WRONG: Final = (
@@ -101,6 +119,9 @@ WRONG: Final = (
     ("/properties/property-0001?sort=name", 422, "sort is one of"),
     ("/properties/property-0001?cursor=rubbish", 400, "cursor"),
     ("/properties/property-0001/deliveries?status=lost", 422, "status is one of"),
+    ("/deliveries?waiting=always", 422, "waiting is one of"),
+    ("/deliveries?cursor=rubbish", 400, "cursor"),
+    ("/deliveries?q=evt-lost", 200, "No event has this id."),
     ("/properties/property-0001/what-if?expiry=lots", 422, "expiry is a whole number from 0 to 100"),
     ("/properties/property-0001/what-if?high=20&medium=60", 200, "Medium begins at or below high."),
     ("/properties/property-0001?q=%00%F0%9F%8F%A0%22%3C", 200, "Nobody here is called that."),

@@ -172,6 +172,29 @@ async def test_a_refused_event_is_a_dead_letter_that_replays_under_its_id(bed: B
     assert (await bed.get("/dlq?resolved=true"))["items"][0]["resolution"] == "replayed"
 
 
+async def test_what_waits_in_all_properties_is_listed_the_next_to_be_tried_first(bed: Bed) -> None:
+    await settle_in(bed.store, [Person("Olga", 20, 1_400)], property_id="p-2")
+    for id in (P, "p-2"):
+        await bed.calculate(id)
+        await bed.endpoint(id)
+        await bed.post(f"/properties/{id}/endpoint/act", {"act": "pause", "reason": "maintenance"})
+    first = await bed.post("/properties/p-2/residents/olga/trigger-renewal-event")
+    second = await bed.post(TRIGGER)
+    # A dispatcher may have taken them before it heard of the pause, and gives them back.
+    for told in (first, second):
+        await bed.delivery(told["deliveryId"], "pending")
+    waiting = (await bed.get("/deliveries"))["items"]
+    assert [(one["propertyId"], one["status"]) for one in waiting] == [("p-2", "pending"), (P, "pending")]
+    assert (await bed.get("/deliveries?waiting=due"))["items"] == waiting
+    assert (await bed.get("/deliveries?waiting=later"))["items"] == []
+    (named,) = (await bed.get("/deliveries", params={"eventId": second["eventId"]}))["items"]
+    assert named["id"] == second["deliveryId"]
+    assert (await bed.get("/deliveries?eventId=evt-lost"))["items"] == []
+    await bed.post("/properties/p-2/endpoint/act", {"act": "resume"})
+    await bed.delivery(first["deliveryId"], "delivered")
+    assert [one["id"] for one in (await bed.get("/deliveries"))["items"]] == [second["deliveryId"]]
+
+
 async def test_one_dead_letter_is_replayed_by_its_id_or_resolved(bed: Bed) -> None:
     await bed.calculate()
     await bed.endpoint(failure_rate=1.0, failure_status=404)
@@ -326,6 +349,7 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("GET", f"/properties/{P}/renewal-risk?asOf=soon", None, "asOf"),
     ("GET", f"/properties/{P}/renewal-risk.csv?asOf=soon", None, "asOf"),
     ("GET", f"/properties/{P}/deliveries?status=lost", None, "status"),
+    ("GET", "/deliveries?waiting=always", None, "waiting"),
 ]  # fmt: skip
 
 

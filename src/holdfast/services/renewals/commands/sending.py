@@ -20,7 +20,7 @@ from holdfast.services.renewals.commands.asked import (
     me,
     terminal,
 )
-from holdfast.services.renewals.deliveries import STATUSES, DeadLetterShown, DeliveryShown
+from holdfast.services.renewals.deliveries import STATUSES, DeadLetterShown, DeliveryShown, Wait
 from holdfast.services.renewals.endpoints import Act, EndpointOrder, EndpointShown
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.scoring import FLAGGED, Tier
@@ -64,31 +64,47 @@ def trigger_command(
 
 def deliveries_command(
     ctx: typer.Context,
-    property_id: PropertyId,
+    property_id: Annotated[
+        str | None,
+        typer.Argument(metavar="PROPERTY", help="A property's id; all unless given."),
+    ] = None,
     status: Annotated[
         list[str] | None, typer.Option(callback=among(STATUSES), help="May be repeated; all unless given.")
     ] = None,
+    waiting: Annotated[
+        Wait | None, typer.Option(help="Of all properties: due by now, or waiting for another try.")
+    ] = None,
+    event: Annotated[str | None, typer.Option(metavar="ID", help="The delivery of this event.")] = None,
     tenant: Tenant = OWN,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a property's deliveries, newest first.
+    """Show a property's deliveries, newest first; or what waits in all, the next to be tried first.
 
     \b
-    Example:
+    Examples:
       holdfast renewals deliveries property-0001 --status dlq
+      holdfast renewals deliveries --waiting due
+      holdfast renewals deliveries --event evt-property-0001-resident-0000001-2026-03-01T09:30:00Z
     """
+    if property_id is not None and (waiting or event):
+        raise typer.BadParameter("--waiting and --event look at all properties; leave PROPERTY out")
+    if property_id is None and status:
+        raise typer.BadParameter("--status looks at one property; say which")
     statuses: Any = status or ()
 
     async def act(renewals: Renewals) -> tuple[list[DeliveryShown], str | None]:
+        found = renewals.deliveries(tenant)
+        if event is not None:
+            return await found.of_event(event), None
+        if property_id is None:
+            return await found.waiting(waiting, limit=limit, cursor=cursor)
         await renewals.portfolio(tenant).property(property_id)
-        return await renewals.deliveries(tenant).find(
-            property_id, statuses=statuses, limit=limit, cursor=cursor
-        )
+        return await found.find(property_id, statuses=statuses, limit=limit, cursor=cursor)
 
     rows, more = inside(ctx, act)
-    columns = ("residentId", "status", "attemptCount", "lastStatus", "createdAt", "reason")
+    columns = ("propertyId", "residentId", "status", "attemptCount", "lastStatus", "nextRetryAt", "reason")
     terminal(ctx).show(rows, columns, as_json=as_json, cursor=more, none="no deliveries")
 
 

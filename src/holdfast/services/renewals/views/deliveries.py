@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from holdfast.service import Ask, Page
-from holdfast.services.renewals.deliveries import STATUSES
+from holdfast.services.renewals.deliveries import STATUSES, Wait
 from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.models import DeadLetterRow, DeliveryState, Property, Resident
-from holdfast.services.renewals.views.heading import WAITING, heading
+from holdfast.services.renewals.models import DeadLetterRow, DeliveryState, Property, Resident, RmsEndpoint
+from holdfast.services.renewals.views.heading import ON_THE_WAY, heading
 from holdfast.store import Query
 
 ROWS: Final = 50
@@ -18,6 +19,7 @@ _ALL: Final = "all"
 _NOT_YET: Final = "undelivered"
 # What people choose by; whatever else there is can be asked for by the address.
 _CHOSEN_BY: Final = (_ALL, _NOT_YET, "delivered", "failed", "dlq")
+_WAITS: Final = (_ALL, *get_args(Wait))
 
 
 class DeliveryPages:
@@ -27,13 +29,38 @@ class DeliveryPages:
     async def of_property(self, ask: Ask) -> Mapping[str, Any]:
         head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
         state = ask.choice("status", (_ALL, _NOT_YET, *STATUSES), default=_ALL)
-        wanted: tuple[Any, ...] = {_ALL: (), _NOT_YET: WAITING}.get(state, (state,))
+        wanted: tuple[Any, ...] = {_ALL: (), _NOT_YET: ON_THE_WAY}.get(state, (state,))
         found = self._renewals.deliveries(ask.tenant_id)
         rows, after = await found.find(head.property.id, statuses=wanted, limit=ROWS, cursor=ask.cursor)
         return {
             "title": f"Deliveries of {head.property.name}", "head": head, "rows": rows, "after": after,
             "state": state, "states": _CHOSEN_BY, "counts": await found.counts(head.property.id),
             "names": await self._names(ask, [one.resident_id for one in rows]),
+            "stopped": {head.property.id} if head.endpoint and head.endpoint.status != "active" else set(),
+        }  # fmt: skip
+
+    async def waiting(self, ask: Ask) -> Mapping[str, Any]:
+        """What all properties still have to be told of; or the delivery of the event somebody looks for."""
+        wait, wanted = ask.choice("waiting", _WAITS, default=_ALL), ask.text("q", characters_max=1_000)
+        store, found = self._renewals.store(ask.tenant_id), self._renewals.deliveries(ask.tenant_id)
+        if wanted:
+            rows, after = await found.of_event(wanted), None
+        else:
+            chosen: Any = None if wait == _ALL else wait
+            rows, after = await found.waiting(chosen, limit=ROWS, cursor=ask.cursor)
+        ids = list(dict.fromkeys(one.property_id for one in rows))
+        due, later, names, endpoints, houses = await asyncio.gather(
+            found.count_waiting("due"),
+            found.count_waiting("later"),
+            self._names(ask, [one.resident_id for one in rows]),
+            store.get_many(RmsEndpoint, ids),
+            store.get_many(Property, ids),
+        )
+        return {
+            "rows": rows, "after": after, "wait": wait, "wanted": wanted, "names": names,
+            "counts": {_ALL: due + later, "due": due, "later": later},
+            "stopped": {one.doc.id for one in endpoints if one is not None and one.doc.status != "active"},
+            "houses": {one.doc.id: one.doc.name for one in houses if one is not None},
         }  # fmt: skip
 
     async def _names(self, ask: Ask, resident_ids: list[str]) -> dict[str, str]:
@@ -82,6 +109,7 @@ class DeliveryPages:
 def pages(renewals: Renewals) -> list[Page]:
     shown, live = DeliveryPages(renewals), ("renewals",)
     return [
+        Page(path="/deliveries", title="On the way", template="waiting.html", data=shown.waiting, live=live),
         Page(
             path="/dead-letters", title="Dead letters", template="dead_letters.html",
             data=shown.dead_letters, live=live,

@@ -22,7 +22,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.store import Query, Store
 
-WAITING: Final = ("pending", "sending", "failed")
+ON_THE_WAY: Final = ("pending", "sending", "failed")
 
 
 class Heading(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ async def heading(renewals: Renewals, tenant_id: str, property_id: str) -> Headi
 async def count_waiting(store: Store, property_id: str) -> int:
     """How many events of a property are on their way or wait to be tried again."""
     query = Query(DeliveryState).where("endpoint_id", "==", property_id)
-    return await store.count(query.where("status", "in", list(WAITING)).order_by("-created_at"))
+    return await store.count(query.where("status", "in", list(ON_THE_WAY)).order_by("-created_at"))
 
 
 async def count_dead(store: Store, property_id: str | None = None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -10,10 +10,10 @@ import msgspec
 from holdfast.errors import NotFoundError
 from holdfast.service import Ask, Page
 from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.models import LeaseRow, Property, PropertyRules, Resident, Unit
+from holdfast.services.renewals.models import LeaseRow, Property, PropertyRules, Resident, RiskScore, Unit
 from holdfast.services.renewals.scoring import Thresholds, Weights
 from holdfast.services.renewals.views.heading import heading
-from holdfast.store import Query
+from holdfast.store import Query, Store
 
 ROWS: Final = 25
 PROPERTIES_MAX: Final = 200
@@ -39,14 +39,23 @@ class JudgingPages:
             raise NotFoundError(f"There is no resident {id!r} here. They may belong to another tenant.")
         page = await self._renewals.portfolio(ask.tenant_id).history(id, limit=ROWS, cursor=ask.cursor)
         unit = await store.get(Unit, found.doc.unit_id)
-        lease = await store.get(LeaseRow, page.docs[0].lease_id) if page.docs else None
+        lease = await self._lease(store, id, page.docs)
         return {
             "title": found.doc.name or id, "resident": found.doc, "rows": page.docs, "after": page.cursor,
-            "unit": None if unit is None else unit.doc, "lease": None if lease is None else lease.doc,
+            "unit": None if unit is None else unit.doc, "lease": lease,
             "head": await heading(self._renewals, ask.tenant_id, found.doc.property_id),
             "rules": await self._rules(ask, found.doc.property_id),
             "deliveries": await self._renewals.deliveries(ask.tenant_id).of_resident(id),
         }  # fmt: skip
+
+    async def _lease(self, store: Store, resident_id: str, scores: Sequence[RiskScore]) -> LeaseRow | None:
+        """The lease that was scored; of somebody no run has scored, the newest there is."""
+        if scores:
+            found = await store.get(LeaseRow, scores[0].lease_id)
+            return None if found is None else found.doc
+        query = Query(LeaseRow).where("resident_id", "==", resident_id).order_by("-lease_start_date")
+        leases = (await store.query(query.limit(1))).docs
+        return leases[0] if leases else None
 
     async def _rules(self, ask: Ask, property_id: str) -> PropertyRules:
         return await self._renewals.portfolio(ask.tenant_id).rules(property_id)

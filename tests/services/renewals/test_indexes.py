@@ -1,0 +1,244 @@
+"""Every question of the data model is one that the product asks, by the index that is there for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+import pytest
+
+from holdfast.clock import SystemClock
+from holdfast.config import load_config
+from holdfast.errors import BadCursorError
+from holdfast.model import Document, schema_of
+from holdfast.model.access import ANONYMOUS
+from holdfast.runtime import Runtime
+from holdfast.service import Ask
+from holdfast.services.renewals import service
+from holdfast.services.renewals.endpoints import EndpointOrder
+from holdfast.services.renewals.finding import find_residents
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import (
+    DOCUMENTS,
+    CalculationJob,
+    DeadLetterRow,
+    DeliveryState,
+    LeaseRow,
+    Outcome,
+    Property,
+    Resident,
+    RiskScore,
+    RmsEndpoint,
+    Unit,
+)
+from holdfast.services.renewals.views.heading import heading
+from holdfast.services.renewals.views.judging import JudgingPages
+from holdfast.store import Store, create, patch
+from holdfast.store.query import Plan
+from holdfast.store.relational import walk
+from holdfast.store.relational.tables import index_name
+from holdfast.store.sqlite.dialect import DIALECT
+from tests.services.renewals.bed import AS_OF, P, Person, settle_in
+
+Question = Callable[[Renewals], Awaitable[object]]
+
+
+async def _risk(renewals: Renewals, sort: Any = "score") -> object:
+    portfolio = renewals.portfolio("-")
+    run = await portfolio.latest(P)
+    assert run is not None
+    page = await portfolio.risk(run, P, tiers=["high"], sort=sort)
+    return [one.resident_id for one in page.docs]
+
+
+async def _notices(renewals: Renewals) -> object:
+    run = await renewals.portfolio("-").latest(P)
+    assert run is not None
+    return await renewals.portfolio("-").notices(P, run)
+
+
+def _resident(renewals: Renewals) -> Awaitable[object]:
+    ask = Ask(caller=ANONYMOUS, tenant_id="-", path={"resident_id": "new"})
+    return JudgingPages(renewals).resident(ask)
+
+
+# The platform's own, for whoever looks through its unit types.
+UNASKED: Final = {("UnitType", "property_id_name")}
+# Who asks, what, of which index. The first two are the questions the scores were laid out for, the
+# next three those of the deliveries: the retry job's, the idempotency check's, a property's history.
+ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
+    "Portfolio.risk": (_risk, RiskScore, "property_id calculated_at risk_tier -risk_score"),
+    "Portfolio.history": (
+        lambda r: r.portfolio("-").history("john"), RiskScore, "resident_id -calculated_at",
+    ),
+    "Deliveries.waiting": (
+        lambda r: r.deliveries("-").waiting("due"), DeliveryState, "status next_retry_at",
+    ),
+    "Deliveries.of_event": (lambda r: r.deliveries("-").of_event("evt-1"), DeliveryState, "event_id"),
+    "Deliveries.find": (lambda r: r.deliveries("-").find(P), DeliveryState, "property_id -created_at"),
+    "Deliveries.find, by status": (
+        lambda r: r.deliveries("-").find(P, statuses=["failed"]), DeliveryState,
+        "property_id status -created_at",
+    ),
+    "Deliveries.replay_all": (
+        lambda r: r.deliveries("-").replay_all(dry_run=True), DeliveryState, "status -created_at",
+    ),
+    "Deliveries.of_resident": (
+        lambda r: r.deliveries("-").of_resident("john"), DeliveryState, "resident_id -created_at",
+    ),
+    "Deliveries.dead_letters": (
+        lambda r: r.deliveries("-").dead_letters(), DeadLetterRow, "resolved -created_at",
+    ),
+    "heading": (lambda r: heading(r, "-", P), DeadLetterRow, "property_id resolved -created_at"),
+    "Portfolio.risk, by lease end": (
+        lambda r: _risk(r, "days"), RiskScore, "property_id calculated_at risk_tier days_to_expiry",
+    ),
+    "Portfolio.standings": (lambda r: r.portfolio("-").standings(limit=5), Property, "name"),
+    "Portfolio.notices": (_notices, Resident, "property_id status"),
+    "FinishedRuns.all": (
+        lambda r: r.portfolio("-").runs.all(P), CalculationJob, "propertyId status -calculatedAt",
+    ),
+    "FinishedRuns.choose": (
+        lambda r: r.portfolio("-").runs.choose(P, as_of=AS_OF), CalculationJob,
+        "propertyId status -asOfDate -calculatedAt",
+    ),
+    "find_residents, by name": (
+        lambda r: find_residents(r.store("-"), P, "exa"), Resident, "property_id last_name first_name",
+    ),
+    "find_residents, by unit": (
+        lambda r: find_residents(r.store("-"), P, "john"), Unit, "property_id unit_number",
+    ),
+    "find_residents, who lives there": (
+        lambda r: find_residents(r.store("-"), P, "john"), Resident, "unit_id",
+    ),
+    "JudgingPages.resident": (_resident, LeaseRow, "resident_id -lease_start_date"),
+    "Outcomes.calibration": (lambda r: r.outcomes("-").calibration(), Outcome, "-decidedOn"),
+    "Outcomes.calibration, of a property": (
+        lambda r: r.outcomes("-").calibration(P), Outcome, "propertyId -decidedOn",
+    ),
+    "RmsEndpoints.all": (
+        lambda r: r.endpoints("-").all(limit=5, cursor=None), RmsEndpoint, "-createdAt",
+    ),
+    "Renewals.attention": (lambda r: r.attention("-"), RmsEndpoint, "status -createdAt"),
+    "retention of jobs": (
+        lambda r: r.context.store.privileged().expire(CalculationJob), CalculationJob, "completedAt",
+    ),
+    "retention of deliveries": (
+        lambda r: r.context.store.privileged().expire(DeliveryState), DeliveryState, "finishedAt",
+    ),
+}  # fmt: skip
+
+
+def fields_of(plan: Plan) -> str:
+    index = plan.index
+    assert index is not None, plan.schema.name
+    return " ".join(("-" if f.descending else "") + f.column.stored for f in index.fields)
+
+
+@asynccontextmanager
+async def settled(url: str, home: Path) -> AsyncIterator[Renewals]:
+    """Four residents with a run, an endpoint and an event that waits; nothing else is at work."""
+    config = load_config({"home": home, "store": url}, environ={})
+    runtime = await Runtime.open(config, services=[service], clock=SystemClock())
+    renewals: Renewals = runtime.parts["renewals"].inside
+    portfolio, stop = renewals.portfolio("-"), asyncio.Event()
+    await settle_in(renewals.store("-"))
+    working = asyncio.create_task(renewals.runner.run(stop))
+    try:
+        job = await portfolio.jobs.start(P, as_of=AS_OF)
+        assert (await portfolio.jobs.ended(job.id, within_s=30)).status == "completed"
+        stop.set()
+        await working
+        await renewals.endpoints("-").set(P, EndpointOrder(url="https://rms.example/webhooks"))
+        await portfolio.trigger_many(P)
+        await renewals.store("-").commit(
+            *(create(one) for one in Person("New", 300, 1_500).documents(P, AS_OF))
+        )
+        yield renewals
+    finally:
+        stop.set()
+        await working
+        await runtime.close()
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """What is asked of any store, as it is asked."""
+    seen, made = list[Plan](), Store._plan
+
+    def noted(store: Store, *asked: Any) -> Plan:
+        seen.append(made(store, *asked))
+        return seen[-1]
+
+    monkeypatch.setattr(Store, "_plan", noted)
+    return seen
+
+
+def indexes(plans: list[Plan]) -> set[tuple[str, str]]:
+    return {(plan.schema.name, plan.index.name) for plan in plans if plan.index is not None}
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres", "firestore"])
+async def test_each_index_is_asked_by_the_product_and_none_is_there_that_nobody_asks(
+    request: pytest.FixtureRequest, tmp_path: Path, plans: list[Plan], engine: str
+) -> None:
+    async with settled(request.getfixturevalue(f"{engine}_url"), tmp_path) as renewals:
+        used = indexes(plans)  # a calculation's own
+        for who, (ask, cls, wanted) in ASKED.items():
+            plans.clear()
+            await ask(renewals)
+            asked = {fields_of(plan) for plan in plans if plan.schema is schema_of(cls) and plan.index}
+            assert wanted in asked, (who, asked)
+            used |= indexes(plans)
+    declared = {(schema_of(cls).name, index.name) for cls in DOCUMENTS for index in schema_of(cls).indexes}
+    assert declared - used == UNASKED
+
+
+async def test_sqlite_walks_the_index_that_the_product_asks(
+    sqlite_url: str, tmp_path: Path, plans: list[Plan]
+) -> None:
+    async with settled(sqlite_url, tmp_path) as renewals:
+        link = apsw.Connection(sqlite_url.removeprefix("sqlite://"), flags=apsw.SQLITE_OPEN_READONLY)
+        for who, (ask, cls, wanted) in ASKED.items():
+            plans.clear()
+            await ask(renewals)
+            asked = [plan for plan in plans if plan.schema is schema_of(cls) and fields_of(plan) == wanted]
+            table = renewals.context.store.catalog.table(schema_of(cls))
+            for plan in asked:
+                sql, values = walk.select(plan, table, dialect=DIALECT, columns=("_key",))
+                told = " ".join(str(row[3]) for row in link.execute(f"EXPLAIN QUERY PLAN {sql}", values))
+                assert plan.index is not None
+                assert f"INDEX {index_name(table, plan.index, DIALECT)} " in told, (who, told)
+            assert asked, who
+        link.close()
+
+
+async def test_what_is_due_is_told_before_what_waits_and_by_pages_that_fit_together(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    async with settled(sqlite_url, tmp_path) as renewals:
+        store, deliveries, now = renewals.store("-"), renewals.deliveries("-"), renewals.clock.now()
+        rows, _ = await deliveries.find(P)
+        assert len(rows) == 3
+        waits = dict(zip((one.id for one in rows), (300, -20, -40), strict=True))
+        for id, wait_s in waits.items():
+            at = now + timedelta(seconds=wait_s)
+            await store.commit(patch(DeliveryState, id, changes={"next_attempt_at": at}))
+        soonest = sorted(waits, key=lambda id: waits[id])
+        for wait, wanted in ((None, soonest), ("due", soonest[:2]), ("later", soonest[2:])):
+            seen, cursor = list[str](), None
+            for _ in range(len(wanted) + 1):
+                page, cursor = await deliveries.waiting(wait, limit=1, cursor=cursor)  # type: ignore[arg-type]
+                seen += [one.id for one in page]
+            assert (seen, cursor) == (wanted, None), wait
+        assert [await deliveries.count_waiting(wait) for wait in ("due", "later")] == [2, 1]
+        (named,) = await deliveries.of_event(rows[0].event_id)
+        assert named.id == rows[0].id
+        for rubbish in ("rubbish", "1.", f"{10**20}.x", "1.rubbish"):
+            with pytest.raises(BadCursorError):
+                await deliveries.waiting("due", cursor=rubbish)
