@@ -28,6 +28,7 @@ from holdfast.testing import (
     postgres_server,
     postgres_version,
 )
+from tests.memory import work_in_memory
 
 _RAN = pytest.StashKey[Counter[str]]()
 _MISSING = pytest.StashKey[dict[str, str]]()
@@ -43,8 +44,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_MISSING] = {}
     config.stash[_SAID] = []
     config.pluginmanager.register(_EngineCount(config), "engine-count")
-    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
-        _start_for_workers(config)
+    # Workers find what is theirs in the environment.
+    if not hasattr(config, "workerinput"):
+        work_in_memory(config)
+        if config.getoption("numprocesses", None):
+            _start_for_workers(config)
 
 
 def _start_for_workers(config: pytest.Config) -> None:
