@@ -21,7 +21,7 @@ from holdfast.model.path import split_key
 from holdfast.store import Capabilities, Catalog, Committed, Snapshot, Wake
 from holdfast.store.commit import Change, Commit, Outcome, Write, decide
 from holdfast.store.port import ClaimRequest
-from holdfast.store.query import Plan, rows_of
+from holdfast.store.query import Plan, fitting, rows_of, totals_of
 from tests.contract.sieve import Position, column_of, matches, position
 
 T = TypeVar("T")
@@ -95,6 +95,10 @@ class Reference:
             total: int | float = sum(numbers)
             return total
         return sum(numbers) / len(numbers) if numbers else None
+
+    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+        found = totals_of(self._matching(plan), by, of)
+        return [(*values, count, fitting(total)) for values, (count, total) in found.items()]
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         outcomes = [self._commit(commit) for commit in commits]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -80,6 +82,19 @@ class Stamped(msgspec.Struct, frozen=True):
             raise BadIdError(f"{value!r} doesn't begin with {self.prefix}-", path)
 
 
+def _text_of(value: Any) -> str:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        # Times are kept in UTC: an id must not change with the zone its time was given in.
+        return _time_text(value.astimezone(UTC))
+    return str(msgspec.to_builtins(value))
+
+
+@lru_cache(maxsize=64)
+def _time_text(value: datetime) -> str:
+    """A run of documents often shares its time."""
+    return str(msgspec.to_builtins(value))
+
+
 @dataclass(frozen=True, init=False)
 class Joined:
     """The values of other fields, joined: what makes a combination unique.
@@ -96,7 +111,7 @@ class Joined:
 
     def make(self, read: Callable[[str], Any]) -> str | None:
         values = [read(name) for name in self.fields]
-        return self.separator.join([v if type(v) is str else str(msgspec.to_builtins(v)) for v in values])
+        return self.separator.join([v if type(v) is str else _text_of(v) for v in values])
 
     def check(self, value: str, path: str) -> None:
         return None

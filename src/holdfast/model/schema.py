@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
@@ -172,7 +171,7 @@ class Schema(Generic[D]):
             return
         current = getattr(document, name)
         if not current or not isinstance(identity, _FREE):
-            made = identity.make(partial(getattr, document))
+            made = identity.make(document.__getattribute__)
             if current and made != current:
                 raise BadIdError(f"the id must be {made!r}, made from the fields it names", name)
             msgspec.structs.force_setattr(document, name, made)

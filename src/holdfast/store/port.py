@@ -79,6 +79,10 @@ class Engine(Protocol):
         A sum of whole numbers is whole while it fits 64 bits, and fractional past that.
         """
 
+    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+        """A row for each combination of these columns' values among what the plan finds, whatever its limit:
+        the values, how many documents, and the sum of `of` (0 of nothing), as `aggregate` sums."""
+
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Each commit lands whole or not at all, by itself, in the order given; durable when this returns."""
 

@@ -27,7 +27,7 @@ from holdfast.errors import (
 from holdfast.model.columns import Column, make_column
 from holdfast.model.document import Document, schema_of
 from holdfast.model.index import Across, Index
-from holdfast.model.limits import ALTERNATIVES_MAX, PAGE_MAX
+from holdfast.model.limits import ALTERNATIVES_MAX, INTEGER_MAX, INTEGER_MIN, PAGE_MAX
 from holdfast.model.order import ordered
 from holdfast.model.path import JOINT, join_key, split_key
 from holdfast.model.schema import ResolvedIndex, Schema
@@ -100,6 +100,24 @@ class Page(msgspec.Struct, Generic[D], frozen=True):
 def rows_of(found: Iterable[Snapshot[Any]], columns: Sequence[Column]) -> list[tuple[Any, ...]]:
     """Keys and plain values, for engines whose documents hold all there is."""
     return [(item.key, *[column.read(item.doc) for column in columns]) for item in found]
+
+
+def totals_of(
+    found: Iterable[Snapshot[Any]], by: Sequence[Column], of: Column | None
+) -> dict[tuple[Any, ...], tuple[int, int | float]]:
+    """Counts and sums by the values of some columns, for the same engines."""
+    totals: dict[tuple[Any, ...], tuple[int, int | float]] = {}
+    for item in found:
+        values = tuple([column.read(item.doc) for column in by])
+        count, total = totals.get(values, (0, 0))
+        value = None if of is None else of.read(item.doc)
+        totals[values] = count + 1, total + (value or 0)
+    return totals
+
+
+def fitting(total: int | float) -> int | float:
+    """A sum as every engine gives it: whole while it fits 64 bits."""
+    return total if INTEGER_MIN <= total <= INTEGER_MAX else float(total)
 
 
 class Aggregate(msgspec.Struct, frozen=True):

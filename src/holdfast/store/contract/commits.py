@@ -12,8 +12,10 @@ from holdfast.errors import (
     AlreadyExistsError,
     BadQueryError,
     IllegalMoveError,
+    LeaseLostError,
     NotFoundError,
     VersionConflictError,
+    WrongTenantError,
     WrongTypeError,
 )
 from holdfast.model.limits import INTEGER_MAX
@@ -23,6 +25,7 @@ from holdfast.store.commit import (
     Add,
     Committed,
     Discard,
+    Fence,
     Increment,
     Maximum,
     Minimum,
@@ -36,7 +39,7 @@ from holdfast.store.commit import (
     put,
 )
 from holdfast.store.contract.home import exact
-from holdfast.store.contract.models import NOON, Entry, Leaf, Note, Order, Seat, Spot
+from holdfast.store.contract.models import NOON, Account, Chore, Entry, Leaf, Note, Order, Seat, Spot
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 
@@ -270,6 +273,36 @@ class Commits:
         assert await store.get(Seat, "r_0") is None
         assert len((await store.commit(*writes[:most])).versions) == most
         assert await store.get(Seat, f"r_{most - 1}") is not None
+
+    async def test_many_new_documents_and_a_fenced_change_land_together_or_not_at_all(
+        self, store: Store
+    ) -> None:
+        home = store.privileged()
+        await home.commit(create(Chore(id="c", due=store.clock.now())), create(Seat(row="r", number=40)))
+        (claimed,) = await home.claim_due(Chore, limit=1, lease_s=60)
+        step = patch(Chore, "c", changes={"done": 1}, expect=claimed.fenced)
+        seats = [create(Seat(row="r", number=n, taken_by="x")) for n in range(100)]
+        with pytest.raises(AlreadyExistsError):
+            await home.commit(step, *seats)
+        lost = patch(Chore, "c", changes={"done": 2}, expect=Fence(claimed.doc.fence - 1))
+        with pytest.raises(LeaseLostError):
+            await home.commit(*seats[:40], lost)
+        found = [one is not None for one in await home.get_many(Seat, [f"r_{n}" for n in range(100)])]
+        assert found == [n == 40 for n in range(100)]
+        assert len((await home.commit(*seats[:40], step, *seats[41:])).versions) == 100
+        found = [one is not None for one in await home.get_many(Seat, [f"r_{n}" for n in range(100)])]
+        assert all(found)
+        chore = await home.get(Chore, "c")
+        assert chore is not None
+        assert chore.doc.done == 1
+
+    async def test_many_new_documents_for_another_tenant_are_refused_together(self, store: Store) -> None:
+        accounts = [create(Account(id=f"{n}", tenant_id="u" if n == 30 else "t")) for n in range(60)]
+        with pytest.raises(WrongTenantError):
+            await store.tenant("t").commit(*accounts)
+        assert await store.privileged().count(Query(Account)) == 0
+        await store.privileged().commit(*accounts)
+        assert await store.tenant("t").count(Query(Account)) == 59
 
     async def test_legal_moves_are_made_and_staying_is_always_legal(self, store: Store) -> None:
         await store.commit(create(Order(id="o", opened_at=1)))

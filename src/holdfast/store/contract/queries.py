@@ -212,6 +212,59 @@ class Queries:
         assert [ids(await notes.query(q)) for q in (by_label, by_maybe)] == ["bf", "b"]
         assert await notes.count(by_label) == 2
 
+    async def test_totals_are_what_adding_up_the_documents_gives(self, notes: Store) -> None:
+        for query in (
+            Query(Note),
+            Query(Note).order_by("-whole").limit(2),
+            Query(Note).where("flag", "==", True).order_by("whole"),
+            Query(Note).where("text", "in", ["ant", "é"]).order_by("-part"),
+            Query(Note).where("text", "==", "nowhere"),
+        ):
+            found = [item.doc async for item in notes.scan(query)]
+            for by in (("flag",), ("text", "flag"), ("at",), ()):
+                expected: dict[tuple[Any, ...], tuple[int, int]] = {}
+                for note in found:
+                    count, total = expected.get(values := tuple(getattr(note, n) for n in by), (0, 0))
+                    expected[values] = count + 1, total + note.whole
+                rows = await notes.totals(query, *by, of="whole")
+                assert {row[:-2]: row[-2] for row in rows} == {v: count for v, (count, _) in expected.items()}
+                assert {row[:-2]: row[-1] for row in rows} == {
+                    values: total if INTEGER_MIN <= total <= INTEGER_MAX else float(total)
+                    for values, (_, total) in expected.items()
+                }
+                counted = await notes.totals(query, *by)
+                assert {row[:-2]: (row[-2], row[-1]) for row in counted} == {
+                    values: (count, 0) for values, (count, _) in expected.items()
+                }
+
+    async def test_totals_keep_to_whole_numbers_while_they_fit(self, store: Store) -> None:
+        most = [("a", 2**53 + 1), ("a", 2), ("b", INTEGER_MAX), ("b", INTEGER_MAX)]
+        await store.commit(*(create(Note(id=f"{n}", text=t, whole=w)) for n, (t, w) in enumerate(most)))
+        rows = {row[0]: row[1:] for row in await store.totals(Query(Note), "text", of="whole")}
+        assert rows["a"] == (2, 2**53 + 3)
+        assert rows["b"] == (2, pytest.approx(2 * INTEGER_MAX))
+        assert isinstance(rows["a"][1], int)
+
+    async def test_totals_refuse_what_no_index_holds_and_what_is_no_number(self, notes: Store) -> None:
+        for by, of, error in (
+            ("anything", None, UnindexedQueryError),
+            ("mixed", None, BadQueryError),
+            ("text", "flag", BadQueryError),
+            ("text", "anything", UnindexedQueryError),
+        ):
+            with pytest.raises(error):
+                await notes.totals(Query(Note), by, of=of)
+
+    async def test_a_tenants_totals_leave_others_out(self, store: Store) -> None:
+        for tenant, id, balance in [("t", "1", 5), ("u", "2", 3), ("t", "3", 1), ("u", "4", 9)]:
+            account = Account(id=id, tenant_id=tenant, name="n", balance=balance)
+            await store.tenant(tenant).commit(create(account))
+        query = Query(Account).order_by("balance")
+        handles = [store.tenant("t"), store.tenant("u"), store.privileged()]
+        assert [await handle.totals(query, "name", of="balance") for handle in handles] == [
+            [("n", 2, 6)], [("n", 2, 12)], [("n", 4, 18)],
+        ]  # fmt: skip
+
     async def test_sums_and_averages_are_exact(self, store: Store) -> None:
         numbers = [(2**53 + 1, 0.5), (1, 0.25), (-3, -8.0)]
         await store.commit(*(create(Note(id=f"{n}", whole=w, part=p)) for n, (w, p) in enumerate(numbers)))

@@ -63,6 +63,10 @@ class FirestoreEngine:
         with self._gate.passing():
             return await self._finder.aggregate(plan)
 
+    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+        with self._gate.passing():
+            return await self._finder.totals(plan, by, of)
+
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         with self._gate.passing():
             outcomes = await self._writer.commit(commits)

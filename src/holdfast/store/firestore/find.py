@@ -6,14 +6,13 @@ not take is sieved here: the query walks on until the page is full.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.errors import BadCursorError, BadIdError
 from holdfast.model.columns import Column
-from holdfast.model.limits import INTEGER_MAX, INTEGER_MIN
 from holdfast.model.path import join_key, split_key
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore.link import Link
@@ -30,10 +29,11 @@ from holdfast.store.firestore.wire import (
     StructuredQuery,
     Value,
 )
-from holdfast.store.query import Plan, intervals_of
+from holdfast.store.query import Plan, fitting, intervals_of, totals_of
 
 HOLES_MAX: Final = 10
 SIEVED_PAGE_MIN: Final = 50
+WALKED_PAGE: Final = 1_000
 _NAME: Final = "__name__"
 _Filter: Final = StructuredQuery.Filter
 _Field: Final = StructuredQuery.FieldReference
@@ -77,25 +77,38 @@ class Finder:
         value: int | float | None = decode(answer)
         return value
 
-    async def _aggregate_by_walking(self, plan: Plan) -> int | float | None:
-        assert plan.aggregate is not None
-        step = msgspec.structs.replace(plan, limit=1_000)
-        count, numbers = 0, 0
-        total: int | float = 0
+    async def _pages(self, plan: Plan) -> AsyncIterator[list[Snapshot[Any]]]:
+        """All that the plan finds, whatever its limit."""
+        step = msgspec.structs.replace(plan, limit=WALKED_PAGE)
         while True:
             found = await self.find(step)
+            yield found
+            if len(found) < step.limit:
+                return
+            step = msgspec.structs.replace(step, after=_position(step, found[-1]))
+
+    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+        """Firestore adds up, but not by groups: the documents are read and added up here."""
+        totals: dict[tuple[Any, ...], tuple[int, int | float]] = {}
+        async for found in self._pages(plan):
+            for values, (count, total) in totals_of(found, by, of).items():
+                before = totals.get(values, (0, 0))
+                totals[values] = before[0] + count, before[1] + total
+        return [(*values, count, fitting(total)) for values, (count, total) in totals.items()]
+
+    async def _aggregate_by_walking(self, plan: Plan) -> int | float | None:
+        assert plan.aggregate is not None
+        count, numbers = 0, 0
+        total: int | float = 0
+        async for found in self._pages(plan):
             count += len(found)
             if plan.aggregate.field is not None:
-                values = _numbers(step, found)
+                values = _numbers(plan, found)
                 total, numbers = total + sum(values), numbers + len(values)
-            if len(found) < step.limit:
-                break
-            step = msgspec.structs.replace(step, after=_position(step, found[-1]))
         if plan.aggregate.function == "count":
             return count
         if plan.aggregate.function == "sum":
-            # As Firestore's own sums, a whole number while it fits.
-            return total if INTEGER_MIN <= total <= INTEGER_MAX else float(total)
+            return fitting(total)
         return total / numbers if numbers else None
 
     def _mixed(self, plan: Plan) -> bool:

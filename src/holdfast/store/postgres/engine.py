@@ -90,6 +90,11 @@ class PostgresEngine:
         assert row is not None
         return walk.answer(plan, row)
 
+    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+        text, values = walk.totals(plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of)
+        rows = await self._links.read(lambda link: link.fetch(text, *values))
+        return [(*row[:-1], walk.added(row[-1]) or 0) for row in map(tuple, rows)]
+
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         if not self._writers:
             self._hire()

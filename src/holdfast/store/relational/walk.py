@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 
 from holdfast.model.columns import Column
-from holdfast.model.limits import INTEGER_MAX, INTEGER_MIN
 from holdfast.model.order import NULL, bracket, everything, ordered
 from holdfast.model.path import JOINT
-from holdfast.store.query import Interval, OrderTerm, Plan, intervals_of
+from holdfast.store.query import Interval, OrderTerm, Plan, fitting, intervals_of
 from holdfast.store.relational.dialect import Bound, Dialect, quote
 from holdfast.store.relational.tables import ITEM, KEY, PARENT, index_name, items_table
 
@@ -107,19 +106,40 @@ def aggregate(plan: Plan, table: str, *, dialect: Dialect) -> tuple[str, list[An
     return f"SELECT count(*), count(v), {total} FROM ({' UNION ALL '.join(parts)}) AS u", bound.values
 
 
+def totals(
+    plan: Plan, table: str, *, dialect: Dialect, by: Sequence[Column], of: Column | None
+) -> tuple[str, list[Any]]:
+    """The statement that counts and adds up by the values of some columns."""
+    bound = Bound(dialect)
+    origin = _origin(plan, table, dialect)
+    names = [f"g{n}" for n in range(len(by))]
+    shown = [f"t.{quote(column.stored)} AS {name}" for name, column in zip(names, by, strict=True)]
+    shown.append(f"{'1' if of is None else 't.' + quote(of.stored)} AS v")
+    parts = [
+        f"SELECT {', '.join(shown)} FROM {origin.source}{_where(plan, b, origin, bound)}"
+        for b in _branches(plan)
+    ]
+    total = "0" if of is None else "sum(v)"
+    groups = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
+    given = ", ".join([*names, "count(*)", total])
+    return f"SELECT {given} FROM ({' UNION ALL '.join(parts)}) AS u{groups}", bound.values
+
+
 def answer(plan: Plan, row: Sequence[Any]) -> int | float | None:
     """What an aggregate's row means: whole sums stay whole while they fit 64 bits, as on every engine."""
     assert plan.aggregate is not None
     rows, counted, total = row
     if plan.aggregate.function == "count":
         return int(rows)
-    if isinstance(total, Decimal):
-        total = int(total)
-    if isinstance(total, int) and not INTEGER_MIN <= total <= INTEGER_MAX:
-        total = float(total)
+    total = added(total)
     if plan.aggregate.function == "sum":
         return total or 0
     return total / counted if counted else None
+
+
+def added(total: Any) -> int | float | None:
+    """A database's sum as every engine gives it, None of nothing."""
+    return None if total is None else fitting(int(total) if isinstance(total, Decimal) else total)
 
 
 class Origin(msgspec.Struct, frozen=True):

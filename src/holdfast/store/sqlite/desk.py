@@ -12,7 +12,7 @@ from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide, needs_current
 from holdfast.store.sqlite.bulk import Bulk
-from holdfast.store.sqlite.filling import fill
+from holdfast.store.sqlite.filling import fill, fill_one
 from holdfast.store.sqlite.shelf import Row, Shelf, StoredRow
 
 LOOK_AHEAD_MIN: Final = 4
@@ -70,7 +70,9 @@ class Desk:
         try:
             if len(commit.writes) == 1:
                 return self._alone(commit.writes[0], commit)
-            changes = [decide(w, self._current(w), commit=commit) for w in commit.writes]
+            if (filled := fill_one(self, commit)) is not None:
+                return filled
+            changes = [decide(w, self.current(w), commit=commit) for w in commit.writes]
         except HoldfastError as refusal:
             return refusal
         version = self.next_version()
@@ -84,7 +86,8 @@ class Desk:
         except apsw.ConstraintError:
             return AlreadyExistsError(f"{write.schema.name} {write.key!r} is there already")
 
-    def _current(self, write: Write) -> StoredRow | None:
+    def current(self, write: Write) -> StoredRow | None:
+        """What a write must see to be decided."""
         if needs_current(write) or write.kind == "create":
             return self.read(write)
         return None

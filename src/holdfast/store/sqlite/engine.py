@@ -99,7 +99,13 @@ class SqliteEngine:
 
     async def aggregate(self, plan: Plan) -> int | float | None:
         sql, values = walk.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
-        return walk.answer(plan, await self._elsewhere(lambda link: _added_up(link, sql, values)))
+        (row,) = await self._elsewhere(lambda link: _added_up(link, sql, values))
+        return walk.answer(plan, row)
+
+    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+        sql, values = walk.totals(plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of)
+        rows = await self._elsewhere(lambda link: _added_up(link, sql, values))
+        return _plain([(*row[:-1], walk.added(row[-1]) or 0) for row in rows], by, start=0)
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         return await self._writer.commit(commits)
@@ -178,9 +184,11 @@ def _run(link: apsw.Connection, sql: str, values: Sequence[Any]) -> apsw.Cursor:
         raise StoreUnavailableError("another process holds the database locked") from None
 
 
-def _plain(rows: list[tuple[Any, ...]], columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+def _plain(
+    rows: list[tuple[Any, ...]], columns: Sequence[Column], *, start: int = 1
+) -> list[tuple[Any, ...]]:
     """Rows as SQLite gives them, but for what it keeps in a form of its own."""
-    made = {n: _UNBIND[column.kind] for n, column in enumerate(columns, 1) if column.kind in _UNBIND}
+    made = {n: _UNBIND[column.kind] for n, column in enumerate(columns, start) if column.kind in _UNBIND}
     if not made:
         return rows
     return [
@@ -188,10 +196,12 @@ def _plain(rows: list[tuple[Any, ...]], columns: Sequence[Column]) -> list[tuple
     ]
 
 
-def _added_up(link: apsw.Connection, sql: str, values: Sequence[Any]) -> tuple[Any, ...]:
+def _added_up(link: apsw.Connection, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     try:
-        return one(link, sql, values)
-    except apsw.SQLError as fault:
+        return _run(link, sql, values).fetchall()
+    except (apsw.SQLError, StoreUnavailableError) as fault:
         if "overflow" not in str(fault):
             raise
-        return one(link, sql.replace("sum(v)", "total(v)"), values)
+        # A sum of halves stays inside 64 bits.
+        halves = _run(link, sql.replace("sum(v)", "sum(v >> 32), sum(v & 4294967295)"), values)
+        return [(*row[:-2], None if row[-1] is None else (row[-2] << 32) + row[-1]) for row in halves]
