@@ -50,8 +50,8 @@ INDEXES: Final = (
 # $1 property, $2 window's first day, $3 as-of date.
 READ: Final = """
 SELECT r.id, r.unit_id, l.id, l.starts, l.ends, l.rent, l.type,
-       coalesce(g.rows, 0), coalesce(g.charged, 0), coalesce(g.charges, 0), coalesce(g.paid, 0),
-       coalesce(g.fees, 0),
+       coalesce(g.rows, 0), coalesce(g.charged, 0), coalesce(g.charges, 0), coalesce(g.payments, 0),
+       coalesce(g.paid, 0), coalesce(g.fees, 0),
        (SELECT p.market_rent FROM pricing p WHERE p.unit_id = r.unit_id AND p.day <= $3
          ORDER BY p.day DESC LIMIT 1),
        EXISTS (SELECT 1 FROM offers o WHERE o.lease_id = l.id AND o.status IN ('pending', 'accepted')
@@ -62,8 +62,9 @@ LEFT JOIN (
   SELECT resident_id, count(*) AS rows,
          sum(CASE WHEN kind = 'charge' AND code = 'rent' THEN amount ELSE 0 END) AS charged,
          sum(CASE WHEN kind = 'charge' AND code = 'rent' THEN 1 ELSE 0 END) AS charges,
+         sum(CASE WHEN kind = 'payment' THEN 1 ELSE 0 END) AS payments,
          sum(CASE WHEN kind = 'payment' AND code IN ('rent', '') THEN amount ELSE 0 END) AS paid,
-         sum(CASE WHEN kind = 'charge' AND code = 'late_fee' THEN 1 ELSE 0 END) AS fees
+         sum(CASE WHEN kind = 'charge' AND code = 'late_fee' THEN amount ELSE 0 END) AS fees
   FROM ledger WHERE property_id = $1 AND day >= $2 AND day <= $3 GROUP BY resident_id
 ) g ON g.resident_id = r.id
 WHERE r.property_id = $1 AND r.status IN ('active', 'notice_given')
@@ -106,7 +107,7 @@ def scored(rows: Iterable[Sequence[Any]], property_id: str, as_of: date, at: int
     for row in rows:
         ends = None if row[4] is None else date.fromisoformat(row[4])
         lease = Lease(row[2], date.fromisoformat(row[3]), ends, row[5], row[6])
-        facts = Facts(lease, Ledger(*map(int, row[7:12])), bool(row[13]), row[12])
+        facts = Facts(lease, Ledger(*map(int, row[7:13])), bool(row[14]), row[13])
         found: Assessment = assess(facts, as_of=as_of, rules=rules)
         made.append((property_id, row[0], row[2], found.score, found.tier, found.days_to_expiry,
                      _JSON.encode(found.signals).decode(), at))  # fmt: skip

@@ -103,7 +103,7 @@ def score_of(
 ) -> ScoreRow:
     ledger, today = Ledger(), as_of.isoformat()
     for row in rows:
-        ledger.add(row.kind, row.code, row.amount)
+        ledger.add(row.kind, row.code, rows=1, cents=row.amount)
     offered = any(
         o.made >= lease.starts and o.made <= today and
         (o.status == "accepted" or (o.status == "pending" and o.expires >= today))

@@ -67,7 +67,7 @@ def scored(
     end = None if days is None else as_of + timedelta(days=days)
     ledger = Ledger()
     for row in payments(rent) if rows is None else rows:
-        ledger.add(row.kind, row.code, to_cents(row.amount))
+        ledger.add(row.kind, row.code, rows=1, cents=to_cents(row.amount))
     lease = Lease("lease-1", start, end, to_cents(rent), type)
     facts = Facts(lease, ledger, offer, None if market is None else to_cents(market))
     return assess(facts, as_of=as_of, rules=rules)
@@ -331,7 +331,7 @@ def facts(draw: st.DrawFn) -> Facts:
             draw(st.sampled_from(["charge", "payment"])),
             draw(st.sampled_from(["rent", "late_fee", ""])),
         )
-        ledger.add(kind, code, draw(MONEY))
+        ledger.add(kind, code, rows=1, cents=draw(MONEY))
     lease = Lease("l", start, end, draw(MONEY), type)
     return Facts(lease, ledger, draw(st.booleans()), draw(st.none() | MONEY))
 

@@ -1,24 +1,23 @@
 """Calculation runs: every resident of a property scored and kept, page by page, under the run's claim.
 
-    start ──► job (one a property at a time) ──► runner claims it ──► page by page:
-                                                  read ahead │ score │ keep scores ──► keep how far
-              a crash: the claim ends, another worker goes on after the last page that was kept
+    start ──► job (one a property at a time) ──► runner claims it ──► lot by lot:
+                                                  read ahead │ score │ keep scores and how far, in one commit
+              a crash: the claim ends, another worker goes on after the last lot that was kept
 
-A score's id is made of the run's time and the resident, so what a crash left unnoted is found there
-and not made again.
+Each lot lands under the run's fencing number, so a worker that has lost the run adds nothing to it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
 
 import structlog
 
-from holdfast.errors import AlreadyExistsError, HoldfastError, NotFoundError
+from holdfast.errors import NotFoundError
 from holdfast.kit.outbox import Outbox
 from holdfast.kit.runs import Step, Workflow
 from holdfast.services.renewals.dates import zone_named
@@ -41,8 +40,8 @@ from holdfast.store import Fence, Query, Store, Write, create, patch
 T = TypeVar("T")
 WORKFLOW: Final = "calculate"
 RUN_LIMIT_S: Final = 3_600.0
-# How many residents are scored before others on the event loop get their turn.
-TURN: Final = 200
+# How many writes go into a commit at most; others on the event loop get their turn between commits.
+LOT: Final = 500
 log: Final = structlog.get_logger("holdfast.renewals")
 
 
@@ -55,6 +54,24 @@ def workflow(store: Store, *, page: int = PAGE) -> Workflow:
         return await Calculation(store.tenant(step.run.tenant_id), step, page=page).run()
 
     return made
+
+
+class _Lot:
+    """Residents whose scores are kept together."""
+
+    __slots__ = ("after", "scored", "sent", "skipped", "writes")
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.scored = self.skipped = self.sent = 0
+        self.after = ""
+
+    def add(self, resident_id: str, writes: Sequence[Write]) -> None:
+        self.after = resident_id
+        self.writes += writes
+        self.scored += bool(writes)
+        self.skipped += not writes
+        self.sent += len(writes) > 1
 
 
 class Calculation:
@@ -102,14 +119,16 @@ class Calculation:
             self._send = ("high",) if found.doc.send == "high" else FLAGGED
 
     async def _keep_all(self, pages: AsyncIterator[list[Known]]) -> None:
-        """One page is being kept while the next is scored; never two."""
+        """One lot is being kept while the next is scored; never two."""
         keeping: asyncio.Future[None] | None = None
         try:
             async for page in pages:
-                commits = await self._scored(page)
-                if keeping is not None:
-                    await keeping
-                keeping = asyncio.ensure_future(self._keep(page, commits))
+                for lot in self._lots(page):
+                    if keeping is not None:
+                        await keeping
+                    keeping = asyncio.ensure_future(self._keep(lot))
+                    # The lot is on its way, and others get their turn, before the next one is scored.
+                    await asyncio.sleep(0)
             if keeping is not None:
                 await keeping
         finally:
@@ -117,31 +136,33 @@ class Calculation:
                 keeping.cancel()
                 await asyncio.gather(keeping, return_exceptions=True)
 
-    async def _scored(self, page: list[Known]) -> list[Sequence[Write]]:
-        commits: list[Sequence[Write]] = []
-        for start in range(0, len(page), TURN):
-            some = page[start : start + TURN]
-            commits += [self._writes(known) for known in some if known.facts is not None]
-            await asyncio.sleep(0)
-        return commits
+    def _lots(self, page: list[Known]) -> Iterator[_Lot]:
+        """The page scored, in parts that fit a commit."""
+        room = min(self._store.capabilities.writes_max - 1, LOT)
+        lot = _Lot()
+        for known in page:
+            writes = () if known.facts is None else self._writes(known)
+            if len(lot.writes) + len(writes) > room:
+                yield lot
+                lot = _Lot()
+            lot.add(known.resident_id, writes)
+        yield lot
 
-    async def _keep(self, page: list[Known], commits: list[Sequence[Write]]) -> None:
-        """Scores first, each by itself; then how far the run has come, while it is still ours."""
+    async def _keep(self, lot: _Lot) -> None:
+        """The scores, and how far the run has come, in one commit, while the run is still ours."""
         job = self._job
-        for outcome in await self._store.settle(commits):
-            if isinstance(outcome, HoldfastError) and not isinstance(outcome, AlreadyExistsError):
-                raise outcome
-        job.scored += len(commits)
-        job.skipped += len(page) - len(commits)
-        job.sent += sum(len(writes) > 1 for writes in commits)
-        job.after = page[-1].resident_id
+        job.scored += lot.scored
+        job.skipped += lot.skipped
+        job.sent += lot.sent
+        job.after = lot.after
         changes = {name: getattr(job, name) for name in ("residents", "scored", "skipped", "sent", "after")}
-        await self._store.commit(patch(JOBS.run, job.id, changes=changes, expect=Fence(job.fence)))
+        progress = patch(JOBS.run, job.id, changes=changes, expect=Fence(job.fence))
+        await self._store.commit(progress, *lot.writes)
 
-    def _writes(self, known: Known) -> list[Write]:
+    def _writes(self, known: Known) -> Sequence[Write]:
         score = self._score(known)
         if score.risk_tier not in self._send or self._endpoint is None:
-            return [create(score)]
+            return (create(score),)
         event = event_of(score, self._store.clock.now())
         return [create(score), *self._outbox.writes(event, [self._endpoint])]
 

@@ -126,14 +126,15 @@ class Reading:
         query = Query(LedgerRow).where("property_id", "==", self._moment.property_id)
         query = query.where("transaction_date", ">=", months_before(as_of, WINDOW_MONTHS))
         query = query.where("transaction_date", "<=", as_of)
-        fields = ("resident_id", "transaction_date", "transaction_type", "charge_code", "amount")
+        query = query.where("resident_id", ">=", first).where("resident_id", "<=", last)
+        by = ("resident_id", "transaction_type", "charge_code")
+        query = query.order_by(*by, "transaction_date", "amount")
         found: dict[str, Ledger] = {}
-        async for rows in self._select(query, fields, first, last):
-            for _, resident, _, kind, code, cents in rows:
-                ledger = found.get(resident)
-                if ledger is None:
-                    ledger = found[resident] = Ledger()
-                ledger.add(kind, code, cents)
+        for resident, kind, code, rows, cents in await self._store.totals(query, *by, of="amount"):
+            ledger = found.get(resident)
+            if ledger is None:
+                ledger = found[resident] = Ledger()
+            ledger.add(kind, code, rows=rows, cents=cents)
         return found
 
     async def _read_offers(self, first: str, last: str) -> dict[str, list[Offer]]:

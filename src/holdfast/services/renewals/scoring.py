@@ -103,16 +103,16 @@ class Ledger(msgspec.Struct, gc=False):
     paid: int = 0
     late_fees: int = 0
 
-    def add(self, kind: str, code: str, cents: int) -> None:
-        """Count one row: payments that name no charge are rent; other charges are not rent's business."""
-        self.rows += 1
+    def add(self, kind: str, code: str, *, rows: int, cents: int) -> None:
+        """Count rows alike: payments that name no charge are rent; other charges are not rent's business."""
+        self.rows += rows
         if kind == "payment":
-            self.payments += 1
+            self.payments += rows
             if code in ("rent", ""):
                 self.paid += cents
         elif code == "rent":
             self.charged += cents
-            self.rent_charges += 1
+            self.rent_charges += rows
         elif code == "late_fee":
             self.late_fees += cents
 

@@ -153,7 +153,7 @@ class LeaseRow(Document):
     "resident_ledger/{id}",
     tenant="tenant_id",
     indexes=[
-        Index("property_id", "resident_id", "transaction_date", "transaction_type", "charge_code", "amount")
+        Index("property_id", "resident_id", "transaction_type", "charge_code", "transaction_date", "amount")
     ],
 )
 class LedgerRow(Document):
