@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from typing import Any, Final
 
 from playwright.async_api import ConsoleMessage, Page
+
+LOOKS: Final[dict[str, dict[str, Any]]] = {
+    "1280-light": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"},
+    "1280-dark": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "dark"},
+    "390-light": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
+}
 
 
 class Watched:

@@ -8,22 +8,17 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from playwright.async_api import Browser, async_playwright
 
 from holdfast.kit.outbox import Ledger
 from tests.browser import renewals_scene
-from tests.browser.look import chromium, sideways
+from tests.browser.look import LOOKS, chromium, sideways
 from tests.browser.scene import fill
 from tests.console.bed import PASSWORD, Bed, console
 from tests.examples import lanterns
 
-LOOKS: Final[dict[str, dict[str, Any]]] = {
-    "1280-light": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"},
-    "1280-dark": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "dark"},
-    "390-light": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
-}
 PAGES: Final = (
     "", "/deliveries", "/deliveries/evt_0003~{endpoint}", "/dead-letters", "/inbox", "/channels",
     "/schedules", "/schedules/-_prune", "/audit", "/usage", "/users", "/lanterns", "/nowhere",

@@ -18,15 +18,17 @@ from holdfast.services.renewals.models import CalculationJob, PropertyState
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query
 from tests.browser import renewals_scene as scene
-from tests.browser.look import sideways
+from tests.browser.look import LOOKS, sideways
 from tests.console.bed import Bed, console
+from tests.services.renewals.calculations import runner_of
 
-PICTURES: Final = Path(__file__).parents[2] / "build" / "screenshots"
+PICTURES: Final = Path(__file__).parents[2] / "build" / "screenshots" / "renewals"
 PROPERTY: Final = scene.PROPERTIES[0]
 HOUSE: Final = f"/console/renewals/properties/{PROPERTY}"
 HOSTILE: Final = "<img src=x onerror=alert(1)>\"'&amp;<script>alert(2)</script>"
-# More than a run reads at once, so that it can be stopped between.
-MANY: Final = 2_300
+# A run that reads so few at once can be stopped between.
+MANY: Final = 600
+PAGE: Final = 20
 
 
 @contextlib.asynccontextmanager
@@ -58,8 +60,17 @@ async def not_reloaded(page: Page) -> None:
 
 
 async def picture(page: Page, name: str) -> None:
+    """How the page looks at this moment: light, dark and as wide as a phone. Kept with every run."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    await page.screenshot(path=PICTURES / f"seen-renewals-{name}.png")
+    before = page.viewport_size
+    assert before is not None
+    for look, more in LOOKS.items():
+        await page.set_viewport_size(more["viewport"])
+        await page.emulate_media(color_scheme=more["color_scheme"])
+        assert await sideways(page) == 0, (name, look)
+        await page.screenshot(path=PICTURES / f"{name}-{look}.png", full_page=True)
+    await page.set_viewport_size(before)
+    await page.emulate_media(color_scheme="light")
 
 
 def told(page: Page) -> Locator:
@@ -83,14 +94,14 @@ async def test_a_calculation_is_watched_through_a_stop_half_way(page: Page, tmp_
         await expect(page.locator("#toast")).to_have_text("The calculation has begun.")
         await expect(page.get_by_text("Waiting for a worker to calculate as of 2026-03-01.")).to_be_visible()
 
-        await _work_until_half_way(bed)
-        await expect(page.get_by_text("2,000 of 2,300 residents")).to_be_visible()
-        assert await page.locator("progress").get_attribute("value") == "2000"
+        job = await _work_until_half_way(bed)
+        await expect(page.get_by_text(f"{job.scored} of {MANY} residents")).to_be_visible()
+        assert await page.locator("progress").get_attribute("value") == str(job.scored)
         await picture(page, "progress")
 
         working = asyncio.create_task(scene.renewals_of(bed.runtime).runner.run(asyncio.Event()))
         await expect(page.locator("#rows tbody tr")).to_have_count(30)
-        await expect(page.locator("#standing .figure").first).to_contain_text("2,300")
+        await expect(page.locator("#standing .figure").first).to_contain_text(str(MANY))
         await expect(page.locator("progress")).to_have_count(0)
         await expect(page.get_by_text("as of 2026-03-01")).to_be_visible()
         await not_reloaded(page)
@@ -98,23 +109,34 @@ async def test_a_calculation_is_watched_through_a_stop_half_way(page: Page, tmp_
         await asyncio.gather(working, return_exceptions=True)
 
 
-async def _work_until_half_way(bed: Bed) -> None:
+async def _work_until_half_way(bed: Bed) -> CalculationJob:
     """A worker that is gone once it has kept a part; one that was done before that begins another run."""
     jobs = scene.renewals_of(bed.runtime).portfolio(scene.TENANT).jobs
     store = bed.runtime.store.tenant(scene.TENANT)
-    bell = store.watch(CalculationJob)
-    working = asyncio.create_task(scene.renewals_of(bed.runtime).runner.run(asyncio.Event()))
     async with asyncio.timeout(20):
         while True:
+            await _work_until_some(bed)
             state = await store.get(PropertyState, PROPERTY)
             assert state is not None
             job = await jobs.get(state.doc.job_id)
-            if job.status == "completed":
+            if job.completed_at is None and 0 < job.scored < MANY:
+                return job
+            if job.completed_at is not None:
                 await jobs.start(PROPERTY, as_of=job.as_of_date)
-            elif job.scored + job.skipped:
-                break
-            else:
-                await bell.wait(0.2)
+
+
+async def _work_until_some(bed: Bed) -> None:
+    store = bed.runtime.store.tenant(scene.TENANT)
+    bell = store.watch(CalculationJob)
+    state = await store.get(PropertyState, PROPERTY)
+    assert state is not None
+    working = asyncio.create_task(runner_of(bed.runtime.store, page=PAGE).run(asyncio.Event()))
+    while True:
+        job = await store.get(CalculationJob, state.doc.job_id)
+        assert job is not None
+        if job.doc.scored or job.doc.completed_at is not None:
+            break
+        await bell.wait(0.2)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
     bell.close()
@@ -129,6 +151,7 @@ async def test_residents_are_filtered_sorted_and_found_and_say_why(page: Page, t
         assert run is not None
         await come_in(page, bed, "/console/renewals")
         await expect(page.locator("#rows")).to_contain_text(f"{run.high} high")
+        await picture(page, "portfolio")
         await page.get_by_role("link", name="Mill Gardens 1").click()
 
         rows = page.locator("#rows tbody tr")
@@ -139,6 +162,8 @@ async def test_residents_are_filtered_sorted_and_found_and_say_why(page: Page, t
         await expect(rows.first.locator("svg.spark")).to_have_attribute(
             "aria-label", re.compile("Scores of the last 3 runs: ")
         )
+
+        await picture(page, "dashboard")
 
         await rows.first.locator("summary").click()
         await expect(rows.first.locator(".reasons li")).to_have_count(4)
@@ -167,6 +192,57 @@ async def test_residents_are_filtered_sorted_and_found_and_say_why(page: Page, t
         await page.get_by_label("Find").fill("<b>nobody")
         await page.keyboard.press("Enter")
         await expect(page.get_by_text("Nobody here is called that.")).to_be_visible()
+
+
+async def test_an_earlier_run_is_chosen_compared_shared_and_taken_away_as_a_file(
+    page: Page, tmp_path: Path
+) -> None:
+    async with renewals(tmp_path) as (bed, rms):
+        await scene.settle(bed.runtime)
+        await scene.connect(bed.runtime, rms)
+        for months_back in (3, 0):
+            await scene.calculate(bed.runtime, months_back=months_back)
+        portfolio = scene.renewals_of(bed.runtime).portfolio("-")
+        (latest, older), _ = await portfolio.runs.all(PROPERTY)
+        await come_in(page, bed, HOUSE)
+        await expect(page.locator("[data-picked]")).to_have_count(1)
+        await page.locator("select[name=run]").select_option(older.job_id)
+        await expect(page.locator("#standing .notice")).to_contain_text(f"as of {older.as_of_date}")
+        await expect(page).to_have_url(re.compile(f"run={older.job_id}"))
+        rows = page.locator("#rows tbody tr")
+        await expect(rows).to_have_count(min(30, older.total_residents))
+        # Only the latest run is acted on.
+        await expect(page.locator("main [data-act], main .pick")).to_have_count(0)
+        name = await rows.first.locator(".main a").inner_text()
+        (then,) = (await portfolio.risk(older, PROPERTY, limit=1)).docs
+        (now,) = await portfolio.scores_of([then.resident_id], latest)
+        assert name == then.name
+        await expect(rows.first.locator(".risk .score")).to_have_text(str(then.risk_score))
+        await expect(rows.first.locator(".now .score")).to_have_text(str(now.risk_score))
+        await picture(page, "earlier-run")
+
+        await page.get_by_role("link", name=re.compile("high risk, now")).click()
+        await expect(page.locator("#standing .notice")).to_contain_text("An earlier run")
+        async with page.expect_download() as coming:
+            await page.get_by_role("link", name="CSV").click()
+        taken = list(csv.DictReader((await (await coming.value).path()).read_text().splitlines()))
+        assert {row["as_of_date"] for row in taken} == {str(older.as_of_date)}
+        assert len(taken) == older.high
+
+        shared = await page.context.new_page()
+        await shared.goto(page.url)
+        assert await shared.locator("#rows").inner_text() == await page.locator("#rows").inner_text()
+        await shared.get_by_role("link", name="See the latest").click()
+        await expect(shared.locator("#standing .notice")).to_have_count(0)
+        await expect(shared).to_have_url(f"{bed.address}{HOUSE}?tier=high")
+        await shared.get_by_role("link", name="Runs").click()
+        await expect(shared.locator("#rows tbody tr")).to_have_count(2)
+        await picture(shared, "runs")
+        await shared.get_by_role("link", name=re.compile(r"\d\d:\d\d")).nth(1).click()
+        await expect(shared.locator("#standing .notice")).to_contain_text("An earlier run")
+        await shared.goto(f"{bed.address}{HOUSE}?run=run-lost")
+        await expect(shared.get_by_text("choose one of its runs")).to_be_visible()
+        await shared.close()
 
 
 async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Page, tmp_path: Path) -> None:
@@ -236,6 +312,7 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         await expect(rows).to_have_count(3)
         await expect(rows.first).to_contain_text("2 attempts failed; the last: HTTP 503")
         await expect(page.locator("#live-state")).to_have_text("live")
+        await picture(page, "dead-letters")
         rms.run(Behave())
         await rows.first.get_by_role("button", name="Replay").click()
         await confirm(page, "Replay", says="under the same event id with the same body")
@@ -257,6 +334,7 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         await expect(page.locator("#delivery tbody tr")).to_have_count(3)
         await expect(page.locator("#delivery tbody .state")).to_have_text(["200", "503", "503"])
         await expect(page.locator(".payload")).to_contain_text('"event": "renewal.risk_flagged"')
+        await picture(page, "replayed")
 
 
 async def test_a_gone_rms_is_told_as_disabled_and_enabled_again(page: Page, tmp_path: Path) -> None:
@@ -295,12 +373,14 @@ async def test_history_calibration_and_what_if_are_drawn_and_nothing_is_stored(
         await expect(drawn).to_be_visible()
         await expect(page.locator("#resident tbody").first.locator("tr")).to_have_count(6)
         await expect(page.get_by_role("heading", name="Events to the RMS")).to_be_visible()
+        await picture(page, "history")
 
         await open_page(page, bed, "/console/renewals/calibration")
         await expect(page.locator(".tall svg rect.tone-accent").first).to_be_visible()
         found = await scene.renewals_of(bed.runtime).outcomes("-").calibration()
         assert found.auc is not None
         await expect(page.locator(".figures")).to_contain_text(f"{found.auc:.2f}")
+        await picture(page, "calibration")
         await page.get_by_label("Property").select_option("Park Lofts 3")
         await expect(page.get_by_text("No outcomes yet.")).to_be_visible()
 
@@ -315,6 +395,7 @@ async def test_history_calibration_and_what_if_are_drawn_and_nothing_is_stored(
         before = await bed.runtime.store.privileged().count(Query(CalculationJob))
         await page.get_by_role("button", name="Try").click()
         await expect(page.get_by_role("heading", name="Who would move")).to_be_visible()
+        await picture(page, "what-if")
         after = await bed.runtime.store.privileged().count(Query(CalculationJob))
         assert before == after
 

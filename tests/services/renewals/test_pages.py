@@ -236,7 +236,8 @@ async def test_an_earlier_run_is_shown_with_the_tiers_of_its_day_beside_the_late
     now = {one.resident_id: one for one in await portfolio.scores_of(_keys(rows), latest)}
     for id, part in zip(_keys(rows), rows.split("<tr data-key")[1:], strict=True):
         change = now[id].risk_score - kept[id].risk_score
-        assert f"<small>{'the same' if change == 0 else f'{change:+d}'}</small>" in part
+        said = "as before" if change == 0 else f"{change:+d}".replace("-", "−")
+        assert f"<small>{said}</small>" in part
         assert f'<b class="score">{now[id].risk_score}</b>' in part.partition('data-label="Now"')[2]
     at = older.calculated_at.astimezone(ZoneInfo("Asia/Tokyo"))
     assert f"calculated {at:%Y-%m-%d %H:%M} (Asia/Tokyo) as of {older.as_of_date}" in page
