@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import structlog
@@ -21,6 +20,7 @@ from holdfast.cli import app
 from holdfast.cli.found import Later
 from holdfast.errors import HoldfastError
 from holdfast.runtime import find_services
+from tests.cli.terminal import Typed, typed
 
 # What these print is a file, a stream or a life, not data.
 _WITHOUT_JSON = {
@@ -44,33 +44,8 @@ _TOLD = _WHOLE.commands
 _COMMANDS = dict(_walk(_WHOLE))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _made_once() -> Iterator[None]:
-    """The commands are the same in every test; making all of them anew for each takes longest."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("typer.testing._get_command", lambda _: _WHOLE)
-        yield
-
-
-class _Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def _run(home: Path, *arguments: str, **environment: str) -> _Done:
-    """What `main` makes of these words, in this folder."""
-    before = structlog.get_config()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(home)
-        for name, value in {"HOLDFAST_PORT": "0", **environment}.items():
-            patch.setenv(name, value)
-        told = CliRunner().invoke(app, list(arguments))
-    structlog.configure(**before)
-    if isinstance(told.exception, HoldfastError):
-        return _Done(1, told.stdout, f"holdfast: {told.exception.message}\n")
-    assert isinstance(told.exception, SystemExit | None), told.exception
-    return _Done(told.exit_code, told.stdout, told.stderr)
+def _run(home: Path, *arguments: str, **environment: str) -> Typed:
+    return typed(home, *arguments, **{"HOLDFAST_PORT": "0", **environment})
 
 
 @pytest.mark.parametrize("words", _COMMANDS, ids=" ".join)

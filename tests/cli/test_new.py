@@ -19,15 +19,14 @@ from typer.testing import CliRunner
 
 from holdfast.cli import app
 from holdfast.kit.outbox import Signer, new_secret
+from tests.cli.terminal import Typed, typed
 
 _HOLDFAST = [sys.executable, "-m", "holdfast"]
 _SECRET = new_secret()
 
 
-def _new(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*_HOLDFAST, "new", *arguments], cwd=home, capture_output=True, text=True, timeout=60
-    )
+def _new(home: Path, *arguments: str) -> Typed:
+    return typed(home, "new", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
-import os
 import re
 import shlex
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 from holdfast.cli.schema import ALL_FORMATS
 from holdfast.model import Document, document, schema_of
 from holdfast.model.export import export
+from tests.cli.terminal import typed
 from tests.examples.calendar_sync import WatchChannel
 from tests.examples.gwi_runs import Run, RunStep
 
@@ -71,21 +70,18 @@ def test_the_pages_models_are_the_examples(
             assert export([shown], format) == export([schema_of(example)], format)
 
 
-def test_every_command_on_the_page_works(tmp_path: Path) -> None:
+def test_every_command_on_the_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
     for _, source in _blocks("python"):
         name = re.match(r"# (\w+\.py)\n", source)
         if name:
             (tmp_path / name[1]).write_text(source)
     commands = [line for _, source in _blocks("sh") for line in source.splitlines()]
     assert len(commands) >= 9
-    environ = {**os.environ, "HOLDFAST_HOME": str(tmp_path)}
     for command in commands:
         program, *arguments = shlex.split(command)
         assert program == "holdfast"
-        done = subprocess.run(
-            [sys.executable, "-m", "holdfast", *arguments], cwd=tmp_path, capture_output=True, text=True,
-            timeout=60, env=environ,
-        )  # fmt: skip
+        done = typed(tmp_path, *arguments, HOLDFAST_HOME=str(tmp_path))
         assert (done.returncode, done.stderr) == (0, ""), command
     written = {"run.schema.json", "firestore.indexes.json", "firestore.rules", "demo.db"}
     assert written <= {file.name for file in tmp_path.iterdir()}

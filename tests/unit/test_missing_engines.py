@@ -23,7 +23,8 @@ def _pytest(empty: Path, *arguments: str, **environ: str) -> subprocess.Complete
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", _NEEDS_FIRESTORE, *arguments],
         cwd=_ROOT,
-        env=kept | {"PATH": str(empty), "CI": ""} | environ,
+        # The other engine is not the subject, so none is started for it.
+        env=kept | {"PATH": str(empty), "CI": "", "HOLDFAST_TEST_POSTGRES": "postgresql://unasked"} | environ,
         capture_output=True,
         text=True,
         timeout=120,

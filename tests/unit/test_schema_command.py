@@ -1,4 +1,4 @@
-"""`holdfast schema` as a real process on a real file."""
+"""`holdfast schema` on real files and databases."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 from holdfast.cli.schema import ALL_FORMATS
 from holdfast.model import schema_of
 from holdfast.model.export import FORMATS, export
+from tests.cli.terminal import Typed, typed
 from tests.examples.calendar_sync import WatchChannel
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = ["--models", "tests.examples.calendar_sync", "--models", "tests.examples.gwi"]
 CHANNELS = ["--models", "tests.examples.calendar_sync:WatchChannel"]
 
@@ -32,9 +32,14 @@ class Order(Document):
 """
 
 
-def _schema(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _schema(folder: Path, *arguments: str) -> Typed:
     # Wide enough that messages stay on one line.
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300", "HOLDFAST_HOME": str(folder)}
+    return typed(folder, "schema", *arguments, COLUMNS="300", HOLDFAST_HOME=str(folder))
+
+
+def _schema_anew(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, which reads models as they are now."""
+    environ = {**os.environ, "HOLDFAST_HOME": str(folder)}
     command = [sys.executable, "-m", "holdfast", "schema", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, env=environ)
 
@@ -118,13 +123,13 @@ def test_a_new_index_is_told_and_made(tmp_path: Path, sqlite_url: str) -> None:
     models = tmp_path / "shop.py"
     where = ["--models", "shop", "--store", sqlite_url]
     models.write_text(MODELS.format(indexes='Index("state")'))
-    assert _schema(tmp_path, "migrate", *where).returncode == 0
+    assert _schema_anew(tmp_path, "migrate", *where).returncode == 0
     models.write_text(MODELS.format(indexes='Index("state"), Index("state", "-total")'))
-    told = json.loads(_schema(tmp_path, "diff", *where, "--json").stdout)
+    told = json.loads(_schema_anew(tmp_path, "diff", *where, "--json").stdout)
     assert any("state_total_desc" in change for change in told["changes"])
     assert not any("create table orders" in change for change in told["changes"])
-    assert json.loads(_schema(tmp_path, "migrate", *where, "--json").stdout) == told
-    assert json.loads(_schema(tmp_path, "diff", *where, "--json").stdout) == {"changes": []}
+    assert json.loads(_schema_anew(tmp_path, "migrate", *where, "--json").stdout) == told
+    assert json.loads(_schema_anew(tmp_path, "diff", *where, "--json").stdout) == {"changes": []}
 
 
 @pytest.mark.parametrize("command", ["export", "diff", "migrate"])

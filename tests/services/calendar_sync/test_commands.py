@@ -12,6 +12,7 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.kit.audit import AuditEvent
 from holdfast.store import Query
+from tests.cli.terminal import typed
 from tests.services.calendar_sync.bed import ALICE, ALICE2, BOB, BOB2, Bed, calendar_bed
 
 
@@ -70,11 +71,7 @@ async def test_an_administrators_day_at_the_terminal(one_url: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "words", [("stop",), ("renew", "--within-h", "soon"), ("channels", "--filter", "dead")]
 )
-async def test_wrong_usage_exits_with_two(tmp_path: Path, words: tuple[str, ...]) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "holdfast", "calendar-sync", *words, cwd=tmp_path,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    _, err = await process.communicate()
-    assert process.returncode == 2
-    assert b"Traceback" not in err
+def test_wrong_usage_exits_with_two(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = typed(tmp_path, "calendar-sync", *words)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
