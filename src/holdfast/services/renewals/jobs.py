@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,8 @@ from holdfast.store import ABSENT, Snapshot, Store, Write, put
 
 TRIES: Final = 20
 LOOK_S: Final = 1.0
+# Runs of a property never share a time, nor stand in another order, whatever becomes of the clock.
+TICK: Final = timedelta(microseconds=1)
 FIRST_DAY, LAST_DAY = date(1900, 1, 1), date(2999, 12, 31)
 
 
@@ -111,20 +113,20 @@ class Jobs:
         """The job under way, or a new one with the writes that start it."""
         property = await found(self._store, Property, property_id, what="property")
         state = await self._store.get(PropertyState, property_id)
-        if state is not None:
-            current = await self._store.get(CalculationJob, state.doc.job_id)
-            if current is not None and current.doc.completed_at is None:
-                return current.doc, ()
-        return self._new(property.doc, state, as_of, by=by)
-
-    def _new(
-        self, property: Property, state: Snapshot[PropertyState] | None, as_of: date | None, *, by: str
-    ) -> tuple[CalculationJob, Sequence[Write]]:
+        last = None if state is None else await self._store.get(CalculationJob, state.doc.job_id)
+        if last is not None and last.doc.completed_at is None:
+            return last.doc, ()
         now = self._store.clock.now()
         fields = {
-            "property_id": property.id, "calculated_at": now, "requested_by": by,
-            "as_of_date": as_of or local_date(now, zone_named(property.time_zone)),
+            "property_id": property_id, "requested_by": by,
+            "calculated_at": now if last is None else max(now, last.doc.calculated_at + TICK),
+            "as_of_date": as_of or local_date(now, zone_named(property.doc.time_zone)),
         }  # fmt: skip
+        return self._new(property.doc, state, fields)
+
+    def _new(
+        self, property: Property, state: Snapshot[PropertyState] | None, fields: dict[str, Any]
+    ) -> tuple[CalculationJob, Sequence[Write]]:
         job, writes = self._runs.writes_start(self._workflow, fields=fields)
         assert isinstance(job, CalculationJob)
         latest = None if state is None else state.doc.latest

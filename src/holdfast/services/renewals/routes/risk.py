@@ -30,7 +30,9 @@ from holdfast.services.renewals.scoring import TIERS, Signal, Thresholds, Tier, 
 WAIT_S_MAX: Final = 60.0
 Key = Annotated[
     str | None,
-    HeaderParameter(name="Idempotency-Key", max_length=200, description="The same key gives the same job."),
+    HeaderParameter(
+        name="Idempotency-Key", min_length=1, max_length=200, description="The same key gives the same job."
+    ),
 ]
 
 RunId = Annotated[
