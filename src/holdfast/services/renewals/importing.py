@@ -99,7 +99,7 @@ class Import:
         return {table: await taking.run(tell) for table, taking in takings.items()}
 
     async def _refuse_emptied(self, sheets: Mapping[str, Sheet]) -> None:
-        if "properties" not in sheets or any(True for _ in sheets["properties"].rows()):
+        if "properties" not in sheets or sheets["properties"].count:
             return
         if await self._store.count(Query(Property).order_by("name")):
             raise ConfigError(

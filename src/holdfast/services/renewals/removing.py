@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 from zlib import crc32
@@ -11,7 +12,7 @@ from holdfast.services.renewals.models import TABLES, PropertyName
 from holdfast.services.renewals.rows import key_in
 from holdfast.services.renewals.sampling import name_key
 from holdfast.services.renewals.sources import Sheet
-from holdfast.services.renewals.taking import BATCH, keep_all
+from holdfast.services.renewals.taking import BATCH, batches, keep_all
 from holdfast.store import Query, Snapshot, Store, Write, delete
 
 # How many ids are held in memory at once; larger tables are gone through in parts.
@@ -32,16 +33,27 @@ async def remove_gone(store: Store, sheet: Sheet, *, guard: Write, part: int = P
 
 
 async def _gone(store: Store, sheet: Sheet, *, part: int) -> AsyncIterator[list[str]]:
-    parts = sum(1 for _ in sheet.rows()) // part + 1
+    parts = sheet.count // part + 1
     for number in range(parts):
-        there = set()
-        for row in sheet.rows():
-            key = key_in(sheet.table, row.values)
-            if crc32(key.encode()) % parts == number:
-                there.add(key)
+        there = await _keys(sheet, number, parts=parts)
         async for rows in store.select(_all(sheet.table)):
             stored = (row[0] for row in rows)
-            yield [key for key in stored if crc32(key.encode()) % parts == number and key not in there]
+            yield [key for key in stored if _part(key, parts) == number and key not in there]
+
+
+async def _keys(sheet: Sheet, number: int, *, parts: int) -> set[str]:
+    """The ids, in one part, of the rows that are there, also of those that do not fit."""
+    there: set[str] = set()
+    for rows in batches(sheet.rows(), BATCH):
+        keys = (key_in(sheet.table, row.values) for row in rows)
+        there.update(key for key in keys if _part(key, parts) == number)
+        # A large table must not keep others on the event loop waiting.
+        await asyncio.sleep(0)
+    return there
+
+
+def _part(key: str, parts: int) -> int:
+    return crc32(key.encode()) % parts
 
 
 def _all(table: str) -> Query[Any]:

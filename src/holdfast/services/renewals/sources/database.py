@@ -110,9 +110,11 @@ class Database:
             file.write(data)
 
         question = self._question(table, names)
-        await link.copy_from_query(question, output=keep, format="csv", header=True, timeout=TABLE_S)
-        label = f"{self._address.schema}.{table}"
-        return Sheet(table, file, label=label, in_database=True, digest=digest.hexdigest())
+        done = await link.copy_from_query(question, output=keep, format="csv", header=True, timeout=TABLE_S)
+        return Sheet(
+            table, file, label=f"{self._address.schema}.{table}", in_database=True,
+            digest=digest.hexdigest(), count=int(done.removeprefix("COPY ")),
+        )  # fmt: skip
 
     def _question(self, table: str, names: list[str]) -> str:
         known, _ = columns_of(table)

@@ -27,16 +27,24 @@ class Sheet:
     """
 
     def __init__(
-        self, table: str, file: BinaryIO, *, label: str, in_database: bool = False, digest: str = ""
+        self,
+        table: str,
+        file: BinaryIO,
+        *,
+        label: str,
+        in_database: bool = False,
+        digest: str = "",
+        count: int = 0,
     ) -> None:
-        self.table, self.label, self.in_database, self.digest = table, label, in_database, digest
+        self.table, self.label, self.in_database = table, label, in_database
+        self.digest, self.count = digest, count
         self._file = file
 
     @property
     def ignored(self) -> list[str]:
         """Columns that are there and mean nothing here."""
         with self._text() as text:
-            header = csv.DictReader(text).fieldnames or []
+            header = next(csv.reader(text), [])
         known, _ = columns_of(self.table)
         return [name for name in header if name not in known]
 
@@ -44,16 +52,19 @@ class Sheet:
         """Every row, from the first; refuses a table without a column that is needed."""
         known, needed = columns_of(self.table)
         with self._text() as text:
-            reader = csv.DictReader(text, restkey="", strict=True)
-            missing = [name for name in needed if name not in (reader.fieldnames or ())]
+            lines = csv.reader(text, strict=True)
+            header = next(lines, [])
+            missing = [name for name in needed if name not in header]
             if missing:
                 raise InvalidError(f"{self.label} lacks the column {missing[0]!r}", self.table)
-            for number, found in enumerate(reader, 2):
-                values = {name: value or "" for name, value in found.items() if name in known}
+            places = [(place, name) for place, name in enumerate(header) if name in known]
+            for number, line in enumerate(filter(None, lines), 2):
+                line += [""] * (len(header) - len(line))
                 if self.in_database:
+                    values = {name: line[place] for place, name in places}
                     yield Row(values["id"] or "without an id", values)
                 else:
-                    yield Row(number, {name: value.strip() for name, value in values.items()})
+                    yield Row(number, {name: line[place].strip() for place, name in places})
 
     @contextmanager
     def _text(self) -> Iterator[TextIO]:
