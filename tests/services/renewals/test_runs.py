@@ -13,11 +13,12 @@ from holdfast.services.renewals.models import (
     CalculationJob,
     LeaseRow,
     Property,
+    PropertyRules,
     PropertyState,
     Resident,
     RiskScore,
 )
-from holdfast.services.renewals.scoring import TIERS
+from holdfast.services.renewals.scoring import TIERS, Thresholds
 from holdfast.services.renewals.triggering import scores_of_run
 from holdfast.store import Query, Store, create, delete, patch
 from tests.faults.puppet import Puppet, puppets
@@ -228,6 +229,25 @@ async def test_a_worker_that_stood_still_past_its_claim_adds_nothing_to_the_run(
         assert (await jobs.get(job.id)).scored == 18
 
 
+async def test_a_run_keeps_to_the_rules_it_was_asked_for_by(sqlite_url: str) -> None:
+    async with opened(sqlite_url) as store:
+        home = store.tenant("-")
+        await settle_in(home, PEOPLE)
+        jobs = jobs_of(store)
+        job = await jobs.start(P, as_of=AS_OF)
+        async with puppets(MODULE, "calculate", order(sqlite_url, "after", "scores", 1)) as (process,):
+            assert 0 < await _lives(process, store, job.id) < len(PEOPLE)
+        rules = PropertyRules(
+            property_id=P, thresholds=Thresholds(high=1, medium=0), updated_at=job.created_at
+        )
+        await home.commit(create(rules))
+        async with working(store, page=PAGE) as near:
+            ended = await near.ended(job.id, within_s=30)
+            later = await near.ended((await near.start(P, as_of=AS_OF)).id, within_s=30)
+    assert (ended.scored, ended.low, later.high) == (len(PEOPLE), 0, len(PEOPLE))
+    assert 0 < ended.medium == len(PEOPLE) - ended.high
+
+
 # -- the clock ------------------------------------------------------------------------------------
 
 
@@ -336,11 +356,17 @@ async def test_a_property_without_residents_and_one_that_is_gone(bed: Bed) -> No
     await bed.store.commit(delete(Property, "doomed"))
     status, _ = await bed.ask("POST", "/properties/doomed/renewal-risk/calculate", json={})
     assert status == 404
-    # Gone after its job was asked for: the job ends as failed and says why.
-    await settle_in(bed.store, [Person("Late", 5, 1_000)], property_id="late")
-    async with opened(bed.runtime.config.store) as other:
-        job = await jobs_of(other).start("late")
-        await bed.store.commit(delete(Property, "late"))
-        ended = await jobs_of(other).ended(job.id, within_s=30)
-    assert ended.completed_at is not None
-    assert ended.status in ("completed", "failed")
+
+
+async def test_a_property_that_is_removed_before_its_run_begins_ends_it_with_the_reason(
+    sqlite_url: str,
+) -> None:
+    async with opened(sqlite_url) as store:
+        home = store.tenant("-")
+        await settle_in(home)
+        job = await jobs_of(store).start(P)
+        await home.commit(delete(Property, P))
+        async with working(store) as jobs:
+            ended = await jobs.ended(job.id, within_s=30)
+    assert (ended.status, ended.scored) == ("failed", 0)
+    assert "was removed since" in (ended.error or "")

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from holdfast.errors import NotFoundError
+from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Outbox
 from holdfast.kit.runs import Step, Workflow
 from holdfast.services.renewals.dates import zone_named
@@ -26,14 +26,13 @@ from holdfast.services.renewals.models import (
     KINDS,
     CalculationJob,
     Property,
-    PropertyRules,
     PropertyState,
     RiskScore,
     RmsEndpoint,
     Summary,
 )
 from holdfast.services.renewals.reading import PAGE, Known, Moment, Reading
-from holdfast.services.renewals.scoring import FLAGGED, TIERS, Rules, Tier, assess
+from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier, assess
 from holdfast.services.renewals.triggering import event_of
 from holdfast.store import Fence, Query, Store, Write, create, patch
 
@@ -80,7 +79,7 @@ class Calculation:
     def __init__(self, store: Store, step: Step, *, page: int = PAGE) -> None:
         assert isinstance(step.run, CalculationJob)
         self._store, self._step, self._job, self._page = store, step, step.run, page
-        self._rules, self._send = Rules(), tuple[Tier, ...]()
+        self._send = tuple[Tier, ...]()
         self._endpoint: RmsEndpoint | None = None
         self._outbox = Outbox(store, kinds=KINDS)
 
@@ -88,7 +87,7 @@ class Calculation:
         """Score whoever is not scored yet; the summary lands in the commit that ends the run."""
         job = self._job
         reading = Reading(self._store, await self._moment(), page=self._page)
-        await self._learn_rules()
+        await self._learn_whom_to_tell()
         self._job.residents = await reading.count()
         async with contextlib.aclosing(_ahead(reading.pages(job.after))) as pages:
             await self._keep_all(pages)
@@ -105,18 +104,18 @@ class Calculation:
     async def _moment(self) -> Moment:
         found = await self._store.get(Property, self._job.property_id)
         if found is None:
-            raise NotFoundError(f"no property {self._job.property_id!r}")
+            # Invalid, so that the run ends here: asking again would not bring the property back.
+            raise InvalidError(f"property {self._job.property_id!r} was removed since", "property")
         return Moment(self._job.property_id, self._job.as_of_date, zone_named(found.doc.time_zone))
 
-    async def _learn_rules(self) -> None:
-        found = await self._store.get(PropertyRules, self._job.property_id)
-        if found is None:
+    async def _learn_whom_to_tell(self) -> None:
+        """Who is told of to whom; by which rules is decided when a run is asked for, and stays."""
+        if self._job.send == "nothing":
             return
-        self._rules = found.doc.rules()
         endpoint = await self._store.get(RmsEndpoint, self._job.property_id)
-        if endpoint is not None and found.doc.send != "nothing":
+        if endpoint is not None:
             self._endpoint = endpoint.doc
-            self._send = ("high",) if found.doc.send == "high" else FLAGGED
+            self._send = ("high",) if self._job.send == "high" else FLAGGED
 
     async def _keep_all(self, pages: AsyncIterator[list[Known]]) -> None:
         """One lot is being kept while the next is scored; never two."""
@@ -169,7 +168,7 @@ class Calculation:
     def _score(self, known: Known) -> RiskScore:
         job, facts = self._job, known.facts
         assert facts is not None
-        found = assess(facts, as_of=job.as_of_date, rules=self._rules)
+        found = assess(facts, as_of=job.as_of_date, rules=job.rules)
         return RiskScore(
             tenant_id=job.tenant_id, property_id=job.property_id, resident_id=known.resident_id,
             lease_id=facts.lease.id, unit_id=known.unit_id, name=known.name, notice_given=known.notice_given,

@@ -13,7 +13,14 @@ from holdfast.kit.idempotency import Answer, Done, Idempotency, Ticket
 from holdfast.kit.runs import Runs, Workflow
 from holdfast.kit.waiting import rest
 from holdfast.services.renewals.dates import local_date, zone_named
-from holdfast.services.renewals.models import JOBS, CalculationJob, Property, PropertyState, RiskScore
+from holdfast.services.renewals.models import (
+    JOBS,
+    CalculationJob,
+    Property,
+    PropertyRules,
+    PropertyState,
+    RiskScore,
+)
 from holdfast.services.renewals.scoring import FLAGGED, Tier
 from holdfast.services.renewals.there import found
 from holdfast.services.renewals.triggering import scores_of_run
@@ -116,12 +123,14 @@ class Jobs:
         last = None if state is None else await self._store.get(CalculationJob, state.doc.job_id)
         if last is not None and last.doc.completed_at is None:
             return last.doc, ()
-        now = self._store.clock.now()
-        fields = {
+        now, rules = self._store.clock.now(), await self._store.get(PropertyRules, property_id)
+        fields: dict[str, Any] = {
             "property_id": property_id, "requested_by": by,
             "calculated_at": now if last is None else max(now, last.doc.calculated_at + TICK),
             "as_of_date": as_of or local_date(now, zone_named(property.doc.time_zone)),
         }  # fmt: skip
+        if rules is not None:
+            fields |= {"rules": rules.doc.rules(), "send": rules.doc.send}
         return self._new(property.doc, state, fields)
 
     def _new(

@@ -67,7 +67,7 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
             raise ValueError("medium begins at or below high")
 
 
-class Rules(msgspec.Struct, frozen=True):
+class Rules(msgspec.Struct, frozen=True, rename="camel"):
     """What a property's scores are made by."""
 
     weights: Weights = Weights()

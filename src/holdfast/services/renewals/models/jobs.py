@@ -7,7 +7,8 @@ from datetime import date, datetime
 from holdfast.kit.checkpoints import CheckpointDocument
 from holdfast.kit.runs import RUN_CLAIM, RUN_LIFE, Kinds, RunFields, StepDocument
 from holdfast.model import Index, Retention, Stamped, document
-from holdfast.services.renewals.models.scores import Count
+from holdfast.services.renewals.models.scores import Count, Sending
+from holdfast.services.renewals.scoring import Rules
 
 YEAR_S = 365 * 86_400
 
@@ -22,16 +23,19 @@ YEAR_S = 365 * 86_400
     ],
     lifecycle=RUN_LIFE,
     claim=RUN_CLAIM,
-    immutable=["created_at", "type", "property_id", "as_of_date", "calculated_at"],
+    immutable=["created_at", "type", "property_id", "as_of_date", "calculated_at", "rules"],
     retention=Retention("completed_at", after_s=5 * YEAR_S),
 )
 class CalculationJob(RunFields, rename="camel"):
-    """One run over one property. What is scored is kept with `after`, the last resident scored."""
+    """One run over one property, by the rules of the moment it was asked for. What is scored is kept with
+    `after`, the last resident scored."""
 
     property_id: str
     as_of_date: date
     calculated_at: datetime
     requested_by: str = ""
+    rules: Rules = Rules()
+    send: Sending = "nothing"
     residents: Count = 0
     scored: Count = 0
     skipped: Count = 0

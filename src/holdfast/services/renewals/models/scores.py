@@ -22,6 +22,7 @@ from holdfast.services.renewals.scoring import (
 )
 
 Count = Annotated[int, Meta(ge=0, le=10**12)]
+Sending = Literal["nothing", "high", "flagged"]
 
 
 @document(
@@ -91,7 +92,7 @@ class PropertyRules(Document, rename="camel"):
     weights: Weights = Weights()
     thresholds: Thresholds = Thresholds()
     tolerance_cents: Annotated[int, Meta(ge=0, le=10**9)] = TOLERANCE_CENTS
-    send: Literal["nothing", "high", "flagged"] = "nothing"
+    send: Sending = "nothing"
     updated_at: datetime
 
     def rules(self) -> Rules:
