@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from holdfast.kit.outbox import Dispatcher
 from holdfast.kit.runs import Runner
+from holdfast.services.renewals.refreshing import Refreshing
 
 _PREFIX: Final = "holdfast_renewals_"
 
@@ -17,8 +18,8 @@ _PREFIX: Final = "holdfast_renewals_"
 class Figures(Collector):
     """Read when asked for; nothing is counted twice."""
 
-    def __init__(self, dispatcher: Dispatcher, runner: Runner) -> None:
-        self._dispatcher, self._runner = dispatcher, runner
+    def __init__(self, dispatcher: Dispatcher, runner: Runner, refreshing: Refreshing) -> None:
+        self._dispatcher, self._runner, self._refreshing = dispatcher, runner, refreshing
 
     def collect(self) -> Iterable[Metric]:
         sending, runs = self._dispatcher.status(), self._runner.status()
@@ -39,6 +40,12 @@ class Figures(Collector):
         for outcome, count in (("carried", runs.settled), ("lost", runs.lost), ("faulty", runs.faults)):
             calculations.add_metric([outcome], count)
         yield calculations
+        refreshes = CounterMetricFamily(
+            _PREFIX + "refreshes", "Times this process read the source, by outcome.", labels=["outcome"]
+        )
+        refreshes.add_metric(["done"], self._refreshing.refreshed)
+        refreshes.add_metric(["failed"], self._refreshing.failed)
+        yield refreshes
         under_way = GaugeMetricFamily(_PREFIX + "under_way", "What is in hand now.", labels=["what"])
         under_way.add_metric(["deliveries"], self._dispatcher.under_way)
         under_way.add_metric(["calculations"], self._runner.under_way)

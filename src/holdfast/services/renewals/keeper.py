@@ -40,7 +40,7 @@ class Renewals:
         self.dispatcher = context.dispatcher(KINDS, headers=_headers, plain_header="X-Webhook-Signature")
         self.runner = Runner(context.store.privileged(), [self.workflow], kinds=JOBS, at_once=AT_ONCE)
         self.refreshing = Refreshing(context.store, context.settings)
-        self.figures = Figures(self.dispatcher, self.runner)
+        self.figures = Figures(self.dispatcher, self.runner, self.refreshing)
 
     def store(self, tenant_id: str) -> Store:
         return self.context.store.tenant(tenant_id)
