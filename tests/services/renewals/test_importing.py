@@ -25,7 +25,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.money import from_cents, to_cents
 from holdfast.services.renewals.reading import Moment, Reading
-from holdfast.services.renewals.reports import TableReport, write_aside
+from holdfast.services.renewals.reports import TableReport
 from holdfast.services.renewals.sources import Folder
 from holdfast.store import Query, Store
 
@@ -119,36 +119,6 @@ async def test_a_changed_row_is_changed(store: Store, tmp_path: Path) -> None:
     # The second property lost its (empty) city too, which changes nothing.
     assert (report.updated, report.unchanged) == (1, 1)
     assert await store.get(PropertyName, "name:mill house") is None
-
-
-BAD_LEASES = {
-    3: (["l2", "p-1", "r2", "2025-03-01", "soon", "1400.50", "fixed", "active"], "lease_end_date"),
-    5: (["l4", "p-1", "r4", "2025-03-01", "2026-04-15", "1,400", "fixed", "active"], "monthly_rent"),
-    7: (["l6", "p-1", "nobody", "2025-03-01", "2026-04-15", "1400", "fixed", "active"], "resident_id"),
-    9: (["l8", "p-1", "r8", "2025-03-01", "", "1400", "fixed", "active"], "lease_end_date"),
-    11: (["l10", "p-1", "r10", "2025-03-01", "2024-01-01", "1400", "fixed", "active"], "lease_end_date"),
-    13: (["l12", "p-1", "r12", "2025-03-01", "2026-04-15", "1400", "forever", "active"], "lease_type"),
-    15: (["l1", "p-1", "r14", "2025-03-01", "2026-04-15", "1400", "fixed", "active"], "id"),
-    17: (["l/16", "p-1", "r16", "2025-03-01", "2026-04-15", "1400", "fixed", "active"], "id"),
-    19: (["l18", "p-1", "r18", "2025-03-01", "2026-04-15", "14.005", "fixed", "active"], "monthly_rent"),
-    21: (["", "p-1", "r20", "2025-03-01", "2026-04-15", "1400", "fixed", "active"], "id"),
-}
-
-
-async def test_bad_rows_are_set_aside_with_their_numbers_and_reasons(store: Store, tmp_path: Path) -> None:
-    good_files(tmp_path)
-    lines = list(csv.reader((tmp_path / "leases.csv").read_text().splitlines()))
-    for row, (bad, _) in BAD_LEASES.items():
-        lines[row - 1] = bad
-    write(tmp_path, "leases", " ".join(lines[0]), lines[1:])
-    report = (await take(store, tmp_path))["leases"]
-    assert report.rows == RESIDENTS
-    assert report.created == RESIDENTS - len(BAD_LEASES)
-    assert {one.row: one.field for one in report.bad} == {row: bad[1] for row, bad in BAD_LEASES.items()}
-    assert all(one.reason for one in report.bad)
-    (aside,) = write_aside(tmp_path / "bad", report.bad)
-    kept = list(csv.DictReader(aside.read_text().splitlines()))
-    assert {(row["bad_row"], row["lease_end_date"]) for row in kept} >= {("3", "soon"), ("9", "")}
 
 
 async def test_two_properties_of_one_name_are_refused(store: Store, tmp_path: Path) -> None:
