@@ -130,6 +130,12 @@ def _of_depth(request: Request[Any, Any, Any], fault: RecursionError) -> Respons
     return _answer(refusal("malformed", "the body is nested too deeply", _request_id(request)), 400, {})
 
 
+def _of_coding(request: Request[Any, Any, Any], fault: UnicodeDecodeError) -> Response[FaultAnswer]:
+    """Bytes that are no text where JSON wants text: the same."""
+    log.warning("request is no UTF-8", path=request.url.path, request_id=_request_id(request))
+    return _answer(refusal("malformed", "the body is not UTF-8", _request_id(request)), 400, {})
+
+
 def _of_anything(request: Request[Any, Any, Any], fault: Exception) -> Response[FaultAnswer]:
     log.error("request failed", path=request.url.path, request_id=_request_id(request), exc_info=fault)
     return _answer(internal(_request_id(request)), 500, {})
@@ -143,5 +149,5 @@ def exception_handlers() -> ExceptionHandlersMap:
     """How the application answers whatever a route raises."""
     return {
         HoldfastError: _of_ours, HTTPException: _of_litestar, SignInNeeded: _of_nobody,
-        RecursionError: _of_depth, Exception: _of_anything,
+        RecursionError: _of_depth, UnicodeDecodeError: _of_coding, Exception: _of_anything,
     }  # fmt: skip
