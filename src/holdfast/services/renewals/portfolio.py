@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.errors import ConflictError, InvalidError, NotFoundError
+from holdfast.errors import BadIdError, ConflictError, InvalidError, NotFoundError
 from holdfast.kit.outbox import Dispatcher
 from holdfast.kit.runs import Workflow
 from holdfast.services.renewals.jobs import Jobs
@@ -180,26 +180,37 @@ class Portfolio:
     # -- triggering -------------------------------------------------------------------------------
 
     async def trigger(self, property_id: str, resident_id: str) -> Triggered:
-        """Tell the RMS about one resident, by the property's latest run."""
+        """Tell the RMS about one resident, by the property's latest run; never of who is not flagged."""
         run = await self._must_have_run(property_id)
         await found(self.store, Resident, resident_id, what="resident")
         scores = await self.scores_of([resident_id], run)
         if not scores or scores[0].property_id != property_id:
             raise NotFoundError(f"no score of resident {resident_id!r} in the latest run", "resident")
+        if scores[0].risk_tier not in FLAGGED:
+            raise ConflictError(f"resident {resident_id!r} is not flagged: the latest run says low risk")
         return await self.triggers.one(scores[0])
 
     async def trigger_many(
         self, property_id: str, *, tiers: Sequence[Tier] = FLAGGED, residents: Sequence[str] | None = None
     ) -> list[Triggered]:
-        """The same for a tier, or for those named."""
+        """The same for a tier, or for those named who are flagged."""
+        if not set(tiers) <= set(FLAGGED):
+            raise InvalidError("only who is flagged is told of: high or medium", "tier")
         run = await self._must_have_run(property_id)
         if residents is not None:
-            found = [one for one in await self.scores_of(residents, run) if one.property_id == property_id]
+            found = await self._flagged(residents, run, property_id)
         else:
             found = await scores_of_run(self.store, property_id, run.calculated_at, tiers=tiers)
         if len(found) > TRIGGERED_MAX:
             raise InvalidError(f"at most {TRIGGERED_MAX:,} events at a time; choose a tier", "tier")
         return await self.triggers.many(found)
+
+    async def _flagged(self, residents: Sequence[str], run: Summary, property_id: str) -> list[RiskScore]:
+        try:
+            scores = await self.scores_of(residents, run)
+        except BadIdError as fault:
+            raise InvalidError(fault.message, "residents") from None
+        return [one for one in scores if one.property_id == property_id and one.risk_tier in FLAGGED]
 
     async def _must_have_run(self, property_id: str) -> Summary:
         run = await self.latest(property_id)

@@ -37,11 +37,15 @@ class TriggerOrder(Asked, frozen=True):
 
 
 class TriggerReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many events were created, found delivered, on their way, or put out anew; `items` are the first."""
+    """How many events were created, found delivered, on their way, or put out anew; `items` are the first.
+
+    `skipped` are those named who are not flagged in the latest run.
+    """
 
     property_id: str
     counts: dict[Told, int]
     items: list[Triggered]
+    skipped: list[str]
 
 
 class DeliveryPage(msgspec.Struct, frozen=True):
@@ -119,7 +123,7 @@ async def trigger_many(
     data: JSONBody[TriggerOrder],
     tenant: Tenant = None,
 ) -> TriggerReport:
-    """The same for a tier of the latest run, or for the residents named.
+    """The same for a flagged tier of the latest run, or for those of the residents named who are flagged.
 
     Example: `POST …/properties/property-0001/trigger-renewal-events {"tier": "high"}`
     """
@@ -132,7 +136,9 @@ async def trigger_many(
     for one in told:
         counts[one.status] += 1
     await renewals.note(tenant_id, actor, "triggered", subject=property_id, details=counts)
-    return TriggerReport(property_id=property_id, counts=counts, items=told[:SHOWN_MAX])
+    done = {one.resident_id for one in told}
+    skipped = [id for id in dict.fromkeys(data.residents or ()) if id not in done]
+    return TriggerReport(property_id=property_id, counts=counts, items=told[:SHOWN_MAX], skipped=skipped)
 
 
 @reads("/properties/{property_id:str}/deliveries")
@@ -204,7 +210,10 @@ async def dead_letters(
 
     Example: `GET …/dlq?propertyId=property-0001`
     """
-    found = renewals_of(runtime).deliveries(tenant_id)
+    renewals = renewals_of(runtime)
+    if property_id is not None:
+        await renewals.portfolio(tenant_id).property(property_id)
+    found = renewals.deliveries(tenant_id)
     return DeadLetterPage(
         *await found.dead_letters(property_id, resolved=resolved, limit=limit, cursor=cursor)
     )
@@ -234,6 +243,8 @@ async def replay_all(
     Example: `POST …/dlq/replay {"propertyId": "property-0001", "dryRun": false}`
     """
     renewals = renewals_of(runtime)
+    if data.property_id is not None:
+        await renewals.portfolio(tenant_id).property(data.property_id)
     report = await renewals.deliveries(tenant_id).replay_all(data.property_id, dry_run=data.dry_run)
     if report.changed:
         subject = data.property_id or "all properties"
