@@ -36,6 +36,15 @@ async def sideways(page: Page) -> int:
     return wide
 
 
+async def cut_off(page: Page) -> list[str]:
+    """Tables that are wider than what they stand in."""
+    found: list[str] = await page.locator("main table").evaluate_all(
+        "all => all.filter(one => one.scrollWidth > one.parentElement.clientWidth + 1)"
+        ".map(one => one.closest('[id]').id)"
+    )
+    return found
+
+
 def chromium() -> str | None:
     """Where the machine's own Chromium is."""
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))

@@ -22,7 +22,7 @@ from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import DeliveryState, Property, Resident, RmsEndpoint
 from holdfast.services.renewals.sampling import Plan, keep
 from holdfast.simulators.rms import Behave, RmsSimulator
-from holdfast.store import Query, put
+from holdfast.store import Query, patch, put
 from tests.console.bed import Bed, console
 
 TENANT: Final = "-"
@@ -95,6 +95,13 @@ async def settled(runtime: Runtime, property_id: str, *, status: Status, count: 
         while (await deliveries.counts(property_id)).get(status, 0) < count:
             await bell.wait(0.5)
     bell.close()
+
+
+async def hurry(runtime: Runtime, property_id: str = PROPERTIES[0]) -> None:
+    """The next try of what waits is now, so that a test need not wait for it nor hurry before it."""
+    rows, _ = await renewals_of(runtime).deliveries(TENANT).find(property_id, statuses=["failed"])
+    writes = [patch(DeliveryState, one.id, changes={"next_attempt_at": runtime.clock.now()}) for one in rows]
+    await runtime.store.tenant(TENANT).commit(*writes)
 
 
 async def fill(runtime: Runtime, rms: RmsSimulator) -> None:

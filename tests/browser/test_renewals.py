@@ -18,7 +18,7 @@ from holdfast.services.renewals.models import CalculationJob, PropertyState
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query
 from tests.browser import renewals_scene as scene
-from tests.browser.look import LOOKS, sideways
+from tests.browser.look import LOOKS, cut_off, sideways
 from tests.console.bed import Bed, console
 from tests.services.renewals.calculations import runner_of
 
@@ -68,6 +68,7 @@ async def picture(page: Page, name: str) -> None:
         await page.set_viewport_size(more["viewport"])
         await page.emulate_media(color_scheme=more["color_scheme"])
         assert await sideways(page) == 0, (name, look)
+        assert await cut_off(page) == [], (name, look)
         await page.screenshot(path=PICTURES / f"{name}-{look}.png", full_page=True)
     await page.set_viewport_size(before)
     await page.emulate_media(color_scheme="light")
@@ -293,7 +294,7 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
 ) -> None:
     async with renewals(tmp_path) as (bed, rms):
         await scene.settle(bed.runtime)
-        await scene.connect(bed.runtime, rms, waits_s=(1.2,))
+        await scene.connect(bed.runtime, rms, waits_s=(600.0,))
         await scene.calculate(bed.runtime)
         rms.run(Behave(failure_rate=1.0, failure_status=503))
         await come_in(page, bed, HOUSE)
@@ -303,6 +304,7 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         await confirm(page, "Send 3", says="3 residents")
         await expect(page.locator("#rows tbody .told .state", has_text="failed")).to_have_count(3)
         await picture(page, "retrying")
+        await scene.hurry(bed.runtime)
         await expect(page.locator("#rows tbody .told .state", has_text="dlq")).to_have_count(3)
         await expect(page.locator("#ways .count.bad")).to_have_text("3")
         await not_reloaded(page)
@@ -329,7 +331,9 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         counts = rms.world.counts()
         assert (counts["accepted"], counts["repeated"]) == (2, 0)
 
-        await page.goto(f"{bed.address}{HOUSE}/deliveries?status=delivered")
+        await page.goto(f"{bed.address}{HOUSE}/deliveries")
+        await picture(page, "deliveries")
+        await page.get_by_role("link", name="2 delivered").click()
         await page.locator("#rows tbody a").first.click()
         await expect(page.locator("#delivery tbody tr")).to_have_count(3)
         await expect(page.locator("#delivery tbody .state")).to_have_text(["200", "503", "503"])

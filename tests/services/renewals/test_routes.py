@@ -195,17 +195,32 @@ async def test_what_waits_in_all_properties_is_listed_the_next_to_be_tried_first
     assert [one["id"] for one in (await bed.get("/deliveries"))["items"]] == [second["deliveryId"]]
 
 
-async def test_one_dead_letter_is_replayed_by_its_id_or_resolved(bed: Bed) -> None:
+async def test_one_dead_letter_is_replayed_by_its_id_or_by_telling_again(bed: Bed) -> None:
     await bed.calculate()
     await bed.endpoint(failure_rate=1.0, failure_status=404)
     report = await bed.post(f"/properties/{P}/trigger-renewal-events", {"tier": "medium"})
     assert report["counts"] == {"created": 2, "already queued": 0, "already delivered": 0, "re-queued": 0}
+    assert report["summary"] == "2 new events are on their way."
     one, two = [item["deliveryId"] for item in report["items"]]
     for id in (one, two):
         await bed.delivery(id, "dlq")
     bed.rms.run(Behave())
     assert await bed.post(f"/dlq/{one}/replay") == {"id": one, "replayed": True}
     await bed.delivery(one, "delivered")
+    again = await bed.post(f"/properties/{P}/trigger-renewal-events", {"residents": ["jane", "bob", "john"]})
+    assert again["summary"] == (
+        "1 new event is on its way; 1 that had been given up is sent again; 1 was delivered before."
+    )
+    await bed.delivery(two, "delivered")
+    nobody = await bed.post(f"/properties/{P}/trigger-renewal-events", {"residents": ["nobody"]})
+    assert nobody["summary"] == "There was nobody to tell of."
+
+
+async def test_a_dead_letter_is_marked_as_dealt_with_without_being_sent(bed: Bed) -> None:
+    await bed.calculate()
+    await bed.endpoint(failure_rate=1.0, failure_status=404)
+    two = (await bed.post(TRIGGER))["deliveryId"]
+    await bed.delivery(two, "dlq")
     await bed.post(f"/dlq/{two}/resolve", {"note": "told them by telephone"})
     assert (await bed.get("/dlq"))["items"] == []
 

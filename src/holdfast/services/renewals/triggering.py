@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Literal
@@ -46,6 +47,28 @@ class Triggered(msgspec.Struct, frozen=True, rename="camel"):
     event_id: str
     delivery_id: str
     status: Told
+
+
+def summary_of(told: Sequence[Triggered]) -> str:
+    """What triggers came to, for people: every resident is in one of its parts.
+
+    Example: `summary_of(told)` gives `3 new events are on their way; 1 was delivered before.`
+    """
+    counts = Counter(one.status for one in told)
+    parts = [
+        f"{count} {one if count == 1 else several}"
+        for status, one, several in _SAID
+        if (count := counts[status])
+    ]
+    return "; ".join(parts) + "." if parts else "There was nobody to tell of."
+
+
+_SAID: Final[tuple[tuple[Told, str, str], ...]] = (
+    ("created", "new event is on its way", "new events are on their way"),
+    ("re-queued", "that had been given up is sent again", "that had been given up are sent again"),
+    ("already queued", "was on its way already", "were on their way already"),
+    ("already delivered", "was delivered before", "were delivered before"),
+)
 
 
 def event_id_of(score: RiskScore) -> str:

@@ -22,7 +22,7 @@ from holdfast.services.renewals.routes.asked import (
     renewals_of,
 )
 from holdfast.services.renewals.scoring import FLAGGED, Tier
-from holdfast.services.renewals.triggering import Told, Triggered
+from holdfast.services.renewals.triggering import Told, Triggered, summary_of
 
 PropertyFilter = Annotated[
     str | None, QueryParameter(name="propertyId", max_length=100, description="Of this property alone.")
@@ -43,6 +43,7 @@ class TriggerReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     property_id: str
+    summary: str
     counts: dict[Told, int]
     items: list[Triggered]
     skipped: list[str]
@@ -137,8 +138,10 @@ async def trigger_many(
         counts[one.status] += 1
     await renewals.note(tenant_id, actor, "triggered", subject=property_id, details=counts)
     done = {one.resident_id for one in told}
-    skipped = [id for id in dict.fromkeys(data.residents or ()) if id not in done]
-    return TriggerReport(property_id=property_id, counts=counts, items=told[:SHOWN_MAX], skipped=skipped)
+    return TriggerReport(
+        property_id=property_id, summary=summary_of(told), counts=counts, items=told[:SHOWN_MAX],
+        skipped=[id for id in dict.fromkeys(data.residents or ()) if id not in done],
+    )  # fmt: skip
 
 
 @reads("/properties/{property_id:str}/deliveries")
