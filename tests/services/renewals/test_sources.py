@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,11 +30,12 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.removing import remove_gone
 from holdfast.services.renewals.reports import TableReport
-from holdfast.services.renewals.sources import Sheet, open_source, parse_address
+from holdfast.services.renewals.sources import Folder, Sheet, open_source, parse_address
 from holdfast.services.renewals.sources.database import Database
 from holdfast.store import Query, Store, create, delete
 from tests.faults.puppet import puppets
 from tests.services.renewals.platform import PASSWORD, Platform, id_of, kept_in, platform
+from tests.services.renewals.test_importing import write
 
 RESIDENTS = 60
 LEASE_S = 1.5
@@ -194,6 +196,31 @@ async def test_a_property_that_is_replaced_gives_its_name_free(store: Store, sou
 
 
 @sqlite
+async def test_rows_whose_resident_is_gone_are_named_every_time(store: Store, source: Platform) -> None:
+    await take(store, source)
+    await source.owner.execute("DELETE FROM rop.residents WHERE id = rop.id_of('resident', 5)")
+    told = []
+    for trust in (True, True, False):
+        reports = await take(store, source, trust_digests=trust)
+        told.append({(one.table, one.row, one.field) for report in reports.values() for one in report.bad})
+    assert told[0] == told[1] == told[2]
+    assert len(told[0]) == 1 + 6 + 1
+    assert {field for _, _, field in told[0]} == {"resident_id"}
+
+
+@sqlite
+async def test_a_price_follows_its_unit_to_another_property(store: Store, source: Platform) -> None:
+    await take(store, source)
+    key = f"{id_of('unit', 7)}_2026-01-01"
+    assert (await doc(store, UnitPricing, key)).property_id == id_of("property", 2)
+    await source.owner.execute(
+        "UPDATE rop.units SET property_id = rop.id_of('property', 1) WHERE id = rop.id_of('unit', 7)"
+    )
+    assert sums(await take(store, source, trust_digests=True)) == NOTHING | {"updated": 2}
+    assert (await doc(store, UnitPricing, key)).property_id == id_of("property", 1)
+
+
+@sqlite
 async def test_what_is_gone_is_found_also_where_ids_are_held_in_parts(store: Store, source: Platform) -> None:
     await take(store, source)
     await source.owner.execute("DELETE FROM rop.resident_ledger WHERE id % 3 = 0")
@@ -282,6 +309,23 @@ async def test_an_emptied_source_removes_nothing(store: Store, source: Platform)
         await take(store, source)
     assert await everything(store) == before
     assert "holds no properties" in (await doc(store, SourceState, "-")).error
+
+
+@sqlite
+async def test_data_from_elsewhere_is_replaced_only_when_that_is_meant(
+    store: Store, source: Platform, tmp_path: Path
+) -> None:
+    write(tmp_path, "properties", "id name", [["p-1", "Mill House"]])
+    await Import(store, Folder(tmp_path)).run()
+    before = await everything(store)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=f"came from {tmp_path.name}, and what is not in .* --replace"):
+            await take(store, source)
+    assert await everything(store) == before
+    database = open_source(source.url)
+    reports = await Import(store, database, replace=True).run()
+    assert (reports[0].created, reports[0].removed) == (2, 1)
+    assert sums(await take(store, source)) == NOTHING
 
 
 @both

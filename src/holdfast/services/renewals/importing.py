@@ -46,11 +46,16 @@ Tell = Callable[[TableReport], None]
 class Import:
     """One import into one portfolio.
 
+    With `replace`, a database may take the place of where the portfolio's data came from before.
+
     Example: `reports = await Import(store.tenant("-"), Folder(Path("export"))).run()`
     """
 
-    def __init__(self, store: Store, source: Source, *, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self, store: Store, source: Source, *, replace: bool = False, lease_s: float = LEASE_S
+    ) -> None:
         self._store, self._source, self._clock = store, source, store.clock
+        self._replace = replace
         self._leases, self._lease_s = Leases(store), lease_s
         self._tenant_id = store.tenant_id or NO_TENANT
 
@@ -76,10 +81,11 @@ class Import:
         trusted = state if trust_digests and _is_trusted(state, self._source, read_at) else None
         async with self._source.read() as sheets:
             chosen = to_compare(sheets, trusted)
-            if chosen and state is not None:
-                # Rows of now under digests of then would be passed over after a crash.
-                await self._store.commit(lease.guard(), put(_without_digests(state)))
-            made = await self._apply(lease, {table: sheets[table] for table in chosen}, tell=tell)
+            if self._source.mirrored:
+                await self._refuse_loss(state, sheets)
+            if chosen:
+                await self._store.commit(lease.guard(), put(self._begun(state)))
+            made = await self._apply(lease, {t: sheets[t] for t in chosen}, trusted=trusted, tell=tell)
             reports = [made.get(table) or _as_it_was(table, trusted) for table in sheets]
             digests = {table: sheet.digest for table, sheet in sheets.items()}
         new = _state_after(reports, digests, before=state or self._new_state())
@@ -88,23 +94,35 @@ class Import:
         await self._store.commit(lease.guard(), put(new))
         return reports
 
-    async def _apply(self, lease: Lease, sheets: dict[str, Sheet], *, tell: Tell) -> dict[str, TableReport]:
+    async def _apply(
+        self, lease: Lease, sheets: dict[str, Sheet], *, trusted: SourceState | None, tell: Tell
+    ) -> dict[str, TableReport]:
         """Remove, then keep: a name that is given up can be taken, and nothing refers to what goes."""
-        takings = {table: Taking(self._store, sheet, guard=lease.guard()) for table, sheet in sheets.items()}
+        removed = dict.fromkeys(sheets, 0)
         if self._source.mirrored:
-            await self._refuse_emptied(sheets)
             for table in reversed(sheets):
-                removed = await remove_gone(self._store, sheets[table], guard=lease.guard())
-                takings[table].report.removed = removed
-        return {table: await taking.run(tell) for table, taking in takings.items()}
+                removed[table] = await remove_gone(self._store, sheets[table], guard=lease.guard())
+        reports = {}
+        for table, sheet in sheets.items():
+            orphans = not _was_clean(table, trusted) or any(removed.get(one) for one in parents_of(table))
+            taking = Taking(self._store, sheet, guard=lease.guard(), orphans=orphans)
+            taking.report.removed = removed[table]
+            reports[table] = await taking.run(tell)
+        return reports
 
-    async def _refuse_emptied(self, sheets: Mapping[str, Sheet]) -> None:
-        if "properties" not in sheets or sheets["properties"].count:
+    async def _refuse_loss(self, state: SourceState | None, sheets: Mapping[str, Sheet]) -> None:
+        """Nothing is removed for being absent from a source that may be the wrong one, or half loaded."""
+        name, before = self._source.name, "" if state is None else state.source
+        if not await self._store.count(Query(Property).order_by("name")):
             return
-        if await self._store.count(Query(Property).order_by("name")):
+        if not sheets["properties"].count:
             raise ConfigError(
-                f"{self._source.name} holds no properties, and we do: nothing was changed, as it may be the"
-                " wrong schema or one that is being loaded"
+                f"{name} holds no properties, and we do: nothing was changed; is it being loaded?"
+            )
+        if before != name and not self._replace:
+            raise ConfigError(
+                f"the data here came from {before or 'elsewhere'}, and what is not in {name} would be"
+                " removed: import it with --replace if that is meant"
             )
 
     async def _state(self) -> SourceState | None:
@@ -112,7 +130,14 @@ class Import:
         return None if found is None else found.doc
 
     def _new_state(self) -> SourceState:
-        return SourceState(tenant_id=self._tenant_id, source=self._source.name)
+        return SourceState(tenant_id=self._tenant_id, source="")
+
+    def _begun(self, state: SourceState | None) -> SourceState:
+        """Noted before the first change: a kill must not leave rows of now under digests of then."""
+        begun, name = _without_digests(state or self._new_state()), self._source.name
+        if begun.source != name:
+            begun.source, begun.read_at = name, None
+        return begun
 
     async def _note_failure(self, lease: Lease, fault: HoldfastError) -> None:
         state = await self._state() or self._new_state()
@@ -120,14 +145,21 @@ class Import:
         await self._store.commit(lease.guard(), put(state))
 
 
+def parents_of(table: str) -> set[str]:
+    """The tables that a table's rows refer to."""
+    return {_TABLE_OF[cls] for cls in REFERS.get(table, {}).values()}
+
+
 def to_compare(sheets: Mapping[str, Sheet], trusted: SourceState | None) -> list[str]:
     """The tables that are not as they were, and those that refer to them, in their order. Pure."""
     chosen: list[str] = []
     for table, sheet in sheets.items():
-        known = None if trusted is None else trusted.tables.get(table)
-        same = known is not None and known.digest != "" and known.digest == sheet.digest
-        parents = {_TABLE_OF[cls] for cls in REFERS.get(table, {}).values()}
-        if not same or not parents.isdisjoint(chosen):
+        same = (
+            trusted is not None
+            and _was_clean(table, trusted)
+            and trusted.tables[table].digest == sheet.digest
+        )
+        if not same or not parents_of(table).isdisjoint(chosen):
             chosen.append(table)
     return chosen
 
@@ -136,6 +168,11 @@ def _is_trusted(state: SourceState | None, source: Source, now: datetime) -> boo
     if state is None or state.source != source.name or state.compared_at is None:
         return False
     return 0 <= (now - state.compared_at).total_seconds() < COMPARE_S
+
+
+def _was_clean(table: str, trusted: SourceState | None) -> bool:
+    """Whether every row fitted when the table was last read; a digest is kept only then."""
+    return trusted is not None and table in trusted.tables and trusted.tables[table].digest != ""
 
 
 def _without_digests(state: SourceState) -> SourceState:

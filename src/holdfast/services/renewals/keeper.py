@@ -57,8 +57,8 @@ class Renewals:
     def outcomes(self, tenant_id: str) -> Outcomes:
         return Outcomes(self.store(tenant_id))
 
-    def importer(self, tenant_id: str, source: Source) -> Import:
-        return Import(self.store(tenant_id), source)
+    def importer(self, tenant_id: str, source: Source, *, replace: bool = False) -> Import:
+        return Import(self.store(tenant_id), source, replace=replace)
 
     async def source_state(self, tenant_id: str) -> SourceState | None:
         """Where a portfolio's data comes from and which moment it is of; None before the first import."""

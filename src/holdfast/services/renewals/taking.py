@@ -6,7 +6,7 @@ one that was taken over can't write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -20,6 +20,7 @@ from holdfast.errors import (
     LeaseLostError,
     RetryLaterError,
 )
+from holdfast.kit import NO_TENANT
 from holdfast.model import Document
 from holdfast.model.identity import check_id
 from holdfast.model.limits import ID_BYTES_MAX
@@ -55,18 +56,23 @@ _OVER: Final = (LeaseLostError, RetryLaterError)
 
 class _Line(msgspec.Struct, frozen=True):
     row: Row
+    key: str
     document: Document
 
 
 class Taking:
     """One table at work.
 
+    A row that is as it was still refers to something, unless there may be `orphans`, whose parents are gone.
+
     Example: `report = await Taking(store, sheet, guard=lease.guard()).run(print)`
     """
 
-    def __init__(self, store: Store, sheet: Sheet, *, guard: Write) -> None:
+    def __init__(self, store: Store, sheet: Sheet, *, guard: Write, orphans: bool = False) -> None:
         self._store, self._sheet, self._guard = store, sheet, guard
-        self._tenant_id = store.tenant_id or "-"
+        # A price changes with its unit's property, which is not in its row.
+        self._ask_all = orphans or sheet.table == "unit_pricing"
+        self._tenant_id = store.tenant_id or NO_TENANT
         self._seen: set[str] = set()
         self.report = TableReport(sheet.table)
 
@@ -76,7 +82,7 @@ class Taking:
         report.ignored_columns = self._sheet.ignored
         for batch in batches(self._sheet.rows(), BATCH):
             report.rows += len(batch)
-            await self._take(await self._with_parents(self._fitting(batch)))
+            await self._take(self._fitting(batch))
             tell(report)
         report.bad.sort(key=lambda one: one.row if isinstance(one.row, int) else 0)
         tell(report)
@@ -88,19 +94,47 @@ class Taking:
             try:
                 document = read_row(self.report.table, row.values, self._tenant_id)
                 key = key_of(document)
+                check_id(key, "id", bytes_max=ID_BYTES_MAX)
                 if key in self._seen:
                     raise InvalidError("an earlier row has this id", "id")
-                # Everything a write would refuse is refused here, where the row is known.
-                _writes(document, None)
             except HoldfastError as fault:
                 self.report.set_aside(*row, fault)
             else:
                 self._seen.add(key)
-                lines.append(_Line(row, document))
+                lines.append(_Line(row, key, document))
         if self._sheet.in_database:
             # In the order of their ids, rows of one id are neighbours.
             self._seen = {key}
         return lines
+
+    async def _take(self, lines: list[_Line]) -> None:
+        if self._ask_all:
+            lines = await self._with_parents(lines)
+        keys = [line.key for line in lines]
+        found = dict(zip(keys, await self._store.get_many(TABLES[self.report.table], keys), strict=True))
+        changed = [line for line in lines if not _same(found[line.key], line.document)]
+        self.report.unchanged += len(lines) - len(changed)
+        if changed:
+            changed = changed if self._ask_all else await self._with_parents(changed)
+            await self._keep(changed, found)
+
+    async def _keep(self, lines: list[_Line], found: Mapping[str, Snapshot[Any] | None]) -> None:
+        report, kept, commits = self.report, list[_Line](), list[Sequence[Write]]()
+        for line in lines:
+            try:
+                commits.append(_writes(line.document, found[line.key]))
+                kept.append(line)
+            except HoldfastError as fault:
+                report.set_aside(*line.row, fault)
+        for line, refused in zip(
+            kept, await keep_all(self._store, self._guard, commits=commits), strict=True
+        ):
+            if refused is not None:
+                report.set_aside(*line.row, _explained(refused, line.document))
+            elif found[line.key] is None:
+                report.created += 1
+            else:
+                report.updated += 1
 
     async def _with_parents(self, lines: list[_Line]) -> list[_Line]:
         """Those whose references lead somewhere; a price learns its unit's property on the way."""
@@ -119,27 +153,8 @@ class Taking:
             missing = InvalidError(f"there is no {field.removesuffix('_id')} {id!r}", field)
             self.report.set_aside(*line.row, missing)
         elif isinstance(line.document, UnitPricing):
-            line.document.property_id = parent.property_id
+            line.document.property_id, line.document.price_key = parent.property_id, line.key
         return parent is not None
-
-    async def _take(self, lines: list[_Line]) -> None:
-        keys = [key_of(line.document) for line in lines]
-        found = await self._store.get_many(TABLES[self.report.table], keys)
-        changed = [
-            (line, stored)
-            for line, stored in zip(lines, found, strict=True)
-            if stored is None or not _same(stored.doc, line.document)
-        ]
-        self.report.unchanged += len(lines) - len(changed)
-        commits = [_writes(line.document, stored) for line, stored in changed]
-        outcomes = await keep_all(self._store, self._guard, commits=commits)
-        for (line, stored), fault in zip(changed, outcomes, strict=True):
-            if fault is not None:
-                self.report.set_aside(*line.row, _explained(fault, line.document))
-            elif stored is None:
-                self.report.created += 1
-            else:
-                self.report.updated += 1
 
 
 async def keep_all(
@@ -179,8 +194,8 @@ def batches(things: Iterator[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
-def _same(stored: Document, new: Document) -> bool:
-    return msgspec.json.encode(stored) == msgspec.json.encode(new)
+def _same(stored: Snapshot[Any] | None, new: Document) -> bool:
+    return stored is not None and msgspec.json.encode(stored.doc) == msgspec.json.encode(new)
 
 
 def _writes(document: Document, stored: Snapshot[Any] | None) -> list[Write]:

@@ -52,6 +52,9 @@ def import_command(
         Path | None,
         typer.Option(metavar="DIR", help="Where bad rows go; DIR/bad unless said, nowhere for a database."),
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Remove what came from elsewhere and is not in the database.")
+    ] = False,
     tenant: Tenant = OWN,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +83,7 @@ def import_command(
                     tasks[report.table] = bar.add_task(report.table, total=None)
                 bar.update(tasks[report.table], completed=report.rows)
 
-            reports = await renewals.importer(whose, source).run(tell)
+            reports = await renewals.importer(whose, source, replace=replace).run(tell)
         counts = {one.table: one.created + one.updated + one.removed for one in reports}
         await renewals.note(whose, me(), "imported", subject=source.name, details=counts)
         return reports
