@@ -29,7 +29,7 @@ from holdfast.model.limits import INDEX_ENTRY_BYTES_MAX
 from holdfast.model.order import ordered
 from holdfast.model.path import CollectionPath, join_key, parse_path
 from holdfast.model.retention import Retention
-from holdfast.model.values import Check, check_for, check_size
+from holdfast.model.values import SMALL_BYTES_MAX, Check, check_for, check_size
 
 D = TypeVar("D", bound=msgspec.Struct)
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
@@ -143,7 +143,8 @@ class Schema(Generic[D]):
         self.state = self._column(self.lifecycle.field) if self.lifecycle else None
         self.hot: tuple[Column, ...] = self._hot_columns()
         self.columns: tuple[Column, ...] = tuple(self._columns.values())
-        self.hot_positions = tuple(self.columns.index(c) for c in self.hot)
+        self._tenant_at = None if self.tenant is None else self.columns.index(self.tenant)
+        self._lists = any(c.kind == "list" for c in self.columns)
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
         self._decoder = msgspec.json.Decoder(cls)
         self.values = values_reader(self.columns)
@@ -203,10 +204,16 @@ class Schema(Generic[D]):
             whole = self._decoder.decode(body)
         except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError) as fault:
             raise self._wrong_type(document, fault) from None
-        check_size(body, _ANY_DECODER.decode)
+        if len(body) > SMALL_BYTES_MAX:
+            check_size(body, _ANY_DECODER.decode)
         values = self.values(whole)
-        self._check_indexed(values, key)
-        tenant = None if self.tenant is None else self._tenant_value(whole)
+        # No entry is longer than the JSON and the key twice: what is this short, and escapes no character,
+        # needs no look at its values.
+        if self._lists or len(body) + 8 * (len(key) + len(values)) > INDEX_ENTRY_BYTES_MAX or b"\\" in body:
+            self._check_indexed(values, key)
+        tenant = None if self._tenant_at is None else values[self._tenant_at]
+        if self.tenant is not None and not (isinstance(tenant, str) and tenant):
+            raise WrongTypeError("a tenant is text and not empty", self.tenant.stored)
         if self.claim is not None and self.claim.lane and not getattr(whole, self.claim.lane):
             raise WrongTypeError("a lane is text and not empty", self.fields[self.claim.lane].encode_name)
         if self.declared.path_only:
@@ -227,13 +234,6 @@ class Schema(Generic[D]):
             return WrongTypeError("text holds half a surrogate pair, which UTF-8 can't carry", stored)
         message, _, path = str(fault).partition(" - at `$")
         return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
-
-    def _tenant_value(self, document: D) -> str:
-        assert self.tenant is not None
-        value = self.tenant.read(document)
-        if not isinstance(value, str) or not value:
-            raise WrongTypeError("a tenant is text and not empty", self.tenant.stored)
-        return value
 
     def _check_index_entries(self, values: tuple[Any, ...], key: str) -> None:
         sizes = {c.path: _entry_bytes(v) for c, v in zip(self.columns, values, strict=True)}

@@ -327,8 +327,8 @@ class Store:
         return resolve(query, tenant=self.tenant_id, privileged=self._privileged, aggregate=aggregate)
 
     def _commit(self, writes: Sequence[Write]) -> Commit:
-        for write in writes:
-            self._reach(write.schema.cls)
+        for schema in {write.schema for write in writes}:
+            self._reach(schema.cls)
         TALLY.writes += len(writes)
         return Commit(check_commit(writes, self.capabilities.writes_max), self._tenant_for_writes())
 

@@ -13,7 +13,7 @@ import apsw
 
 from holdfast.errors import HoldfastError
 from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide
-from holdfast.store.sqlite.shelf import Row, Shelf
+from holdfast.store.sqlite.shelf import Shelf
 
 if TYPE_CHECKING:
     from holdfast.store.sqlite.desk import Desk
@@ -91,7 +91,7 @@ def _land(
     return True
 
 
-def _insert(link: apsw.Connection, shelf: Shelf, rows: list[Row]) -> None:
+def _insert(link: apsw.Connection, shelf: Shelf, rows: list[list[Any]]) -> None:
     size = shelf.rows_a_statement
     whole = len(rows) - len(rows) % size
     for start in range(0, whole, size):

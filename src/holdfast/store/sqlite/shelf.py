@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import force_setattr
 
-from holdfast.clock import from_us
+from holdfast.clock import from_us, to_us
 from holdfast.model.columns import Kind
 from holdfast.model.order import ordered
 from holdfast.model.path import parent_of, split_key
@@ -50,6 +50,8 @@ class Shelf:
         self._positions = tuple(schema.columns.index(c) for c in self.columns)
         self._changing = tuple(p for p in self._positions if schema.columns[p].path not in schema.immutable)
         self._times = frozenset(p for p in self._positions if schema.columns[p].kind == "time")
+        self._has_all = len(self.columns) == len(schema.columns)
+        self._times_in_row = tuple(n for n, p in enumerate(self._positions, 2) if p in self._times)
         self._updates: dict[tuple[int, ...], str] = {}
         self.hot = schema.hot
         self.overlay = tuple((c.path, conversion(schema, c, _UNBIND)) for c in self.hot)
@@ -104,11 +106,15 @@ class Shelf:
             return [values[p] for p in positions]
         return [DIALECT.bind(values[p]) if p in times else values[p] for p in positions]
 
-    def insert_row(self, prepared: Prepared, version: int) -> Row:
-        row = [prepared.key, version, *self.values(prepared), prepared.body.decode()]
+    def insert_row(self, prepared: Prepared, version: int) -> list[Any]:
+        values = prepared.values if self._has_all else [prepared.values[p] for p in self._positions]
+        row = [prepared.key, version, *values, prepared.body.decode()]
+        for place in self._times_in_row:
+            if row[place] is not None:
+                row[place] = to_us(row[place])
         if self.schema.path.nested:
             row.append(parent_of(prepared.key))
-        return tuple(row)
+        return row
 
     def update(self, prepared: Prepared, version: int, *, before: Current | None) -> tuple[str, Row]:
         """The statement that writes what differs: SQLite writes every index whose column is named in one."""
