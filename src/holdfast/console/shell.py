@@ -9,7 +9,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import structlog
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, TemplateError
+from jinja2 import BytecodeCache, ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, TemplateError
+from jinja2.bccache import Bucket
 from litestar import MediaType, Request, Response
 from litestar.exceptions import HTTPException
 
@@ -46,6 +47,23 @@ _SAID: Final = {
     503: "Not just now",
 }
 AnyRequest = Request[Any, Any, Any]
+
+
+class _Compiled(BytecodeCache):
+    """Templates are compiled once in a process, however many applications it makes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self._kept:
+            bucket.bytecode_from_string(self._kept[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._kept[bucket.key] = bucket.bytecode_to_string()
+
+
+_COMPILED: Final = _Compiled()
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -110,6 +128,7 @@ class Shell:
         made = Environment(
             loader=ChoiceLoader([FileSystemLoader(folder) for folder in folders]), autoescape=True,
             undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+            bytecode_cache=_COMPILED,
         )  # fmt: skip
         clock = self.runtime.clock
         made.filters.update(
