@@ -24,6 +24,7 @@ from holdfast.services.renewals.calculating import workflow
 from holdfast.services.renewals.jobs import Jobs
 from holdfast.services.renewals.models import DOCUMENTS, JOBS
 from holdfast.services.renewals.sampling import Plan, keep, sample
+from holdfast.worker import leave_what_is_built
 
 AS_OF: Final = date(2026, 3, 1)
 PROPERTY: Final = "property-0001"
@@ -43,6 +44,8 @@ async def ours(url: str, plan: Plan) -> AsyncIterator[Measure]:
     await store.migrate()
     async for _ in keep(store.tenant("-"), plan):
         pass
+    # As every worker does once it is ready.
+    leave_what_is_built()
     flow, stop = workflow(store), asyncio.Event()
     working = asyncio.create_task(Runner(store.privileged(), [flow], kinds=JOBS).run(stop))
     jobs = Jobs(store.tenant("-"), flow)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -39,8 +39,8 @@ from holdfast.store import Fence, Query, Store, Write, create, patch
 T = TypeVar("T")
 WORKFLOW: Final = "calculate"
 RUN_LIMIT_S: Final = 3_600.0
-# How many writes go into a commit at most; others on the event loop get their turn between commits.
-LOT: Final = 500
+# How many residents are scored before others on the event loop get their turn.
+TURN: Final = 200
 log: Final = structlog.get_logger("holdfast.renewals")
 
 
@@ -122,11 +122,11 @@ class Calculation:
         keeping: asyncio.Future[None] | None = None
         try:
             async for page in pages:
-                for lot in self._lots(page):
+                async for lot in self._lots(page):
                     if keeping is not None:
                         await keeping
                     keeping = asyncio.ensure_future(self._keep(lot))
-                    # The lot is on its way, and others get their turn, before the next one is scored.
+                    # The lot is on its way before the next one is scored.
                     await asyncio.sleep(0)
             if keeping is not None:
                 await keeping
@@ -135,11 +135,13 @@ class Calculation:
                 keeping.cancel()
                 await asyncio.gather(keeping, return_exceptions=True)
 
-    def _lots(self, page: list[Known]) -> Iterator[_Lot]:
-        """The page scored, in parts that fit a commit."""
-        room = min(self._store.capabilities.writes_max - 1, LOT)
+    async def _lots(self, page: list[Known]) -> AsyncIterator[_Lot]:
+        """The page scored, in parts that fit a commit beside how far the run came."""
+        room = self._store.capabilities.writes_max - 1
         lot = _Lot()
-        for known in page:
+        for number, known in enumerate(page, 1):
+            if number % TURN == 0:
+                await asyncio.sleep(0)
             writes = () if known.facts is None else self._writes(known)
             if len(lot.writes) + len(writes) > room:
                 yield lot

@@ -20,7 +20,7 @@ from holdfast.store.postgres.links import Links
 from holdfast.store.postgres.migrate import Migration
 from holdfast.store.postgres.shelf import Shelf
 from holdfast.store.postgres.wake import Bells
-from holdfast.store.postgres.writer import WRITES_A_BATCH, Queue, Writer
+from holdfast.store.postgres.writer import WRITES_A_BATCH, WRITES_MAX, Queue, Writer
 from holdfast.store.query import Plan
 from holdfast.store.relational import walk
 from holdfast.store.relational.tables import KEY
@@ -52,7 +52,7 @@ class PostgresEngine:
             name="postgres",
             row_level_security=True,
             wakes_processes=links.address.direct is not None,
-            writes_max=WRITES_A_BATCH,
+            writes_max=WRITES_MAX,
         )
 
     @property

@@ -24,6 +24,7 @@ from holdfast.store.postgres.statement import BATCHES, SEQUENCE, render
 from holdfast.store.postgres.work import UnseenError, Work, plain_ones, to_read
 
 WRITES_A_BATCH = 500
+WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
 VERSIONS_A_BLOCK = 8_192
 MARKS_KEPT = 256
 
@@ -206,7 +207,7 @@ class Writer:
         """A working link, and versions enough for a batch."""
         if self._link is None or self._link.is_closed():
             self._link = await self._links.open()
-        if self._version + WRITES_A_BATCH * 2 > self._version_end:
+        if self._version + WRITES_MAX * 2 > self._version_end:
             first = await self._links.whole(self._link, _next_block)
             self._version, self._version_end = first, first + VERSIONS_A_BLOCK
         return self._link

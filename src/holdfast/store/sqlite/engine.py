@@ -38,7 +38,7 @@ READERS = 2
 
 _UNBIND: dict[Kind, Callable[[Any], Any]] = {"time": from_us, "boolean": bool}
 
-CAPABILITIES = Capabilities(name="sqlite", embedded=True, online_backup=True)
+CAPABILITIES = Capabilities(name="sqlite", embedded=True, online_backup=True, writes_max=2_500)
 
 
 async def connect(url: str, catalog: Catalog) -> SqliteEngine:
