@@ -16,6 +16,7 @@ from holdfast.services.renewals.models import RiskScore, Summary, Unit
 from holdfast.services.renewals.portfolio import Portfolio, Sort
 from holdfast.services.renewals.scoring import TIERS
 from holdfast.services.renewals.views.heading import Heading, heading
+from holdfast.services.renewals.views.reasons import Reason, reasons_of
 
 ROWS: Final = 30
 NOTICES: Final = 5
@@ -32,13 +33,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     score: RiskScore
     unit: str
+    reasons: list[Reason]
     trend: list[int]
     delivery: DeliveryShown | None
     now: RiskScore | None
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked at: whose run, which of its residents, and the run it is held against if it is old."""
+    """What is looked at: whose run, which of its residents, the run it is held against if it is old, and
+    those before it, the newest first."""
 
     property_id: str
     run: Summary
@@ -47,6 +50,7 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
     sort: Sort
     wanted: str
     cursor: str | None
+    before: Sequence[Summary]
 
 
 class Dashboard:
@@ -68,14 +72,13 @@ class Dashboard:
         }  # fmt: skip
         if run is None:
             return told
+        runs, _ = await portfolio.runs.all(head.property.id, limit=CHOICES)
         looked = Looked(
             property_id=head.property.id, run=run, latest=None if run is head.run else head.run, shown=shown,
-            sort=sort, wanted=wanted, cursor=ask.cursor,
+            sort=sort, wanted=wanted, cursor=ask.cursor, before=await _before(portfolio, run, runs, head),
         )  # fmt: skip
-        count, (runs, _), found = await asyncio.gather(
-            portfolio.count_notices(head.property.id),
-            portfolio.runs.all(head.property.id, limit=CHOICES),
-            self._found(portfolio, looked),
+        count, found = await asyncio.gather(
+            portfolio.count_notices(head.property.id), self._found(portfolio, looked)
         )
         choices = runs if run in runs else [*runs, run]
         return {**told, "notice_count": count, "runs": choices, **found}
@@ -110,13 +113,14 @@ class Dashboard:
         units, deliveries, trends, now = await asyncio.gather(
             portfolio.store.get_many(Unit, [one.unit_id for one in scores]),
             Deliveries(portfolio.store).of_scores(scores),
-            _trends(portfolio, looked, ids),
+            _trends(portfolio, looked, scores),
             portfolio.scores_of(ids if looked.latest else (), looked.latest or looked.run),
         )
         latest = {one.resident_id: one for one in now}
         return [
             Row(score=score, unit=unit.doc.unit_number if unit else score.unit_id, delivery=delivery,
-                trend=trends[score.resident_id], now=latest.get(score.resident_id))
+                reasons=reasons_of(score), trend=trends[score.resident_id],
+                now=latest.get(score.resident_id))
             for score, unit, delivery in zip(scores, units, deliveries, strict=True)
         ]  # fmt: skip
 
@@ -128,14 +132,24 @@ async def _first(portfolio: Portfolio, looked: Looked) -> list[RiskScore]:
     return (await portfolio.notices(looked.property_id, looked.run, limit=NOTICES))[0]
 
 
-async def _trends(portfolio: Portfolio, looked: Looked, ids: Sequence[str]) -> dict[str, list[int]]:
+async def _before(
+    portfolio: Portfolio, run: Summary, newest: Sequence[Summary], head: Heading
+) -> Sequence[Summary]:
+    """The runs a trend goes back to."""
+    if run is not head.run:
+        newest, _ = await portfolio.runs.all(head.property.id, until=run.calculated_at, limit=RUNS)
+    return [one for one in newest[:RUNS] if one.calculated_at < run.calculated_at]
+
+
+async def _trends(portfolio: Portfolio, looked: Looked, scores: Sequence[RiskScore]) -> dict[str, list[int]]:
     """Each resident's scores of the runs up to this one, by one read of their keys."""
-    until = looked.run.calculated_at
-    runs, _ = await portfolio.runs.all(looked.property_id, until=until, limit=RUNS)
-    scores = await portfolio.scores_of_runs(ids, [run.calculated_at for run in reversed(runs)])
+    ids = [one.resident_id for one in scores]
+    before = await portfolio.scores_of_runs(ids, [run.calculated_at for run in reversed(looked.before)])
     trends: dict[str, list[int]] = {id: [] for id in ids}
-    for one in scores:
+    for one in before:
         trends[one.resident_id].append(one.risk_score)
+    for id, now in {one.resident_id: one.risk_score for one in scores}.items():
+        trends[id].append(now)
     return trends
 
 

@@ -13,6 +13,7 @@ from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import LeaseRow, Property, PropertyRules, Resident, RiskScore, Unit
 from holdfast.services.renewals.scoring import Thresholds, Weights
 from holdfast.services.renewals.views.heading import heading
+from holdfast.services.renewals.views.reasons import reasons_of
 from holdfast.store import Query, Store
 
 ROWS: Final = 25
@@ -42,6 +43,7 @@ class JudgingPages:
         lease = await self._lease(store, id, page.docs)
         return {
             "title": found.doc.name or id, "resident": found.doc, "rows": page.docs, "after": page.cursor,
+            "reasons_of": reasons_of,
             "unit": None if unit is None else unit.doc, "lease": lease,
             "head": await heading(self._renewals, ask.tenant_id, found.doc.property_id),
             "rules": await self._rules(ask, found.doc.property_id),
