@@ -3,7 +3,8 @@
 PYTHON ?= python3
 PORT ?= 8000
 HOLDFAST_HOME ?= .holdfast
-WORKERS ?= 2
+# One more than two cores: tests wait for servers and processes much of their time.
+WORKERS ?= 3
 ARGS ?=
 
 BIN := .venv/bin
@@ -19,7 +20,7 @@ run: .venv/.stamp-run ## play the demo (PORT=8000, HOLDFAST_HOME=.holdfast)
 	HOLDFAST_HOME="$(HOLDFAST_HOME)" exec $(BIN)/holdfast demo --port "$(PORT)"
 
 test: .venv/.stamp-dev browser ## run every test on every engine (ARGS="-k name" narrows)
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: .venv/.stamp-dev ## lint, format, types, import rules
 	$(BIN)/ruff check .

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from argon2 import PasswordHasher
 
+from holdfast.kit.access import passwords
 from holdfast.testing import (
     EmulatorMissingError,
     ManualClock,
@@ -125,6 +127,14 @@ def _firestore() -> Iterator[str | EmulatorMissingError]:
             yield missing
         else:
             yield address
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_passwords() -> Iterator[None]:
+    """Hashing takes long on purpose; what is kept, and what fits it, is the same with little work."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "_hasher", PasswordHasher(time_cost=1, memory_cost=1024, parallelism=1))
+        yield
 
 
 @pytest.fixture

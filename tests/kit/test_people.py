@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from datetime import timedelta
 
+import argon2
 import pytest
 
 from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError, RetryLaterError, UnverifiedError
@@ -36,6 +39,14 @@ async def test_a_person_is_known_by_name_and_password_alone(kit_store: Store) ->
 async def test_a_person_without_a_password_has_none_that_fits(kit_store: Store) -> None:
     await Users(kit_store).add("ann", role="viewer")
     assert await Users(kit_store).verify("ann", "") is None
+
+
+def test_what_ships_takes_as_much_work_as_its_library_advises() -> None:
+    """The other tests hash with less; a new process hashes as people's passwords are hashed."""
+    script = "from holdfast.kit.access.passwords import _hasher as h; print(h.time_cost, h.memory_cost, h.type)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    advised = argon2.PasswordHasher()
+    assert done.stdout.split() == [str(advised.time_cost), str(advised.memory_cost), "Type.ID"]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", "-", "x" * 101, "<script>"], ids=range(7))
