@@ -43,10 +43,10 @@ async def test_a_person_without_a_password_has_none_that_fits(kit_store: Store) 
 
 def test_what_ships_takes_as_much_work_as_its_library_advises() -> None:
     """The other tests hash with less; a new process hashes as people's passwords are hashed."""
-    script = "from holdfast.kit.access.passwords import _hasher as h; print(h.time_cost, h.memory_cost, h.type)"
+    script = "from holdfast.kit.access.passwords import _hasher as h; print(h.time_cost, h.memory_cost)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     advised = argon2.PasswordHasher()
-    assert done.stdout.split() == [str(advised.time_cost), str(advised.memory_cost), "Type.ID"]
+    assert done.stdout.split() == [str(advised.time_cost), str(advised.memory_cost)]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", "-", "x" * 101, "<script>"], ids=range(7))
