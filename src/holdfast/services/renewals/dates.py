@@ -5,9 +5,20 @@ from __future__ import annotations
 import calendar
 from datetime import date, datetime
 from functools import lru_cache
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from holdfast.errors import InvalidError
+
+# Days beyond these are slips of the pen, and some have no hour in some zone.
+FIRST_DAY: Final = date(1900, 1, 1)
+LAST_DAY: Final = date(2999, 12, 31)
+
+
+def check_day(day: date, field: str) -> None:
+    """Refuse a day that nobody means; the error names the field it stood in."""
+    if not FIRST_DAY <= day <= LAST_DAY:
+        raise InvalidError(f"{day} is no day between {FIRST_DAY} and {LAST_DAY}", field)
 
 
 @lru_cache(maxsize=1_024)

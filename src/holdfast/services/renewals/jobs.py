@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import ConflictError, InvalidError, NotFoundError, RetryLaterError
+from holdfast.errors import ConflictError, NotFoundError, RetryLaterError
 from holdfast.kit.idempotency import Answer, Done, Idempotency, Ticket
 from holdfast.kit.runs import Runs, Workflow
 from holdfast.kit.waiting import rest
-from holdfast.services.renewals.dates import local_date, zone_named
+from holdfast.services.renewals.dates import check_day, local_date, zone_named
 from holdfast.services.renewals.models import (
     JOBS,
     CalculationJob,
@@ -30,7 +30,6 @@ TRIES: Final = 20
 LOOK_S: Final = 1.0
 # Runs of a property never share a time, nor stand in another order, whatever becomes of the clock.
 TICK: Final = timedelta(microseconds=1)
-FIRST_DAY, LAST_DAY = date(1900, 1, 1), date(2999, 12, 31)
 
 
 class Flag(msgspec.Struct, frozen=True, rename="camel"):
@@ -88,8 +87,8 @@ class Jobs:
 
         The same `key` gives the same job, also when that has ended.
         """
-        if as_of is not None and not FIRST_DAY <= as_of <= LAST_DAY:
-            raise InvalidError(f"an as-of date lies between {FIRST_DAY} and {LAST_DAY}", "asOfDate")
+        if as_of is not None:
+            check_day(as_of, "asOfDate")
         for _ in range(TRIES):
             try:
                 return await self._try(property_id, as_of, by=by, key=key)

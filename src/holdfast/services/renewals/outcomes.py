@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time
-from typing import Literal
+from datetime import date, datetime, time
+from typing import Final, Literal
 
 from holdfast.errors import NotFoundError
 from holdfast.services.renewals.calibration import Calibration, Judged, calibrate
-from holdfast.services.renewals.models import LeaseRow, Outcome, Resident, RiskScore
+from holdfast.services.renewals.dates import check_day, zone_or_utc
+from holdfast.services.renewals.models import LeaseRow, Outcome, Property, Resident, RiskScore
 from holdfast.services.renewals.there import found
 from holdfast.store import Query, Store, put
+
+SCORES_LOOKED_AT: Final = 500
 
 
 class Outcomes:
@@ -25,13 +28,14 @@ class Outcomes:
         self, resident_id: str, lease_id: str, *, outcome: Literal["renewed", "left"], decided_on: date
     ) -> Outcome:
         """Keep an outcome with the last score from before that day; recorded again, it is corrected."""
+        check_day(decided_on, "decidedOn")
         resident = await found(self._store, Resident, resident_id, what="resident")
         lease = await found(self._store, LeaseRow, lease_id, what="lease")
         if lease.doc.resident_id != resident_id:
             raise NotFoundError(f"no lease {lease_id!r} of this resident", "leaseId")
-        score = await self._score_before(resident_id, decided_on)
+        score = await self._score_before(lease.doc, decided_on)
         made = Outcome(
-            tenant_id=resident.doc.tenant_id, property_id=resident.doc.property_id, resident_id=resident_id,
+            tenant_id=resident.doc.tenant_id, property_id=lease.doc.property_id, resident_id=resident_id,
             lease_id=lease_id, outcome=outcome, decided_on=decided_on, recorded_at=self._store.clock.now(),
         )  # fmt: skip
         if score is not None:
@@ -40,12 +44,16 @@ class Outcomes:
         await self._store.commit(put(made))
         return made
 
-    async def _score_before(self, resident_id: str, day: date) -> RiskScore | None:
-        """The last score that was there before the day of the decision began."""
-        start = datetime.combine(day, time(), UTC)
-        query = Query(RiskScore).where("resident_id", "==", resident_id).where("calculated_at", "<", start)
-        page = await self._store.query(query.order_by("-calculated_at").limit(1))
-        return page.docs[0] if page.docs else None
+    async def _score_before(self, lease: LeaseRow, day: date) -> RiskScore | None:
+        """The last score of this lease that was there before the day of the decision began."""
+        home = await self._store.get(Property, lease.property_id)
+        zone = zone_or_utc("" if home is None else home.doc.time_zone)
+        start = datetime.combine(day, time(), zone)
+        query = Query(RiskScore).where("resident_id", "==", lease.resident_id)
+        query = query.where("calculated_at", "<", start).order_by("-calculated_at").limit(SCORES_LOOKED_AT)
+        # The scores of a resident's other leases foretold other decisions.
+        of_lease = (one for one in (await self._store.query(query)).docs if one.lease_id == lease.id)
+        return next(of_lease, None)
 
     async def calibration(self, property_id: str | None = None) -> Calibration:
         """How the scores did, for a property or for all."""

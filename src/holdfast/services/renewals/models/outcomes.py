@@ -12,7 +12,8 @@ from holdfast.services.renewals.scoring import Points, Tier
 
 @document(
     "renewal_outcomes/{id}",
-    id=Joined("resident_id", "lease_id"),
+    # A lease has one resident, and one end.
+    id=Joined("lease_id"),
     tenant="tenant_id",
     indexes=[Index("property_id", "-decided_on"), Index("-decided_on")],
 )
