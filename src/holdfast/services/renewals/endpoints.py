@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -10,14 +9,15 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
-from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, Retry, new_secret
+from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, Retry, SendFailure, new_secret
 from holdfast.kit.outbox.models import EndpointStatus
+from holdfast.kit.outbox.target import read_url
 from holdfast.kit.vault import Vault
 from holdfast.services.renewals.models import EVENT_TYPE, KINDS, Property, RmsEndpoint
 from holdfast.services.renewals.there import found
-from holdfast.store import Query, Store, create, put
+from holdfast.store import Query, Store, Transaction, create, put
 
-_URL: Final = re.compile(r"https?://[^\s/$.?#][^\s]{0,2000}", re.IGNORECASE)
+RATE_MAX: Final = 100_000
 Act = Literal["pause", "resume", "disable", "enable"]
 
 
@@ -28,7 +28,7 @@ class EndpointOrder(
 
     url: Annotated[str, Meta(min_length=8, max_length=2_000)]
     concurrency: Annotated[int, Meta(ge=1, le=1_000)] = 10
-    rate_per_s: Annotated[float, Meta(gt=0, le=100_000)] | None = None
+    rate_per_s: Annotated[float, Meta(gt=0, le=RATE_MAX)] | None = None
 
 
 class EndpointShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -64,16 +64,23 @@ class RmsEndpoints:
 
     async def set(self, property_id: str, order: EndpointOrder) -> EndpointShown:
         """Make the endpoint with a fresh secret, or change where and how it sends."""
-        if not _URL.fullmatch(order.url):
-            raise InvalidError("a URL begins with https:// or http:// and names a host", "url")
+        rate = check_order(order)
         await found(self._store, Property, property_id, what="property")
-        rate = None if order.rate_per_s is None else Rate(order.rate_per_s, max(1, int(order.rate_per_s)))
-        there = await self._store.get(RmsEndpoint, property_id)
-        if there is not None:
+
+        async def act(tx: Transaction) -> EndpointShown:
+            there = await tx.get(RmsEndpoint, property_id)
+            if there is None:
+                return self._made(tx, property_id, order, rate=rate)
             kept = there.doc
             kept.url, kept.concurrency, kept.rate = order.url, order.concurrency, rate
-            await self._store.commit(put(kept, there.unchanged))
+            tx.write(put(kept))
             return shown(kept)
+
+        return await self._store.transact(act)
+
+    def _made(
+        self, tx: Transaction, property_id: str, order: EndpointOrder, *, rate: Rate | None
+    ) -> EndpointShown:
         made = RmsEndpoint(
             id=property_id, tenant_id=self._store.tenant_id or "-", url=order.url, rate=rate,
             created_at=self._store.clock.now(), event_types=[EVENT_TYPE], concurrency=order.concurrency,
@@ -81,22 +88,42 @@ class RmsEndpoints:
         )  # fmt: skip
         secret = new_secret()
         made.secrets = [self._secrets.seal(made, secret)]
-        await self._store.commit(create(made))
+        tx.write(create(made))
         return shown(made, secret)
 
     async def rotate(self, property_id: str) -> EndpointShown:
         """A fresh secret; messages are signed with the old one too until the overlap ends."""
-        there = await found(self._store, RmsEndpoint, property_id, what="RMS endpoint of property")
-        secret, kept = new_secret(), there.doc
-        kept.secrets = self._secrets.rotated(kept, secret, now=self._store.clock.now())
-        await self._store.commit(put(kept, there.unchanged))
-        return shown(kept, secret)
+        await self.get(property_id)
+
+        async def act(tx: Transaction) -> EndpointShown:
+            there = await tx.get(RmsEndpoint, property_id)
+            assert there is not None
+            secret, kept = new_secret(), there.doc
+            kept.secrets = self._secrets.rotated(kept, secret, now=self._store.clock.now())
+            tx.write(put(kept))
+            return shown(kept, secret)
+
+        return await self._store.transact(act)
 
     async def act(self, property_id: str, act: Act, *, reason: str, by: str) -> EndpointShown:
         """Pause, resume, disable or enable it; says so in the endpoint's notices."""
         change = getattr(self._switch, act)
         await change(property_id, reason=reason, by=by)
         return shown(await self.get(property_id))
+
+
+def check_order(order: EndpointOrder) -> Rate | None:
+    """The order's rate; `InvalidError` for what could never be sent to, or never that fast."""
+    try:
+        read_url(order.url)
+    except SendFailure as failure:
+        raise InvalidError(failure.message, "url") from None
+    if order.rate_per_s is None:
+        return None
+    # The command line knows numbers that are none.
+    if not 0 < order.rate_per_s <= RATE_MAX:
+        raise InvalidError(f"a rate is more than 0 and at most {RATE_MAX:,} a second", "ratePerS")
+    return Rate(order.rate_per_s, max(1, int(order.rate_per_s)))
 
 
 def shown(endpoint: RmsEndpoint, secret: str | None = None) -> EndpointShown:
