@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from signal import SIGSTOP, raise_signal
 
+from holdfast.errors import LeaseLostError
 from holdfast.services.renewals.importing import Import
 from holdfast.services.renewals.reports import TableReport
 from holdfast.services.renewals.sources import open_source
@@ -20,9 +21,13 @@ async def take(order: Order, say: Callable[[str], None], hear: Hear) -> None:
         def tell(report: TableReport) -> None:
             say(report.table)
             if report.table == order.get("until"):
+                del order["until"]
                 raise_signal(SIGSTOP)
 
-        await made.run(tell, trust_digests=True)
+        try:
+            await made.run(tell, trust_digests=True)
+        except LeaseLostError:
+            say("lost")
 
 
 ROLES: dict[str, Role] = {"take": take}

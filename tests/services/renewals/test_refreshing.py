@@ -23,9 +23,12 @@ from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import LeaseRow, SourceState
 from holdfast.services.renewals.refreshing import JOB
 from holdfast.services.renewals.settings import MINUTES, Settings
+from holdfast.services.renewals.sources import Folder
 from holdfast.store import Query
 from holdfast.testing import ManualClock
+from tests.services.renewals.bed import serving
 from tests.services.renewals.platform import PASSWORD, Platform, id_of, platform
+from tests.services.renewals.test_importing import write
 
 LEASE = id_of("lease", 3)
 SCHEDULE = f"-_{JOB}"
@@ -276,6 +279,22 @@ def test_a_schedule_comes_as_often_as_is_asked_for(minutes: int) -> None:
     start = ManualClock().now()
     slots = slots_after(Settings(refresh_minutes=minutes).cron, "UTC", start)
     assert [next(slots) - start for _ in range(3)] == [timedelta(minutes=n * minutes) for n in (1, 2, 3)]
+
+
+async def test_callers_are_told_how_old_the_data_is(tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    folder.mkdir()
+    write(folder, "properties", "id name", [["p-1", "Mill House"], ["p-2", ""]])
+    async with serving(tmp_path, working=False) as bed:
+        status, body = await bed.ask("GET", "/source")
+        assert (status, body["error"]["message"]) == (404, "nothing was imported into this portfolio yet")
+        await bed.renewals.importer("-", Folder(folder)).run()
+        told = await bed.get("/source")
+        assert (told["source"], told["rows"], told["bad"]) == ("export", {"properties": 2}, 1)
+        assert told["badRows"] == [
+            {"table": "properties", "row": 3, "field": "name", "reason": told["badRows"][0]["reason"]}
+        ]
+        assert 0 <= told["ageS"] < 60
 
 
 async def test_an_import_says_that_another_is_under_way(tmp_path: Path, source: Platform) -> None:

@@ -66,6 +66,7 @@ def store(whole: Store) -> Store:
     return whole.tenant("-")
 
 
+engines = pytest.mark.parametrize("store_url", ["sqlite", "postgres", "firestore"], indirect=True)
 both = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 sqlite = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 
@@ -150,7 +151,7 @@ async def test_the_link_refuses_to_write_even_as_the_owner(store_url: str, sourc
                 await opened.execute(statement)
 
 
-@both
+@engines
 async def test_what_changes_at_the_source_changes_here(whole: Store, store: Store, source: Platform) -> None:
     await take(store, source)
     other = whole.tenant("other")
@@ -250,6 +251,9 @@ BAD = {
         "residents", id_of("resident", 5), "unit_id"
     ),
     "UPDATE rop.resident_ledger SET amount = 'NaN' WHERE id = 6": ("resident_ledger", "6", "amount"),
+    "UPDATE rop.residents SET last_name = repeat('x', 200000) WHERE id = rop.id_of('resident', 6)": (
+        "residents", id_of("resident", 6), "last_name"
+    ),
     "UPDATE rop.renewal_offers SET created_at = '-infinity' WHERE id = rop.id_of('offer', 5)": (
         "renewal_offers", id_of("offer", 5), "created_at"
     ),
@@ -391,6 +395,21 @@ async def test_after_a_kill_no_digest_hides_what_was_half_kept(
     )
     await take(store, source, trust_digests=True)
     assert await contents(store) == before
+
+
+@both
+async def test_an_import_that_slept_through_its_lease_can_write_no_more(
+    store: Store, store_url: str, source: Platform
+) -> None:
+    order = {"store": store_url, "source": source.url, "lease_s": LEASE_S, "until": "residents"}
+    async with puppets("tests.services.renewals.imports", "take", order) as (process,):
+        await process.hear_until("residents")
+        await source.owner.execute("UPDATE rop.leases SET monthly_rent = 1; DELETE FROM rop.renewal_offers")
+        await take(store, source)
+        newer = await everything(store)
+        process.resume()
+        assert (await process.end())[-1] == "lost"
+    assert await everything(store) == newer
 
 
 @both

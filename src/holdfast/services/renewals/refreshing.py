@@ -15,7 +15,7 @@ from holdfast.service import Finding
 from holdfast.services.renewals.importing import Import
 from holdfast.services.renewals.models import SourceState
 from holdfast.services.renewals.settings import Settings
-from holdfast.services.renewals.sources import Source, open_source
+from holdfast.services.renewals.sources import Source, open_source, parse_address
 from holdfast.store import Store
 
 log: Final = structlog.get_logger("holdfast.renewals")
@@ -90,7 +90,8 @@ class Refreshing:
 
     async def _is_fresh(self, minutes: int) -> bool:
         state = await self.state()
-        if state is None or state.read_at is None or state.source != self.source().name:
+        name = parse_address(self._settings.source).name
+        if state is None or state.read_at is None or state.source != name:
             return False
         return state.read_at > self._clock.now() - timedelta(minutes=minutes)
 

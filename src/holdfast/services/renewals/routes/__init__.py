@@ -2,6 +2,8 @@
 
 from typing import Final
 
-from holdfast.services.renewals.routes import endpoints, events, exporting, judging, risk
+from holdfast.services.renewals.routes import endpoints, events, exporting, judging, risk, source
 
-ROUTES: Final = (*risk.ROUTES, *exporting.ROUTES, *events.ROUTES, *endpoints.ROUTES, *judging.ROUTES)
+ROUTES: Final = (
+    *risk.ROUTES, *exporting.ROUTES, *events.ROUTES, *endpoints.ROUTES, *judging.ROUTES, *source.ROUTES
+)  # fmt: skip

@@ -1,0 +1,63 @@
+"""Where a portfolio's data comes from, and which moment it is of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import NotFoundError
+from holdfast.routing import Tenant, TenantId, Whole
+from holdfast.services.renewals.models import SourceState
+from holdfast.services.renewals.routes.asked import reads, renewals_of
+
+
+class SourceRow(msgspec.Struct, frozen=True):
+    """A row that did not fit; `row` is its number in a file, or its id in a database."""
+
+    table: str
+    row: int | str
+    field: str
+    reason: str
+
+
+class SourceShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The data is of `read_at`, `age_s` seconds ago; `error` is why a later try to read failed."""
+
+    source: str
+    read_at: datetime | None
+    age_s: int | None
+    rows: dict[str, int]
+    bad: int
+    bad_rows: list[SourceRow]
+    failed_at: datetime | None
+    error: str
+
+
+@reads("/source")
+async def show_source(runtime: Whole, tenant_id: TenantId, tenant: Tenant = None) -> SourceShown:
+    """Where the data comes from, how old it is, and the first rows that did not fit.
+
+    Example: `GET …/source`
+    """
+    renewals = renewals_of(runtime)
+    state = await renewals.source_state(tenant_id)
+    if state is None:
+        raise NotFoundError("nothing was imported into this portfolio yet", "source")
+    return shown(state, renewals.clock.now())
+
+
+def shown(state: SourceState, now: datetime) -> SourceShown:
+    """The state as callers see it at this moment."""
+    age_s = None if state.read_at is None else max(0, round((now - state.read_at).total_seconds()))
+    return SourceShown(
+        source=state.source, read_at=state.read_at, age_s=age_s,
+        rows={table: one.rows for table, one in state.tables.items()},
+        bad=sum(one.bad for one in state.tables.values()),
+        bad_rows=[SourceRow(one.table, one.row, one.field, one.reason) for one in state.bad_rows],
+        failed_at=state.failed_at, error=state.error,
+    )  # fmt: skip
+
+
+ROUTES: Final = (show_source,)
