@@ -101,12 +101,17 @@ class Triggers:
         self._ledger = Ledger(store, kinds=KINDS)
 
     async def endpoint(self, property_id: str) -> RmsEndpoint:
-        """Where a property's events go; `ConflictError` says how to set it where there is none."""
+        """Where a property's events go; `ConflictError` says what to do where nothing would be sent to it."""
         found = await self._store.get(RmsEndpoint, property_id)
         if found is None:
             raise ConflictError(
                 f"property {property_id!r} has no RMS endpoint;"
                 f" set one with `holdfast renewals endpoints set {property_id} URL`"
+            )
+        if found.doc.status == "disabled":
+            raise ConflictError(
+                f"the RMS endpoint of {property_id!r} is disabled ({found.doc.reason or 'no reason given'});"
+                f" enable it with `holdfast renewals endpoints act {property_id} enable`"
             )
         return found.doc
 

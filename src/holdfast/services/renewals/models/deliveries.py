@@ -13,11 +13,12 @@ from typing import ClassVar, Final
 from msgspec import field
 
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Endpoint, Kinds
-from holdfast.kit.outbox.models import FINISHED_KEPT_S, DeliveryStatus
+from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.model import Claim, Document, Index, Retention, document, schema_of
 from holdfast.services.renewals.models.given import PROPERTY_ID
 
 EVENT_TYPE: Final = "renewal.risk_flagged"
+DELIVERED_KEPT_S: Final = 2 * 365 * 86_400
 # What the outbox calls dead is called dlq wherever this service shows it.
 DLQ: Final = "dlq"
 _ENDPOINT: Final = schema_of(Endpoint).declared
@@ -49,7 +50,9 @@ class RmsEndpoint(Endpoint, rename="camel"):
     ],
     lifecycle=_DELIVERY.lifecycle,
     immutable=[*_DELIVERY.immutable, "resident_id"],
-    retention=Retention("finished_at", after_s=FINISHED_KEPT_S),
+    # What did not arrive stays: its dead letter may be replayed at any time. What did is remembered for as
+    # long as somebody might trigger it again, so that it is not sent twice.
+    retention=Retention("finished_at", after_s=DELIVERED_KEPT_S, when={"status": "delivered"}),
     claim=Claim(
         due="next_attempt_at", fence="fence", owner="owner", lane="endpoint_id", state=("status", "sending")
     ),
