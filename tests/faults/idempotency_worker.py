@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
-from holdfast.app import open_store
 from holdfast.kit import NO_TENANT
 from holdfast.kit.idempotency import Answer, Done, Idempotency, IdempotencyDocument, Ticket
 from holdfast.model import Document, document
-from holdfast.store import Increment, Store, upsert
+from holdfast.store import Increment, upsert
+from tests.faults.opening import opener
 from tests.faults.puppet import Hear, Order, Role
 
 
@@ -25,13 +24,7 @@ class Sale(Document):
 ALL: list[type[Document]] = [IdempotencyDocument, Sale]
 
 
-@contextlib.asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
-    store = await open_store(url, ALL)
-    try:
-        yield store
-    finally:
-        await store.close()
+opened = opener(ALL)
 
 
 def sell(me: str) -> Callable[[Ticket], Awaitable[Done]]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
-from holdfast.app import open_store
 from holdfast.errors import LeaseLostError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.leases import Lease, LeaseDocument, Leases
 from holdfast.model import Document, Index, document
 from holdfast.store import Store, Write, create, put
+from tests.faults.opening import opener
 from tests.faults.puppet import Hear, Order, Role
 
 Say = Callable[[str], None]
@@ -43,13 +42,7 @@ class Line(Document):
 ALL: list[type[Document]] = [LeaseDocument, Ledger, Line]
 
 
-@contextlib.asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
-    store = await open_store(url, ALL)
-    try:
-        yield store
-    finally:
-        await store.close()
+opened = opener(ALL)
 
 
 async def writes_line(store: Store, lease: Lease, *, holder: str) -> list[Write]:

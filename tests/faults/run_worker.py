@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
-from holdfast.app import open_store
 from holdfast.kit.runs import KIT, BackOff, Runner, Runs, Step, Workflow
 from holdfast.kit.runs.workflow import Act
 from holdfast.model import Document, document
 from holdfast.store import Store, create
+from tests.faults.opening import opener
 from tests.faults.puppet import Hear, Order, Role
 
 TENANT = "acme"
@@ -35,13 +34,7 @@ class Effect(Document):
 ALL: list[type[Document]] = [*KIT.documents, Effect]
 
 
-@contextlib.asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
-    store = await open_store(url, ALL)
-    try:
-        yield store
-    finally:
-        await store.close()
+opened = opener(ALL)
 
 
 def four_steps(act: Act) -> Workflow:

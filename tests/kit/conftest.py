@@ -2,18 +2,25 @@
 
 A module says `DOCUMENTS = [Lease, ...]` and asks for `kit_store` (its time is the `clock` fixture's)
 or for `live_store` (its time is the machine's). `kit_url` is where the same store can be opened again.
+Tests of channels and of connections find a provider to work against besides.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import pytest
 
 from holdfast.app import open_store
+from holdfast.kit.channels import Channels
+from holdfast.kit.connections import Connections
+from holdfast.kit.vault import Vault
 from holdfast.model import Document
 from holdfast.store.store import Store
 from holdfast.testing import ManualClock
+from tests.kit.registrar import OLD_KEY, Registrar
+from tests.kit.switchboard import KEY, Switchboard
 
 
 @pytest.fixture(params=["sqlite", "postgres", "firestore"])
@@ -48,3 +55,32 @@ async def live_store(kit_url: str, documents: Sequence[type[Document]]) -> Async
     await store.migrate()
     yield store
     await store.close()
+
+
+@pytest.fixture
+def board(clock: ManualClock) -> Switchboard:
+    return Switchboard(clock)
+
+
+@pytest.fixture
+def channels(kit_store: Store, board: Switchboard) -> Callable[..., Channels]:
+    def make(**words: Any) -> Channels:
+        said: dict[str, Any] = {"name": "calendar-sync", "key": KEY} | words
+        return Channels(kit_store, board, **said)
+
+    return make
+
+
+@pytest.fixture
+def vault() -> Vault:
+    return Vault.from_settings(OLD_KEY)
+
+
+@pytest.fixture
+def registrar(clock: ManualClock) -> Registrar:
+    return Registrar(clock)
+
+
+@pytest.fixture
+def connections(kit_store: Store, vault: Vault, registrar: Registrar) -> Connections:
+    return Connections(kit_store, vault, {"registrar": registrar})

@@ -14,10 +14,12 @@ import msgspec
 
 from holdfast.errors import HoldfastError, ReauthRequiredError
 from holdfast.kit.connections import Connection, Connections
+from holdfast.kit.vault import new_key
 from holdfast.store import Store
 from holdfast.testing import ManualClock
 
 BACK: Final = "https://app.example/back"
+OLD_KEY: Final = new_key("old")
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,3 +115,14 @@ async def stored(store: Store, id: str) -> Connection:
     found = await store.tenant("acme").get(Connection, id)
     assert found is not None
     return found.doc
+
+
+async def die_after_the_answer(connections: Connections, registrar: Registrar, id: str) -> None:
+    """The provider has answered; the process that asked is gone before it kept anything."""
+    registrar.pause = asyncio.Event()
+    asking = asyncio.create_task(connections.token(id, rejected=await connections.token(id)))
+    await registrar.answered.wait()
+    for task in connections._under_way.values():
+        task.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    registrar.pause = None

@@ -16,9 +16,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from holdfast.errors import InvalidError, NotFoundError, ReauthRequiredError, RetryLaterError
-from holdfast.kit.channels import Opened
+from holdfast.kit.channels import Channel, ChannelFields, Opened, Watch
 from holdfast.kit.inbox import channel_token
-from holdfast.store import Store
+from holdfast.store import Query, Store
 from holdfast.store.port import Engine
 from holdfast.testing import ManualClock
 
@@ -171,3 +171,13 @@ class FusedProvider:
 
 def fused(store: Store, fuse: Fuse) -> Store:
     return Store(cast(Engine, FusedEngine(store.engine, fuse)), clock=store.clock)
+
+
+async def alices_watch(store: Store) -> Watch:
+    found = await store.tenant("-").get(Watch, "calendar-sync-alice-hoge-jp")
+    assert found is not None
+    return found.doc
+
+
+async def documents_of(store: Store, kind: type[ChannelFields] = Channel) -> list[ChannelFields]:
+    return (await store.tenant("-").query(Query(kind).order_by("expiration"))).docs

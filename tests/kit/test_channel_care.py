@@ -13,7 +13,6 @@ from holdfast.errors import BadQueryError, NotFoundError
 from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
 from holdfast.kit.channels import (
     Channel,
-    ChannelFields,
     Channels,
     Happening,
     Life,
@@ -21,9 +20,9 @@ from holdfast.kit.channels import (
 )
 from holdfast.kit.inbox import GoogleChannelVerifier, channel_token
 from holdfast.model import Document
-from holdfast.store import Query, Store, Transaction
+from holdfast.store import Store, Transaction
 from holdfast.testing import ManualClock
-from tests.kit.switchboard import KEY, Switchboard
+from tests.kit.switchboard import KEY, Switchboard, alices_watch, documents_of
 
 DAY = 86_400.0
 
@@ -35,30 +34,6 @@ ALICE, BOB = "alice@hoge.jp", "bob@hoge.jp"
 @pytest.fixture
 def kit_url(sqlite_url: str) -> str:
     return sqlite_url
-
-
-@pytest.fixture
-def board(clock: ManualClock) -> Switchboard:
-    return Switchboard(clock)
-
-
-@pytest.fixture
-def channels(kit_store: Store, board: Switchboard) -> Callable[..., Channels]:
-    def make(**words: Any) -> Channels:
-        said: dict[str, Any] = {"name": "calendar-sync", "key": KEY} | words
-        return Channels(kit_store, board, **said)
-
-    return make
-
-
-async def _watch(store: Store) -> Watch:
-    found = await store.tenant("-").get(Watch, "calendar-sync-alice-hoge-jp")
-    assert found is not None
-    return found.doc
-
-
-async def _documents(store: Store, kind: type[ChannelFields] = Channel) -> list[ChannelFields]:
-    return (await store.tenant("-").query(Query(kind).order_by("expiration"))).docs
 
 
 async def test_the_token_lets_a_notification_be_verified_without_a_look_up(
@@ -86,7 +61,7 @@ async def test_stopped_documents_are_kept_when_the_setting_says_so(
     await one.turn()
     await clock.advance(6 * DAY)
     await one.turn()
-    assert sorted(doc.status for doc in await _documents(kit_store)) == ["active", "stopped"]
+    assert sorted(doc.status for doc in await documents_of(kit_store)) == ["active", "stopped"]
 
 
 async def test_health_is_critical_when_something_is_wanted_and_nothing_lives(
@@ -115,7 +90,7 @@ async def test_a_provider_that_asks_to_wait_is_not_asked_sooner(
     await clock.advance(1)
     assert await one.turn() == 1
     assert len(board.live(ALICE)) == 1
-    assert (await _watch(kit_store)).failures == 0
+    assert (await alices_watch(kit_store)).failures == 0
 
 
 async def test_waits_grow_with_failures_up_to_a_limit(
@@ -127,7 +102,7 @@ async def test_waits_grow_with_failures_up_to_a_limit(
     waits = []
     for _ in range(6):
         await one.turn()
-        retry_at = (await _watch(kit_store)).retry_at
+        retry_at = (await alices_watch(kit_store)).retry_at
         assert retry_at is not None
         waits.append((retry_at - clock.now()).total_seconds())
         await clock.advance(waits[-1])
@@ -152,7 +127,7 @@ async def test_a_process_that_was_held_up_for_longer_than_its_lease_takes_back_w
     await waiting
     (id,) = board.live(ALICE)
     assert id == kept, "whoever took over has the say"
-    watch = await _watch(kit_store)
+    watch = await alices_watch(kit_store)
     assert watch.current is not None
     assert watch.current.channel_id == id
     assert watch.leaving == []
@@ -183,10 +158,10 @@ async def test_renew_expiring_says_what_became_of_each_and_a_dry_run_changes_not
     await one.turn()
     assert (await one.renew_expiring()).renewed == []
     await clock.advance(6.5 * DAY)
-    before = (board.all_live(), await _documents(kit_store), await _watch(kit_store))
+    before = (board.all_live(), await documents_of(kit_store), await alices_watch(kit_store))
     dry = await one.renew_expiring(dry_run=True)
     assert (sorted(r.watched_id for r in dry.renewed), dry.dry_run) == ([ALICE, BOB], True)
-    assert (board.all_live(), await _documents(kit_store), await _watch(kit_store)) == before
+    assert (board.all_live(), await documents_of(kit_store), await alices_watch(kit_store)) == before
     board.revoked.add(BOB)
     report = await one.renew_expiring()
     (done,) = report.renewed
@@ -225,7 +200,7 @@ async def test_a_half_opened_channel_is_stopped_once_its_resource_is_learnt(
     await one.learn(id, board.lines[id].resource_id)
     await one.turn()
     assert board.live(ALICE) == []
-    assert (await _watch(kit_store)).status == "ended"
+    assert (await alices_watch(kit_store)).status == "ended"
 
 
 async def test_a_half_opened_channel_that_nobody_can_name_is_left_to_its_end(
@@ -237,7 +212,7 @@ async def test_a_half_opened_channel_that_nobody_can_name_is_left_to_its_end(
     await one.turn()
     assert len(board.live(ALICE)) == 1
     await one.want([])
-    while (await _watch(kit_store)).status != "ended":
+    while (await alices_watch(kit_store)).status != "ended":
         await clock.advance(DAY / 2)
         await one.turn()
     assert board.live(ALICE) == []

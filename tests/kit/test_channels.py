@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
-import pytest
 
 from holdfast.kit.audit import AuditEvent, AuditHead
 from holdfast.kit.channels import (
@@ -24,9 +22,9 @@ from holdfast.kit.channels import (
 )
 from holdfast.kit.inbox import channel_token
 from holdfast.model import Document, document, schema_of
-from holdfast.store import Query, Store, Transaction, create
+from holdfast.store import Store, Transaction, create
 from holdfast.testing import ManualClock
-from tests.kit.switchboard import KEY, Switchboard
+from tests.kit.switchboard import KEY, Switchboard, alices_watch, documents_of
 
 DAY = 86_400.0
 
@@ -50,30 +48,6 @@ DOCUMENTS: list[type[Document]] = [Channel, WatchChannel, Watch, AuditEvent, Aud
 ALICE, BOB = "alice@hoge.jp", "bob@hoge.jp"
 
 
-@pytest.fixture
-def board(clock: ManualClock) -> Switchboard:
-    return Switchboard(clock)
-
-
-@pytest.fixture
-def channels(kit_store: Store, board: Switchboard) -> Callable[..., Channels]:
-    def make(**words: Any) -> Channels:
-        said: dict[str, Any] = {"name": "calendar-sync", "key": KEY} | words
-        return Channels(kit_store, board, **said)
-
-    return make
-
-
-async def _watch(store: Store) -> Watch:
-    found = await store.tenant("-").get(Watch, "calendar-sync-alice-hoge-jp")
-    assert found is not None
-    return found.doc
-
-
-async def _documents(store: Store, kind: type[ChannelFields] = Channel) -> list[ChannelFields]:
-    return (await store.tenant("-").query(Query(kind).order_by("expiration"))).docs
-
-
 async def test_what_is_wanted_gets_one_channel_each(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
@@ -82,7 +56,7 @@ async def test_what_is_wanted_gets_one_channel_each(
     assert board.all_live() == {}, "wanting asks nobody"
     assert await one.turn() == 2
     assert sorted(board.all_live().values()) == [ALICE, BOB]
-    assert {doc.channel_id for doc in await _documents(kit_store)} == board.all_live().keys()
+    assert {doc.channel_id for doc in await documents_of(kit_store)} == board.all_live().keys()
     (id,) = board.live(ALICE)
     assert id == f"calendar-sync-alice-hoge-jp-{clock.now_us() // 1000}"
     assert await one.turn() == 0
@@ -94,7 +68,7 @@ async def test_a_services_own_collection_holds_exactly_the_named_fields(
     one = channels(kind=WatchChannel)
     await one.want([ALICE])
     await one.turn()
-    (doc,) = await _documents(kit_store, WatchChannel)
+    (doc,) = await documents_of(kit_store, WatchChannel)
     now_ms = clock.now_us() // 1000
     assert schema_of(WatchChannel).to_fields(doc) == {  # type: ignore[arg-type]
         "channelId": board.live(ALICE)[0],
@@ -127,7 +101,7 @@ async def test_renewal_opens_the_new_channel_before_it_stops_the_old(
     (new,) = board.live(ALICE)
     assert new != old
     assert seen == [("opened", 1), ("opened", 2), ("stopped", 1)]
-    assert [doc.channel_id for doc in await _documents(kit_store)] == [new], "stopped ones are deleted"
+    assert [doc.channel_id for doc in await documents_of(kit_store)] == [new], "stopped ones are deleted"
 
 
 async def test_a_channel_that_ended_while_nobody_ran_is_expired_and_replaced_at_once(
@@ -142,7 +116,7 @@ async def test_a_channel_that_ended_while_nobody_ran_is_expired_and_replaced_at_
     await second.want([ALICE])
     await second.turn()
     (new,) = board.live(ALICE)
-    statuses = {doc.channel_id: doc.status for doc in await _documents(kit_store)}
+    statuses = {doc.channel_id: doc.status for doc in await documents_of(kit_store)}
     assert statuses == {old: "expired", new: "active"}
     assert await kit_store.privileged().expire(Channel) == 0
     await clock.advance(31 * DAY)
@@ -158,7 +132,7 @@ async def test_what_is_no_longer_wanted_is_stopped_and_forgotten_in_the_end(
     await one.want([BOB])
     await one.turn()
     assert list(board.all_live().values()) == [BOB]
-    watch = await _watch(kit_store)
+    watch = await alices_watch(kit_store)
     assert (watch.status, watch.due_at) == ("ended", None)
     await one.want([ALICE, BOB])
     await one.turn()
@@ -189,8 +163,8 @@ async def test_revoked_credentials_stop_the_renewals_and_show_in_health(
         await clock.advance(0.3 * DAY)
         await one.turn()
     assert board.opens[ALICE] == opens
-    assert {doc.status for doc in await _documents(kit_store) if doc.watched_id == ALICE} == {"expired"}
-    assert (await _watch(kit_store)).due_at is None
+    assert {doc.status for doc in await documents_of(kit_store) if doc.watched_id == ALICE} == {"expired"}
+    assert (await alices_watch(kit_store)).due_at is None
     board.revoked.clear()
     await one.retry([ALICE])
     await one.turn()

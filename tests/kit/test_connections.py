@@ -23,25 +23,9 @@ from holdfast.kit.vault import Rotation, Vault, new_key, rotate
 from holdfast.model import Document
 from holdfast.store import Store
 from holdfast.testing import ManualClock
-from tests.kit.registrar import Registrar, begin, connect, stored
+from tests.kit.registrar import OLD_KEY, Registrar, begin, connect, die_after_the_answer, stored
 
 DOCUMENTS: list[type[Document]] = [Connection, Consent, LeaseDocument, Rotation]
-OLD_KEY = new_key("old")
-
-
-@pytest.fixture
-def vault() -> Vault:
-    return Vault.from_settings(OLD_KEY)
-
-
-@pytest.fixture
-def registrar(clock: ManualClock) -> Registrar:
-    return Registrar(clock)
-
-
-@pytest.fixture
-def connections(kit_store: Store, vault: Vault, registrar: Registrar) -> Connections:
-    return Connections(kit_store, vault, {"registrar": registrar})
 
 
 # -- signing in ---------------------------------------------------------------------------------------
@@ -160,22 +144,11 @@ async def test_a_grant_that_is_gone_needs_its_owner_and_nobody_asks_again(
 # -- crashes ------------------------------------------------------------------------------------------
 
 
-async def _die_after_the_answer(connections: Connections, registrar: Registrar, id: str) -> None:
-    """The provider has answered; the process that asked is gone before it kept anything."""
-    registrar.pause = asyncio.Event()
-    asking = asyncio.create_task(connections.token(id, rejected=await connections.token(id)))
-    await registrar.answered.wait()
-    for task in connections._under_way.values():
-        task.cancel()
-    await asyncio.gather(asking, return_exceptions=True)
-    registrar.pause = None
-
-
 async def test_a_crash_after_the_answer_is_survived_where_the_provider_keeps_the_old_token(
     kit_store: Store, vault: Vault, registrar: Registrar, connections: Connections, clock: ManualClock
 ) -> None:
     made = await connect(connections)
-    await _die_after_the_answer(connections, registrar, made.id)
+    await die_after_the_answer(connections, registrar, made.id)
     clock.tick(61)
     other = Connections(kit_store, vault, {"registrar": registrar})
     assert await other.token(made.id, rejected=await other.token(made.id))

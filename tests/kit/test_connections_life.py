@@ -21,34 +21,18 @@ from holdfast.errors import (
 )
 from holdfast.kit.connections import Connection, Connections, Consent, connection_id
 from holdfast.kit.leases import LeaseDocument
-from holdfast.kit.vault import Rotation, Vault, new_key
+from holdfast.kit.vault import Rotation, Vault
 from holdfast.model import Document
 from holdfast.store import Store, put
 from holdfast.testing import ManualClock
-from tests.kit.registrar import BACK, Registrar, begin, connect, stored
+from tests.kit.registrar import BACK, Registrar, begin, connect, die_after_the_answer, stored
 
 DOCUMENTS: list[type[Document]] = [Connection, Consent, LeaseDocument, Rotation]
-OLD_KEY = new_key("old")
 
 
 @pytest.fixture
 def kit_url(sqlite_url: str) -> str:
     return sqlite_url
-
-
-@pytest.fixture
-def vault() -> Vault:
-    return Vault.from_settings(OLD_KEY)
-
-
-@pytest.fixture
-def registrar(clock: ManualClock) -> Registrar:
-    return Registrar(clock)
-
-
-@pytest.fixture
-def connections(kit_store: Store, vault: Vault, registrar: Registrar) -> Connections:
-    return Connections(kit_store, vault, {"registrar": registrar})
 
 
 # -- signing in ---------------------------------------------------------------------------------------
@@ -210,23 +194,12 @@ async def test_a_token_without_an_end_is_used_until_it_is_rejected(
 # -- crashes ------------------------------------------------------------------------------------------
 
 
-async def _die_after_the_answer(connections: Connections, registrar: Registrar, id: str) -> None:
-    """The provider has answered; the process that asked is gone before it kept anything."""
-    registrar.pause = asyncio.Event()
-    asking = asyncio.create_task(connections.token(id, rejected=await connections.token(id)))
-    await registrar.answered.wait()
-    for task in connections._under_way.values():
-        task.cancel()
-    await asyncio.gather(asking, return_exceptions=True)
-    registrar.pause = None
-
-
 async def test_a_crash_after_the_answer_asks_the_owner_where_the_provider_ends_the_old_token_at_once(
     kit_store: Store, vault: Vault, registrar: Registrar, connections: Connections, clock: ManualClock
 ) -> None:
     registrar.strict = True
     made = await connect(connections)
-    await _die_after_the_answer(connections, registrar, made.id)
+    await die_after_the_answer(connections, registrar, made.id)
     clock.tick(61)
     other = Connections(kit_store, vault, {"registrar": registrar})
     with pytest.raises(ReauthRequiredError):

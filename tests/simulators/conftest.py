@@ -1,18 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from tests.providers.conftest import hasty, setting
 
-import pytest
-
-from tests.providers.setting import HastyClock, Setting, a_setting
-
-
-@pytest.fixture
-def hasty() -> HastyClock:
-    return HastyClock()
-
-
-@pytest.fixture
-async def setting(hasty: HastyClock) -> AsyncIterator[Setting]:
-    async with a_setting(hasty) as made:
-        yield made
+__all__ = ["hasty", "setting"]
