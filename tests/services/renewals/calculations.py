@@ -13,6 +13,7 @@ from typing import Final
 from holdfast.app import open_store
 from holdfast.clock import Clock
 from holdfast.kit.idempotency import IdempotencyDocument
+from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.runs import Runner
 from holdfast.model import Document
 from holdfast.services.renewals.calculating import workflow
@@ -21,7 +22,9 @@ from holdfast.services.renewals.models import DOCUMENTS, JOBS
 from holdfast.store import Store
 from tests.faults.puppet import Hear, Order, Role
 
-KEPT: Final[list[type[Document]]] = list(dict.fromkeys([*DOCUMENTS, *JOBS.documents, IdempotencyDocument]))
+KEPT: Final[list[type[Document]]] = list(
+    dict.fromkeys([*DOCUMENTS, *JOBS.documents, IdempotencyDocument, LeaseDocument])
+)
 LEASE_S: Final = 1.5
 
 

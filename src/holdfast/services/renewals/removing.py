@@ -74,7 +74,7 @@ async def _remove(store: Store, table: str, keys: list[str], *, guard: Write) ->
 
 async def _names(store: Store, properties: list[Snapshot[Any]]) -> list[list[Write]]:
     """What gives the names of these properties free."""
-    keys = [name_key(one.doc.name) for one in properties]
+    keys = [name_key(one.doc.name, one.doc.tenant_id) for one in properties]
     held = await store.get_many(PropertyName, keys)
     return [
         [delete(PropertyName, key, expect=name.unchanged)] if name and name.doc.property_id == one.key else []

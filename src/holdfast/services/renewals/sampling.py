@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -64,12 +65,14 @@ def _property(plan: Plan, number: int) -> list[Document]:
         id=f"{id}-flat", tenant_id=plan.tenant_id, property_id=id, name="Two rooms", bedrooms=1,
         bathrooms=1.0, square_footage=640,
     )  # fmt: skip
-    return [made, PropertyName(name_key=name_key(name), tenant_id=plan.tenant_id, property_id=id), flat]
+    key = name_key(name, plan.tenant_id)
+    return [made, PropertyName(name_key=key, tenant_id=plan.tenant_id, property_id=id), flat]
 
 
-def name_key(name: str) -> str:
-    """A name as an id: the same for the same words, and free of what an id can't hold."""
-    return "name:" + " ".join(name.split()).casefold().replace("/", "∕")
+def name_key(name: str, tenant_id: str) -> str:
+    """A name as an id: the same for the same words of one portfolio, whatever letters and however many."""
+    words = " ".join(name.split()).casefold()
+    return f"{tenant_id}:{hashlib.sha256(words.encode()).hexdigest()[:32]}"
 
 
 class _Resident:

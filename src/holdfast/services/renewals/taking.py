@@ -201,13 +201,12 @@ def _same(stored: Snapshot[Any] | None, new: Document) -> bool:
 def _writes(document: Document, stored: Snapshot[Any] | None) -> list[Write]:
     if not isinstance(document, Property):
         return [create(document) if stored is None else put(document, stored.unchanged)]
-    held = PropertyName(
-        name_key=name_key(document.name), tenant_id=document.tenant_id, property_id=document.id
-    )
+    key = name_key(document.name, document.tenant_id)
+    held = PropertyName(name_key=key, tenant_id=document.tenant_id, property_id=document.id)
     if stored is None:
         return [create(document), create(held)]
-    renamed = name_key(stored.doc.name) != name_key(document.name)
-    moved = [create(held), delete(PropertyName, name_key(stored.doc.name))] if renamed else []
+    old_key = name_key(stored.doc.name, document.tenant_id)
+    moved = [create(held), delete(PropertyName, old_key)] if old_key != key else []
     return [put(document, stored.unchanged), *moved]
 
 
