@@ -17,11 +17,12 @@ from holdfast.demo.models import Seeded
 from holdfast.demo.scene import Scene, Stage
 from holdfast.demo.world import World
 from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLaterError
-from holdfast.http.declare import Actor, Whole, acts, reads
+from holdfast.http.declare import Whole
 from holdfast.http.noting import note
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Tokens
 from holdfast.kit.waiting import first_of, rest
+from holdfast.routing import Actor, acts, reads
 from holdfast.runtime import Runtime
 from holdfast.service import Ask, Context, Page, Parts, Service
 from holdfast.store import Query, Store, put

@@ -12,9 +12,9 @@ import pytest
 
 from holdfast.errors import InvalidError
 from holdfast.kit.access import Tokens
+from holdfast.routing import PREFIX
 from holdfast.services.renewals.endpoints import EndpointOrder, check_order
 from holdfast.services.renewals.routes import ROUTES
-from holdfast.services.renewals.routes.asked import PREFIX
 from tests.services.renewals.bed import Bed, P, Person, serving, settle_in
 
 IDS: Final = {

@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
-from holdfast.http.declare import Cursor, Limit, Tenant, TenantId, Whole, acts, reads
+from holdfast.http.declare import Whole
 from holdfast.kit.audit import Audit, AuditEvent
 from holdfast.kit.audit.chain import Fault
+from holdfast.routing import Cursor, Limit, Tenant, TenantId, acts, reads
 from holdfast.store import Query
 
 

@@ -10,7 +10,7 @@ from litestar.datastructures import State
 from litestar.response import Stream
 
 from holdfast.http.changes import Changes
-from holdfast.http.declare import reads
+from holdfast.routing import reads
 
 _RETRY: Final = b"retry: 2000\n\n"
 

@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
-from holdfast.http.declare import Cursor, Limit, Tenant, TenantId, Whole, reads
+from holdfast.http.declare import Whole
 from holdfast.kit.channels import Watch
 from holdfast.kit.channels.models import WatchStatus
+from holdfast.routing import Cursor, Limit, Tenant, TenantId, reads
 from holdfast.store import Query
 
 

@@ -10,10 +10,11 @@ import msgspec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Actor, Cursor, Limit, Tenant, TenantId, Whole, acts, reads
+from holdfast.http.declare import Whole
 from holdfast.http.noting import note
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
+from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
 from holdfast.runtime import Runtime
 
 REPLAY_MAX: Final = 1_000

@@ -9,10 +9,11 @@ import msgspec
 from litestar.params import FromPath, FromQuery
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Actor, Cursor, Limit, Tenant, TenantId, Whole, acts, reads
+from holdfast.http.declare import Whole
 from holdfast.http.noting import note
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
+from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -9,9 +9,10 @@ import msgspec
 from litestar.params import FromPath, JSONBody
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Actor, Cursor, Limit, Tenant, TenantId, Whole, acts, reads
+from holdfast.http.declare import Whole
 from holdfast.http.noting import note
 from holdfast.kit.schedules import Schedule
+from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
 from holdfast.runtime import Runtime
 from holdfast.store import Query
 

@@ -7,9 +7,10 @@ from typing import Annotated, Final
 import msgspec
 from litestar.params import QueryParameter
 
-from holdfast.http.declare import Tenant, TenantId, Whole, reads
+from holdfast.http.declare import Whole
 from holdfast.kit.metering import Meter
 from holdfast.kit.metering.meter import month_of
+from holdfast.routing import Tenant, TenantId, reads
 
 
 class UsageMonth(msgspec.Struct, frozen=True):

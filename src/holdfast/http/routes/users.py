@@ -11,13 +11,14 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from holdfast.errors import ForbiddenError, InvalidError
-from holdfast.http.declare import Actor, Cursor, Limit, Whole, acts, reads
+from holdfast.http.declare import Whole
 from holdfast.http.noting import note
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Links, User, UserRole, Users
 from holdfast.kit.access.links import link_to
 from holdfast.kit.access.rules import may
 from holdfast.model.access import Caller
+from holdfast.routing import Actor, Cursor, Limit, acts, reads
 from holdfast.runtime import Runtime
 
 

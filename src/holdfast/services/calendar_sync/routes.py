@@ -9,13 +9,13 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from litestar import MediaType, Request, Response, get, post
 from litestar.di import NamedDependency
-from litestar.openapi import ResponseSpec
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
 from litestar.openapi.spec.enums import OpenAPIType
 from litestar.params import QueryParameter
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
+from holdfast.routing import Asked
 from holdfast.services.calendar_sync.directory import Reloaded
 from holdfast.services.calendar_sync.keeper import Keeper
 from holdfast.services.calendar_sync.reports import (
@@ -34,15 +34,6 @@ AREA: Final = "calendar-sync"
 DAY_MS: Final = 86_400_000
 ROWS_MAX: Final = 1_000
 LONG_S: Final = 600.0
-_WHY: Final = {
-    401: "No token, or none that counts.", 403: "The caller may not do this.", 404: "It is not there.",
-    409: "It is not set up, or something else happened in between.", 413: "Too large.",
-    422: "It can be read, but it breaks a rule.", 429: "Too often.", 503: "Try again later.",
-}  # fmt: skip
-_FAULTS: Final = {
-    status: ResponseSpec(dict[str, Any], description=why, generate_examples=False)
-    for status, why in _WHY.items()
-}
 T = TypeVar("T")
 AnyRequest = Request[Any, Any, Any]
 
@@ -57,22 +48,18 @@ class _AlsoAsText(Operation):
             answer.content["text/plain"] = OpenAPIMediaType(schema=Schema(type=OpenAPIType.STRING))
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    pass
-
-
-class RenewAsked(_Asked, frozen=True):
+class RenewAsked(Asked, frozen=True):
     """`expirationThreshold` is in milliseconds: channels that end within it are renewed."""
 
     dry_run: bool = False
     expiration_threshold: Annotated[int, Meta(ge=0, le=366 * DAY_MS)] = DAY_MS
 
 
-class Reason(_Asked, frozen=True):
+class Reason(Asked, frozen=True):
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
-class StopAsked(_Asked, frozen=True):
+class StopAsked(Asked, frozen=True):
     channel_id: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9\-_+/=]+$")]
     reason: Annotated[str, Meta(max_length=500)] = ""
 
@@ -105,7 +92,7 @@ def _reading(keeper: Keeper) -> list[Any]:
         return Response(told, status_code=503 if told.status == "critical" else 200)
 
     @get(
-        "/admin/channel-status", opt=_needs("admin", "read"), responses=_FAULTS,
+        "/admin/channel-status", opt=_needs("admin", "read"),
         operation_id="calendarSyncChannelStatus", operation_class=_AlsoAsText,
     )  # fmt: skip
     async def channel_status(
@@ -131,7 +118,7 @@ def _reading(keeper: Keeper) -> list[Any]:
 
 def _acting(keeper: Keeper) -> list[Any]:
     @post(
-        "/admin/reload-mappings", opt=_needs("admin", "reload"), responses=_FAULTS, status_code=200,
+        "/admin/reload-mappings", opt=_needs("admin", "reload"), status_code=200,
         operation_id="calendarSyncReloadMappings",
     )  # fmt: skip
     async def reload_mappings(actor: NamedDependency[str]) -> Reloaded:
@@ -143,7 +130,7 @@ def _acting(keeper: Keeper) -> list[Any]:
         return reloaded
 
     @post(
-        "/admin/renew-expiring-channels", opt=_needs("admin", "renew"), responses=_FAULTS, status_code=200,
+        "/admin/renew-expiring-channels", opt=_needs("admin", "renew"), status_code=200,
         operation_id="calendarSyncRenewExpiringChannels",
     )  # fmt: skip
     async def renew(request: AnyRequest, actor: NamedDependency[str]) -> RenewalTold:
@@ -156,7 +143,7 @@ def _acting(keeper: Keeper) -> list[Any]:
         return told
 
     @post(
-        "/admin/force-register-channels", opt=_needs("admin", "force"), responses=_FAULTS, status_code=200,
+        "/admin/force-register-channels", opt=_needs("admin", "force"), status_code=200,
         operation_id="calendarSyncForceRegisterChannels",
     )  # fmt: skip
     async def force(request: AnyRequest, actor: NamedDependency[str]) -> ForcedTold:
@@ -168,7 +155,7 @@ def _acting(keeper: Keeper) -> list[Any]:
         return told
 
     @post(
-        "/admin/stop-channel", opt=_needs("admin", "stop"), responses=_FAULTS, status_code=200,
+        "/admin/stop-channel", opt=_needs("admin", "stop"), status_code=200,
         operation_id="calendarSyncStopChannel",
     )  # fmt: skip
     async def stop(request: AnyRequest, actor: NamedDependency[str]) -> StoppedTold:

@@ -8,20 +8,9 @@ import msgspec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
+from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
 from holdfast.services.renewals.endpoints import Act, EndpointOrder, EndpointShown, shown
-from holdfast.services.renewals.routes.asked import (
-    Actor,
-    Asked,
-    Cursor,
-    Limit,
-    Tenant,
-    TenantId,
-    Whole,
-    acts,
-    reads,
-    renewals_of,
-    sets,
-)
+from holdfast.services.renewals.routes.asked import acts, reads, renewals_of, sets
 
 
 class EndpointPage(msgspec.Struct, frozen=True):

@@ -8,19 +8,9 @@ import msgspec
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
+from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
 from holdfast.services.renewals.deliveries import DeadLetterShown, DeliveryDetail, DeliveryShown, Status, Wait
-from holdfast.services.renewals.routes.asked import (
-    Actor,
-    Asked,
-    Cursor,
-    Limit,
-    Tenant,
-    TenantId,
-    Whole,
-    acts,
-    reads,
-    renewals_of,
-)
+from holdfast.services.renewals.routes.asked import acts, reads, renewals_of
 from holdfast.services.renewals.scoring import FLAGGED, Tier
 from holdfast.services.renewals.triggering import Told, Triggered, summary_of
 

@@ -8,8 +8,9 @@ from typing import Annotated, Final
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
+from holdfast.routing import Tenant, TenantId, Whole
 from holdfast.services.renewals.exporting import csv_of
-from holdfast.services.renewals.routes.asked import Tenant, TenantId, Whole, reads, renewals_of
+from holdfast.services.renewals.routes.asked import reads, renewals_of
 from holdfast.services.renewals.routes.risk import AsOf, RunId
 from holdfast.services.renewals.scoring import TIERS, Tier
 

@@ -9,18 +9,10 @@ import msgspec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
+from holdfast.routing import Actor, Asked, Tenant, TenantId, Whole
 from holdfast.services.renewals.calibration import Calibration
 from holdfast.services.renewals.models import Outcome, PropertyRules
-from holdfast.services.renewals.routes.asked import (
-    Actor,
-    Tenant,
-    TenantId,
-    Whole,
-    acts,
-    reads,
-    renewals_of,
-    sets,
-)
+from holdfast.services.renewals.routes.asked import acts, reads, renewals_of, sets
 from holdfast.services.renewals.routes.events import PropertyFilter
 from holdfast.services.renewals.scoring import Thresholds, Weights
 from holdfast.store import put
@@ -28,14 +20,14 @@ from holdfast.store import put
 Id = Annotated[str, Meta(min_length=1, max_length=400)]
 
 
-class OutcomeOrder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class OutcomeOrder(Asked, frozen=True):
     resident_id: Id
     lease_id: Id
     outcome: Literal["renewed", "left"]
     decided_on: date
 
 
-class RulesOrder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class RulesOrder(Asked, frozen=True):
     """How a property's next run judges, and what it sends out by itself."""
 
     weights: Weights = Weights()

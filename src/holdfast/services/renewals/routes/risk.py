@@ -10,21 +10,11 @@ from litestar import Response
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from holdfast.kit.runs.models import RunStatus
+from holdfast.routing import PREFIX, Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
 from holdfast.services.renewals.jobs import RunSummary
 from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary
 from holdfast.services.renewals.portfolio import Sort, Standing, WhatIf
-from holdfast.services.renewals.routes.asked import (
-    PREFIX,
-    Actor,
-    Cursor,
-    Limit,
-    Tenant,
-    TenantId,
-    Whole,
-    acts,
-    reads,
-    renewals_of,
-)
+from holdfast.services.renewals.routes.asked import acts, reads, renewals_of
 from holdfast.services.renewals.scoring import TIERS, Signal, Thresholds, Tier, Weights
 
 WAIT_S_MAX: Final = 60.0
@@ -45,7 +35,7 @@ AsOf = Annotated[
 ]
 
 
-class Calculate(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class Calculate(Asked, frozen=True):
     """As of which day; the property's own today unless said."""
 
     as_of_date: date | None = None
@@ -113,7 +103,7 @@ class PortfolioPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-class WhatIfOrder(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class WhatIfOrder(Asked, frozen=True):
     """Weights are whole points that add up to 100."""
 
     weights: Weights = Weights()
