@@ -40,6 +40,8 @@ class Desk:
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Each by itself, in their order wherever that can be told."""
+        if len(commits) == 1 and len(commits[0].writes) > 1:
+            return [self.commit(commits[0])]
         filled = fill(self, commits)
         if filled is not None:
             return filled

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from holdfast.errors import HoldfastError
+from holdfast.model.schema import Schema
 from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide
 from holdfast.store.sqlite.shelf import Shelf
 
@@ -27,10 +28,10 @@ def fill(desk: Desk, commits: Sequence[Commit]) -> list[Outcome] | None:
     """The outcomes, where all commits make one document each and all succeed; otherwise None."""
     if len(commits) < MANY or any(len(commit.writes) != 1 for commit in commits):
         return None
-    tenants = {commit.tenant for commit in commits}
-    shelf = desk.shelves[commits[0].writes[0].schema]
-    writes = [commit.writes[0] for commit in commits]
-    if len(tenants) > 1 or not all(_is_new(write, shelf, tenants) for write in writes):
+    tenant, writes = commits[0].tenant, [commit.writes[0] for commit in commits]
+    alike = all(commit.tenant == tenant for commit in commits) and len({w.schema for w in writes}) == 1
+    shelf = desk.shelves[writes[0].schema]
+    if not alike or any(w.kind != "create" for w in writes) or not _may_fill(shelf, writes, tenant):
         return None
     version = desk.version + 1
     if not _land(desk, {shelf: writes}, (), version=version):
@@ -42,16 +43,22 @@ def fill_one(desk: Desk, commit: Commit) -> Outcome | None:
     """The outcome of a commit that makes many documents, where it succeeds; otherwise None."""
     if len(commit.writes) < MANY_IN_ONE:
         return None
-    tenants = {commit.tenant}
+    made: dict[Schema[Any], list[Write]] = {}
+    others: list[Write] = []
+    for write in commit.writes:
+        if write.kind == "create":
+            made.setdefault(write.schema, []).append(write)
+        else:
+            others.append(write)
     new: dict[Shelf, list[Write]] = {}
-    changes: list[Change | None] = []
+    for schema, writes in made.items():
+        shelf = desk.shelves[schema]
+        if _may_fill(shelf, writes, commit.tenant):
+            new[shelf] = writes
+        else:
+            others += writes
     try:
-        for write in commit.writes:
-            shelf = desk.shelves[write.schema]
-            if _is_new(write, shelf, tenants):
-                new.setdefault(shelf, []).append(write)
-            else:
-                changes.append(decide(write, desk.current(write), commit=commit))
+        changes = [decide(write, desk.current(write), commit=commit) for write in others]
     except HoldfastError:
         return None
     version = desk.version + 1
@@ -60,14 +67,12 @@ def fill_one(desk: Desk, commit: Commit) -> Outcome | None:
     return Committed(tuple([0 if w.kind in ("delete", "check") else version for w in commit.writes]))
 
 
-def _is_new(write: Write, shelf: Shelf, tenants: set[str | None]) -> bool:
+def _may_fill(shelf: Shelf, writes: Sequence[Write], tenant: str | None) -> bool:
     """Whether the table's own uniqueness is all there is to ask."""
-    if write.kind != "create" or write.schema is not shelf.schema or write.prepared is None:
-        return False
-    if shelf.lists or write.schema.lifecycle:
+    if shelf.lists or shelf.schema.lifecycle:
         return False
     # A privileged handle names no tenant and may write for any.
-    return write.prepared.tenant is None or None in tenants or write.prepared.tenant in tenants
+    return tenant is None or all(w.prepared and w.prepared.tenant in (None, tenant) for w in writes)
 
 
 def _land(
