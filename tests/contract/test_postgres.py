@@ -11,7 +11,7 @@ from holdfast.store.postgres import connect
 
 
 class TestPostgres(StoreContract):
-    capabilities = Capabilities(name="postgres", row_level_security=True)
+    capabilities = Capabilities(name="postgres", row_level_security=True, writes_max=2_500)
 
     @pytest.fixture
     def home(self, postgres_url: str) -> Home:

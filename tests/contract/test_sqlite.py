@@ -12,7 +12,7 @@ from holdfast.store.sqlite import SqliteEngine, connect
 
 
 class TestSqlite(StoreContract):
-    capabilities = Capabilities(name="sqlite", embedded=True, online_backup=True)
+    capabilities = Capabilities(name="sqlite", embedded=True, online_backup=True, writes_max=2_500)
 
     @pytest.fixture
     def home(self, sqlite_url: str) -> Home:
