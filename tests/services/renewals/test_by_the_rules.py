@@ -301,6 +301,22 @@ async def test_what_if_tells_what_a_run_by_those_rules_then_finds(imported: Path
             await bed.ask("PUT", "/properties/reference/rules", json={})
 
 
+async def test_what_if_leaves_the_propertys_own_rules_where_nothing_else_is_asked(imported: Path) -> None:
+    async with serving(imported) as bed:
+        own = {
+            "weights": {"expiry": 10, "delinquency": 80, "noOffer": 5, "marketRent": 5},
+            "thresholds": {"high": 60, "medium": 10},
+        }
+        await bed.ask("PUT", "/properties/reference/rules", json=own)
+        done = await bed.calculate("reference", REFERENCE_DAY)
+        path = "/properties/reference/what-if"
+        same = await bed.post(path)
+        assert (same["riskTiers"], same["moved"]) == (done["riskTiers"], 0)
+        assert (await bed.post(path, {"weights": own["weights"]}))["moved"] == 0
+        assert (await bed.post(path, {"thresholds": own["thresholds"]}))["moved"] == 0
+        assert (await bed.post(path, {"thresholds": {"high": 0, "medium": 0}}))["riskTiers"]["high"] == 4
+
+
 async def count_runs(bed: Bed) -> int:
     query = Query(CalculationJob).where("property_id", "==", "reference").where("status", "==", "completed")
     return await bed.store.count(query.order_by("-calculated_at"))

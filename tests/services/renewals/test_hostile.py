@@ -41,7 +41,7 @@ FIELDS: Final[list[tuple[str, str, dict[str, Any], str]]] = [
     ("POST", f"/properties/{P}/what-if", {"weights": {"expiry": -1}}, "expiry"),
     ("POST", f"/properties/{P}/what-if", {"weights": {"expiry": 40.5}}, "expiry"),
     ("POST", f"/properties/{P}/what-if", {"weights": {"expiry": True}}, "expiry"),
-    ("POST", f"/properties/{P}/what-if", {"weights": None}, "weights"),
+    ("POST", f"/properties/{P}/what-if", {"weights": []}, "weights"),
     ("POST", f"/properties/{P}/what-if", {"thresholds": {"high": 10, "medium": 20}}, "thresholds"),
     ("PUT", f"/properties/{P}/rules", {"toleranceCents": -1}, "toleranceCents"),
     ("PUT", f"/properties/{P}/rules", {"toleranceCents": HUGE}, "toleranceCents"),

@@ -160,10 +160,16 @@ class Portfolio:
         return await self.store.query(query.limit(limit).after(cursor))
 
     async def what_if(
-        self, property_id: str, *, weights: Weights, thresholds: Thresholds, examples: int = 20
+        self,
+        property_id: str,
+        *,
+        weights: Weights | None = None,
+        thresholds: Thresholds | None = None,
+        examples: int = 20,
     ) -> WhatIf:
-        """The latest run judged by other rules."""
-        run = await self._must_have_run(property_id)
+        """The latest run judged by other rules; those left out are the property's own."""
+        run, own = await self._must_have_run(property_id), await self.rules(property_id)
+        weights, thresholds = weights or own.weights, thresholds or own.thresholds
         tiers: dict[Tier, int] = {"high": 0, "medium": 0, "low": 0}
         moved: list[Moved] = []
         for score in await scores_of_run(self.store, property_id, run.calculated_at, tiers=TIERS):

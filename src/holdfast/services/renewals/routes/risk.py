@@ -104,10 +104,10 @@ class PortfolioPage(msgspec.Struct, frozen=True):
 
 
 class WhatIfOrder(Asked, frozen=True):
-    """Weights are whole points that add up to 100."""
+    """Weights are whole points that add up to 100; what is left out is as the property has it."""
 
-    weights: Weights = Weights()
-    thresholds: Thresholds = Thresholds()
+    weights: Weights | None = None
+    thresholds: Thresholds | None = None
 
 
 def job_shown(job: CalculationJob) -> JobShown:
