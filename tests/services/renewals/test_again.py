@@ -95,6 +95,22 @@ async def test_who_can_not_be_told_of_is_said_why(bed: Bed) -> None:
     assert [one.resident_id for one in (await bed.store.query(query)).docs] == ["jane"]
 
 
+async def test_what_a_run_could_not_send_is_on_record_and_goes_out_once_the_rms_is_back(bed: Bed) -> None:
+    await bed.endpoint()
+    await bed.ask("PUT", f"/properties/{P}/rules", json={"send": "flagged"})
+    await act(bed, "disable")
+    run = await bed.calculate()
+    assert (await bed.get(f"/jobs/{run['jobId']}"))["sent"] == 0
+    skipped = (await bed.get(f"/properties/{P}/deliveries?status=skipped"))["items"]
+    assert [one["reason"] for one in skipped] == ["the endpoint is disabled"] * 3
+    assert (await bed.ask("POST", TRIGGER))[0] == 409
+    await act(bed, "enable")
+    assert (await bed.post(MANY))["counts"]["re-queued"] == 3
+    for one in skipped:
+        assert (await bed.delivery(one["id"], "delivered"))["eventId"] == one["eventId"]
+    assert (await bed.get(f"/jobs/{(await bed.calculate())['jobId']}"))["sent"] == 3
+
+
 async def test_a_dry_run_counts_what_then_happens(bed: Bed) -> None:
     await settle_in(bed.store, [Person(f"S{n}", 10, 1_400) for n in range(7)], property_id="p-2")
     for id in (P, "p-2"):

@@ -154,7 +154,9 @@ class Calculation:
         job = self._job
         job.scored += lot.scored
         job.skipped += lot.skipped
-        job.sent += lot.sent
+        # What is put out for a disabled endpoint is on record as skipped, and not sent.
+        if self._endpoint is not None and self._endpoint.status != "disabled":
+            job.sent += lot.sent
         job.after = lot.after
         changes = {name: getattr(job, name) for name in ("residents", "scored", "skipped", "sent", "after")}
         progress = patch(JOBS.run, job.id, changes=changes, expect=Fence(job.fence))
