@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # From how many documents on a savepoint is paid for.
 MANY: Final = 256
 MANY_IN_ONE: Final = 16
+ROWS_A_STATEMENT: Final = 128
 
 
 def fill(desk: Desk, commits: Sequence[Commit]) -> list[Outcome] | None:
@@ -97,11 +98,12 @@ def _land(
 
 
 def _insert(link: apsw.Connection, shelf: Shelf, rows: list[list[Any]]) -> None:
-    size = shelf.rows_a_statement
-    whole = len(rows) - len(rows) % size
-    for start in range(0, whole, size):
+    start = 0
+    while (left := len(rows) - start) > 0:
+        # Powers of two: few statements for any number, and few to keep prepared.
+        size = min(ROWS_A_STATEMENT, 1 << (left.bit_length() - 1))
         values: list[Any] = []
         for row in rows[start : start + size]:
             values += row
         link.execute(shelf.insert_many_sql(size), values)
-    link.executemany(shelf.insert_sql, rows[whole:])
+        start += size

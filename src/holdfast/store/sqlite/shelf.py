@@ -35,7 +35,6 @@ Row = tuple[Any, ...]
 ROW: Final = "_rowid_"
 ROW_AT: Final = 4
 HOT_AT: Final = 5
-STATEMENT_BYTES_MAX: Final = 6_000
 
 # How a column's value becomes the document's again, where it is not that already.
 _UNBIND: Final[dict[Kind, Callable[[Any], Any]]] = {"time": from_us, "boolean": bool}
@@ -65,8 +64,6 @@ class Shelf:
         )
         self.insert_sql = self._insert_sql()
         self._inserts: dict[int, str] = {}
-        # As many as make a statement that apsw keeps prepared.
-        self.rows_a_statement = STATEMENT_BYTES_MAX // (3 * len(self._names()) + 6)
         self.amend_sqls: dict[tuple[Group, int, bool], str] = {}
         self.upsert_sql = self.insert_sql + self._on_conflict()
         self.delete_sql = f"DELETE FROM {quote(table)} WHERE {quote(KEY)} = ?"
