@@ -127,6 +127,7 @@ async def test_two_properties_of_one_name_are_refused(store: Store, tmp_path: Pa
     )
     report = (await take(store, tmp_path))["properties"]
     assert [(one.row, one.field) for one in report.bad] == [(3, "name"), (4, "id")]
+    assert report.bad[0].reason == "another property is called 'mill  HOUSE'"
     assert await store.count(Query(Property).order_by("name")) == 1
 
 
@@ -157,3 +158,13 @@ def test_amounts_are_read_exactly(text: str, cents: int) -> None:
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(InvalidError):
         to_cents(text)
+
+
+async def test_a_reason_is_told_of_the_rows_own_text(store: Store, tmp_path: Path) -> None:
+    good_files(tmp_path, 1)
+    rows = [["a", "p-1", "1", "third"], ["b", "p-1", "", "3"]]
+    write(tmp_path, "units", "id property_id unit_number floor", rows)
+    report = (await take(store, tmp_path))["units"]
+    assert [one.reason for one in report.bad] == [
+        "'third' does not fit: Expected `int | null`, got `str`", "must not be empty"
+    ]  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import load_config
-from holdfast.errors import ConfigError, RetryLaterError
+from holdfast.errors import ConfigError, InProgressError
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.kit.schedules.cron import slots_after
 from holdfast.runtime import Runtime, settings_of
@@ -302,5 +302,5 @@ async def test_an_import_says_that_another_is_under_way(tmp_path: Path, source: 
         renewals = inside(runtime)
         made = renewals.importer("-", renewals.refreshing.source())
         async with made._leases.hold("renewals-import", owner="another"):
-            with pytest.raises(RetryLaterError, match="held by another"):
+            with pytest.raises(InProgressError, match="another import of this portfolio is under way"):
                 await made.run(wait_s=0)

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import ConfigError, HoldfastError
+from holdfast.errors import ConfigError, InProgressError, RetryLaterError, StoreUnavailableError
 from holdfast.ids import ulid
 from holdfast.kit import NO_TENANT
 from holdfast.kit.leases import Lease, Leases
@@ -37,7 +37,6 @@ LEASE_S: Final = 30.0
 WAIT_S: Final = 45.0
 # Whatever the digests say: what others changed in the store is put right by then.
 COMPARE_S: Final = 86_400.0
-_ERROR_CHARACTERS_MAX: Final = 500
 _TABLE_OF: Final = {cls: table for table, cls in TABLES.items()}
 
 Tell = Callable[[TableReport], None]
@@ -64,17 +63,19 @@ class Import:
     ) -> list[TableReport]:
         """Take everything in; with `trust_digests`, tables that are as they were last time are passed over.
 
-        `RetryLaterError` where another import of the portfolio is under way for longer than `wait_s`.
+        `InProgressError` where another import of the portfolio is under way for longer than `wait_s`.
         """
-        holding = self._leases.hold(LEASE, ttl_s=self._lease_s, owner=ulid(), wait_s=wait_s)
-        async with holding as lease:
+        async with contextlib.AsyncExitStack() as stack:
+            holding = self._leases.hold(LEASE, ttl_s=self._lease_s, owner=ulid(), wait_s=wait_s)
             try:
-                return await self._run(lease, tell, trust_digests=trust_digests)
-            except HoldfastError as fault:
-                # What can't be noted was lost together with the store or the lease.
-                with contextlib.suppress(HoldfastError):
-                    await self._note_failure(lease, fault)
+                lease = await stack.enter_async_context(holding)
+            except StoreUnavailableError:
                 raise
+            except RetryLaterError:
+                raise InProgressError(
+                    "another import of this portfolio is under way; try again once it has ended"
+                ) from None
+            return await self._run(lease, tell, trust_digests=trust_digests)
 
     async def _run(self, lease: Lease, tell: Tell, *, trust_digests: bool) -> list[TableReport]:
         read_at, state = self._clock.now(), await self._state()
@@ -138,11 +139,6 @@ class Import:
         if begun.source != name:
             begun.source, begun.read_at = name, None
         return begun
-
-    async def _note_failure(self, lease: Lease, fault: HoldfastError) -> None:
-        state = await self._state() or self._new_state()
-        state.error, state.failed_at = fault.message[:_ERROR_CHARACTERS_MAX], self._clock.now()
-        await self._store.commit(lease.guard(), put(state))
 
 
 def parents_of(table: str) -> set[str]:

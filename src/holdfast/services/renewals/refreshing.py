@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import timedelta
 from typing import Any, Final
 
 import structlog
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InProgressError
 from holdfast.kit.schedules import Job, Slot
 from holdfast.kit.waiting import rest
 from holdfast.service import Finding
@@ -16,7 +17,7 @@ from holdfast.services.renewals.importing import Import
 from holdfast.services.renewals.models import SourceState
 from holdfast.services.renewals.settings import Settings
 from holdfast.services.renewals.sources import Source, open_source, parse_address
-from holdfast.store import Store
+from holdfast.store import Store, Transaction, put
 
 log: Final = structlog.get_logger("holdfast.renewals")
 
@@ -25,6 +26,7 @@ CHECK: Final = "source of renewals"
 TIME_LIMIT_S: Final = 3_600.0
 # Data that this many refreshes should have replaced says that they fail, or that nobody works.
 LATE: Final = 3
+_ERROR_CHARACTERS_MAX: Final = 500
 _FIRST_WAIT_S: Final = 2.0
 _FIRST_WAIT_S_MAX: Final = 60.0
 _REMEDY: Final = "correct what the message names, or `source` of [services.renewals] in holdfast.toml"
@@ -51,7 +53,10 @@ class Refreshing:
 
     def job(self) -> Job:
         async def act(slot: Slot) -> Any:
-            return await self.refresh()
+            try:
+                return await self.refresh()
+            except InProgressError as busy:
+                return busy.message
 
         return Job(
             name=JOB, cron=self._settings.cron, act=act, tenant_id=self.tenant_id,
@@ -62,9 +67,12 @@ class Refreshing:
         """Bring the portfolio to what the source holds now; says what that came to."""
         try:
             reports = await Import(self._store, self.source()).run(trust_digests=True)
+        except InProgressError:
+            raise
         except HoldfastError as fault:
             self.failed += 1
             log.warning("source not read", error=fault.message)
+            await self._note_failure(fault)
             raise
         self.refreshed += 1
         names = ("rows", "created", "updated", "removed")
@@ -72,6 +80,17 @@ class Refreshing:
         told["bad"] = sum(len(one.bad) for one in reports)
         log.info("source read", **told)
         return told
+
+    async def _note_failure(self, fault: HoldfastError) -> None:
+        async def act(tx: Transaction) -> None:
+            found = await tx.get(SourceState, self.tenant_id)
+            state = SourceState(tenant_id=self.tenant_id, source="") if found is None else found.doc
+            state.error, state.failed_at = fault.message[:_ERROR_CHARACTERS_MAX], self._clock.now()
+            tx.write(put(state))
+
+        # Where the store is what failed, there is nothing to note it in.
+        with contextlib.suppress(HoldfastError):
+            await self._store.transact(act)
 
     async def state(self) -> SourceState | None:
         found = await self._store.get(SourceState, self.tenant_id)

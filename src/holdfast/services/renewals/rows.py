@@ -18,6 +18,7 @@ from holdfast.services.renewals.money import to_cents
 
 _MONEY: Final = frozenset({"base_rent", "market_rent", "monthly_rent", "amount", "proposed_rent"})
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
+_SHOWN: Final = 60
 _TIMES: Final = frozenset({"created_at", "updated_at"})
 _OURS: Final = frozenset({"tenant_id", "price_key"})
 # A price's property is that of its unit, which is known when the row is taken in.
@@ -58,14 +59,21 @@ def read_row(table: str, values: Mapping[str, str], tenant_id: str) -> Document:
     try:
         document = msgspec.convert(fields, TABLES[table], strict=False)
     except msgspec.ValidationError as fault:
-        message, _, path = str(fault).partition(" - at `$.")
-        missing = _MISSING.search(message)
-        raise InvalidError(message, missing[1] if missing else path.rstrip("`") or None) from None
+        raise _explained(str(fault), values) from None
     if isinstance(document, Property):
         zone_named(document.time_zone)
     if isinstance(document, LeaseRow):
         _check_lease(document)
     return document
+
+
+def _explained(fault: str, values: Mapping[str, str]) -> InvalidError:
+    """What the decoder found, told of the row's own text."""
+    message, _, path = fault.partition(" - at `$.")
+    if missing := _MISSING.search(message):
+        return InvalidError("must not be empty", missing[1])
+    field = path.rstrip("`")
+    return InvalidError(f"{values.get(field, '')[:_SHOWN]!r} does not fit: {message}", field or None)
 
 
 def _check_lease(lease: LeaseRow) -> None:

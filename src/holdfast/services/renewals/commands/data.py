@@ -67,7 +67,7 @@ def import_command(
     Examples:
       holdfast renewals import export/
       holdfast renewals import export/ --bad /var/tmp/bad --json
-      PGPASSWORD=… holdfast renewals import "postgresql://reader@db/platform?schema=rop"
+      holdfast renewals import "postgresql://reader@db/x?schema=rop"
     """
     given = None if place is None else _source(place)
 

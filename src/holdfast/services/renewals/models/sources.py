@@ -34,8 +34,8 @@ class TableState(msgspec.Struct, frozen=True):
 class SourceState(Document):
     """Where a portfolio's tables come from. `read_at` is the moment that the data is of.
 
-    It is written when everything that was read has been kept; `error` is why a later try failed. Of the bad
-    rows the first are named, without their values.
+    It is written when everything that was read has been kept; `error` is why a later refresh failed. Of the
+    bad rows the first are named, without their values.
     """
 
     tenant_id: str = NO_TENANT
