@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import quote
 
 import pytest
 from aiohttp import web
 
 from holdfast.services.renewals.models import DeadLetterRow, DeliveryState
 from holdfast.store import Query
-from tests.services.renewals.bed import Bed, P, Person, serving, settle_in
+from tests.services.renewals.bed import AS_OF, Bed, P, Person, serving, settle_in
 
 PLAIN = "x-webhook-signature"
 
@@ -208,6 +209,37 @@ async def test_a_receiver_that_knows_the_old_secret_alone_loses_nothing_while_it
     assert fits(got, new)[0]
     assert got.headers["x-event-id"] == got.headers["webhook-id"] == told["eventId"]
     assert got.headers["content-type"] == "application/json"
+
+
+# Whatever a platform calls its people and houses, their events are signed, sent and known again.
+NAMED: Final = [
+    ("p-2", "José"), ("p-3", "🏚"), ("p-4", "a b%20c"), ("p-5", "ü" * 110), ("p-6", "🏚" * 110),
+    ("Ü" * 100, "x" * 200), ("p" * 100, "y" * 200), ("p-8", "a'\"<>;,b"), ("🏚" * 100, "ﬀ\u202e"),
+]  # fmt: skip
+
+
+async def test_events_about_ids_in_any_letters_and_of_any_length_arrive(bed: Bed) -> None:
+    async with receiving() as receiver:
+        seen = [await arrives(bed, receiver, home, who=who) for home, who in NAMED]
+        assert len(set(seen)) == len(NAMED)
+
+
+async def arrives(bed: Bed, receiver: Receiver, home: str, *, who: str) -> str:
+    """Have the run itself put out the event of this resident; gives its id."""
+    await settle_in(bed.store, [Person(who, 10, 1_000)], property_id=home)
+    place, id = f"/properties/{quote(home, safe='')}", who.lower()
+    status, made = await bed.ask("PUT", f"{place}/endpoint", json={"url": receiver.url("x")})
+    assert status == 200, made
+    await bed.ask("PUT", f"{place}/rules", json={"send": "flagged"})
+    run = await bed.post(f"{place}/renewal-risk/calculate?wait=true", {"asOfDate": AS_OF.isoformat()})
+    assert [one["residentId"] for one in run["flags"]] == [id]
+    told = await bed.post(f"{place}/residents/{quote(id, safe='')}/trigger-renewal-event")
+    assert told["status"].startswith("already"), told
+    await bed.delivery(quote(told["deliveryId"], safe=""), "delivered")
+    (got,) = receiver.got[id]
+    assert fits(got, made["secret"]) == (True, True)
+    assert got.headers["x-event-id"] == told["eventId"] == json.loads(got.body)["eventId"]
+    return str(told["eventId"])
 
 
 async def test_replaying_what_has_arrived_since_sends_nothing(bed: Bed) -> None:

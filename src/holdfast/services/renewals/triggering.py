@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Literal
+from urllib.parse import quote
 
 import msgspec
 
 from holdfast.errors import AlreadyExistsError, ConflictError, HoldfastError
 from holdfast.kit.outbox import Dispatcher, Event, Ledger, Outbox, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
+from holdfast.model.limits import ID_BYTES_MAX
 from holdfast.services.renewals.models import EVENT_TYPE, KINDS, DeliveryState, RiskScore, RmsEndpoint
 from holdfast.services.renewals.scoring import Tier
 from holdfast.store import Query, Store
 
 Told = Literal["created", "already queued", "already delivered", "re-queued"]
 BATCH: Final = 200
+_IN_HEADERS: Final = "".join(chr(code) for code in range(32, 127) if chr(code) != "%")
 # States in which nothing more is done for a delivery that did not arrive; a failed one waits to be tried.
 GIVEN_UP: Final[tuple[DeliveryStatus, ...]] = ("dead", "skipped", "cancelled")
 
@@ -72,9 +76,23 @@ _SAID: Final[tuple[tuple[Told, str, str], ...]] = (
 
 
 def event_id_of(score: RiskScore) -> str:
-    """The same for the same resident and run, whoever triggers it and how often."""
+    """The same for the same resident and run, whoever triggers it and how often.
+
+    It is sent in headers, so it is ASCII, and with the property's id it names a delivery, so it is short:
+    ids that are neither are spelt so.
+    """
     at: str = msgspec.to_builtins(score.calculated_at)
-    return f"evt-{score.property_id}-{score.resident_id}-{at}"
+    room = ID_BYTES_MAX - len(delivery_id(f"evt---{at}", score.property_id).encode())
+    home, who = _spelt(score.property_id, room // 3), _spelt(score.resident_id, room - room // 3)
+    return f"evt-{home}-{who}-{at}"
+
+
+def _spelt(id: str, most: int) -> str:
+    """The id itself where it can stand in a header; else percent-encoded, and ended by a digest if long."""
+    plain = id if id.isascii() and "%" not in id else quote(id, safe=_IN_HEADERS)
+    if len(plain) <= most:
+        return plain
+    return f"{plain[: most - 17]}.{hashlib.sha256(id.encode()).hexdigest()[:16]}"
 
 
 def event_of(score: RiskScore, now: datetime) -> Event:

@@ -92,7 +92,8 @@ class UnitPricing(Document):
 
 @document(
     "residents/{id}",
-    id=Given(pattern=r"[^/]{1,200}"),
+    # A score's id is made of a time and this one, and must fit into what an id may take in bytes.
+    id=Given(pattern=r"[ -.0-~]{1,200}|[^/]{1,110}"),
     tenant="tenant_id",
     indexes=[
         Index("property_id", "id"),
