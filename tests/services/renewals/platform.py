@@ -32,7 +32,7 @@ CREATE TYPE rop.unit_status AS ENUM ('available', 'occupied', 'pending_move_out'
 CREATE TYPE rop.resident_status AS ENUM ('active', 'notice_given', 'moved_out');
 CREATE TABLE rop.properties (
     id uuid PRIMARY KEY, name varchar(255) NOT NULL UNIQUE, address text, city text, state char(2),
-    zip_code varchar(10), status text NOT NULL DEFAULT 'active', units_planned int,
+    zip_code char(10), status text NOT NULL DEFAULT 'active', units_planned int,
     created_at timestamptz NOT NULL DEFAULT '2026-01-02 03:04:05.5+02', updated_at timestamptz);
 CREATE TABLE rop.unit_types (
     id uuid PRIMARY KEY, property_id uuid NOT NULL REFERENCES rop.properties, name text NOT NULL,
@@ -65,8 +65,8 @@ CREATE FUNCTION rop.id_of(kind text, n int) RETURNS uuid LANGUAGE sql IMMUTABLE
     RETURN md5(kind || '-' || n)::uuid;
 """
 _ROWS: Final = """
-INSERT INTO rop.properties (id, name, city, state)
-    SELECT rop.id_of('property', n), 'House, "' || n || '"', E'Łódź\\n№ ' || n, 'IL'
+INSERT INTO rop.properties (id, name, city, state, zip_code)
+    SELECT rop.id_of('property', n), 'House, "' || n || '"', E'Łódź\\n№ ' || n, 'IL', '62701'
     FROM generate_series(1, $2) n;
 INSERT INTO rop.unit_types SELECT rop.id_of('type', n), rop.id_of('property', n), 'Two rooms', 1, 1.5, 640
     FROM generate_series(1, $2) n;

@@ -116,7 +116,8 @@ async def test_every_type_is_taken_as_it_is(store: Store, source: Platform) -> N
         "resident_ledger": (360, 360, []), "renewal_offers": (24, 24, []),
     }  # fmt: skip
     house = await doc(store, Property, id_of("property", 1))
-    assert (house.name, house.city, house.state, house.time_zone) == ('House, "1"', "Łódź\n№ 1", "IL", "")
+    assert (house.name, house.city, house.time_zone) == ('House, "1"', "Łódź\n№ 1", "")
+    assert (house.state, house.zip_code) == ("IL", "62701")
     assert house.created_at == datetime(2026, 1, 2, 1, 4, 5, 500_000, tzinfo=UTC)
     assert (await doc(store, UnitType, id_of("type", 1))).bathrooms == 1.5
     assert (await doc(store, Unit, id_of("unit", 7))).status == "occupied"

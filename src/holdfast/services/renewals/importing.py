@@ -80,10 +80,12 @@ class Import:
     async def _run(self, lease: Lease, tell: Tell, *, trust_digests: bool) -> list[TableReport]:
         read_at, state = self._clock.now(), await self._state()
         trusted = state if trust_digests and _is_trusted(state, self._source, read_at) else None
+        if self._source.mirrored:
+            await self._refuse_other(state)
         async with self._source.read() as sheets:
             chosen = to_compare(sheets, trusted)
             if self._source.mirrored:
-                await self._refuse_loss(state, sheets)
+                await self._refuse_emptied(sheets)
             if chosen:
                 await self._store.commit(lease.guard(), put(self._begun(state)))
             made = await self._apply(lease, {t: sheets[t] for t in chosen}, trusted=trusted, tell=tell)
@@ -111,20 +113,23 @@ class Import:
             reports[table] = await taking.run(tell)
         return reports
 
-    async def _refuse_loss(self, state: SourceState | None, sheets: Mapping[str, Sheet]) -> None:
-        """Nothing is removed for being absent from a source that may be the wrong one, or half loaded."""
-        name, before = self._source.name, "" if state is None else state.source
-        if not await self._store.count(Query(Property).order_by("name")):
-            return
-        if not sheets["properties"].count:
+    async def _refuse_other(self, state: SourceState | None) -> None:
+        """Rows are not removed for being absent from a source that they never came from."""
+        before = "" if state is None else state.source
+        if before != self._source.name and not self._replace and await self._has_properties():
             raise ConfigError(
-                f"{name} holds no properties, and we do: nothing was changed; is it being loaded?"
+                f"the data here came from {before or 'elsewhere'}, and what is not in {self._source.name}"
+                " would be removed: import it with --replace if that is meant"
             )
-        if before != name and not self._replace:
+
+    async def _refuse_emptied(self, sheets: Mapping[str, Sheet]) -> None:
+        if not sheets["properties"].count and await self._has_properties():
             raise ConfigError(
-                f"the data here came from {before or 'elsewhere'}, and what is not in {name} would be"
-                " removed: import it with --replace if that is meant"
+                f"{self._source.name} holds no properties, and we do; nothing was changed: is it loading?"
             )
+
+    async def _has_properties(self) -> bool:
+        return bool(await self._store.count(Query(Property).order_by("name")))
 
     async def _state(self) -> SourceState | None:
         found = await self._store.get(SourceState, self._tenant_id)

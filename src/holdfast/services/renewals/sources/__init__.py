@@ -1,7 +1,7 @@
 """Where the given tables come from: a folder of CSV files, or an existing PostgreSQL schema.
 
-folder of TABLE.csv ─────────────────────────────┐
-                                                 ├──► sheets, as at one moment ──► `importing`
+folder of TABLE.csv ─────────────────────────────────┐
+                                                     ├──► sheets, as at one moment ──► `importing`
 schema ──► one read-only snapshot ──► nameless files ┘
 """
 

@@ -118,9 +118,10 @@ class Database:
 
     def _question(self, table: str, names: list[str]) -> str:
         known, _ = columns_of(table)
-        shown = ", ".join(_quoted(name) for name in names if name in known)
-        order = ", ".join(map(_quoted, _KEYS.get(table, ("id",))))
-        return f"SELECT {shown} FROM {_quoted(self._address.schema)}.{_quoted(table)} ORDER BY {order}"
+        # As text, so that the blanks that fill up a `char(n)` are not taken for a part of it.
+        shown = ", ".join(f"t.{_quoted(name)}::text AS {_quoted(name)}" for name in names if name in known)
+        order = ", ".join(f"t.{_quoted(name)}" for name in _KEYS.get(table, ("id",)))
+        return f"SELECT {shown} FROM {_quoted(self._address.schema)}.{_quoted(table)} t ORDER BY {order}"
 
     @contextmanager
     def _told(self) -> Iterator[None]:

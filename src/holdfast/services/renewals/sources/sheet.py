@@ -76,7 +76,7 @@ class Sheet:
         try:
             yield text
         except (UnicodeDecodeError, csv.Error) as fault:
-            raise InvalidError(f"{self.label}: {fault}; save it as CSV in UTF-8", self.table) from None
+            raise InvalidError(f"{self.label}: {fault}; it must be CSV, in UTF-8", self.table) from None
         finally:
             # The file is its owner's, and is read more than once.
             text.detach()
