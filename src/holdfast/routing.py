@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
-from litestar import MediaType, get, post, put
+from litestar import get, post, put
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import QueryParameter
@@ -48,7 +48,7 @@ def reads(
     *,
     area: str,
     prefix: str = PREFIX,
-    media_type: str = MediaType.JSON,
+    media_type: str | None = None,
     **more: Any,
 ) -> Decorator:
     """A GET route. `more` is said to the door, such as `limited`.

@@ -12,7 +12,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from holdfast.errors import NotFoundError
 from holdfast.http.declare import Whole
 from holdfast.http.noting import note
-from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Selection
+from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Report, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
 from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
 from holdfast.runtime import Runtime
@@ -66,16 +66,6 @@ class ReplayOrder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     dry_run: bool = True
     endpoint_id: str | None = None
     event_type: str | None = None
-
-
-class ReplayReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was, or with `dryRun` would be, done; `cursor` goes on where the limit stopped it."""
-
-    matched: int
-    changed: int
-    dry_run: bool
-    sample: tuple[str, ...]
-    cursor: str | None
 
 
 def row(delivery: Delivery) -> DeliveryRow:
@@ -157,7 +147,7 @@ async def dead_letters(
 @acts("/dead-letters/replay", "admin", area="dead-letters", action="replay")
 async def replay_dead(
     runtime: Whole, tenant_id: TenantId, actor: Actor, data: JSONBody[ReplayOrder], tenant: Tenant = None
-) -> ReplayReport:
+) -> Report:
     """Put dead letters out again, at most a thousand at a time; says what it did, or would do."""
     selection = Selection(statuses=["dead"], endpoint_id=data.endpoint_id, event_type=data.event_type)
     report = await _ledger(runtime, tenant_id).replay(selection, dry_run=data.dry_run, limit=REPLAY_MAX)
@@ -166,7 +156,7 @@ async def replay_dead(
             runtime, tenant_id, actor=actor, action="dead_letters.replayed",
             subject=data.endpoint_id or "", details={"changed": report.changed},
         )  # fmt: skip
-    return ReplayReport(**msgspec.structs.asdict(report))
+    return report
 
 
 ROUTES: Final = (deliveries, delivery, replay, dead_letters, replay_dead)

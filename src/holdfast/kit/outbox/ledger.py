@@ -41,7 +41,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, rename="camel"):
     """What was, or with `dry_run` would be, done. `cursor` goes on where a limit stopped it."""
 
     matched: int

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import date, datetime
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console
@@ -41,6 +41,19 @@ def terminal(ctx: typer.Context) -> Terminal:
 def inside(ctx: typer.Context, act: Callable[[Renewals], Awaitable[T]]) -> T:
     """Run an act on the service, on the configured store."""
     return terminal(ctx).inside("renewals", act)
+
+
+def listing(
+    ctx: typer.Context,
+    act: Callable[[Renewals], Awaitable[tuple[Sequence[Any], str | None]]],
+    *,
+    columns: Sequence[str],
+    as_json: bool,
+    none: str,
+) -> None:
+    """Print a page of something the service tells, with the cursor of the next."""
+    rows, more = inside(ctx, act)
+    terminal(ctx).show(rows, columns, as_json=as_json, cursor=more, none=none)
 
 
 def me() -> str:

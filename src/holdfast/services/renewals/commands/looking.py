@@ -18,6 +18,7 @@ from holdfast.services.renewals.commands.asked import (
     among,
     day,
     inside,
+    listing,
     me,
     terminal,
 )
@@ -25,7 +26,6 @@ from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import Outcome, RiskScore, Summary
 from holdfast.services.renewals.portfolio import Sort, Standing
 from holdfast.services.renewals.scoring import TIERS
-from holdfast.store import Page
 
 COLUMNS = (
     "resident_id",
@@ -99,17 +99,17 @@ def risk_command(
     chosen = day(as_of)
     tiers: Any = tier or TIERS
 
-    async def act(renewals: Renewals) -> Page[RiskScore]:
+    async def act(renewals: Renewals) -> tuple[list[RiskScore], str | None]:
         portfolio = renewals.portfolio(tenant)
         run = await portfolio.runs.choose(property_id, id=run_id, as_of=chosen)
         if run is None:
             raise InvalidError(
                 f"property {property_id!r} has no finished run; `holdfast renewals calculate {property_id}`"
             )
-        return await portfolio.risk(run, property_id, tiers=tiers, sort=sort, limit=limit, cursor=cursor)
+        page = await portfolio.risk(run, property_id, tiers=tiers, sort=sort, limit=limit, cursor=cursor)
+        return page.docs, page.cursor
 
-    page = inside(ctx, act)
-    terminal(ctx).show(page.docs, COLUMNS, as_json=as_json, cursor=page.cursor, none="nobody")
+    listing(ctx, act, columns=COLUMNS, as_json=as_json, none="nobody")
 
 
 def runs_command(
@@ -132,9 +132,8 @@ def runs_command(
         await portfolio.property(property_id)
         return await portfolio.runs.all(property_id, limit=limit, cursor=cursor)
 
-    rows, more = inside(ctx, act)
     columns = ("jobId", "calculatedAt", "asOfDate", "totalResidents", "high", "medium", "low", "skipped")
-    terminal(ctx).show(rows, columns, as_json=as_json, cursor=more, none="no finished run")
+    listing(ctx, act, columns=columns, as_json=as_json, none="no finished run")
 
 
 def history_command(
@@ -152,11 +151,11 @@ def history_command(
       holdfast renewals history resident-0000001
     """
 
-    async def act(renewals: Renewals) -> Page[RiskScore]:
-        return await renewals.portfolio(tenant).history(resident_id, limit=limit, cursor=cursor)
+    async def act(renewals: Renewals) -> tuple[list[RiskScore], str | None]:
+        page = await renewals.portfolio(tenant).history(resident_id, limit=limit, cursor=cursor)
+        return page.docs, page.cursor
 
-    page = inside(ctx, act)
-    terminal(ctx).show(page.docs, COLUMNS, as_json=as_json, cursor=page.cursor, none="no scores yet")
+    listing(ctx, act, columns=COLUMNS, as_json=as_json, none="no scores yet")
 
 
 def outcome_command(

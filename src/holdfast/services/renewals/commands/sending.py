@@ -17,10 +17,11 @@ from holdfast.services.renewals.commands.asked import (
     Tenant,
     among,
     inside,
+    listing,
     me,
     terminal,
 )
-from holdfast.services.renewals.deliveries import STATUSES, DeadLetterShown, DeliveryShown, Wait
+from holdfast.services.renewals.deliveries import STATUSES, DeliveryShown, Wait
 from holdfast.services.renewals.endpoints import Act, EndpointOrder, EndpointShown
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.scoring import FLAGGED, Tier
@@ -103,9 +104,8 @@ def deliveries_command(
         await renewals.portfolio(tenant).property(property_id)
         return await found.find(property_id, statuses=statuses, limit=limit, cursor=cursor)
 
-    rows, more = inside(ctx, act)
     columns = ("propertyId", "residentId", "status", "attemptCount", "lastStatus", "nextRetryAt", "reason")
-    terminal(ctx).show(rows, columns, as_json=as_json, cursor=more, none="no deliveries")
+    listing(ctx, act, columns=columns, as_json=as_json, none="no deliveries")
 
 
 @dlq.command("list")
@@ -125,14 +125,14 @@ def dlq_list(
       holdfast renewals dlq list --property property-0001
     """
 
-    async def act(renewals: Renewals) -> tuple[list[DeadLetterShown], str | None]:
-        return await renewals.deliveries(tenant).dead_letters(
+    listing(
+        ctx,
+        lambda renewals: renewals.deliveries(tenant).dead_letters(
             property_id, resolved=resolved, limit=limit, cursor=cursor
-        )
-
-    rows, more = inside(ctx, act)
-    columns = ("id", "propertyId", "createdAt", "deaths", "reason")
-    terminal(ctx).show(rows, columns, as_json=as_json, cursor=more, none="no dead letters")
+        ),
+        columns=("id", "propertyId", "createdAt", "deaths", "reason"), as_json=as_json,
+        none="no dead letters",
+    )  # fmt: skip
 
 
 @dlq.command("replay")
@@ -213,12 +213,11 @@ def endpoints_list(
       holdfast renewals endpoints list
     """
 
-    async def act(renewals: Renewals) -> tuple[list[EndpointShown], str | None]:
-        return await renewals.endpoints(tenant).all(limit=limit, cursor=cursor)
-
-    rows, more = inside(ctx, act)
-    columns = ("propertyId", "url", "status", "reason", "concurrency", "ratePerS")
-    terminal(ctx).show(rows, columns, as_json=as_json, cursor=more, none="no endpoints")
+    listing(
+        ctx, lambda renewals: renewals.endpoints(tenant).all(limit=limit, cursor=cursor),
+        columns=("propertyId", "url", "status", "reason", "concurrency", "ratePerS"), as_json=as_json,
+        none="no endpoints",
+    )  # fmt: skip
 
 
 @endpoints.command("set")

@@ -8,6 +8,7 @@ import msgspec
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
+from holdfast.kit.outbox import Report
 from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
 from holdfast.services.renewals.deliveries import DeadLetterShown, DeliveryDetail, DeliveryShown, Status, Wait
 from holdfast.services.renewals.routes.asked import acts, reads, renewals_of
@@ -59,14 +60,6 @@ class ReplayOrder(Asked, frozen=True):
 
     dry_run: bool = True
     property_id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
-
-
-class ReplayReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    matched: int
-    changed: int
-    dry_run: bool
-    sample: tuple[str, ...]
-    cursor: str | None
 
 
 class ResolveOrder(Asked, frozen=True):
@@ -230,7 +223,7 @@ async def replay(
 @acts("/dlq/replay", "developer", action="replay", time_limit_s=120.0)
 async def replay_all(
     runtime: Whole, tenant_id: TenantId, actor: Actor, data: JSONBody[ReplayOrder], tenant: Tenant = None
-) -> ReplayReport:
+) -> Report:
     """Put dead letters out again, at most a thousand at a time; says what it did, or would do.
 
     Example: `POST …/dlq/replay {"propertyId": "property-0001", "dryRun": false}`
@@ -244,7 +237,7 @@ async def replay_all(
         await renewals.note(
             tenant_id, actor, "replayed", subject=subject, details={"changed": report.changed}
         )
-    return ReplayReport(**msgspec.structs.asdict(report))
+    return report
 
 
 @acts("/dlq/{letter_id:str}/resolve", "developer", action="resolve")
