@@ -132,9 +132,10 @@ async def test_every_type_is_taken_as_it_is(store: Store, source: Platform) -> N
 
 @both
 async def test_an_unchanged_source_writes_nothing_at_either_end(store: Store, source: Platform) -> None:
+    there = await source.contents()
     await take(store, source)
-    here, there = await everything(store), await source.contents()
-    first = await doc(store, SourceState, "-")
+    assert await source.contents() == there
+    here, first = await everything(store), await doc(store, SourceState, "-")
     again = await take(store, source)
     assert sums(again) == NOTHING
     assert not any(one.same for one in again.values())
