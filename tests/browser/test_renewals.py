@@ -246,6 +246,35 @@ async def test_an_earlier_run_is_chosen_compared_shared_and_taken_away_as_a_file
         await shared.close()
 
 
+async def test_going_back_shows_the_filters_of_the_page_it_goes_back_to(page: Page, tmp_path: Path) -> None:
+    async with renewals(tmp_path) as (bed, _):
+        await scene.settle(bed.runtime)
+        for months_back in (2, 1, 0):
+            await scene.calculate(bed.runtime, months_back=months_back)
+        await come_in(page, bed, f"{HOUSE}?sort=days")
+        runs = page.locator("select[name=run]")
+        # By keyboard, one choice after the other: each is shown at once, and none loses the place.
+        await runs.focus()
+        await page.keyboard.press("ArrowDown")
+        await expect(page).to_have_url(re.compile("run="))
+        await expect(runs).to_be_focused()
+        first = page.url
+        await page.keyboard.press("ArrowDown")
+        await expect(page).not_to_have_url(first)
+        await expect(runs).to_be_focused()
+        second = await runs.input_value()
+        await page.get_by_label("Find").fill("kim")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("link", name="Clear").click()
+        await expect(page).to_have_url(f"{bed.address}{HOUSE}?sort=days&run={second}")
+        for _ in range(4):
+            await page.go_back()
+        await expect(page).to_have_url(f"{bed.address}{HOUSE}?sort=days")
+        await expect(page.locator("#standing .notice", has_text="An earlier run")).to_have_count(0)
+        await expect(runs).to_have_value("")
+        await expect(page.get_by_label("Find")).to_have_value("")
+
+
 async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Page, tmp_path: Path) -> None:
     async with renewals(tmp_path) as (bed, rms):
         await scene.settle(bed.runtime)

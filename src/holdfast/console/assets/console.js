@@ -11,16 +11,25 @@ menu?.addEventListener("click", () => {
 // Where tabs are wider than the screen, the chosen one is in sight.
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 
-// A choice in a filter takes effect at once; without scripts the form's button does it.
+// A choice in a filter takes effect at once; without scripts the form's button does it. Whoever chose by keyboard
+// goes on where they were.
 document.addEventListener("change", (event) => {
-  if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
+  if (!event.target.matches("[data-submits]")) return;
+  sessionStorage.setItem("chosen", event.target.name);
+  event.target.form.requestSubmit();
 });
+const chosen = sessionStorage.getItem("chosen");
+sessionStorage.removeItem("chosen");
+if (chosen) document.querySelector(`[data-submits][name="${CSS.escape(chosen)}"]`)?.focus({ preventScroll: true });
 
 // Filters that say nothing stay out of the address.
 document.addEventListener("submit", (event) => {
   if (event.target.method !== "get") return;
   for (const field of event.target.elements) if (field.name && field.value === "") field.disabled = true;
 });
-addEventListener("pageshow", () => {
+// A browser that goes back would show the choice that left the page, above a page that shows what was asked before.
+addEventListener("pageshow", (event) => {
+  const back = event.persisted || performance.getEntriesByType("navigation")[0]?.type === "back_forward";
   for (const field of document.querySelectorAll("form[method=get] :disabled")) field.disabled = false;
+  if (back) for (const form of document.querySelectorAll("form[method=get]")) form.reset();
 });
