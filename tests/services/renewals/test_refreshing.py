@@ -242,6 +242,14 @@ async def test_a_process_that_starts_waits_for_a_source_that_is_away(
         await until(read)
 
 
+async def test_where_no_process_stays_up_a_drain_waits_for_the_first_refresh(
+    tmp_path: Path, source: Platform
+) -> None:
+    async with running(file_of(tmp_path, source), SystemClock()) as runtime:
+        assert await runtime.drain(30)
+        assert await rent(runtime) == 140_010
+
+
 async def test_without_a_source_nothing_is_read_and_nothing_is_wrong(
     tmp_path: Path, clock: ManualClock
 ) -> None:

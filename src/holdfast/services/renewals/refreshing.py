@@ -43,6 +43,7 @@ class Refreshing:
         self._store = store.tenant(settings.source_tenant)
         self.tenant_id = settings.source_tenant
         self.refreshed = self.failed = 0
+        self.under_way = 0
 
     @property
     def in_use(self) -> bool:
@@ -117,13 +118,21 @@ class Refreshing:
     async def run(self, stop: asyncio.Event) -> None:
         """Refresh at the start where what is there is too old; from then on the job does."""
         wait_s = _FIRST_WAIT_S
-        while not stop.is_set() and not await self._is_fresh(self._settings.refresh_minutes):
-            try:
-                await self.refresh()
-            except HoldfastError:
-                await rest(self._clock, wait_s, stop=stop)
-                wait_s = min(wait_s * 2, _FIRST_WAIT_S_MAX)
+        while not stop.is_set() and not await self._caught_up():
+            await rest(self._clock, wait_s, stop=stop)
+            wait_s = min(wait_s * 2, _FIRST_WAIT_S_MAX)
         await stop.wait()
+
+    async def _caught_up(self) -> bool:
+        self.under_way = 1
+        try:
+            if not await self._is_fresh(self._settings.refresh_minutes):
+                await self.refresh()
+        except HoldfastError:
+            return False
+        finally:
+            self.under_way = 0
+        return True
 
     async def check(self) -> Finding:
         """Whether the source can be read, for `doctor`."""
