@@ -139,6 +139,8 @@ async def test_every_route_survives_ids_bodies_and_questions_nobody_should_send(
                 assert status in (404, 414), (method, path, name, kind, status, answer)
         if method in ("POST", "PUT") and not path.endswith(("trigger-renewal-event", "/replay", "/rotate")):
             await refuses_bodies(hard, method, filled(path, {**dict.fromkeys(names, "x"), **real}))
+    status, answer = await hard.ask("POST", f"/properties/{P}/renewal-risk/calculate")
+    assert (status, "send a JSON body" in str(answer["error"]["details"])) == (422, True)
     for path in QUERIES:
         status, answer = await hard.ask("GET", path)
         assert status in (400, 404, 422), (path, status, answer)
@@ -213,6 +215,23 @@ async def test_a_cursor_goes_on_only_where_it_came_from(hard: Bed) -> None:
     await hard.calculate()
     status, answer = await hard.ask("GET", f"{risk}?limit=1&cursor={cursor}")
     assert (status, answer["error"]["code"]) == (400, "bad_cursor"), answer
+
+
+async def test_a_viewer_looks_and_nobody_else_comes_in(hard: Bed) -> None:
+    asked = {"GET /endpoints", "GET /properties/{property_id:str}/endpoint"}
+    real = {"property_id": P, "resident_id": "john"}
+    for token, allowed in (("viewer", True), ("", False)):
+        hard.token = (
+            await Tokens(hard.runtime.store).create("v", role="viewer", tenant_id="-") if token else "x"
+        )
+        for method, path, names in paths():
+            if path.endswith(".csv"):
+                continue
+            more = {} if method == "GET" else {"json": {}}
+            status, _ = await hard.ask(method, filled(path, {**dict.fromkeys(names, "x"), **real}), **more)
+            looks = (method == "GET" and f"{method} {path}" not in asked) or path.endswith("/what-if")
+            expected = {200, 404} if looks else {403}
+            assert status in (expected if allowed else {401}), (token, method, path, status)
 
 
 async def test_another_portfolios_ids_are_not_there(hard: Bed) -> None:
