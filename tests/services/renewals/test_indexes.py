@@ -129,7 +129,7 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
         lambda r: r.context.store.privileged().expire(CalculationJob), CalculationJob, "completedAt",
     ),
     "retention of deliveries": (
-        lambda r: r.context.store.privileged().expire(DeliveryState), DeliveryState, "finishedAt",
+        lambda r: r.context.store.privileged().expire(DeliveryState), DeliveryState, "status finishedAt",
     ),
 }  # fmt: skip
 
