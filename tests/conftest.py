@@ -36,6 +36,7 @@ from tests.memory import work_in_memory
 _RAN = pytest.StashKey[Counter[str]]()
 _MISSING = pytest.StashKey[dict[str, str]]()
 _SAID = pytest.StashKey[list[str]]()
+_LONGEST = {"test_described.py", "test_history.py"}
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -62,6 +63,11 @@ def pytest_collection() -> Generator[None, object, object]:
     gc.freeze()
     gc.enable()
     return result
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, so that none of them is what the others wait for at the end."""
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
 
 
 def _start_for_workers(config: pytest.Config) -> None:

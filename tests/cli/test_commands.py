@@ -44,6 +44,14 @@ _TOLD = _WHOLE.commands
 _COMMANDS = dict(_walk(_WHOLE))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _made_once() -> Iterator[None]:
+    """The commands are the same in every test; making them anew for each takes longest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", lambda _: _WHOLE)
+        yield
+
+
 def _run(home: Path, *arguments: str, **environment: str) -> Typed:
     return typed(home, *arguments, **{"HOLDFAST_PORT": "0", **environment})
 
