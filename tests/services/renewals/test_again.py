@@ -51,7 +51,7 @@ async def test_a_trigger_tells_what_there_is_in_every_state(bed: Bed) -> None:
     await until(lambda: Ledger(bed.store, kinds=KINDS).cancel_one(id))
     assert (await bed.get(f"/deliveries/{id}"))["status"] == "cancelled"
     assert await again(bed) == ("re-queued", "already queued")
-    bed.rms.trouble(Trouble(count=1, status=503, retry_after_s=1, delay_s=0.3))
+    bed.rms.trouble(Trouble(count=1, status=503, retry_after_s=2, delay_s=1.0))
     await act(bed, "resume")
     await bed.delivery(id, "sending")
     assert await again(bed) == ("already queued", "already queued")
