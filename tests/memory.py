@@ -22,9 +22,9 @@ _FREE_BYTES_MIN: Final = 4 << 30
 
 def work_in_memory(config: pytest.Config) -> None:
     """Let all temporary files of this run and its processes be in memory until it ends."""
-    if os.environ.get("TMPDIR") or not _is_fit():
+    if os.environ.get("TMPDIR") or not is_fit():
         return
-    _remove_what_killed_runs_left()
+    remove_what_killed_runs_left()
     folder = _MEMORY / f"{_NAME}{os.getpid()}"
     folder.mkdir(mode=0o755)
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -33,15 +33,16 @@ def work_in_memory(config: pytest.Config) -> None:
     tempfile.tempdir = None
 
 
-def _is_fit() -> bool:
-    """PostgreSQL's programs may be copied there, so they must be allowed to run there too."""
+def is_fit() -> bool:
+    """Whether there is room; PostgreSQL's programs may be copied there, so they must be allowed to run too."""
     if not os.access(_MEMORY, os.W_OK | os.X_OK):
         return False
     found = os.statvfs(_MEMORY)
     return not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= _FREE_BYTES_MIN
 
 
-def _remove_what_killed_runs_left() -> None:
+def remove_what_killed_runs_left() -> None:
+    """A killed run can not tidy up: its folder is named by a process that is no more."""
     for folder in _MEMORY.glob(f"{_NAME}*"):
         with contextlib.suppress(PermissionError):
             try:
