@@ -61,6 +61,9 @@ def test_a_sample_is_calculated_looked_at_and_told_to_the_rms(tmp_path: Path) ->
     told = run("trigger", P, top["resident_id"])["items"]
     assert [one["status"] for one in told] == ["created"]
     assert [one["status"] for one in run("trigger", P, top["resident_id"])["items"]] == ["already queued"]
+    assert "not flagged in the latest run: nobody" in run("trigger", P, "nobody", code=1)
+    assert "high or medium" in run("trigger", P, "--tier", "low", code=1)
+    assert "a rate is" in run("endpoints", "set", P, "https://rms.example/1", "--rate", "inf", code=1)
     assert [one["status"] for one in run("deliveries", P)["items"]] == ["pending"]
     (waits,) = run("deliveries", "--waiting", "due")["items"]
     assert (waits["propertyId"], waits["residentId"]) == (P, top["resident_id"])

@@ -42,7 +42,9 @@ def trigger_command(
     tenant: Tenant = OWN,
     as_json: AsJson = False,
 ) -> None:
-    """Tell the RMS about residents of the latest run. A process that works (`serve`, `work`) delivers it.
+    """Tell the RMS about flagged residents of the latest run; a process that works (`serve`) delivers it.
+
+    Ends with 1 where one that is named is not flagged.
 
     \b
     Examples:
@@ -61,6 +63,10 @@ def trigger_command(
 
     told = inside(ctx, act)
     terminal(ctx).show(told, ("residentId", "status", "eventId"), as_json=as_json, none="nobody to tell of")
+    left_out = set(resident or ()) - {one.resident_id for one in told}
+    if left_out:
+        typer.echo(f"not flagged in the latest run: {', '.join(sorted(left_out))}", err=True)
+        raise typer.Exit(1)
 
 
 def deliveries_command(
