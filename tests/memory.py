@@ -26,7 +26,9 @@ def work_in_memory(config: pytest.Config) -> None:
         return
     remove_what_killed_runs_left()
     folder = _MEMORY / f"{_NAME}{os.getpid()}"
-    folder.mkdir(mode=0o755)
+    folder.mkdir()
+    # Servers run as somebody else, whatever the mask of whoever runs the tests.
+    folder.chmod(0o755)
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["TMPDIR"] = str(folder)
     # Forgets the place found before.
@@ -34,7 +36,7 @@ def work_in_memory(config: pytest.Config) -> None:
 
 
 def is_fit() -> bool:
-    """Whether there is room; PostgreSQL's programs may be copied there, so they must be allowed to run too."""
+    """Whether there is room, also for PostgreSQL's programs, which may be copied there and must run."""
     if not os.access(_MEMORY, os.W_OK | os.X_OK):
         return False
     found = os.statvfs(_MEMORY)
