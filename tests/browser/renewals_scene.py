@@ -156,6 +156,7 @@ async def paths(runtime: Runtime) -> dict[str, str]:
     run = await portfolio.latest(PROPERTIES[0])
     assert run is not None
     (riskiest,) = (await portfolio.risk(run, PROPERTIES[0], limit=1)).docs
+    (_, earlier, *_), _ = await portfolio.runs.all(PROPERTIES[0])
     letters, _ = await renewals_of(runtime).deliveries(TENANT).dead_letters(PROPERTIES[1], limit=1)
     first, second, third = (f"/renewals/properties/{id}" for id in PROPERTIES)
     return {
@@ -164,6 +165,9 @@ async def paths(runtime: Runtime) -> dict[str, str]:
         "renewals-high": f"{first}?tier=high&sort=days",
         "renewals-notice": f"{first}?tier=notice+given",
         "renewals-nobody": f"{first}?q=nobody",
+        "renewals-earlier-run": f"{first}?run={earlier.job_id}",
+        "renewals-runs": f"{first}/runs",
+        "renewals-on-the-way": "/renewals/deliveries",
         "renewals-paused": second,
         "renewals-not-calculated": third,
         "renewals-deliveries": f"{second}/deliveries",

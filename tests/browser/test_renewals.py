@@ -480,6 +480,13 @@ async def _tab_to(page: Page, name: str, *, back: bool = False) -> None:
     raise AssertionError(f"{name!r} can't be reached by the keyboard; at {await _focused(page)!r}")
 
 
+async def _narrow_bars(page: Page) -> int:
+    """How many bars that stand for a whole property leave room beside them."""
+    bars = "all => all.filter(one => one.clientWidth < one.parentElement.clientWidth - 1).length"
+    found: int = await page.locator("main .tiers").evaluate_all(bars)
+    return found
+
+
 async def test_a_viewer_with_a_phone_sees_everything_as_text_and_has_nothing_to_press(
     page: Page, tmp_path: Path
 ) -> None:
@@ -495,6 +502,8 @@ async def test_a_viewer_with_a_phone_sees_everything_as_text_and_has_nothing_to_
             assert await sideways(page) == 0, name
             assert await page.locator("main [data-act], main [data-form], main .pick").count() == 0, name
             assert await page.locator("img[src=x], main script").count() == 0, name
+            assert await cut_off(page) == [], name
+            assert await _narrow_bars(page) == 0, name
         await page.goto(f"{bed.address}{HOUSE}?tier=high")
         await expect(page.locator("#rows .main a").first).to_have_text(HOSTILE)
         await picture(page, "phone")

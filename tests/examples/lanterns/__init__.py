@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from litestar import post
 from litestar.params import FromPath
 
 from holdfast.errors import NotFoundError
 from holdfast.model import Access, Document, Index, document
+from holdfast.routing import acts
 from holdfast.service import Ask, Context, Page, Parts, Service
 from holdfast.store import Query, patch
 
@@ -47,7 +47,7 @@ def build(context: Context) -> Parts:
     async def broken(ask: Ask) -> Mapping[str, Any]:
         raise RuntimeError("a secret that must not be told")
 
-    @post("/lanterns/{lantern_id:str}/light", opt={"needs": "admin", "area": "lanterns"}, status_code=200)
+    @acts("/lanterns/{lantern_id:str}/light", "admin", area="lanterns", action="light", prefix="")
     async def light(lantern_id: FromPath[str]) -> dict[str, str]:
         await store.tenant("-").commit(patch(Lantern, lantern_id, changes={"state": "lit"}))
         return {"id": lantern_id, "state": "lit"}
