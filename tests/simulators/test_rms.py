@@ -148,6 +148,22 @@ async def test_a_message_that_is_not_proved_is_refused_and_kept_with_the_reason(
     ]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"failureRate": 2}, {"failureStatus": 99}, {"failureStatus": 1000}, {"delayS": -1},
+        {"retryAfterS": -1}, {"secret": "whsec_no base64!"},
+    ],
+    ids=["rate", "no status", "beyond statuses", "back in time", "before now", "secret"],
+)  # fmt: skip
+async def test_a_behaviour_that_nobody_could_have_is_refused(
+    rms: RmsSimulator, sender: Sender, wrong: dict[str, Any]
+) -> None:
+    assert (await sender.control("behave", **wrong))["error"]
+    assert rms.world.behaviour == Behave()
+    assert await sender.send("evt-1") == (200, None)
+
+
 async def test_a_reset_forgets_what_came_and_how_to_behave(rms: RmsSimulator, sender: Sender) -> None:
     rms.run(Behave(failure_rate=1.0))
     rms.trouble(Trouble(status=500, count=9))

@@ -17,7 +17,7 @@ def fault_of(headers: Mapping[str, str], body: bytes, *, secret: str, now: datet
 
     `secret` may be several, separated by spaces: while it changes a receiver knows the old and the new one.
     """
-    keys = [base64.b64decode(one.removeprefix("whsec_")) for one in secret.split()]
+    keys = [keyed(one) for one in secret.split()]
     message_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not message_id or not timestamp.isdigit():
         return "webhook-id or webhook-timestamp is missing"
@@ -31,6 +31,11 @@ def fault_of(headers: Mapping[str, str], body: bytes, *, secret: str, now: datet
     if plain and not _any_fits([plain], [_plain(key, body) for key in keys]):
         return "x-webhook-signature does not fit the body"
     return ""
+
+
+def keyed(secret: str) -> bytes:
+    """The key that a `whsec_` secret spells; `ValueError` where it spells none."""
+    return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
 
 
 def _standard(key: bytes, signed: bytes) -> str:

@@ -6,12 +6,13 @@ import random
 from collections import Counter, deque
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from holdfast.clock import Clock
-from holdfast.simulators.rms.signatures import fault_of
+from holdfast.simulators.rms.signatures import fault_of, keyed
 from holdfast.simulators.serving import Command
 
 RECEIVED_KEPT: Final = 10_000
@@ -93,11 +94,15 @@ class Behave(Command[World], frozen=True):
     separated by spaces), a message whose signature doesn't fit is answered 401.
     """
 
-    failure_rate: float = 0.0
-    failure_status: int = 503
-    retry_after_s: int | None = None
-    delay_s: float = 0.0
+    failure_rate: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    failure_status: Annotated[int, Meta(ge=200, le=599)] = 503
+    retry_after_s: Annotated[int, Meta(ge=0)] | None = None
+    delay_s: Annotated[float, Meta(ge=0, le=600)] = 0.0
     secret: str = ""
+
+    def __post_init__(self) -> None:
+        for one in self.secret.split():
+            keyed(one)
 
     def run(self, world: World) -> object:
         world.behaviour = self
