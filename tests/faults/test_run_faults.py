@@ -15,6 +15,7 @@ from holdfast.kit.runs import RunFields, Runs, Step
 from holdfast.store import Store
 from tests.faults.puppet import Order, Puppet, puppets
 from tests.faults.run_worker import STEPS, TENANT, Effect, carry, finish, four_steps, opened
+from tests.kit.eventually import ended
 
 RUNS = int(os.environ.get("HOLDFAST_FAULT_RUNS", "30"))
 FIRESTORE_RUNS = int(os.environ.get("HOLDFAST_FAULT_RUNS_FIRESTORE", "6"))
@@ -28,16 +29,6 @@ pytestmark = pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"],
 async def _nothing(step: Step) -> None: ...
 
 
-async def _ended(runs: Runs, run_id: str, *, within_s: float = 60.0) -> RunFields:
-    async with asyncio.timeout(within_s):
-        while True:
-            run = await runs.get(run_id)
-            assert run is not None
-            if run.completed_at is not None:
-                return run
-            await asyncio.sleep(0.02)
-
-
 async def test_a_paused_worker_that_lost_its_run_commits_nothing_more(url: str) -> None:
     order = {"url": url, "lease_s": LEASE_S, "stops": 0.0}
     async with opened(url) as store:
@@ -48,7 +39,7 @@ async def test_a_paused_worker_that_lost_its_run_commits_nothing_more(url: str) 
             await old.hear_until("s2 begins")
             old.pause()
             async with puppets(WORKER, "steady", order | {"me": "new"}) as (new,):
-                run = await _ended(runs, run_id)
+                run = await ended(runs, run_id, within_s=60)
                 new.say("stop")
                 assert (await new.end())[-1] == "lost 0 faults 0 None"
             before = await _stored(store, run)
@@ -74,7 +65,7 @@ async def test_the_run_of_a_killed_worker_is_found_when_its_claim_is_over(url: s
             working = asyncio.create_task(carry(store, workflow, order | {"me": "new"}, stop))
             await old.kill()
             killed_s = time.monotonic()
-            run = await _ended(runs, run_id)
+            run = await ended(runs, run_id, within_s=60)
             found_s = time.monotonic() - killed_s
             stop.set()
             assert await working == "lost 0 faults 0 None"
@@ -95,10 +86,10 @@ async def test_runs_survive_workers_that_are_killed_and_paused_at_random(url: st
             # Chance may spare every step of a few runs; then there are more, until one was hit.
             for _ in range(ROUNDS_MAX):
                 started = [(await runs.start(workflow, input=0)).id for _ in range(count)]
-                ended = [await _ended(runs, run_id, within_s=180) for run_id in started]
-                for run in ended:
+                over = [await ended(runs, run_id, within_s=180) for run_id in started]
+                for run in over:
                     await _assert_whole(store, run)
-                begun_again += sum(step.attempts - 1 for run in ended for step in run.steps)
+                begun_again += sum(step.attempts - 1 for run in over for step in run.steps)
                 if begun_again:
                     break
         finally:

@@ -34,7 +34,7 @@ from holdfast.kit.runs import (
 from holdfast.model import Document, Index, Stamped, document
 from holdfast.store import Fence, Increment, Store, Transaction, create, patch, upsert
 from holdfast.testing import ManualClock, settle
-from tests.kit.eventually import until
+from tests.kit.eventually import ended, until
 
 SOON = BackOff(first_s=0.01)
 
@@ -80,17 +80,6 @@ async def carried(store: Store, *workflows: Workflow, **settings: Any) -> AsyncI
     finally:
         stop.set()
         await asyncio.wait_for(working, 20)
-
-
-async def ended(runs: Runs, run_id: str, *, within_s: float = 20.0) -> RunFields:
-    """The run once it is over."""
-    async with asyncio.timeout(within_s):
-        while True:
-            run = await runs.get(run_id)
-            assert run is not None
-            if run.completed_at is not None:
-                return run
-            await asyncio.sleep(0.01)
 
 
 def simple(*acts: Callable[[Step], Awaitable[Any]], **settings: Any) -> Workflow:
