@@ -210,6 +210,39 @@ def test_the_whole_tells_of_a_command_what_the_command_tells_of_itself(name: str
     assert (told.itself.help or "").splitlines()[0] == told.help
 
 
+_HARBOUR = """
+import typer
+from holdfast.service import Parts, Service
+
+commands = typer.Typer(help="Watch ships.")
+
+@commands.command()
+def ships() -> None:
+    typer.echo("no ship today")
+
+service = Service(
+    name="old_harbour", summary="Ships.", documents=[], build=lambda _: Parts(), commands=commands
+)
+"""
+
+
+def test_the_commands_of_an_outside_service_are_told_and_can_be_typed(tmp_path: Path) -> None:
+    (tmp_path / "harbour.py").write_text(_HARBOUR)
+    info = tmp_path / "harbour-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: harbour\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[holdfast.services]\nold_harbour = harbour:service\n")
+
+    def ask(*words: str) -> str:
+        environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path)}
+        command = [sys.executable, "-m", "holdfast", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert re.search(r"old-harbour +Watch ships\.", ask("--help"))
+    assert ask("old-harbour", "ships") == "no ship today\n"
+
+
 def test_help_and_completion_load_neither_a_service_nor_a_server(tmp_path: Path) -> None:
     """What takes longest to load is loaded by the command that needs it, not by a person who looks around."""
     script = """
