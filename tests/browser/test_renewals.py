@@ -370,6 +370,48 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         await picture(page, "replayed")
 
 
+async def test_what_was_chosen_outlives_a_lost_server_and_two_tabs_tell_of_each_once(
+    page: Page, tmp_path: Path
+) -> None:
+    async with renewals(tmp_path) as (bed, rms):
+        await scene.settle(bed.runtime)
+        await scene.connect(bed.runtime, rms)
+        await scene.calculate(bed.runtime)
+        await come_in(page, bed, HOUSE)
+        rows = page.locator("#rows tbody tr")
+        await rows.first.locator("summary").click()
+        for row in (0, 1):
+            await rows.nth(row).get_by_role("checkbox").check()
+        await page.get_by_label("Find").fill("half typed")
+        await page.context.set_offline(True)
+        await page.locator("[data-picked]").click()
+        await confirm(page, "Send 2", says="each of the 2 residents you chose")
+        await expect(page.locator("#toast")).to_contain_text("The server can't be reached.")
+        await page.context.set_offline(False)
+        await expect(page.locator("[data-picked]")).to_have_text("Tell RMS of 2 chosen")
+        await expect(rows.first.locator(".reasons")).to_be_visible()
+        await expect(page.get_by_label("Find")).to_have_value("half typed")
+        await not_reloaded(page)
+
+        # The dialogs of both tabs are open before either is answered.
+        await page.locator("[data-picked]").click()
+        other = await page.context.new_page()
+        await open_page(other, bed, HOUSE)
+        await told(other).first.get_by_role("button", name="Tell RMS").click()
+        await confirm(other, "Send", says="Sends one event:")
+        await page.bring_to_front()
+        await confirm(page, "Send 2", says="each of the 2 residents you chose")
+        await expect(other.locator("#toast")).to_have_text("The event is created.")
+        await expect(page.locator("#toast")).to_have_text(
+            re.compile("1 new event is on its way; 1 was (on its way already|delivered before).")
+        )
+        for tab in (page, other):
+            await expect(tab.locator("#rows tbody .told .state", has_text="delivered")).to_have_count(2)
+        counts = rms.world.counts()
+        assert (counts["accepted"], counts["repeated"]) == (2, 0)
+        await other.close()
+
+
 async def test_a_gone_rms_is_told_as_disabled_and_enabled_again(page: Page, tmp_path: Path) -> None:
     async with renewals(tmp_path) as (bed, rms):
         await scene.settle(bed.runtime)
