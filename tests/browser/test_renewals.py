@@ -449,6 +449,8 @@ async def test_history_calibration_and_what_if_are_drawn_and_nothing_is_stored(
         await expect(page.locator("#resident tbody").first.locator("tr")).to_have_count(6)
         await expect(page.get_by_role("heading", name="Events to the RMS")).to_be_visible()
         await picture(page, "history")
+        await page.get_by_title("Everybody in this run").last.click()
+        await expect(page.locator("#standing .notice")).to_contain_text("An earlier run")
 
         await open_page(page, bed, "/console/renewals/calibration")
         await expect(page.locator(".tall svg rect.tone-accent").first).to_be_visible()

@@ -24,7 +24,7 @@ from holdfast.services.renewals.scoring import Thresholds
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import put
 from tests.browser import renewals_scene as scene
-from tests.console.bed import Bed, Visitor, console
+from tests.console.bed import Bed, console
 
 ROOT: Final = "/console/renewals"
 HOUSE: Final = f"{ROOT}/properties/{scene.PROPERTIES[0]}"
@@ -59,10 +59,10 @@ async def test_every_page_shows_what_there_is_on_every_engine(
             await scene.calculate(bed.runtime, months_back=months_back)
         rms.run(Behave(failure_rate=1.0, failure_status=400))
         await scene.connect(bed.runtime, rms)
-        await _shown(bed, rms)
+        await _shown(bed)
 
 
-async def _shown(bed: Bed, rms: RmsSimulator) -> None:
+async def _shown(bed: Bed) -> None:
     ann, portfolio = await bed.signed_in("ben"), scene.renewals_of(bed.runtime).portfolio("-")
     run = await portfolio.latest(scene.PROPERTIES[0])
     assert run is not None
@@ -88,22 +88,23 @@ async def _shown(bed: Bed, rms: RmsSimulator) -> None:
     assert "given up" in await ann.page(f"{HOUSE}/deliveries?status=dlq")
     assert first.name in unescape(await ann.page(f"{ROOT}/deliveries?q={quote(told.event_id)}"))
     assert "Nothing is due." in await ann.page(f"{ROOT}/deliveries?waiting=due")
-    await _stopped(bed, ann, rms)
     assert "Score over runs" in await ann.page(f"{ROOT}/residents/{first.resident_id}")
     assert "would change their tier" in await ann.page(f"{HOUSE}/what-if")
 
 
-async def _stopped(bed: Bed, ann: Visitor, rms: RmsSimulator) -> None:
-    """What waits for an RMS that is paused says so, in the list of all and in the property's own."""
-    other, renewals = scene.PROPERTIES[1], scene.renewals_of(bed.runtime)
-    await scene.connect(bed.runtime, rms, other)
-    await renewals.endpoints("-").act(other, "pause", reason="maintenance", by="ann")
-    await scene.calculate(bed.runtime, other)
-    told = await renewals.portfolio("-").trigger_many(other)
+async def test_what_waits_for_an_rms_that_is_paused_says_so_in_every_list(bed: Bed) -> None:
+    renewals, house = scene.renewals_of(bed.runtime), scene.PROPERTIES[0]
+    await scene.settle(bed.runtime, residents=8)
+    await scene.calculate(bed.runtime)
+    async with RmsSimulator(clock=SystemClock()) as rms:
+        await scene.connect(bed.runtime, rms)
+        await renewals.endpoints("-").act(house, "pause", reason="maintenance", by="ann")
+        told = await renewals.portfolio("-").trigger_many(house)
     assert told
+    ann = await bed.signed_in("ann")
     # A dispatcher may take them to see where they go, and gives them back.
     async with asyncio.timeout(20):
-        for path in (f"{ROOT}/deliveries", f"{ROOT}/properties/{other}/deliveries?status=pending"):
+        for path in (f"{ROOT}/deliveries", f"{HOUSE}/deliveries?status=pending"):
             while (await ann.page(path)).count(">waits</span>") != len(told):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,8 @@ from holdfast.store import Query, Store
 
 ROWS: Final = 25
 PROPERTIES_MAX: Final = 200
+# Somebody moved in late or was skipped at times: there are more runs than scores.
+RUNS_LOOKED_AT: Final = 2 * ROWS
 # A word for each weight and threshold, by the field it sets.
 WEIGHTS: Final = {
     "expiry": "Lease ends soon",
@@ -41,14 +44,23 @@ class JudgingPages:
         page = await self._renewals.portfolio(ask.tenant_id).history(id, limit=ROWS, cursor=ask.cursor)
         unit = await store.get(Unit, found.doc.unit_id)
         lease = await self._lease(store, id, page.docs)
+        runs = await self._runs(ask, page.docs)
         return {
             "title": found.doc.name or id, "resident": found.doc, "rows": page.docs, "after": page.cursor,
-            "reasons_of": reasons_of,
+            "reasons_of": reasons_of, "runs": runs,
             "unit": None if unit is None else unit.doc, "lease": lease,
             "head": await heading(self._renewals, ask.tenant_id, found.doc.property_id),
             "rules": await self._rules(ask, found.doc.property_id),
             "deliveries": await self._renewals.deliveries(ask.tenant_id).of_resident(id),
         }  # fmt: skip
+
+    async def _runs(self, ask: Ask, scores: Sequence[RiskScore]) -> dict[datetime, str]:
+        """Which run gave a score, by its time; for a link to the whole property as it was."""
+        if not scores:
+            return {}
+        found = self._renewals.portfolio(ask.tenant_id).runs
+        runs, _ = await found.all(scores[0].property_id, until=scores[0].calculated_at, limit=RUNS_LOOKED_AT)
+        return {one.calculated_at: one.job_id for one in runs}
 
     async def _lease(self, store: Store, resident_id: str, scores: Sequence[RiskScore]) -> LeaseRow | None:
         """The lease that was scored; of somebody no run has scored, the newest there is."""
