@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections import Counter as Counting
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -63,13 +64,19 @@ async def test_no_update_is_lost_and_no_process_is_starved(nursery: Nursery, url
 async def test_of_processes_that_create_the_same_ids_each_id_is_granted_to_one(
     nursery: Nursery, url: str
 ) -> None:
+    got: Counting[str] = Counting()
     async with opened(url) as store:
-        reports = nursery.together("take_seats", url=url, seats=200)
-        granted = {id: report["name"] for report in reports for id in report["mine"]}
-        found = await store.get_many(Seat, sorted(granted))
-    assert sum(len(report["mine"]) for report in reports) == len(granted) == 200
-    assert {s.doc.id: s.doc.taken_by for s in found if s is not None} == granted
-    assert all(report["mine"] for report in reports)
+        # All seats are gone in moments, and a busy machine may let a process come too late for all of them.
+        for round in range(ROUNDS_MAX):
+            reports = nursery.together("take_seats", url=url, first=round * 200, seats=200)
+            granted = {id: report["name"] for report in reports for id in report["mine"]}
+            found = await store.get_many(Seat, sorted(granted))
+            assert sum(len(report["mine"]) for report in reports) == len(granted) == 200
+            assert {s.doc.id: s.doc.taken_by for s in found if s is not None} == granted
+            got.update(granted.values())
+            if len(got) == len(reports):
+                break
+    assert len(got) == 4
 
 
 async def test_no_document_is_held_by_two_processes_at_once(nursery: Nursery, url: str) -> None:

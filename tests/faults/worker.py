@@ -68,7 +68,7 @@ async def transact(order: Order, say: Say) -> None:
 
 
 async def take_seats(order: Order, say: Say) -> None:
-    ids = [f"seat-{n:04}" for n in range(order["seats"])]
+    ids = [f"seat-{order['first'] + n:04}" for n in range(order["seats"])]
     random.shuffle(ids)
     mine: list[str] = []
 
