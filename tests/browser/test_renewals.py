@@ -1,87 +1,35 @@
-"""The pages of renewals in a real browser, with a simulated RMS behind them."""
+"""The pages of renewals in a real browser: calculating, looking, judging; by keyboard and on a phone."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import csv
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Page, expect
 
-from holdfast.clock import SystemClock
-from holdfast.services.renewals import service
 from holdfast.services.renewals.models import CalculationJob, PropertyState
-from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query
 from tests.browser import renewals_scene as scene
-from tests.browser.look import LOOKS, cut_off, sideways
-from tests.console.bed import Bed, console
+from tests.browser.look import cut_off, sideways
+from tests.browser.renewals_page import (
+    HOUSE,
+    PROPERTY,
+    come_in,
+    not_reloaded,
+    open_page,
+    picture,
+    renewals,
+)
+from tests.console.bed import Bed
 from tests.services.renewals.calculations import runner_of
 
-PICTURES: Final = Path(__file__).parents[2] / "build" / "screenshots" / "renewals"
-PROPERTY: Final = scene.PROPERTIES[0]
-HOUSE: Final = f"/console/renewals/properties/{PROPERTY}"
 HOSTILE: Final = "<img src=x onerror=alert(1)>\"'&amp;<script>alert(2)</script>"
 # A run that reads so few at once can be stopped between.
 MANY: Final = 600
 PAGE: Final = 20
-
-
-@contextlib.asynccontextmanager
-async def renewals(home: Path, *, work: bool = True) -> AsyncIterator[tuple[Bed, RmsSimulator]]:
-    async with (
-        RmsSimulator(clock=SystemClock()) as rms,
-        console(home, services=[service], work=work) as bed,
-    ):
-        yield bed, rms
-
-
-async def come_in(page: Page, bed: Bed, path: str, *, role: str = "owner") -> None:
-    """Signed in by the session's cookie: how people sign in is tried elsewhere."""
-    visitor = await bed.signed_in(f"{role}-ann", role=role)
-    (cookie,) = [one for one in visitor.session.cookie_jar if one.key == "holdfast_session"]
-    await page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": bed.address}])
-    await open_page(page, bed, path)
-
-
-async def open_page(page: Page, bed: Bed, path: str) -> None:
-    await page.goto(f"{bed.address}{path}")
-    if await page.locator("#live-state").is_visible():
-        await expect(page.locator("#live-state")).to_have_text("live")
-    await page.evaluate("window.loadedOnce = true")
-
-
-async def not_reloaded(page: Page) -> None:
-    assert await page.evaluate("window.loadedOnce") is True
-
-
-async def picture(page: Page, name: str) -> None:
-    """How the page looks at this moment: light, dark and as wide as a phone. Kept with every run."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    before = page.viewport_size
-    assert before is not None
-    for look, more in LOOKS.items():
-        await page.set_viewport_size(more["viewport"])
-        await page.emulate_media(color_scheme=more["color_scheme"])
-        assert await sideways(page) == 0, (name, look)
-        assert await cut_off(page) == [], (name, look)
-        await page.screenshot(path=PICTURES / f"{name}-{look}.png", full_page=True)
-    await page.set_viewport_size(before)
-    await page.emulate_media(color_scheme="light")
-
-
-def told(page: Page) -> Locator:
-    return page.locator("#rows tbody .told")
-
-
-async def confirm(page: Page, verb: str, *, says: str) -> None:
-    dialog = page.get_by_role("dialog")
-    await expect(dialog).to_contain_text(says)
-    await dialog.get_by_role("button", name=verb, exact=True).click()
 
 
 async def test_a_calculation_is_watched_through_a_stop_half_way(page: Page, tmp_path: Path) -> None:
@@ -273,172 +221,6 @@ async def test_going_back_shows_the_filters_of_the_page_it_goes_back_to(page: Pa
         await expect(page.locator("#standing .notice", has_text="An earlier run")).to_have_count(0)
         await expect(runs).to_have_value("")
         await expect(page.get_by_label("Find")).to_have_value("")
-
-
-async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Page, tmp_path: Path) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.calculate(bed.runtime)
-        await come_in(page, bed, HOUSE)
-        await expect(told(page).first).to_have_text("not told")
-        await page.get_by_label("Send to").fill(rms.webhook_url(PROPERTY))
-        await page.get_by_role("button", name="Set").click()
-        secret = await page.get_by_label("What to keep").input_value()
-        await confirm(page, "Close", says="It is shown once.")
-        rms.run(Behave(secret=secret))
-
-        await told(page).nth(1).get_by_role("button", name="Tell RMS").click()
-        await confirm(page, "Send", says="Sends one event:")
-        await expect(page.locator("#toast")).to_have_text("The event is created.")
-        await expect(told(page).nth(1).locator(".state")).to_have_text("delivered")
-        assert rms.world.counts()["accepted"] == 1
-
-        many = page.locator("[data-picked]")
-        await expect(many).to_be_disabled()
-        for row in (4, 5, 6):
-            await page.locator("#rows input[name=resident]").nth(row).check()
-        await expect(many).to_have_text("Tell RMS of 3 chosen")
-        await many.click()
-        await confirm(page, "Cancel", says="each of the 3 residents you chose")
-        await many.click()
-        await confirm(page, "Send 3", says="each of the 3 residents you chose")
-        await expect(page.locator("#toast")).to_have_text("3 new events are on their way.")
-        await expect(page.locator("#rows tbody .told .state", has_text="delivered")).to_have_count(4)
-        await expect(many).to_be_disabled()
-
-        run = await scene.renewals_of(bed.runtime).portfolio("-").latest(PROPERTY)
-        assert run is not None
-        await page.get_by_role("button", name=f"Tell RMS of all {run.high} high").click()
-        await confirm(page, f"Send {run.high}", says=f"each of the {run.high} residents at high risk")
-        await expect(page.locator("#rows tbody .told .state", has_text="delivered")).to_have_count(
-            3 + run.high
-        )
-        await not_reloaded(page)
-        counts = rms.world.counts()
-        assert (counts["accepted"], counts["repeated"]) == (3 + run.high, 0)
-
-
-async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_arrive(
-    page: Page, tmp_path: Path
-) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.connect(bed.runtime, rms, waits_s=(600.0,))
-        await scene.calculate(bed.runtime)
-        rms.run(Behave(failure_rate=1.0, failure_status=503))
-        await come_in(page, bed, HOUSE)
-        for row in range(3):
-            await page.locator("#rows input[name=resident]").nth(row).check()
-        await page.locator("[data-picked]").click()
-        await confirm(page, "Send 3", says="3 residents")
-        await expect(page.locator("#rows tbody .told .state", has_text="failed")).to_have_count(3)
-        await picture(page, "retrying")
-        other = await page.context.new_page()
-        await open_page(other, bed, "/console/renewals/deliveries?waiting=later")
-        await expect(other.locator("#rows tbody tr")).to_have_count(3)
-        await picture(other, "on-the-way")
-        await other.close()
-        await scene.hurry(bed.runtime)
-        await expect(page.locator("#rows tbody .told .state", has_text="dlq")).to_have_count(3)
-        await expect(page.locator("#ways .count.bad")).to_have_text("3")
-        await not_reloaded(page)
-
-        await page.get_by_label("Pages of this property").get_by_role("link", name="Dead letters").click()
-        rows = page.locator("#rows tbody tr")
-        await expect(rows).to_have_count(3)
-        await expect(rows.first).to_contain_text("2 attempts failed; the last: HTTP 503")
-        await expect(page.locator("#live-state")).to_have_text("live")
-        await picture(page, "dead-letters")
-        rms.run(Behave())
-        await rows.first.get_by_role("button", name="Replay").click()
-        await confirm(page, "Replay", says="under the same event id with the same body")
-        await expect(rows).to_have_count(2)
-        await rows.first.locator(".main a").click()
-        await page.get_by_label("or say how it was dealt with").fill("told them by telephone")
-        await page.get_by_role("button", name="Mark as dealt with").click()
-        await expect(page.get_by_text(": told them by telephone")).to_be_visible()
-        await page.get_by_role("link", name="Dead letters", exact=True).nth(1).click()
-        await page.get_by_role("button", name="Replay all").click()
-        await confirm(page, "Replay 1", says="Sends 1 events of all properties again")
-        await expect(page.locator("#toast")).to_have_text("1 are on their way again.")
-        await expect(page.get_by_text("No dead letters.")).to_be_visible()
-        counts = rms.world.counts()
-        assert (counts["accepted"], counts["repeated"]) == (2, 0)
-
-        await page.goto(f"{bed.address}{HOUSE}/deliveries")
-        await picture(page, "deliveries")
-        await page.get_by_role("link", name="2 delivered").click()
-        await page.locator("#rows tbody a").first.click()
-        await expect(page.locator("#delivery tbody tr")).to_have_count(3)
-        await expect(page.locator("#delivery tbody .state")).to_have_text(["200", "503", "503"])
-        await expect(page.locator(".payload")).to_contain_text('"event": "renewal.risk_flagged"')
-        await picture(page, "replayed")
-
-
-async def test_what_was_chosen_outlives_a_lost_server_and_two_tabs_tell_of_each_once(
-    page: Page, tmp_path: Path
-) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.connect(bed.runtime, rms)
-        await scene.calculate(bed.runtime)
-        await come_in(page, bed, HOUSE)
-        rows = page.locator("#rows tbody tr")
-        await rows.first.locator("summary").click()
-        for row in (0, 1):
-            await rows.nth(row).get_by_role("checkbox").check()
-        await page.get_by_label("Find").fill("half typed")
-        await page.context.set_offline(True)
-        await page.locator("[data-picked]").click()
-        await confirm(page, "Send 2", says="each of the 2 residents you chose")
-        await expect(page.locator("#toast")).to_contain_text("The server can't be reached.")
-        await page.context.set_offline(False)
-        await expect(page.locator("[data-picked]")).to_have_text("Tell RMS of 2 chosen")
-        await expect(rows.first.locator(".reasons")).to_be_visible()
-        await expect(page.get_by_label("Find")).to_have_value("half typed")
-        await not_reloaded(page)
-
-        # The dialogs of both tabs are open before either is answered.
-        await page.locator("[data-picked]").click()
-        other = await page.context.new_page()
-        await open_page(other, bed, HOUSE)
-        await told(other).first.get_by_role("button", name="Tell RMS").click()
-        await confirm(other, "Send", says="Sends one event:")
-        await page.bring_to_front()
-        await confirm(page, "Send 2", says="each of the 2 residents you chose")
-        await expect(other.locator("#toast")).to_have_text("The event is created.")
-        await expect(page.locator("#toast")).to_have_text(
-            re.compile("1 new event is on its way; 1 was (on its way already|delivered before).")
-        )
-        for tab in (page, other):
-            await expect(tab.locator("#rows tbody .told .state", has_text="delivered")).to_have_count(2)
-        counts = rms.world.counts()
-        assert (counts["accepted"], counts["repeated"]) == (2, 0)
-        await other.close()
-
-
-async def test_a_gone_rms_is_told_as_disabled_and_enabled_again(page: Page, tmp_path: Path) -> None:
-    async with renewals(tmp_path) as (bed, rms):
-        await scene.settle(bed.runtime)
-        await scene.connect(bed.runtime, rms)
-        await scene.calculate(bed.runtime)
-        rms.run(Behave(failure_rate=1.0, failure_status=410))
-        await come_in(page, bed, HOUSE)
-        await told(page).first.get_by_role("button", name="Tell RMS").click()
-        await confirm(page, "Send", says="Sends one event:")
-        standing = page.locator("#standing .notice")
-        await expect(standing).to_contain_text("disabled")
-        await expect(standing).to_contain_text("410")
-        await expect(told(page).first.locator(".state")).to_have_text("dlq")
-        rms.run(Behave())
-        await standing.get_by_role("button", name="Enable").click()
-        await confirm(page, "Send again", says="What waited goes out at once")
-        await expect(standing).to_have_count(0)
-        await told(page).first.get_by_role("button", name="Send again").click()
-        await confirm(page, "Send", says="under the same event id")
-        await expect(page.locator("#toast")).to_have_text("The event is re-queued.")
-        await expect(told(page).first.locator(".state")).to_have_text("delivered")
-        await not_reloaded(page)
 
 
 async def test_history_calibration_and_what_if_are_drawn_and_nothing_is_stored(
