@@ -15,7 +15,8 @@ import pytest
 from holdfast.app import open_store
 from holdfast.clock import to_us
 from holdfast.model.document import schema_of
-from holdfast.model.schema import IndexField, ResolvedIndex, Schema
+from holdfast.model.index import IndexField, ResolvedIndex
+from holdfast.model.schema import Schema
 from holdfast.store import Catalog, Query, create
 from holdfast.store.contract.models import ALL, NOON, Job, Note
 from holdfast.store.port import ClaimRequest

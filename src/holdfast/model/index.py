@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from holdfast.errors import DeclarationError
+from holdfast.model.columns import Column
 
 Across = Literal["nothing", "parents", "tenants"]
 
@@ -42,3 +45,27 @@ class Index:
         return f"Index({', '.join(words)})"
 
     __repr__ = __str__
+
+
+class IndexField(msgspec.Struct, frozen=True, eq=False):
+    column: Column
+    descending: bool = False
+    member: bool = False
+
+
+class ResolvedIndex(msgspec.Struct, frozen=True, eq=False):
+    """A declared index with its columns looked up."""
+
+    name: str
+    fields: tuple[IndexField, ...]
+    across: Across
+    declared: Index
+
+    @property
+    def member(self) -> IndexField | None:
+        return next((f for f in self.fields if f.member), None)
+
+    @property
+    def key_descending(self) -> bool:
+        """The id breaks ties in the direction of the last field."""
+        return bool(self.fields) and self.fields[-1].descending

@@ -16,17 +16,15 @@ from holdfast.errors import (
     DeclarationError,
     HoldfastError,
     InvalidError,
-    TooLargeError,
     WrongTypeError,
 )
 from holdfast.model.access import Access, Membership
 from holdfast.model.claim import Claim
 from holdfast.model.columns import Column, find_field, make_column
+from holdfast.model.entries import Entries
 from holdfast.model.identity import Given, Identity, Joined, Stamped, Ulid
-from holdfast.model.index import Across, Index
+from holdfast.model.index import Across, Index, IndexField, ResolvedIndex
 from holdfast.model.lifecycle import Lifecycle
-from holdfast.model.limits import INDEX_ENTRY_BYTES_MAX
-from holdfast.model.order import ordered
 from holdfast.model.path import CollectionPath, join_key, parse_path
 from holdfast.model.retention import Retention
 from holdfast.model.values import SMALL_BYTES_MAX, Check, check_for, check_size
@@ -37,15 +35,6 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 _ENCODER: Final = msgspec.json.Encoder()
 _ANY_DECODER: Final = msgspec.json.Decoder()
 _FREE: Final = (Ulid, Stamped)
-
-
-def _entry_bytes(value: Any) -> int:
-    """What a value takes in an index; of a list, its longest member."""
-    if isinstance(value, list):
-        return max(map(_entry_bytes, value), default=0)
-    if isinstance(value, str):
-        return len(value.encode())
-    return len(value) if isinstance(value, bytes) else 8
 
 
 def values_reader(columns: tuple[Column, ...]) -> Callable[[Any], tuple[Any, ...]]:
@@ -61,30 +50,6 @@ def _is_broken_text(value: Any) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-class IndexField(msgspec.Struct, frozen=True, eq=False):
-    column: Column
-    descending: bool = False
-    member: bool = False
-
-
-class ResolvedIndex(msgspec.Struct, frozen=True, eq=False):
-    """A declared index with its columns looked up."""
-
-    name: str
-    fields: tuple[IndexField, ...]
-    across: Across
-    declared: Index
-
-    @property
-    def member(self) -> IndexField | None:
-        return next((f for f in self.fields if f.member), None)
-
-    @property
-    def key_descending(self) -> bool:
-        """The id breaks ties in the direction of the last field."""
-        return bool(self.fields) and self.fields[-1].descending
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,8 +108,8 @@ class Schema(Generic[D]):
         self.state = self._column(self.lifecycle.field) if self.lifecycle else None
         self.hot: tuple[Column, ...] = self._hot_columns()
         self.columns: tuple[Column, ...] = tuple(self._columns.values())
-        self._tenant_at = None if self.tenant is None else self.columns.index(self.tenant)
-        self._lists = any(c.kind == "list" for c in self.columns)
+        self._entries = Entries(self.columns, self.indexes)
+        self._named = self._named_columns()
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
         self._decoder = msgspec.json.Decoder(cls)
         self.values = values_reader(self.columns)
@@ -207,15 +172,12 @@ class Schema(Generic[D]):
         if len(body) > SMALL_BYTES_MAX:
             check_size(body, _ANY_DECODER.decode)
         values = self.values(whole)
-        # No entry is longer than the JSON and the key twice: what is this short, and escapes no character,
-        # needs no look at its values.
-        if self._lists or len(body) + 8 * (len(key) + len(values)) > INDEX_ENTRY_BYTES_MAX or b"\\" in body:
-            self._check_indexed(values, key)
-        tenant = None if self._tenant_at is None else values[self._tenant_at]
-        if self.tenant is not None and not (isinstance(tenant, str) and tenant):
-            raise WrongTypeError("a tenant is text and not empty", self.tenant.stored)
-        if self.claim is not None and self.claim.lane and not getattr(whole, self.claim.lane):
-            raise WrongTypeError("a lane is text and not empty", self.fields[self.claim.lane].encode_name)
+        self._entries.check(values, key, body=body)
+        tenant = None
+        for column, position in self._named:
+            if not (isinstance(values[position], str) and values[position]):
+                raise WrongTypeError(f"{column.path} is text and not empty", column.stored)
+            tenant = values[position] if column is self.tenant else tenant
         if self.declared.path_only:
             body = self._without_path_fields(body)
         return Prepared(key, tenant, whole, body, values)
@@ -234,36 +196,6 @@ class Schema(Generic[D]):
             return WrongTypeError("text holds half a surrogate pair, which UTF-8 can't carry", stored)
         message, _, path = str(fault).partition(" - at `$")
         return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
-
-    def _check_index_entries(self, values: tuple[Any, ...], key: str) -> None:
-        sizes = {c.path: _entry_bytes(v) for c, v in zip(self.columns, values, strict=True)}
-        fixed = len(key.encode()) * 2
-        for index in self.indexes:
-            total = fixed + sum(sizes[f.column.path] for f in index.fields)
-            if total > INDEX_ENTRY_BYTES_MAX:
-                widest = max(index.fields, key=lambda f: sizes[f.column.path]).column
-                raise TooLargeError(
-                    f"{index.declared} would take {total:,} bytes; at most {INDEX_ENTRY_BYTES_MAX:,}",
-                    widest.stored,
-                )
-
-    def _check_indexed(self, values: tuple[Any, ...], key: str) -> None:
-        characters = 2 * len(key)
-        for position, value in enumerate(values):
-            if type(value) is str:
-                characters += len(value)
-                if "\0" in value:
-                    stored = self.columns[position].stored
-                    raise WrongTypeError("indexed text can't hold the NUL character", stored)
-            elif type(value) is bytes:
-                characters += len(value)
-            elif type(value) is list:
-                characters += INDEX_ENTRY_BYTES_MAX
-                for place, item in enumerate(value):
-                    ordered(item, f"{self.columns[position].stored}[{place}]")
-        # No character takes more than four bytes: what is this short needs no exact count.
-        if (characters + 2 * len(values)) * 4 > INDEX_ENTRY_BYTES_MAX:
-            self._check_index_entries(values, key)
 
     def _without_path_fields(self, body: bytes) -> bytes:
         kept = _ANY_DECODER.decode(body)
@@ -405,6 +337,12 @@ class Schema(Generic[D]):
         parts = [f"{f.column.stored}{'_desc' if f.descending else ''}" for f in fields] or ["all"]
         suffix = "" if index.across == "nothing" else f"_across_{index.across}"
         return ResolvedIndex("_".join(parts).replace(".", "_") + suffix, tuple(fields), index.across, index)
+
+    def _named_columns(self) -> tuple[tuple[Column, int], ...]:
+        """Where a document says whose it is and which lane it is claimed from; neither may be empty."""
+        lane = self._column(self.claim.lane) if self.claim and self.claim.lane else None
+        named = [column for column in (self.tenant, lane) if column is not None]
+        return tuple((column, self.columns.index(column)) for column in dict.fromkeys(named))
 
     def _hot_columns(self) -> tuple[Column, ...]:
         """Fields that claiming changes: engines may change them without touching the JSON."""

@@ -26,11 +26,11 @@ from holdfast.errors import (
 )
 from holdfast.model.columns import Column, make_column
 from holdfast.model.document import Document, schema_of
-from holdfast.model.index import Across, Index
+from holdfast.model.index import Across, Index, ResolvedIndex
 from holdfast.model.limits import ALTERNATIVES_MAX, INTEGER_MAX, INTEGER_MIN, PAGE_MAX
 from holdfast.model.order import ordered
 from holdfast.model.path import JOINT, join_key, split_key
-from holdfast.model.schema import ResolvedIndex, Schema
+from holdfast.model.schema import Schema
 from holdfast.store.commit import Snapshot
 
 D = TypeVar("D", bound=Document)

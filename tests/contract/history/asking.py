@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from holdfast.model import schema_of
-from holdfast.model.schema import ResolvedIndex
+from holdfast.model.index import ResolvedIndex
 from holdfast.store import Query
 from tests.contract.history import values
 from tests.contract.history.models import CLASSES, Leaf, Member, Thing, Work

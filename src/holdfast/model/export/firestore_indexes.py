@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.model.schema import ResolvedIndex, Schema
+from holdfast.model.index import ResolvedIndex
+from holdfast.model.schema import Schema
 
 Scope = Literal["COLLECTION", "COLLECTION_GROUP"]
 Json = dict[str, Any]

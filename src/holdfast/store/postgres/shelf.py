@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from msgspec.structs import force_setattr
 
+from holdfast.model.index import ResolvedIndex
 from holdfast.model.order import ordered
 from holdfast.model.path import parent_of, split_key
-from holdfast.model.schema import Prepared, ResolvedIndex, Schema
+from holdfast.model.schema import Prepared, Schema
 from holdfast.store.amend import laid_over
 from holdfast.store.commit import Snapshot
 from holdfast.store.postgres.dialect import DIALECT, array_of

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.model.columns import Column
-from holdfast.model.schema import IndexField, ResolvedIndex, Schema
+from holdfast.model.index import IndexField, ResolvedIndex
+from holdfast.model.schema import Schema
 from holdfast.store.relational.dialect import Dialect, quote
 
 KEY, VERSION, BODY, AMENDED = "_key", "_version", "_body", "_amended"

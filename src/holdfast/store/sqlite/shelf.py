@@ -9,9 +9,10 @@ from msgspec.structs import force_setattr
 
 from holdfast.clock import from_us, to_us
 from holdfast.model.columns import Kind
+from holdfast.model.index import ResolvedIndex
 from holdfast.model.order import ordered
 from holdfast.model.path import parent_of, split_key
-from holdfast.model.schema import Prepared, ResolvedIndex, Schema
+from holdfast.model.schema import Prepared, Schema
 from holdfast.store.amend import Group, laid_over
 from holdfast.store.commit import Current, Snapshot
 from holdfast.store.relational.dialect import quote
