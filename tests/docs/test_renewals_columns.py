@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.services.renewals.feeding.rows import columns_of
+from holdfast.services.renewals.feeding.settings import Settings
 from holdfast.services.renewals.models import TABLES
-from holdfast.services.renewals.rows import columns_of
-from holdfast.services.renewals.settings import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "services" / "renewals.md").read_text()
 

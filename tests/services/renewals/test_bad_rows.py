@@ -10,10 +10,10 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.model import Document, schema_of
-from holdfast.services.renewals.importing import Import
+from holdfast.services.renewals.feeding.importing import Import
+from holdfast.services.renewals.feeding.reports import TableReport, write_aside
+from holdfast.services.renewals.feeding.sources import Folder
 from holdfast.services.renewals.models import TABLES
-from holdfast.services.renewals.reports import TableReport, write_aside
-from holdfast.services.renewals.sources import Folder
 from holdfast.store import Query, Store
 from tests.services.renewals.platform import kept_in
 from tests.services.renewals.test_importing import write

@@ -14,7 +14,9 @@ from holdfast.app import open_store
 from holdfast.errors import InvalidError
 from holdfast.kit.leases import LeaseDocument
 from holdfast.services.renewals.dates import zone_named
-from holdfast.services.renewals.importing import Import
+from holdfast.services.renewals.feeding.importing import Import
+from holdfast.services.renewals.feeding.reports import TableReport
+from holdfast.services.renewals.feeding.sources import Folder
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     LeaseRow,
@@ -25,8 +27,6 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.money import from_cents, to_cents
 from holdfast.services.renewals.reading import Moment, Reading
-from holdfast.services.renewals.reports import TableReport
-from holdfast.services.renewals.sources import Folder
 from holdfast.store import Query, Store
 
 RESIDENTS = 200

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.services.renewals.importing import Import
+from holdfast.services.renewals.feeding.importing import Import
+from holdfast.services.renewals.feeding.sources import Folder
 from holdfast.services.renewals.models import Property
-from holdfast.services.renewals.sources import Folder
 from holdfast.store import Query
 from tests.services.renewals.calculations import opened
 

@@ -19,11 +19,11 @@ from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.kit.schedules.cron import slots_after
 from holdfast.runtime import Runtime, settings_of
 from holdfast.services.renewals import service
+from holdfast.services.renewals.feeding.refreshing import JOB
+from holdfast.services.renewals.feeding.settings import MINUTES, Settings
+from holdfast.services.renewals.feeding.sources import Folder
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import LeaseRow, SourceState
-from holdfast.services.renewals.refreshing import JOB
-from holdfast.services.renewals.settings import MINUTES, Settings
-from holdfast.services.renewals.sources import Folder
 from holdfast.store import Query
 from holdfast.testing import ManualClock
 from tests.services.renewals.bed import serving

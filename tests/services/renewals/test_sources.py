@@ -15,7 +15,11 @@ import pytest
 
 from holdfast.errors import ConfigError, HoldfastError, InvalidError, RetryLaterError
 from holdfast.model import Document, schema_of
-from holdfast.services.renewals.importing import Import, to_compare
+from holdfast.services.renewals.feeding.importing import Import, to_compare
+from holdfast.services.renewals.feeding.removing import remove_gone
+from holdfast.services.renewals.feeding.reports import TableReport
+from holdfast.services.renewals.feeding.sources import Folder, Sheet, open_source, parse_address
+from holdfast.services.renewals.feeding.sources.database import Database
 from holdfast.services.renewals.models import (
     TABLES,
     LeaseRow,
@@ -30,11 +34,7 @@ from holdfast.services.renewals.models import (
     UnitPricing,
     UnitType,
 )
-from holdfast.services.renewals.removing import remove_gone
-from holdfast.services.renewals.reports import TableReport
 from holdfast.services.renewals.sampling import name_key
-from holdfast.services.renewals.sources import Folder, Sheet, open_source, parse_address
-from holdfast.services.renewals.sources.database import Database
 from holdfast.store import Query, Store, create, delete
 from holdfast.store.tally import TALLY
 from tests.faults.puppet import puppets

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from holdfast.service import Context, Parts, Service
 from holdfast.services.renewals.commands import commands
+from holdfast.services.renewals.feeding.settings import Settings
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import DOCUMENTS, CalculationJob, DeliveryState, RmsEndpoint
 from holdfast.services.renewals.routes import ROUTES
-from holdfast.services.renewals.settings import Settings
 from holdfast.services.renewals.views import pages
 
 

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from holdfast.kit.outbox import Dispatcher
 from holdfast.kit.runs import Runner
-from holdfast.services.renewals.refreshing import Refreshing
+from holdfast.services.renewals.feeding.refreshing import Refreshing
 
 _PREFIX: Final = "holdfast_renewals_"
 

@@ -13,13 +13,13 @@ from holdfast.service import Context, Health, Notice
 from holdfast.services.renewals.calculating import workflow
 from holdfast.services.renewals.deliveries import Deliveries
 from holdfast.services.renewals.endpoints import RmsEndpoints
+from holdfast.services.renewals.feeding.importing import Import
+from holdfast.services.renewals.feeding.refreshing import Refreshing
+from holdfast.services.renewals.feeding.sources import Source
 from holdfast.services.renewals.figures import Figures
-from holdfast.services.renewals.importing import Import
 from holdfast.services.renewals.models import JOBS, KINDS, DeadLetterRow, RmsEndpoint, SourceState
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio
-from holdfast.services.renewals.refreshing import Refreshing
-from holdfast.services.renewals.sources import Source
 from holdfast.store import Query, Store
 
 # How many properties one process calculates at the same time.

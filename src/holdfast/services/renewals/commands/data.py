@@ -23,11 +23,11 @@ from holdfast.services.renewals.commands.asked import (
     progress,
     terminal,
 )
+from holdfast.services.renewals.feeding.reports import TableReport, write_aside
+from holdfast.services.renewals.feeding.sources import Folder, Source, open_source
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import BadRow, CalculationJob, SourceState
-from holdfast.services.renewals.reports import TableReport, write_aside
 from holdfast.services.renewals.sampling import PER_PROPERTY, Plan, keep
-from holdfast.services.renewals.sources import Folder, Source, open_source
 
 BAD_SHOWN = 20
 WAIT_S = 3_600.0

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.errors import ConfigError, InvalidError
-from holdfast.services.renewals.sources.address import SCHEMES, parse_address
-from holdfast.services.renewals.sources.folder import Folder
-from holdfast.services.renewals.sources.sheet import Row, Sheet, Source
+from holdfast.services.renewals.feeding.sources.address import SCHEMES, parse_address
+from holdfast.services.renewals.feeding.sources.folder import Folder
+from holdfast.services.renewals.feeding.sources.sheet import Row, Sheet, Source
 
 
 def open_source(place: str) -> Source:
@@ -33,7 +33,7 @@ def open_source(place: str) -> Source:
         )
     parse_address(place)
     try:
-        from holdfast.services.renewals.sources.database import Database
+        from holdfast.services.renewals.feeding.sources.database import Database
     except ModuleNotFoundError as missing:
         raise ConfigError(f"{scheme} needs {missing.name}: pip install 'holdfast[postgres]'") from None
     return Database(place)

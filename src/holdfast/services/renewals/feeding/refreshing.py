@@ -13,10 +13,10 @@ from holdfast.errors import HoldfastError, InProgressError
 from holdfast.kit.schedules import Job, Slot
 from holdfast.kit.waiting import rest
 from holdfast.service import Finding
-from holdfast.services.renewals.importing import Import
+from holdfast.services.renewals.feeding.importing import Import
+from holdfast.services.renewals.feeding.settings import Settings
+from holdfast.services.renewals.feeding.sources import Source, open_source, parse_address
 from holdfast.services.renewals.models import SourceState
-from holdfast.services.renewals.settings import Settings
-from holdfast.services.renewals.sources import Source, open_source, parse_address
 from holdfast.store import Store, Transaction, put
 
 log: Final = structlog.get_logger("holdfast.renewals")

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.config import redact
 from holdfast.errors import InvalidError
 from holdfast.kit import NO_TENANT
-from holdfast.services.renewals.sources import parse_address
+from holdfast.services.renewals.feeding.sources import parse_address
 
 # What a cron expression can say: parts of an hour, or of a day.
 MINUTES: Final = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1_440)

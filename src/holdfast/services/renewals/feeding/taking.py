@@ -24,6 +24,9 @@ from holdfast.kit import NO_TENANT
 from holdfast.model import Document
 from holdfast.model.identity import check_id
 from holdfast.model.limits import ID_BYTES_MAX
+from holdfast.services.renewals.feeding.reports import TableReport
+from holdfast.services.renewals.feeding.rows import key_of, read_row
+from holdfast.services.renewals.feeding.sources import Row, Sheet
 from holdfast.services.renewals.models import (
     TABLES,
     LeaseRow,
@@ -33,10 +36,7 @@ from holdfast.services.renewals.models import (
     Unit,
     UnitPricing,
 )
-from holdfast.services.renewals.reports import TableReport
-from holdfast.services.renewals.rows import key_of, read_row
 from holdfast.services.renewals.sampling import name_key
-from holdfast.services.renewals.sources import Row, Sheet
 from holdfast.store import Snapshot, Store, Write, create, delete, put
 
 T = TypeVar("T")

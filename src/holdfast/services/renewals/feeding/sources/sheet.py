@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import BinaryIO, NamedTuple, Protocol, TextIO
 
 from holdfast.errors import InvalidError
-from holdfast.services.renewals.rows import columns_of
+from holdfast.services.renewals.feeding.rows import columns_of
 
 # What is too long for a document is a bad row like others; the reader's own limit would end the import there.
 csv.field_size_limit(1 << 24)

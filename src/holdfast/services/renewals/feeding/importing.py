@@ -24,11 +24,11 @@ from holdfast.errors import ConfigError, InProgressError, RetryLaterError, Store
 from holdfast.ids import ulid
 from holdfast.kit import NO_TENANT
 from holdfast.kit.leases import Lease, Leases
+from holdfast.services.renewals.feeding.removing import remove_gone
+from holdfast.services.renewals.feeding.reports import TableReport
+from holdfast.services.renewals.feeding.sources import Sheet, Source
+from holdfast.services.renewals.feeding.taking import REFERS, Taking
 from holdfast.services.renewals.models import BAD_KEPT, TABLES, Property, SourceState, TableState
-from holdfast.services.renewals.removing import remove_gone
-from holdfast.services.renewals.reports import TableReport
-from holdfast.services.renewals.sources import Sheet, Source
-from holdfast.services.renewals.taking import REFERS, Taking
 from holdfast.store import Query, Store, put
 
 LEASE: Final = "renewals-import"

@@ -8,11 +8,11 @@ from typing import Any, Final
 from zlib import crc32
 
 from holdfast.model import schema_of
+from holdfast.services.renewals.feeding.rows import key_in
+from holdfast.services.renewals.feeding.sources import Sheet
+from holdfast.services.renewals.feeding.taking import BATCH, batches, keep_all
 from holdfast.services.renewals.models import TABLES, PropertyName
-from holdfast.services.renewals.rows import key_in
 from holdfast.services.renewals.sampling import name_key
-from holdfast.services.renewals.sources import Sheet
-from holdfast.services.renewals.taking import BATCH, batches, keep_all
 from holdfast.store import Query, Snapshot, Store, Write, delete
 
 # How many ids are held in memory at once; larger tables are gone through in parts.

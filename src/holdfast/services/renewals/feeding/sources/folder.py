@@ -7,8 +7,8 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from holdfast.errors import InvalidError
+from holdfast.services.renewals.feeding.sources.sheet import Sheet
 from holdfast.services.renewals.models import TABLES
-from holdfast.services.renewals.sources.sheet import Sheet
 
 
 class Folder:

@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 import asyncpg
 
 from holdfast.errors import ConfigError, RetryLaterError
+from holdfast.services.renewals.feeding.rows import columns_of
+from holdfast.services.renewals.feeding.sources.address import parse_address
+from holdfast.services.renewals.feeding.sources.sheet import Sheet
 from holdfast.services.renewals.models import TABLES
-from holdfast.services.renewals.rows import columns_of
-from holdfast.services.renewals.sources.address import parse_address
-from holdfast.services.renewals.sources.sheet import Sheet
 
 Link: TypeAlias = "asyncpg.Connection[Any]"
 CONNECT_S: Final = 10.0

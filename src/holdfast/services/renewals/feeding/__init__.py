@@ -1,0 +1,1 @@
+"""How the platform's tables come in: sources, imports, and keeping up with what changes there."""
