@@ -151,8 +151,8 @@ def test_residents_at_risk_are_told_of_and_a_broken_rms_leaves_dead_letters_to_r
     until(lambda: counts("delivered"))
     _press(play, token, "renewals/gone")
     _press(play, token, "renewals/calculate")
-    until(lambda: "0 events" not in _press(play, token, "renewals/trigger"))
-    until(lambda: counts("dlq"))
+    # Those of the demo's own doing may come first, and switch an endpoint off.
+    until(lambda: _press(play, token, "renewals/trigger") and counts("dlq"))
     _press(play, token, "renewals/mend")
     _press(play, token, "renewals/replay")
     until(lambda: not counts("dlq"))

@@ -10,12 +10,14 @@ from typing import Any, Final
 from holdfast.demo.rms import RMS_CONTROLS, answers
 from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.demo.world import World
+from holdfast.errors import ConflictError
 from holdfast.kit import NO_TENANT
 from holdfast.services.renewals.endpoints import EndpointOrder
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import Outcome, RiskScore
 from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.services.renewals.sampling import Plan, keep
+from holdfast.services.renewals.triggering import Triggered
 from holdfast.simulators.rms import RmsSimulator
 from holdfast.store import put
 
@@ -111,13 +113,16 @@ async def calculate(stage: Stage) -> str:
 
 
 async def trigger(stage: Stage) -> str:
-    told = [
-        one
-        for property_id in await _properties(stage)
-        for one in await _portfolio(stage).trigger_many(property_id, tiers=["high"])
-    ]
+    told, off = list[Triggered](), list[str]()
+    for property_id in await _properties(stage):
+        try:
+            told += await _portfolio(stage).trigger_many(property_id, tiers=["high"])
+        except ConflictError:
+            # A receiver that is gone for good has its endpoint switched off by whichever event comes first.
+            off.append(property_id)
     made = sum(one.status == "created" for one in told)
-    return f"{made} events are on their way, {len(told) - made} were there already."
+    said = f"{made} events are on their way, {len(told) - made} were there already."
+    return f"{said} Switched off until the RMS is mended: {', '.join(off)}." if off else said
 
 
 async def enable(stage: Stage) -> None:
