@@ -67,7 +67,7 @@ def _resident(renewals: Renewals) -> Awaitable[object]:
     return JudgingPages(renewals).resident(ask)
 
 
-# The platform's own, for whoever looks through its unit types.
+# Walked only when what is gone from a source is removed, which the tests of sources show.
 UNASKED: Final = {("UnitType", "property_id_name")}
 # Who asks, what, of which index. The first two are the questions the scores were laid out for, the
 # next three those of the deliveries: the retry job's, the idempotency check's, a property's history.

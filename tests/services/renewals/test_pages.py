@@ -18,11 +18,12 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.services.renewals import service
 from holdfast.services.renewals.exporting import plain
+from holdfast.services.renewals.feeding.sources import Folder
 from holdfast.services.renewals.finding import find_residents
-from holdfast.services.renewals.models import Property, PropertyRules, Resident
+from holdfast.services.renewals.models import Property, PropertyRules, Resident, SourceState
 from holdfast.services.renewals.scoring import Thresholds
 from holdfast.simulators.rms import Behave, RmsSimulator
-from holdfast.store import put
+from holdfast.store import patch, put
 from tests.browser import renewals_scene as scene
 from tests.console.bed import Bed, console
 
@@ -331,3 +332,18 @@ async def test_a_spreadsheet_gets_every_score_and_runs_no_formula(bed: Bed) -> N
 def test_text_that_could_begin_a_formula_is_quoted(start: str) -> None:
     assert plain(f"{start}1+1") == f"'{start}1+1"
     assert plain(f"a{start}") == f"a{start}"
+
+
+async def test_the_portfolio_says_how_old_its_data_is_and_what_went_wrong(bed: Bed, tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "properties.csv").write_text("id,name\np1,Elm Court\n,Nowhere\n")
+    renewals = scene.renewals_of(bed.runtime)
+    await renewals.importer("-", Folder(folder)).run()
+    ann = await bed.signed_in("ann")
+    page = await ann.page(ROOT)
+    assert "Elm Court" in page
+    assert re.search(r"<p class=.hint.>Data of .*, from .*; 1 row set aside", page)
+    failed = patch(SourceState, "-", changes={"error": "the server is away"})
+    await bed.runtime.store.tenant("-").commit(failed)
+    assert "The last refresh failed: the server is away." in await ann.page(ROOT)

@@ -32,7 +32,8 @@ def pages(renewals: Renewals) -> list[Page]:
         standings, after = await renewals.portfolio(ask.tenant_id).standings(limit=ROWS, cursor=ask.cursor)
         rows = await _rows(store, standings)
         whole = after is None and ask.cursor is None
-        return {"rows": rows, "after": after, "whole": whole, "dead": await count_dead(store)}
+        source, dead = await renewals.source_state(ask.tenant_id), await count_dead(store)
+        return {"rows": rows, "after": after, "whole": whole, "dead": dead, "source": source}
 
     return [
         Page(path="", title="Portfolio", template="portfolio.html", data=listed, live=("renewals",)),
