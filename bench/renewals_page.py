@@ -94,8 +94,7 @@ async def dashboard(place: Place, engine: str) -> AsyncIterator[Pair]:
                 took.append((time.perf_counter() - start) * 1_000)
                 assert answer.status == 200, text
                 assert text.count('name="resident"') == 30, text
-            # The middle one: the slowest tell of what else the machine does, not of the page.
-            return statistics.median(took)
+            return statistics.quantiles(took, n=20)[-1]
 
         async def limit() -> float:
             return LIMIT_MS
@@ -105,7 +104,7 @@ async def dashboard(place: Place, engine: str) -> AsyncIterator[Pair]:
 
 WORKLOADS = [
     Workload(
-        name="dashboard of 5,000 residents", engines=("sqlite full", "postgres"), unit="ms",
+        name="dashboard of 5,000 residents, p95", engines=("sqlite full", "postgres"), unit="ms",
         goal=Goal(1.0, at_most=True), other_name="limit", open=dashboard,
     ),
 ]  # fmt: skip
