@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from holdfast.kit.runs import Runner
 from holdfast.services.renewals.calculating import workflow
 from holdfast.services.renewals.models import JOBS, RiskScore
 from holdfast.store import Store
-from holdfast.store.commit import Commit, Outcome
+from holdfast.store.commit import Commit, Outcome, Snapshot
+from holdfast.store.port import ClaimRequest
 from tests.faults.puppet import Hear, Order, Role
 from tests.services.renewals.calculations import jobs_of, opened
 
@@ -29,19 +31,43 @@ class Watched:
     def __init__(self, engine: Any, *, point: str, commit: str, number: int, signal: int) -> None:
         self._engine = engine
         self._point, self._kind, self._left, self._signal = point, commit, number, signal
+        self._under_way, self._still = 0, asyncio.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
+    async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
+        with self._writing():
+            taken: list[Snapshot[Any]] = await self._engine.claim(request)
+            return taken
+
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         fits = self._kind in {kind_of(one) for one in commits}
         self._left -= fits
-        if fits and self._left == 0 and self._point == "before":
-            os.kill(os.getpid(), self._signal)
-        outcomes: list[Outcome] = await self._engine.commit(commits)
-        if fits and self._left == 0 and self._point == "after":
-            os.kill(os.getpid(), self._signal)
+        now = fits and self._left == 0
+        if now and self._point == "before":
+            await self._raise()
+        with self._writing():
+            outcomes: list[Outcome] = await self._engine.commit(commits)
+        if now and self._point == "after":
+            await self._raise()
         return outcomes
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._still.set()
+
+    async def _raise(self) -> None:
+        # Whoever stands still in the middle of a write keeps the file locked, and all others waiting.
+        while self._under_way:
+            self._still.clear()
+            await self._still.wait()
+        os.kill(os.getpid(), self._signal)
 
 
 def kind_of(commit: Commit) -> str:

@@ -77,7 +77,7 @@ sqlite = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 
 
 async def take(store: Store, source: Platform, **more: Any) -> dict[str, TableReport]:
-    made = Import(store, open_source(source.url), lease_s=LEASE_S)
+    made = Import(store, open_source(source.url))
     return {one.table: one for one in await made.run(**more)}
 
 
@@ -252,7 +252,7 @@ async def test_what_is_gone_is_found_also_where_ids_are_held_in_parts(store: Sto
     await take(store, source)
     await source.owner.execute("DELETE FROM rop.resident_ledger WHERE id % 3 = 0")
     database = open_source(source.url)
-    made = Import(store, database, lease_s=LEASE_S)
+    made = Import(store, database)
     async with made._leases.hold("a test", owner="me") as lease, database.read() as sheets:
         removed = await remove_gone(store, sheets["resident_ledger"], guard=lease.guard(), part=50)
     assert removed == 120
