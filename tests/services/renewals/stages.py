@@ -64,7 +64,7 @@ class Watched:
 
     async def _raise(self) -> None:
         # Whoever stands still in the middle of a write keeps the file locked, and all others waiting.
-        while self._under_way:
+        while self._under_way and self._signal == signal.SIGSTOP:
             self._still.clear()
             await self._still.wait()
         os.kill(os.getpid(), self._signal)
