@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # From how many documents on a savepoint is paid for.
 MANY: Final = 256
 MANY_IN_ONE: Final = 16
-ROWS_A_STATEMENT: Final = 128
 
 
 def fill(desk: Desk, commits: Sequence[Commit]) -> list[Outcome] | None:
@@ -101,7 +100,7 @@ def _insert(link: apsw.Connection, shelf: Shelf, rows: list[list[Any]]) -> None:
     start = 0
     while (left := len(rows) - start) > 0:
         # Powers of two: few statements for any number, and few to keep prepared.
-        size = min(ROWS_A_STATEMENT, 1 << (left.bit_length() - 1))
+        size = 1 << (min(shelf.rows_a_statement, left).bit_length() - 1)
         values: list[Any] = []
         for row in rows[start : start + size]:
             values += row

@@ -36,6 +36,7 @@ Row = tuple[Any, ...]
 ROW: Final = "_rowid_"
 ROW_AT: Final = 4
 HOT_AT: Final = 5
+STATEMENT_BYTES_MAX: Final = 15_000
 
 # How a column's value becomes the document's again, where it is not that already.
 _UNBIND: Final[dict[Kind, Callable[[Any], Any]]] = {"time": from_us, "boolean": bool}
@@ -65,6 +66,8 @@ class Shelf:
         )
         self.insert_sql = self._insert_sql()
         self._inserts: dict[int, str] = {}
+        # As many as make a statement that apsw keeps prepared.
+        self.rows_a_statement = STATEMENT_BYTES_MAX // (2 * len(self._names()) + 4)
         self.amend_sqls: dict[tuple[Group, int, bool], str] = {}
         self.upsert_sql = self.insert_sql + self._on_conflict()
         self.delete_sql = f"DELETE FROM {quote(table)} WHERE {quote(KEY)} = ?"
@@ -88,7 +91,8 @@ class Shelf:
         sql = self._inserts.get(count)
         if sql is None:
             head, _, row = self.insert_sql.partition(" VALUES ")
-            sql = self._inserts[count] = f"{head} VALUES {', '.join([row] * count)}"
+            row = row.replace(" ", "")
+            sql = self._inserts[count] = f"{head} VALUES {','.join([row] * count)}"
         return sql
 
     def _on_conflict(self) -> str:
