@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
@@ -103,13 +104,16 @@ async def test_kills_lose_no_change_and_add_nobody_twice(
     google: GoogleSimulator, one_url: str, tmp_path: Path
 ) -> None:
     served, chance = Served(google, tmp_path, one_url), random.Random(1)
+    # A calendar that is read for the first time is read from today on.
+    tomorrow = SystemClock().now() + timedelta(days=1)
+    meeting = {**an_hour(tomorrow), "attendees": guests(STRANGER)}
     await served.start()
     try:
         await until(lambda: _live(google) == [ALICE, BOB], within_s=90)
         for _ in range(KILLS):
             for number in range(20):
                 calendar = (ALICE, BOB)[number % 2]
-                google.run(CreateEvent(calendar=calendar, event={**an_hour(), "attendees": guests(STRANGER)}))
+                google.run(CreateEvent(calendar=calendar, event=meeting))
             done = _patched(google) + chance.randint(1, 15)
             await until(lambda done=done: _patched(google) >= done, within_s=90)  # type: ignore[misc]
             await served.end(signal.SIGKILL)
