@@ -98,12 +98,16 @@ async def test_what_another_process_commits_is_told_too(
                 await anext(told)
                 seen: set[str] = set()
                 numbers = count()
+                coming = asyncio.ensure_future(anext(told))
                 while "endpoints" not in seen:
                     # A bell that is only being hung up may miss the first ring.
                     await other.tenant("-").commit(create(_endpoint(bed, f"far-{next(numbers)}")))
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(1):
-                            seen |= await anext(told)
+                    done, _ = await asyncio.wait({coming}, timeout=1)
+                    if done:
+                        seen |= coming.result()
+                        coming = asyncio.ensure_future(anext(told))
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
         finally:
             await other.close()
 
