@@ -242,13 +242,19 @@ async def arrives(bed: Bed, receiver: Receiver, home: str, *, who: str) -> str:
     return str(told["eventId"])
 
 
+async def a_dead_letter(bed: Bed, receiver: Receiver) -> Any:
+    """About John, whom the RMS refused once and would take now."""
+    await set_endpoint(bed, receiver)
+    receiver.answers["john"].append(Answer(400))
+    told = await trigger(bed, "john")
+    await bed.delivery(told["deliveryId"], "dlq")
+    return told
+
+
 async def test_replaying_what_has_arrived_since_sends_nothing(bed: Bed) -> None:
     await bed.calculate()
     async with receiving() as receiver:
-        await set_endpoint(bed, receiver)
-        receiver.answers["john"].append(Answer(400))
-        told = await trigger(bed, "john")
-        await bed.delivery(told["deliveryId"], "dlq")
+        told = await a_dead_letter(bed, receiver)
         first, second = [await bed.post(f"/dlq/{told['deliveryId']}/replay") for _ in range(2)]
         assert first["replayed"]
         assert not second["replayed"]
@@ -264,10 +270,7 @@ async def test_replaying_what_has_arrived_since_sends_nothing(bed: Bed) -> None:
 async def test_many_who_replay_and_trigger_at_once_send_once(bed: Bed) -> None:
     await bed.calculate()
     async with receiving() as receiver:
-        await set_endpoint(bed, receiver)
-        receiver.answers["john"].append(Answer(400))
-        told = await trigger(bed, "john")
-        await bed.delivery(told["deliveryId"], "dlq")
+        told = await a_dead_letter(bed, receiver)
         one = [bed.post(f"/dlq/{told['deliveryId']}/replay") for _ in range(12)]
         some = [bed.post("/dlq/replay", {"dryRun": False, "propertyId": P}) for _ in range(6)]
         again = [trigger(bed, "john") for _ in range(12)]
