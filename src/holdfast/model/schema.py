@@ -27,7 +27,7 @@ from holdfast.model.index import Across, Index, IndexField, ResolvedIndex
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.path import CollectionPath, join_key, parse_path
 from holdfast.model.retention import Retention
-from holdfast.model.values import SMALL_BYTES_MAX, Check, check_for, check_size
+from holdfast.model.values import Check, check_for, check_size
 
 D = TypeVar("D", bound=msgspec.Struct)
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
@@ -169,8 +169,7 @@ class Schema(Generic[D]):
             whole = self._decoder.decode(body)
         except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError) as fault:
             raise self._wrong_type(document, fault) from None
-        if len(body) > SMALL_BYTES_MAX:
-            check_size(body, _ANY_DECODER.decode)
+        check_size(body, _ANY_DECODER.decode)
         values = self.values(whole)
         self._entries.check(values, key, body=body)
         tenant = None

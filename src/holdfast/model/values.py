@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from operator import is_
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -19,9 +19,6 @@ from msgspec import inspect as mi
 
 from holdfast.errors import InvalidError, TooLargeError, WrongTypeError
 from holdfast.model.limits import DOCUMENT_BYTES_MAX, INTEGER_MAX, INTEGER_MIN, NESTING_MAX
-
-# No value takes more than four times its JSON where room is smallest: what is this short needs no count.
-SMALL_BYTES_MAX: Final = DOCUMENT_BYTES_MAX // 4
 
 # Takes a value and its path, gives the value to keep, or raises.
 Check = Callable[[Any, str], Any]
@@ -208,7 +205,8 @@ def _struct(kind: mi.StructType) -> Check | None:
 
 def check_size(body: bytes, load: Callable[[bytes], Any]) -> None:
     """Refuse what the smallest engine could not hold, counting as it counts."""
-    if len(body) <= SMALL_BYTES_MAX:
+    # No value takes more than four times its JSON there, so small documents need no exact count.
+    if len(body) * 4 <= DOCUMENT_BYTES_MAX:
         return
     size = size_of(load(body)) if len(body) <= DOCUMENT_BYTES_MAX else len(body)
     if size > DOCUMENT_BYTES_MAX:
