@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast.store import Store
+from holdfast.store.query import Plan
 from tests.services.renewals.bed import Bed, serving, settle_in
 
 
@@ -14,3 +17,16 @@ async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
     async with serving(tmp_path) as made:
         await settle_in(made.store)
         yield made
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """What is asked of any store, as it is asked."""
+    seen, made = list[Plan](), Store._plan
+
+    def noted(store: Store, *asked: Any) -> Plan:
+        seen.append(made(store, *asked))
+        return seen[-1]
+
+    monkeypatch.setattr(Store, "_plan", noted)
+    return seen

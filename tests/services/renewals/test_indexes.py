@@ -38,7 +38,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.views.heading import heading
 from holdfast.services.renewals.views.judging import JudgingPages
-from holdfast.store import Store, create, patch
+from holdfast.store import create, patch
 from holdfast.store.query import Plan
 from holdfast.store.relational import walk
 from holdfast.store.relational.tables import index_name
@@ -103,6 +103,9 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
     "FinishedRuns.all": (
         lambda r: r.portfolio("-").runs.all(P), CalculationJob, "propertyId status -calculatedAt",
     ),
+    "Portfolio.history, runs that did not finish": (
+        lambda r: r.portfolio("-").history("john"), CalculationJob, "propertyId status -calculatedAt",
+    ),
     "FinishedRuns.choose": (
         lambda r: r.portfolio("-").runs.choose(P, as_of=AS_OF), CalculationJob,
         "propertyId status -asOfDate -calculatedAt",
@@ -126,7 +129,8 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
     ),
     "Renewals.attention": (lambda r: r.attention("-"), RmsEndpoint, "status -createdAt"),
     "retention of jobs": (
-        lambda r: r.context.store.privileged().expire(CalculationJob), CalculationJob, "completedAt",
+        lambda r: r.context.store.privileged().expire(CalculationJob), CalculationJob,
+        "status completedAt",
     ),
     "retention of deliveries": (
         lambda r: r.context.store.privileged().expire(DeliveryState), DeliveryState, "status finishedAt",
@@ -164,19 +168,6 @@ async def settled(url: str, home: Path) -> AsyncIterator[Renewals]:
         stop.set()
         await working
         await runtime.close()
-
-
-@pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
-    """What is asked of any store, as it is asked."""
-    seen, made = list[Plan](), Store._plan
-
-    def noted(store: Store, *asked: Any) -> Plan:
-        seen.append(made(store, *asked))
-        return seen[-1]
-
-    monkeypatch.setattr(Store, "_plan", noted)
-    return seen
 
 
 def indexes(plans: list[Plan]) -> set[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from holdfast.errors import NotFoundError
 from holdfast.services.renewals.calibration import Calibration, Judged, calibrate
 from holdfast.services.renewals.dates import check_day, zone_or_utc
+from holdfast.services.renewals.history import History
 from holdfast.services.renewals.models import LeaseRow, Outcome, Property, Resident, RiskScore
 from holdfast.services.renewals.there import found
 from holdfast.store import Query, Store, put
@@ -49,11 +50,9 @@ class Outcomes:
         home = await self._store.get(Property, lease.property_id)
         zone = zone_or_utc("" if home is None else home.doc.time_zone)
         start = datetime.combine(day, time(), zone)
-        query = Query(RiskScore).where("resident_id", "==", lease.resident_id)
-        query = query.where("calculated_at", "<", start).order_by("-calculated_at").limit(SCORES_LOOKED_AT)
+        page = await History(self._store).page(lease.resident_id, before=start, limit=SCORES_LOOKED_AT)
         # The scores of a resident's other leases foretold other decisions.
-        of_lease = (one for one in (await self._store.query(query)).docs if one.lease_id == lease.id)
-        return next(of_lease, None)
+        return next((one for one in page.docs if one.lease_id == lease.id), None)
 
     async def calibration(self, property_id: str | None = None) -> Calibration:
         """How the scores did, for a property or for all."""

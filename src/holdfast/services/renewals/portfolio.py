@@ -11,6 +11,7 @@ import msgspec
 from holdfast.errors import BadIdError, ConflictError, InvalidError, NotFoundError
 from holdfast.kit.outbox import Dispatcher
 from holdfast.kit.runs import Workflow
+from holdfast.services.renewals.history import History
 from holdfast.services.renewals.jobs import Jobs
 from holdfast.services.renewals.models import (
     Property,
@@ -154,10 +155,9 @@ class Portfolio:
     async def history(
         self, resident_id: str, *, limit: int = 50, cursor: str | None = None
     ) -> Page[RiskScore]:
-        """A resident's scores, the newest first."""
+        """A resident's scores of finished runs, the newest first."""
         await found(self.store, Resident, resident_id, what="resident")
-        query = Query(RiskScore).where("resident_id", "==", resident_id).order_by("-calculated_at")
-        return await self.store.query(query.limit(limit).after(cursor))
+        return await History(self.store).page(resident_id, limit=limit, cursor=cursor)
 
     async def what_if(
         self,

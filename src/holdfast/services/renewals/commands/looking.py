@@ -144,7 +144,7 @@ def history_command(
     cursor: Cursor = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a resident's scores, one for each run, the newest first.
+    """Show a resident's scores, one for each finished run, the newest first.
 
     \b
     Example:

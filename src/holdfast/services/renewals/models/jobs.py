@@ -24,7 +24,8 @@ YEAR_S = 365 * 86_400
     lifecycle=RUN_LIFE,
     claim=RUN_CLAIM,
     immutable=["created_at", "type", "property_id", "as_of_date", "calculated_at", "rules"],
-    retention=Retention("completed_at", after_s=5 * YEAR_S),
+    # One that did not finish stays: it tells that the scores it left behind are no result.
+    retention=Retention("completed_at", after_s=5 * YEAR_S, when={"status": "completed"}),
 )
 class CalculationJob(RunFields, rename="camel"):
     """One run over one property, by the rules of the moment it was asked for. What is scored is kept with

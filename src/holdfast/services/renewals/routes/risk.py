@@ -228,7 +228,7 @@ async def history(
     cursor: Cursor = None,
     tenant: Tenant = None,
 ) -> HistoryPage:
-    """A resident's scores, one for each run, the newest first.
+    """A resident's scores, one for each finished run, the newest first.
 
     Example: `GET …/residents/resident-0000001/risk-history`
     """

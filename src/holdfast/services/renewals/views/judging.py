@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.errors import NotFoundError
 from holdfast.service import Ask, Page
+from holdfast.services.renewals.history import History
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import LeaseRow, Property, PropertyRules, Resident, RiskScore, Unit
 from holdfast.services.renewals.scoring import Thresholds, Weights
@@ -36,12 +37,12 @@ class JudgingPages:
         self._renewals = renewals
 
     async def resident(self, ask: Ask) -> Mapping[str, Any]:
-        """Every run's score of one resident, the lease they have, what the RMS was told."""
+        """Every finished run's score of one resident, the lease they have, what the RMS was told."""
         store, id = self._renewals.store(ask.tenant_id), ask.path["resident_id"]
         found = await store.get(Resident, id)
         if found is None:
             raise NotFoundError(f"There is no resident {id!r} here. They may belong to another tenant.")
-        page = await self._renewals.portfolio(ask.tenant_id).history(id, limit=ROWS, cursor=ask.cursor)
+        page = await History(store).page(id, limit=ROWS, cursor=ask.cursor)
         unit = await store.get(Unit, found.doc.unit_id)
         lease = await self._lease(store, id, page.docs)
         runs = await self._runs(ask, page.docs)
