@@ -18,7 +18,6 @@ tokens travel in all three.
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -51,6 +50,8 @@ T = TypeVar("T")
 
 _READING: Final = frozenset({"GET", "HEAD"})
 _REASON_CHARS_MAX: Final = 300
+# Who asks for more has made a slip, and what waits for it would never be looked at again.
+RETRY_AFTER_S_MAX: Final = 86_400.0
 _BY_STATUS: Final[Mapping[int, type[HoldfastError]]] = {
     401: ReauthRequiredError,
     403: ForbiddenError,
@@ -151,17 +152,18 @@ def fault_by_status(act: str, answer: Answer, reason: str = "") -> HoldfastError
 
 
 def retry_after_s(answer: Answer, now: datetime) -> float:
-    """The seconds the answer asks to wait (a number or an HTTP date); 0 when it asks for nothing sane."""
+    """The seconds the answer asks to wait (a number or an HTTP date), a day at most; 0 when it asks for
+    nothing sane."""
     text = answer.headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
-        return float(text) if len(text) < 10 else math.inf
+        return min(float(text), RETRY_AFTER_S_MAX) if len(text) < 10 else RETRY_AFTER_S_MAX
     try:
         at = parsedate_to_datetime(text)
     except ValueError:
         return 0.0
     # An HTTP date is always GMT, also where its writer left the zone away.
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0.0, (at - now).total_seconds())
+    return min(max(0.0, (at - now).total_seconds()), RETRY_AFTER_S_MAX)
 
 
 class Rest:
