@@ -392,3 +392,44 @@ async def _drained(bed: Bed) -> None:
             if not pending and not working and state.asked == state.taken and not state.owner:
                 return
             await asyncio.sleep(0.02)
+
+
+async def test_an_event_that_google_says_was_created_in_the_year_zero_is_read_like_any_other(
+    quick_bed: Bed,
+) -> None:
+    # Google tells it of some imported events; Python has no such year.
+    event_id = quick_bed.create(ALICE, STRANGER)
+    entry = quick_bed.google._world.calendars.owned(ALICE).entries[event_id]
+    entry.record.data |= {"created": "0000-12-31T00:00:00.000Z", "updated": "0000-12-31T00:00:00.000Z"}
+    await quick_bed.begin()
+    assert (await quick_bed.state(ALICE)).standing == "fine"
+    assert quick_bed.attendees(ALICE, event_id) == [STRANGER, ALICE2]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param({"date": "9999-12-31"}, id="a whole day"),
+        pytest.param({"dateTime": "9999-12-31T23:00:00Z", "timeZone": "UTC"}, id="a moment"),
+    ],
+)
+async def test_an_event_on_the_last_day_there_is_stops_no_sync(quick_bed: Bed, end: dict[str, str]) -> None:
+    start = {name: value.replace("T23:", "T22:").replace("12-31", "12-30") for name, value in end.items()}
+    event_id = quick_bed.create(ALICE, STRANGER, start=start, end=end)
+    await quick_bed.begin()
+    assert (await quick_bed.state(ALICE)).standing == "fine"
+    assert quick_bed.attendees(ALICE, event_id) == [STRANGER, ALICE2]
+
+
+@pytest.mark.parametrize("asked_s", [999_999_999, 99_999_999_999])
+async def test_a_wait_that_nobody_lives_to_see_is_cut_to_a_day(
+    quick_bed: Bed, clock: ManualClock, asked_s: int
+) -> None:
+    await quick_bed.begin()
+    event_id = quick_bed.create(ALICE, STRANGER)
+    trouble = Trouble(count=1, path="/events", method="GET", status=503, retry_after_s=asked_s)
+    quick_bed.google.trouble(trouble)
+    await quick_bed.work()
+    assert (await quick_bed.state(ALICE)).standing == "failing"
+    await quick_bed.later(86_400)
+    assert quick_bed.attendees(ALICE, event_id) == [STRANGER, ALICE2]

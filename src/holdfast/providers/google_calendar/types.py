@@ -59,13 +59,14 @@ class ExtendedProperties(_Wire, frozen=True):
 
 
 class Event(_Wire, frozen=True):
-    """An event on a calendar. A deleted one may have nothing but its id and `status` "cancelled"."""
+    """An event on a calendar. A deleted one may have nothing but its id and `status` "cancelled".
+
+    `created` and `updated` are left out: Google says of some imported events that they are of the year 0.
+    """
 
     id: str = ""
     status: str = "confirmed"
     etag: str = ""
-    created: datetime | None = None
-    updated: datetime | None = None
     summary: str = ""
     description: str = ""
     location: str = ""
@@ -124,7 +125,6 @@ class Events(_Wire, frozen=True):
     etag: str = ""
     summary: str = ""
     time_zone: str = ""
-    updated: datetime | None = None
     access_role: str = ""
 
 

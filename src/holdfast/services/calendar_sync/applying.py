@@ -11,7 +11,7 @@ a guest whom somebody invited by hand.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
 import msgspec
@@ -289,7 +289,9 @@ def _ends_at(event: Event) -> datetime | None:
         return event.end.date_time
     if event.end.date is None:
         return None
-    return datetime.fromisoformat(f"{event.end.date.isoformat()}T00:00:00+00:00") + timedelta(days=1)
+    midnight = datetime.combine(event.end.date, time.min, UTC)
+    # West of Greenwich the day ends later; on the last day there is, nothing comes later.
+    return midnight + timedelta(days=1) if event.end.date < date.max else midnight
 
 
 def _ours(event: Event, record: SyncedEvent | None, inherited: SyncedEvent | None) -> list[str]:
