@@ -185,6 +185,24 @@ async def test_an_emptied_source_stops_nobody(quick_bed: Bed) -> None:
     assert quick_bed.live() == [ALICE, BOB]
 
 
+async def test_rows_that_are_all_inactive_end_every_channel_on_purpose(quick_bed: Bed) -> None:
+    await quick_bed.begin()
+    quick_bed.mappings.write_text(f"{ALICE},{ALICE2},inactive\n{BOB},,inactive\n")
+    reloaded = await quick_bed.keeper.refresh()
+    assert (reloaded.mappings, reloaded.removed, reloaded.bad_rows) == (0, 2, ())
+    await quick_bed.work()
+    assert quick_bed.live() == []
+    assert (await quick_bed.keeper.look()).status() == "ok"
+
+
+async def test_an_address_that_no_engine_can_keep_is_a_bad_row_and_stops_no_reload(quick_bed: Bed) -> None:
+    await quick_bed.begin()
+    quick_bed.map({"ann/eve@hoge.jp": [ALICE2], CAROL: [CAROL2]})
+    reloaded = await quick_bed.keeper.refresh()
+    assert [bad.row for bad in reloaded.bad_rows] == [2]
+    assert quick_bed.keeper.directory.entries == {CAROL: (CAROL2,)}
+
+
 async def test_bad_rows_are_shown_and_cost_nobody_their_channel(quick_bed: Bed) -> None:
     await quick_bed.begin()
     quick_bed.map({ALICE: ["oops"], BOB: [BOB2]})

@@ -95,7 +95,7 @@ class Directory:
     async def _reload(self, source: Source) -> Reloaded:
         parsed = parse(await source.rows())
         before, after = self._entries, kept(parsed, self._entries)
-        if before and not after:
+        if before and not after and not before.keys() <= parsed.inactive:
             raise InvalidError(
                 "the source has no mapping left, which would stop every channel; "
                 "to end them on purpose, give each row the status inactive"

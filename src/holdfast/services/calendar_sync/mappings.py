@@ -29,11 +29,13 @@ Entries = Mapping[str, tuple[str, ...]]
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """What a source says: the map, the rows that can't be used, and the primaries those were about."""
+    """What a source says: the map, the rows that can't be used, and the primaries those were about; and
+    who is mapped no longer because a row says so."""
 
     entries: Entries
     bad: tuple[BadRow, ...] = ()
     doubtful: frozenset[str] = frozenset()
+    inactive: frozenset[str] = frozenset()
 
 
 def parse(rows: Iterable[Row]) -> Parsed:
@@ -41,6 +43,7 @@ def parse(rows: Iterable[Row]) -> Parsed:
     entries: dict[str, tuple[str, ...]] = {}
     bad: list[BadRow] = []
     doubtful: set[str] = set()
+    inactive: set[str] = set()
     for row in rows:
         primary = row.primary.strip().lower()
         secondaries = _secondaries(row, primary)
@@ -48,11 +51,17 @@ def parse(rows: Iterable[Row]) -> Parsed:
         if reason:
             bad.append(BadRow(row.number, reason))
             doubtful.add(primary)
-        elif _STATUSES[row.status.strip().lower()]:
+        elif _active(row):
             entries[primary] = secondaries
         else:
             entries.pop(primary, None)
-    return Parsed(entries, tuple(bad), frozenset(doubtful - entries.keys()))
+            inactive.add(primary)
+    return Parsed(entries, tuple(bad), frozenset(doubtful - entries.keys()), frozenset(inactive))
+
+
+def _active(row: Row) -> bool | None:
+    """None for a status that says neither."""
+    return _STATUSES.get(row.status.strip().lower())
 
 
 def _secondaries(row: Row, primary: str) -> tuple[str, ...]:
@@ -63,8 +72,12 @@ def _secondaries(row: Row, primary: str) -> tuple[str, ...]:
 def _fault(row: Row, primary: str, secondaries: Sequence[str]) -> str:
     if not _is_address(primary):
         return f"{_shown(row.primary)} is no e-mail address"
-    if row.status.strip().lower() not in _STATUSES:
+    if "/" in primary:
+        return f"{_shown(row.primary)} has a '/', which no engine keeps in an id"
+    if _active(row) is None:
         return f"the status {_shown(row.status)} is neither active nor inactive"
+    if not _active(row):
+        return ""
     wrong = [one for one in secondaries if not _is_address(one)]
     if wrong:
         return f"{_shown(wrong[0])} is no e-mail address"
