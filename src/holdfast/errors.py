@@ -27,6 +27,7 @@ HoldfastError
 ├── GoneError                 it is gone for good: forget it
 │   └── FullSyncRequiredError     the place to go on from is gone: read everything anew
 ├── UnreadableError           put the key back, or have the secret entered anew
+├── FailedError               it was begun and came to nothing: mend what the message names, then ask anew
 ├── LeaseLostError            stop: another worker holds the claim now
 ├── LimitReachedError         wait for the next period, or raise the limit
 └── RetryLaterError           nothing was written; try again after `after_s`
@@ -40,6 +41,7 @@ Each class has a stable `code`, used alike in HTTP answers, logs and the command
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -52,6 +54,11 @@ class HoldfastError(Exception):
         super().__init__(message)
         self.message = message
         self.path = path
+
+    @property
+    def details(self) -> Mapping[str, str] | None:
+        """What programs may want beside the message."""
+        return {"path": self.path} if self.path else None
 
 
 class ConfigError(HoldfastError):
@@ -165,6 +172,20 @@ class FullSyncRequiredError(GoneError):
 
 class UnreadableError(HoldfastError):
     code = "unreadable"
+
+
+class FailedError(HoldfastError):
+    """`details` are what it is known by, and why it failed."""
+
+    code = "failed"
+
+    def __init__(self, message: str, path: str | None = None, *, details: Mapping[str, str]) -> None:
+        super().__init__(message, path)
+        self._details = details
+
+    @property
+    def details(self) -> Mapping[str, str] | None:
+        return self._details
 
 
 class LeaseLostError(HoldfastError):

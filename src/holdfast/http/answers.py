@@ -26,6 +26,7 @@ _STATUSES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
     (errors.ForbiddenError, 403),
     (errors.NotFoundError, 404),
     (errors.ConflictError, 409),
+    (errors.FailedError, 409),
     (errors.LeaseLostError, 409),
     (errors.LimitReachedError, 429),
     (errors.TooManyRequestsError, 429),
@@ -70,8 +71,7 @@ def status_of(fault: HoldfastError) -> int:
 def answer_to(fault: HoldfastError, request_id: str) -> FaultAnswer:
     if status_of(fault) == 500:
         return internal(request_id)
-    details = {"path": fault.path} if fault.path else None
-    return FaultAnswer(Fault(fault.code, fault.message, details, request_id))
+    return FaultAnswer(Fault(fault.code, fault.message, fault.details, request_id))
 
 
 def internal(request_id: str) -> FaultAnswer:

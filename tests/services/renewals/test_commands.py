@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ import structlog
 from typer.testing import CliRunner
 
 from holdfast.cli import app
+from holdfast.services.renewals.models import Property
+from holdfast.store import patch
+from tests.services.renewals.calculations import opened
 from tests.services.renewals.test_importing import good_files, write
 
 P = "property-0001"
@@ -91,6 +95,23 @@ def test_files_are_taken_in_and_bad_rows_end_in_exit_code_one(tmp_path: Path) ->
     assert "properties.csv row 3: id:" in said
     assert "properties.csv row 4: name:" in said
     assert (folder / "bad" / "properties.csv").is_file()
+
+
+def test_a_calculation_that_fails_ends_with_1_and_the_reason(tmp_path: Path) -> None:
+    run("sample", "--residents", "5", "--as-of", "2026-03-01")
+
+    async def move(zone: str) -> None:
+        async with opened(f"sqlite:///{tmp_path}/holdfast.db") as store:
+            await store.tenant("-").commit(patch(Property, P, changes={"time_zone": zone}))
+
+    asyncio.run(move("Nowhere/Land"))
+    told = CliRunner().invoke(app, ["renewals", "calculate", P, "--as-of", "2026-03-01", "--json"])
+    assert told.exit_code == 1
+    job = json.loads(told.stdout)
+    assert (job["status"], "Nowhere/Land" in job["error"]) == ("failed", True)
+    assert f"calculation {job['id']} failed: {job['error']}; mend that and calculate again" in told.stderr
+    asyncio.run(move("UTC"))
+    assert run("calculate", P, "--as-of", "2026-03-01")["status"] == "completed"
 
 
 @pytest.mark.parametrize(

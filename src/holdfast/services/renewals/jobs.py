@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import ConflictError, NotFoundError, RetryLaterError
+from holdfast.errors import ConflictError, FailedError, NotFoundError, RetryLaterError
 from holdfast.kit.idempotency import Answer, Done, Idempotency, Ticket
 from holdfast.kit.runs import Runs, Workflow
 from holdfast.kit.waiting import rest
@@ -65,6 +65,15 @@ def flag_of(score: RiskScore) -> Flag:
         score.resident_id, score.name, score.unit_id, score.risk_score, score.risk_tier,
         score.days_to_expiry, score.notice_given, values,
     )  # fmt: skip
+
+
+def failure_of(job: CalculationJob) -> FailedError:
+    """What whoever waits for a job is told that ended without a result."""
+    said, why = ("failed" if job.status == "failed" else "was cancelled"), job.error or "no reason was given"
+    return FailedError(
+        f"calculation {job.id} {said}: {why}; mend that and calculate again",
+        details={"jobId": job.id, "status": job.status, "reason": why},
+    )
 
 
 class Jobs:
@@ -155,6 +164,13 @@ class Jobs:
                 await rest(clock, min(left_s, LOOK_S), wake=bell)
         finally:
             bell.close()
+
+    async def finished(self, job_id: str, *, within_s: float) -> CalculationJob:
+        """The same; `FailedError` where it ended without a result."""
+        job = await self.ended(job_id, within_s=within_s)
+        if job.status in ("failed", "cancelled"):
+            raise failure_of(job)
+        return job
 
     async def summary(self, job: CalculationJob) -> RunSummary:
         """What a finished job came to, the most at risk first."""

@@ -25,6 +25,7 @@ from holdfast.services.renewals.commands.asked import (
 )
 from holdfast.services.renewals.feeding.reports import TableReport, write_aside
 from holdfast.services.renewals.feeding.sources import Folder, Source, open_source
+from holdfast.services.renewals.jobs import failure_of
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import BadRow, CalculationJob, SourceState
 from holdfast.services.renewals.sampling import PER_PROPERTY, Plan, keep
@@ -219,7 +220,7 @@ def calculate_command(
     tenant: Tenant = OWN,
     as_json: AsJson = False,
 ) -> None:
-    """Score every resident of a property.
+    """Score every resident of a property. Ends with 1 and the reason where the calculation fails.
 
     \b
     Examples:
@@ -246,8 +247,9 @@ def calculate_command(
               "high", "medium", "low", "sent", "error")  # fmt: skip
     said = (
         f"{job.id} {job.status}: {job.scored} scored, {job.skipped} without an active lease;"
-        f" {job.high} high, {job.medium} medium, {job.low} low" + (f"; {job.error}" if job.error else "")
+        f" {job.high} high, {job.medium} medium, {job.low} low"
     )
     terminal(ctx).tell({name: getattr(job, name) for name in fields}, said, as_json=as_json)
-    if job.status == "failed":
+    if job.status in ("failed", "cancelled"):
+        typer.echo(failure_of(job).message, err=True)
         raise typer.Exit(1)

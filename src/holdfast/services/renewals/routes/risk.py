@@ -145,15 +145,16 @@ async def calculate(
 ) -> Response[JobShown | RunSummary]:
     """Score every resident of a property, in a job of its own.
 
-    202 with the job; with `?wait=true` 200 with the whole summary once it is there. While a job of the
-    property is under way, everybody who asks gets that one.
+    202 with the job; with `?wait=true` 200 with the whole summary once it is there, 409 with the job's id and
+    its reason where it failed, 202 where it takes longer than a minute. While a job of the property is under
+    way, everybody who asks gets that one.
 
     Example: `POST …/properties/property-0001/renewal-risk/calculate {"asOfDate": "2026-03-01"}`
     """
     jobs = renewals_of(runtime).portfolio(tenant_id).jobs
     job = await jobs.start(property_id, as_of=data.as_of_date, by=actor, key=key)
     if wait:
-        job = await jobs.ended(job.id, within_s=WAIT_S_MAX)
+        job = await jobs.finished(job.id, within_s=WAIT_S_MAX)
         if job.status == "completed":
             return Response(await jobs.summary(job), status_code=200)
     return Response(job_shown(job), status_code=202)
