@@ -12,7 +12,7 @@ vault are given, `whole` puts them together, `vitals` tells how it all does.
 
 from holdfast.runtime.finding import ENTRY_POINTS, find_services
 from holdfast.runtime.kept import KIT_DOCUMENTS, KIT_SEALED, documents_of, sealed_of
-from holdfast.runtime.settings import KEYS_FILE, settings_of, vault_of
+from holdfast.runtime.settings import KEYS_FILE, keys_in, settings_of, vault_of
 from holdfast.runtime.vitals import BACKLOG_S_MAX, DEPTH_MAX
 from holdfast.runtime.whole import Runtime
 
@@ -26,6 +26,7 @@ __all__ = [
     "Runtime",
     "documents_of",
     "find_services",
+    "keys_in",
     "sealed_of",
     "settings_of",
     "vault_of",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,8 +42,36 @@ def _own_keys(home: Path) -> str:
     try:
         if not path.exists():
             home.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(new_key("first"))
-        return path.read_text()
+            _keep_whole(path, new_key("first"))
+        return keys_in(path)
     except OSError as fault:
         raise ConfigError(f"can't keep keys in {path}: {fault.strerror}; set HOLDFAST_KEYS", "keys") from None
+
+
+def keys_in(path: Path) -> str:
+    """What a file of keys says; `ConfigError` for one that says nothing. OSError where it can't be read."""
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        text = ""
+    if not text:
+        # Never made anew: what the lost keys sealed would then look as if it had been sealed by these.
+        raise ConfigError(
+            f"{path} holds no keys: put the keys back; where nothing was kept yet, delete it", "keys"
+        )
+    return text
+
+
+def _keep_whole(path: Path, text: str) -> None:
+    """Put a file there that is whole and on disk, unless somebody was first; only its owner can read it."""
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        # Unlike a rename, a link replaces nothing: of those who start at once, one is first.
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        os.unlink(draft)

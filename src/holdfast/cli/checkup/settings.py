@@ -18,7 +18,7 @@ from holdfast.config import FILE_NAME, Config
 from holdfast.errors import ConfigError
 from holdfast.kit.outbox import AddressGuard
 from holdfast.kit.vault.keys import Keyring
-from holdfast.runtime import KEYS_FILE
+from holdfast.runtime import KEYS_FILE, keys_in
 from holdfast.service import Finding
 
 ASK_S: Final = 5.0
@@ -52,7 +52,7 @@ def keys(config: Config) -> Finding:
             return Finding("keys", False, "no key is set, and this is production", remedy)
         return Finding("keys", True, f"none yet; the first start makes one in {file}")
     try:
-        ring = Keyring.read(file.read_text() if own else config.keys)
+        ring = Keyring.read(keys_in(file) if own else config.keys)
     except (ConfigError, OSError) as fault:
         said = fault.message if isinstance(fault, ConfigError) else f"{file} can't be read"
         return Finding("keys", False, said, "make one with `holdfast keys new ID` and put it first")

@@ -13,7 +13,7 @@ from holdfast.cli.checkup.kept import kept
 from holdfast.config import Config, redact
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.kit.vault import Vault, new_key
-from holdfast.runtime import KEYS_FILE, Runtime, documents_of, find_services, settings_of
+from holdfast.runtime import KEYS_FILE, Runtime, documents_of, find_services, keys_in, settings_of
 from holdfast.service import Finding, Service
 from holdfast.store import Store
 
@@ -117,6 +117,6 @@ async def _checked(service: str, check: Callable[[], Awaitable[Finding]]) -> Fin
 def _vault(config: Config) -> Vault:
     file = config.home / KEYS_FILE
     try:
-        return Vault.from_settings(config.keys or file.read_text())
+        return Vault.from_settings(config.keys or keys_in(file))
     except (ConfigError, OSError):
         return Vault.from_settings(new_key("none"))
