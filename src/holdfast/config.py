@@ -33,6 +33,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
 }
 SERVICES = "services"
 _PREFIXES = {"production": "prod", "staging": "staging", "ci": "ci"}
+_URLS = {"store": "sqlite:///data/holdfast.db", "public_url": "https://hooks.example.com"}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 # Up to the last @ there is: a password that should have been escaped must not be shown either.
 _PASSWORD = re.compile(r"(?<=://)([^/@:?#]*):.*@", re.DOTALL)
@@ -235,10 +236,21 @@ def _checked(name: str, value: object, source: str) -> Any:
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{source}: {name} must be text, not empty", name)
-    if name == "store" and not _SCHEME.match(value):
+    # Bytes that are no text come from the environment as halves of surrogate pairs.
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ConfigError(f"{source}: {name} must be text in UTF-8", name)
+    if name in _URLS and not (_SCHEME.match(value) and _can_be_read(value)):
         # The value is not shown: what is pasted here by mistake may be a password.
-        raise ConfigError(f"{source}: store must be a URL such as sqlite:///data/holdfast.db", name)
+        raise ConfigError(f"{source}: {name} must be a URL such as {_URLS[name]}", name)
     return value
+
+
+def _can_be_read(url: str) -> bool:
+    try:
+        urlsplit(url)
+    except ValueError:
+        return False
+    return True
 
 
 def _checked_services(value: object, source: str) -> dict[str, dict[str, Any]]:

@@ -191,6 +191,13 @@ def test_a_service_setting_that_does_not_fit(home: Path) -> None:
     assert "[services.probe]" in _fault(home, "settings of probe", PYTHONPATH=str(home))
 
 
+def test_settings_of_a_service_that_is_not_there(home: Path) -> None:
+    (home / "holdfast.toml").write_text("[services.calender_sync]\nmappings = 'm.csv'\n")
+    told = _fault(home, "settings of calender_sync")
+    assert "there is no service of that name" in told
+    assert "calendar_sync" in told
+
+
 # -- the machine ----------------------------------------------------------------------------------
 
 

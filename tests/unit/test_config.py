@@ -124,3 +124,20 @@ def test_no_way_of_printing_a_config_shows_the_password(password: str) -> None:
     printed = [repr(config), str(config), str(config.redacted()), rich.pretty.pretty_repr(config)]
     assert not any("hunter2" in text for text in printed)
     assert all("postgresql://anna:***@db/x" in text for text in printed)
+
+
+@pytest.mark.parametrize("variable", ["HOLDFAST_HOME", "HOLDFAST_STORE", "HOLDFAST_PUBLIC_URL"])
+def test_a_variable_that_is_not_utf_8_is_named(variable: str) -> None:
+    # So the interpreter gives bytes that are no text.
+    with pytest.raises(ConfigError, match=f"{variable}: .* UTF-8"):
+        load_config(environ={variable: "sqlite:////data/\udcff.db"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("HOLDFAST_STORE", "postgresql://app:hunter2@[db/x"), ("HOLDFAST_PUBLIC_URL", "https://[hooks")],
+)
+def test_an_address_that_can_not_be_read_is_named_and_not_shown(variable: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{variable}: .* URL") as told:
+        load_config(environ={variable: value})
+    assert "hunter2" not in told.value.message

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import difflib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -33,6 +34,8 @@ async def stored(config: Config) -> AsyncIterator[Finding]:
     sound = True
     for finding in (settings(service, config) for service in services):
         sound = sound and finding.fine
+        yield finding
+    for finding in strangers(services, config):
         yield finding
     if (missing := _missing_file(config.store)) is not None:
         # Opening it would make it, and looking must change nothing.
@@ -68,6 +71,16 @@ def settings(service: Service, config: Config) -> Finding:
     except ConfigError as fault:
         return Finding(name, False, fault.message, f"correct [services.{service.name}] in holdfast.toml")
     return Finding(name, True, "fit")
+
+
+def strangers(services: Sequence[Service], config: Config) -> Iterator[Finding]:
+    """Settings that nobody reads, because no service has that name."""
+    names = [service.name for service in services]
+    for name in sorted(config.services.keys() - set(names)):
+        close = difflib.get_close_matches(name, names, n=1)
+        meant = f"did you mean [services.{close[0]}]?" if close else f"there are: {', '.join(names)}"
+        said = f"[services.{name}]: there is no service of that name, so nobody reads it"
+        yield Finding(f"settings of {name}", False, said, f"{meant}; correct or delete it in holdfast.toml")
 
 
 def _missing_file(url: str) -> Path | None:
