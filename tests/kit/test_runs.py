@@ -212,10 +212,10 @@ async def test_a_run_over_its_time_fails_before_its_next_step(live_store: Store)
 async def test_a_cancel_lets_the_step_finish_and_no_further_one_begin(live_store: Store) -> None:
     inside, go_on = asyncio.Event(), asyncio.Event()
 
-    async def gate(step: Step) -> str:
+    async def gate(step: Step) -> dict[str, int]:
         inside.set()
         await go_on.wait()
-        return "done"
+        return {"n": 1}
 
     workflow = simple(gate, one)
     runs = Runs(live_store.tenant("acme"))

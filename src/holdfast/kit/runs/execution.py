@@ -215,6 +215,8 @@ class Execution:
         writes = [*move.writes(self.run, self._kinds, Fence(self.run.fence)), *others]
         if not self._joins:
             await self._send(move, writes)
+            # A fence lets by what others wrote meanwhile, such as a cancel: the next beginning looks first.
+            self._version = UNKNOWN
             return
         moved = move.moved(self.run)
 
