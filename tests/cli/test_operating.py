@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,8 @@ from holdfast.kit.schedules import Schedule
 from holdfast.runtime import Runtime
 from holdfast.store import create, patch
 
+# Styles of ours, then those of terminals: a title, a colour, text from right to left.
+_REASON = "[red]no[/red]\x1b]0;mine\x07\u009b31m\u202e"
 _AT = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
 
 
@@ -36,7 +39,7 @@ async def _fill(home: Path) -> None:
     )  # fmt: skip
     letter = DeadLetter(
         id="e1~rms", tenant_id="acme", event_id="e1", endpoint_id="rms", event_type="paid",
-        reason="[red]no[/red]", died_at=_AT,
+        reason=_REASON, died_at=_AT,
     )  # fmt: skip
     item = InboxItem(tenant_id="acme", source="github", mark="m1", received_at=_AT)
     schedule = Schedule(
@@ -77,7 +80,7 @@ def _actions() -> list[str]:
 
 def test_a_dead_letter_is_listed_looked_at_and_put_out_again() -> None:
     (letter,) = _json("dlq", "list")["items"]
-    assert (letter["id"], letter["reason"]) == ("e1~rms", "[red]no[/red]")
+    assert (letter["id"], letter["reason"]) == ("e1~rms", _REASON)
     # What outsiders wrote is shown as it is.
     assert "[red]no[/red]" in _text("dlq", "list")
     assert _json("dlq", "replay", "--dry-run")["matched"] == 1
@@ -87,6 +90,13 @@ def test_a_dead_letter_is_listed_looked_at_and_put_out_again() -> None:
     assert [row["status"] for row in _json("deliveries", "list")["items"]] == ["pending"]
     assert _json("deliveries", "replay", "e1~rms") == {"id": "e1~rms", "replayed": False}
     assert _actions() == ["dead_letters.replayed"]
+
+
+def test_what_outsiders_sent_can_not_command_the_terminal() -> None:
+    for text in (_text("dlq", "list"), _text("dlq", "list", "--json")):
+        assert "no[/red]" in text
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
+    assert _json("dlq", "list")["items"][0]["reason"] == _REASON
 
 
 def test_a_delivery_that_is_not_there_is_an_error_in_one_line() -> None:

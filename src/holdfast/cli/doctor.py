@@ -12,7 +12,7 @@ from holdfast.cli.checkup.machine import machine
 from holdfast.cli.checkup.settings import settings
 from holdfast.cli.checkup.stored import stored
 from holdfast.cli.logs import log_to_stderr
-from holdfast.cli.opened import AsJson
+from holdfast.cli.opened import AsJson, plain
 from holdfast.config import load_config
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.service import Finding
@@ -34,7 +34,7 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(msgspec.json.encode({"fine": fine, "findings": findings}).decode())
     else:
-        typer.echo("\n".join(_line(finding) for finding in findings))
+        typer.echo(plain("\n".join(_line(finding) for finding in findings)))
     if not fine:
         raise typer.Exit(1)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import typer
@@ -24,6 +25,8 @@ from holdfast.service import Service
 
 T = TypeVar("T")
 PIPE_COLUMNS = 240
+# Control characters but tabs and ends of lines, and those that turn the direction of writing.
+_COMMANDING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Tenant: TypeAlias = Annotated[str, typer.Option(metavar="ID", help="Whose; '-' is the platform itself.")]
@@ -74,7 +77,15 @@ def as_dict(value: Any) -> dict[str, Any]:
 
 def tell(answer: Any, text: str, *, as_json: bool) -> None:
     """One thing: for programs as JSON, for people as a line."""
-    typer.echo(msgspec.json.encode(answer).decode() if as_json else text)
+    typer.echo(plain(msgspec.json.encode(answer).decode() if as_json else text))
+
+
+def plain(text: str) -> str:
+    """The text without what commands a terminal: what outsiders sent must not style, rename or hide.
+
+    Written as JSON writes such characters, so that JSON stays the same JSON.
+    """
+    return _COMMANDING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def show(
@@ -83,7 +94,7 @@ def show(
     """Rows as a table of these columns, or whole as JSON with the cursor of the next page."""
     found = [as_dict(row) for row in rows]
     if as_json:
-        typer.echo(msgspec.json.encode({"items": found, "cursor": cursor}).decode())
+        typer.echo(plain(msgspec.json.encode({"items": found, "cursor": cursor}).decode()))
         return
     if not found:
         typer.echo(none or "nothing there")
@@ -92,7 +103,7 @@ def show(
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in found:
-        # Plain text: what outsiders sent must not style the terminal.
+        # As `Text`, or square brackets would style it.
         table.add_row(*(_cell(row.get(column)) for column in columns))
     _console().print(table, markup=False)
     if cursor:
@@ -100,7 +111,7 @@ def show(
 
 
 def _cell(value: Any) -> Any:
-    return Text("" if value is None else str(value))
+    return Text("" if value is None else plain(str(value)))
 
 
 def _console() -> Console:
