@@ -121,6 +121,23 @@ def test_an_error_that_is_known_is_one_line_and_exit_1(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "holdfast: no token 'aaaaaaaaaaaaaaaa'\n")
 
 
+def test_output_that_can_not_be_written_is_told_in_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", "--version"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (1, "holdfast: No space left on device\n")
+
+
+def test_a_backup_of_a_store_that_is_not_there_is_refused_and_makes_neither(tmp_path: Path) -> None:
+    told = _run(tmp_path, "backup", "copy.db", HOLDFAST_STORE=f"sqlite:///{tmp_path}/typo.db")
+    assert told.returncode == 1
+    assert "there is no store" in told.stderr
+    assert "typo.db" in told.stderr
+    assert not (tmp_path / "copy.db").exists()
+    assert not (tmp_path / "typo.db").exists()
+
+
 def test_a_backup_is_a_store_with_what_was_kept_and_never_overwrites(tmp_path: Path) -> None:
     _run(tmp_path, "tokens", "create", "kept", "--role", "admin")
     done = _run(tmp_path, "backup", "copy.db", "--json")

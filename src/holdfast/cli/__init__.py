@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -55,4 +56,10 @@ def main() -> None:
         app()
     except HoldfastError as error:
         sys.stderr.write(f"holdfast: {error.message}\n")
+        sys.exit(1)
+    except OSError as error:
+        # What could not be written would be tried again when the process ends, and told in its own way.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        place = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"holdfast: {place}{error.strerror or error}\n")
         sys.exit(1)

@@ -9,6 +9,8 @@ import typer
 
 from holdfast.app import back_up
 from holdfast.cli.opened import AsJson, tell, within
+from holdfast.config import load_config
+from holdfast.copying import local_file
 from holdfast.errors import ConfigError
 from holdfast.runtime import Runtime
 
@@ -28,6 +30,8 @@ def backup(
     the keys that open them (HOLDFAST_KEYS, or the file `keys` in the home folder) are not in it.
     """
 
+    _refuse_nothing()
+
     async def act(runtime: Runtime) -> int:
         try:
             return await back_up(runtime.store, file)
@@ -36,3 +40,10 @@ def backup(
 
     size = within(act)
     tell({"file": str(file), "bytes": size}, f"{file}: {size:,} bytes", as_json=as_json)
+
+
+def _refuse_nothing() -> None:
+    """Opening a store makes it where there is none, and the copy of that would look like a backup."""
+    kept = local_file(load_config().store)
+    if kept is not None and not kept.exists():
+        raise ConfigError(f"there is no store at {kept}: check HOLDFAST_STORE and HOLDFAST_HOME", "store")
