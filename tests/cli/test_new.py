@@ -18,7 +18,13 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli import app
+from holdfast.cli.new import PATHS
+from holdfast.config import load_config
+from holdfast.console import routes
+from holdfast.http.app import create_app
+from holdfast.http.door import declared_routes
 from holdfast.kit.outbox import Signer, new_secret
+from holdfast.runtime import Runtime
 from tests.cli.terminal import Typed, typed
 
 _HOLDFAST = [sys.executable, "-m", "holdfast"]
@@ -134,10 +140,24 @@ def test_nothing_that_is_there_is_touched(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.rglob("*")] == ["parcel-watch", "mine.txt"]
 
 
-@pytest.mark.parametrize("name", ["9lives", "Parcel", "class", "a/b", "x" * 41, "holdfast", "naïve"])
+_UNFIT = ["9lives", "Parcel", "class", "a/b", "x" * 41, "holdfast", "naïve", "parcel_", "parcel__watch"]
+_TAKEN = ["email", "json", "msgspec", "api", "console", "sign-in", "deliveries", "dead-letters", "serve"]
+
+
+@pytest.mark.parametrize("name", [*_UNFIT, *_TAKEN])
 def test_a_name_that_does_not_fit_is_wrong_usage(tmp_path: Path, name: str) -> None:
     assert CliRunner().invoke(app, ["new", name, "--into", str(tmp_path)]).exit_code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_no_service_is_made_at_a_path_that_is_served_already(tmp_path: Path) -> None:
+    runtime = await Runtime.open(load_config({"home": tmp_path}, environ={}), services=[])
+    try:
+        served = declared_routes(create_app(runtime, more=routes(runtime)).app)
+        first = {path.split("/")[1].replace("-", "_") for path, _, _ in served}
+    finally:
+        await runtime.close()
+    assert {word for word in first if word.isidentifier()} <= set(PATHS)
 
 
 def test_a_place_that_can_not_be_written_is_told_in_one_line(tmp_path: Path) -> None:

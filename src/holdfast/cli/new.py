@@ -9,25 +9,42 @@ import tempfile
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from string import Template
 from typing import Annotated, Final
 
 import typer
 
 from holdfast.cli.opened import AsJson, tell
+from holdfast.console import pages
 from holdfast.errors import ConfigError
 from holdfast.runtime import find_services
 
 SUFFIX: Final = ".txt"
-_NAME: Final = r"[a-z][a-z0-9_]{1,39}"
+_NAME: Final = r"(?=.{2,40}$)[a-z][a-z0-9]*(_[a-z0-9]+)*"
+# First words of paths that are served already; the console's pages and the commands have theirs too.
+PATHS: Final = ("api", "assets", "console", "demo", "health", "metrics", "sign_in", "sign_out", "work")
 
 
 def _fit(name: str) -> str:
     name = name.replace("-", "_")
-    if not re.fullmatch(_NAME, name) or keyword.iskeyword(name) or name in ("holdfast", "test", "tests"):
-        raise typer.BadParameter("take 2 to 40 of a-z, 0-9 and _, with a letter first, as in parcel_watch")
+    if not re.fullmatch(_NAME, name) or keyword.iskeyword(name) or name in ("test", "tests"):
+        raise typer.BadParameter("take 2 to 40 of a-z, 0-9 and single _, a letter first, as in parcel_watch")
+    if name in _ours():
+        raise typer.BadParameter(f"{name} is a word of Holdfast's own; choose another")
+    spec = find_spec(name)
+    if spec is not None and spec.origin is not None:
+        raise typer.BadParameter(f"{name} is a Python package that is here already; choose another")
     return name
+
+
+def _ours() -> set[str]:
+    """Names under which a service's path, page or commands would hide ours, or be hidden by them."""
+    commands = (file.stem for file in Path(__file__).parent.glob("*.py"))
+    places = (module.name for module in iter_modules(pages.__path__))
+    return {"holdfast", *PATHS, *commands, *places}
 
 
 def new(
