@@ -243,21 +243,44 @@ service = Service(
 """
 
 
-def test_the_commands_of_an_outside_service_are_told_and_can_be_typed(tmp_path: Path) -> None:
-    (tmp_path / "harbour.py").write_text(_HARBOUR)
-    info = tmp_path / "harbour-1.0.dist-info"
+def _announce(place: Path, module: str) -> None:
+    (place / "harbour.py").write_text(module)
+    info = place / "harbour-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: harbour\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[holdfast.services]\nold_harbour = harbour:service\n")
 
-    def ask(*words: str) -> str:
-        environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path)}
-        command = [sys.executable, "-m", "holdfast", *words]
-        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
-        return done.stdout
 
-    assert re.search(r"old-harbour +Watch ships\.", ask("--help"))
-    assert ask("old-harbour", "ships") == "no ship today\n"
+def _ask(place: Path, *words: str) -> Typed:
+    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(place)}
+    command = [sys.executable, "-m", "holdfast", *words]
+    done = subprocess.run(command, cwd=place, env=environ, capture_output=True, text=True)
+    return Typed(done.returncode, done.stdout, done.stderr)
+
+
+def test_the_commands_of_an_outside_service_are_told_and_can_be_typed(tmp_path: Path) -> None:
+    _announce(tmp_path, _HARBOUR)
+    assert re.search(r"old-harbour +Watch ships\.", _ask(tmp_path, "--help").stdout)
+    assert _ask(tmp_path, "old-harbour", "ships").stdout == "no ship today\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("import no_such_module", "No module named 'no_such_module'"),
+        ("1 / 0", "division by zero"),
+        ("service = 'a service'", "is no Service"),
+        ("", "no attribute 'service'"),
+    ],
+)
+def test_an_outside_service_that_can_not_be_loaded_is_told_in_one_line(
+    tmp_path: Path, module: str, why: str
+) -> None:
+    _announce(tmp_path, module)
+    told = _ask(tmp_path, "jobs", "list")
+    assert (told.returncode, told.stderr.count("\n")) == (1, 1), told.stderr
+    assert why in told.stderr
+    assert "harbour 1.0" in told.stderr
 
 
 def test_help_and_completion_load_neither_a_service_nor_a_server(tmp_path: Path) -> None:

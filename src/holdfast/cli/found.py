@@ -12,7 +12,6 @@ import importlib
 import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,8 +68,7 @@ def _of_services() -> Iterator[Later]:
 
 
 def _of_outside_services() -> Iterator[TyperCommand | TyperGroup]:
-    for entry in entry_points(group=services.__name__):
-        service = entry.load()
+    for service in services.announced():
         if isinstance(service.commands, typer.Typer):
             yield _made(service.address, service.commands)
 

@@ -10,7 +10,7 @@ config ──► Runtime.open ──► store + vault + inbox + outbox + schedul
 vault are given, `whole` puts them together, `vitals` tells how it all does.
 """
 
-from holdfast.runtime.finding import ENTRY_POINTS, find_services
+from holdfast.runtime.finding import find_services
 from holdfast.runtime.kept import KIT_DOCUMENTS, KIT_SEALED, documents_of, sealed_of
 from holdfast.runtime.settings import KEYS_FILE, keys_in, settings_of, vault_of
 from holdfast.runtime.vitals import BACKLOG_S_MAX, DEPTH_MAX
@@ -19,7 +19,6 @@ from holdfast.runtime.whole import Runtime
 __all__ = [
     "BACKLOG_S_MAX",
     "DEPTH_MAX",
-    "ENTRY_POINTS",
     "KEYS_FILE",
     "KIT_DOCUMENTS",
     "KIT_SEALED",

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from importlib.metadata import entry_points
-from typing import Final
 
 from holdfast import services
 from holdfast.errors import ConfigError, DeclarationError
 from holdfast.service import Service
 
-ENTRY_POINTS: Final = "holdfast.services"
-
 
 def find_services() -> list[Service]:
     """Every service there is: the folders of `holdfast.services`, and what other packages announce."""
     found = [_service_in(name) for name in services.folders()]
-    found += [entry.load() for entry in entry_points(group=ENTRY_POINTS)]
+    found += services.announced()
     names = [service.name for service in found]
     for name in names:
         if names.count(name) > 1:
