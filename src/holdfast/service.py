@@ -25,6 +25,7 @@ from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import Meter
 from holdfast.kit.outbox import Dispatcher, Kinds, Outbox
 from holdfast.kit.outbox.courier import Headers
+from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller, Document
@@ -164,6 +165,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] | None = None
     grants: Mapping[str, Provider] = {}  # where people connect their accounts, by the provider's name
+    # Its own runs of a tenant, where it keeps them as documents of its own: people see and cancel them.
+    runs: Sequence[Callable[[str], Runs]] = ()
     queues: Mapping[str, type[Document]] = {}  # what its own loops claim: its backlog is watched and drained
     figures: Any = None  # a prometheus_client collector, shown under /metrics
     inside: Any = None  # what its own commands and pages work with

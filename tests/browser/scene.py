@@ -16,9 +16,11 @@ from holdfast.kit.inbox import InboxItem
 from holdfast.kit.metering import Meter
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Endpoint
 from holdfast.kit.pulse import Pulse
+from holdfast.kit.runs import RunDocument, StepSummary
+from holdfast.kit.runs.models import StepStatus
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.runtime import Runtime
-from holdfast.store import Write, create, put
+from holdfast.store import Write, create, patch, put
 
 TENANT: Final = "-"
 _ENDPOINTS: Final = ("rms-harbour-view", "rms-mill-lane", "ledger", "crm-webhooks")
@@ -33,6 +35,8 @@ async def fill(runtime: Runtime, *, deliveries: int = 160, seed: int = 7) -> Non
     await store.commit(*_endpoints(now), *born)
     await store.commit(*ended)
     await store.commit(*_inbox(now), *_watches(dice, now), *_slots(now), *_pulses(dice, now))
+    for stage in _runs(now):
+        await store.commit(*stage)
     trail = Audit(runtime.store, tenant_id=TENANT)
     for actor, action, subject in (
         ("cli:root", "token.created", "deploys"),
@@ -148,6 +152,57 @@ def _slots(now: datetime) -> list[Write]:
                 slot_at=slot, status="running", attempts=1, started_at=slot,
             )))  # fmt: skip
     return writes
+
+
+def _runs(now: datetime) -> list[list[Write]]:
+    """Runs in every state, as they came to be: born, claimed, ended."""
+    born: list[Write] = []
+    moved: list[Write] = []
+    ended: list[Write] = []
+    for number, status in enumerate(("pending", "running", "completed", "failed", "cancelled", "completed")):
+        at, id = now - timedelta(minutes=3 * number + 1), f"run-{number:03}"
+        first, last = at + timedelta(seconds=2), at + timedelta(seconds=48)
+        born.append(create(RunDocument(
+            id=id, type="autopilot" if number % 2 else "triage", created_at=at, updated_at=at, due_at=at,
+            input={"pr": 40 + number, "api_token": "ghp_never"}, steps=_steps(id, status, first),
+        )))  # fmt: skip
+        if status == "pending":
+            continue
+        moved.append(patch(RunDocument, id, changes={
+            "status": "running", "started_at": first, "held_by": "harbour-1-5c", "fence": 3,
+            "due_at": now + timedelta(seconds=40), "deadline_at": at + timedelta(hours=1),
+        }))  # fmt: skip
+        if status != "running":
+            error = {"failed": "review: 502 from the model, 4 times", "cancelled": "wrong branch"}.get(status)
+            ended.append(patch(RunDocument, id, changes={
+                "status": status, "completed_at": last, "duration_ms": 46_000, "held_by": "", "due_at": None,
+                "error": error, "result": {"merged": True} if status == "completed" else None,
+            }))  # fmt: skip
+    return [born, moved, ended]
+
+
+def _steps(run_id: str, status: str, first: datetime) -> list[StepSummary]:
+    """Four steps; the third is where a run that did not complete stands."""
+    stands: dict[str, tuple[StepStatus, StepStatus, StepStatus, StepStatus]] = {
+        "pending": ("pending", "pending", "pending", "pending"),
+        "running": ("completed", "completed", "running", "pending"),
+        "completed": ("completed", "completed", "completed", "completed"),
+        "failed": ("completed", "completed", "failed", "skipped"),
+        "cancelled": ("completed", "completed", "skipped", "skipped"),
+    }
+    made = []
+    for place, (name, state) in enumerate(
+        zip(("fetch", "plan", "review", "merge"), stands[status], strict=True)
+    ):
+        step = StepSummary(id=f"step-{place + 1:03}-{name}", run_id=run_id, name=name, status=state)
+        if state in ("completed", "failed", "running"):
+            step.started_at, step.attempts = first + timedelta(seconds=11 * place), 1
+        if step.started_at and state != "running":
+            step.completed_at, step.duration_ms = step.started_at + timedelta(seconds=10), 10_000
+        if state == "failed":
+            step.attempts, step.failures, step.error = 4, 4, "RetryLaterError: 502 from the model"
+        made.append(step)
+    return made
 
 
 def _pulses(dice: random.Random, now: datetime) -> list[Write]:

@@ -21,7 +21,8 @@ from tests.examples import lanterns
 
 PAGES: Final = (
     "", "/deliveries", "/deliveries/evt_0003~{endpoint}", "/dead-letters", "/inbox", "/channels",
-    "/schedules", "/schedules/-_prune", "/audit", "/usage", "/users", "/lanterns", "/nowhere",
+    "/runs", "/runs/holdfast_runs/run-003", "/schedules", "/schedules/-_prune", "/audit",
+    "/usage", "/users", "/lanterns", "/nowhere",
 )  # fmt: skip
 
 

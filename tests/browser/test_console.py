@@ -11,6 +11,7 @@ from holdfast.kit.audit import Audit, AuditEvent, Entry
 from holdfast.kit.schedules import Schedule
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query
+from tests.browser.entering import live, not_reloaded, sign_in
 from tests.browser.look import Watched
 from tests.browser.scene import fill
 from tests.console.bed import PASSWORD, Bed, console
@@ -27,24 +28,6 @@ async def _come_in(page: Page, bed: Bed, name: str = "ann") -> None:
     await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
-async def _sign_in(page: Page, bed: Bed, name: str, role: str, tenant_id: str = "-") -> None:
-    await bed.person(name, role=role, tenant_id=tenant_id)
-    await page.goto(f"{bed.address}/console")
-    await page.get_by_label("Name").fill(name)
-    await page.get_by_label("Password").fill(PASSWORD)
-    await page.get_by_role("button", name="Sign in").click()
-    await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-
-
-async def _live(page: Page) -> None:
-    await expect(page.locator("#live-state")).to_have_text("live")
-    await page.evaluate("window.loadedOnce = true")
-
-
-async def _not_reloaded(page: Page) -> None:
-    assert await page.evaluate("window.loadedOnce") is True
-
-
 async def test_a_failing_receiver_shows_as_retries_and_dead_letters_and_a_replay_arrives(
     page: Page, tmp_path: Path
 ) -> None:
@@ -54,16 +37,16 @@ async def test_a_failing_receiver_shows_as_retries_and_dead_letters_and_a_replay
         await _come_in(page, bed)
 
         await page.get_by_role("link", name="Deliveries", exact=True).click()
-        await _live(page)
+        await live(page)
         await expect(page.get_by_text("Everything that was put out has arrived.")).to_be_visible()
         await bed.send(endpoint, '{"unit": "4B"}', '{"unit": "5A"}')
         states = page.locator("#rows .state")
         await expect(states).to_have_text(["failed", "failed"])
         await expect(states).to_have_text(["dead", "dead"])
-        await _not_reloaded(page)
+        await not_reloaded(page)
 
         await page.get_by_role("link", name="Dead letters", exact=True).click()
-        await _live(page)
+        await live(page)
         await expect(page.locator("#rows tbody tr")).to_have_count(2)
         rms.run(Behave())
         await page.locator("#rows tbody tr").first.get_by_role("button", name="Replay").click()
@@ -72,7 +55,7 @@ async def test_a_failing_receiver_shows_as_retries_and_dead_letters_and_a_replay
         await dialog.get_by_role("button", name="Replay").click()
         await expect(page.locator("#toast")).to_have_text("It is on its way again.")
         await expect(page.locator("#rows tbody tr")).to_have_count(1)
-        await _not_reloaded(page)
+        await not_reloaded(page)
 
         await page.goto(f"{bed.address}/console/deliveries?status=delivered")
         await expect(page.locator("#rows .state")).to_have_text(["delivered"])
@@ -108,7 +91,7 @@ async def test_all_dead_letters_are_replayed_after_saying_how_many(page: Page, t
 async def test_a_viewer_has_nothing_to_press_and_is_refused_when_trying(page: Page, tmp_path: Path) -> None:
     async with console(tmp_path) as bed:
         await fill(bed.runtime)
-        await _sign_in(page, bed, "vic", "viewer")
+        await sign_in(page, bed, "vic", role="viewer")
         await page.goto(f"{bed.address}/console/dead-letters")
         await expect(page.locator("#rows tbody tr").first).to_be_visible()
         await expect(page.get_by_role("button", name="Replay")).to_have_count(0)
@@ -129,7 +112,7 @@ async def test_without_a_connection_the_page_says_so_and_finds_back(page: Page, 
     async with console(tmp_path) as bed:
         await _come_in(page, bed)
         await page.goto(f"{bed.address}/console/audit")
-        await _live(page)
+        await live(page)
         await page.context.set_offline(True)
         bed.surface.changes.close()
         await expect(page.locator("#live-state")).to_have_text("offline, retrying")
@@ -138,7 +121,7 @@ async def test_without_a_connection_the_page_says_so_and_finds_back(page: Page, 
         await page.context.set_offline(False)
         await expect(page.locator("#live-state")).to_have_text("live", timeout=15_000)
         await expect(page.get_by_role("cell", name="seen.later")).to_be_visible()
-        await _not_reloaded(page)
+        await not_reloaded(page)
 
 
 async def test_what_changes_leaves_focus_and_open_details_alone(page: Page, tmp_path: Path) -> None:
@@ -147,7 +130,7 @@ async def test_what_changes_leaves_focus_and_open_details_alone(page: Page, tmp_
         await trail.append(Entry(action="first", actor="cli:me", details={"colour": "green"}))
         await _come_in(page, bed)
         await page.goto(f"{bed.address}/console/audit")
-        await _live(page)
+        await live(page)
         await page.locator("#details-1 summary").click()
         await expect(page.locator("#details-1 pre")).to_contain_text("green")
         await trail.append(Entry(action="second", actor="cli:me"))

@@ -15,6 +15,7 @@ from holdfast.kit.audit import Audit, Entry
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Endpoint, Ledger
 from holdfast.store import create, put
+from tests.browser.entering import sign_in
 from tests.browser.look import sideways
 from tests.browser.scene import fill
 from tests.console.bed import PASSWORD, Bed, console
@@ -30,8 +31,9 @@ HOSTILE: Final = (
     "{{ 7 * 7 }} {% raw %} ${7*7}",
 )
 PAGES: Final = (
-    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/inbox", "/channels", "/schedules",
-    "/audit", "/usage", "/users", "/lanterns", "/nowhere", "/deliveries?q=none",
+    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/inbox", "/channels", "/runs",
+    "/runs?status=failed&type=autopilot", "/schedules", "/audit", "/usage", "/users", "/lanterns", "/nowhere",
+    "/deliveries?q=none",
 )  # fmt: skip
 
 
@@ -40,15 +42,6 @@ _NAMELESS: Final = """() => {
   const named = (one) => one.textContent.trim() || one.labels?.length || one.getAttribute("aria-label");
   return [...document.querySelectorAll(wanted)].filter((one) => !named(one)).map((one) => one.outerHTML);
 }"""
-
-
-async def _sign_in(page: Page, bed: Bed) -> None:
-    await bed.signed_in("ann")
-    await page.goto(f"{bed.address}/sign-in")
-    await page.get_by_label("Name").fill("ann")
-    await page.get_by_label("Password").fill(PASSWORD)
-    await page.get_by_role("button", name="Sign in").click()
-    await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
 async def _plant(bed: Bed) -> list[str]:
@@ -74,7 +67,7 @@ async def test_hostile_words_stay_words_on_every_page_also_when_swapped_in(
     page: Page, tmp_path: Path
 ) -> None:
     async with console(tmp_path, services=[lanterns.service]) as bed:
-        await _sign_in(page, bed)
+        await sign_in(page, bed)
         # Swapped in by the live stream first, then loaded.
         await page.goto(f"{bed.address}/console/deliveries")
         await expect(page.locator("#live-state")).to_have_text("live")
@@ -96,9 +89,9 @@ async def test_no_page_is_wider_than_a_phone(page: Page, tmp_path: Path) -> None
         await page.set_viewport_size({"width": 390, "height": 844})
         await page.goto(f"{bed.address}/sign-in")
         assert await sideways(page) == 0
-        await _sign_in(page, bed)
+        await sign_in(page, bed)
         dead = (await Ledger(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
-        for path in (*PAGES, f"/deliveries/{dead}", "/schedules/-_prune"):
+        for path in (*PAGES, f"/deliveries/{dead}", "/schedules/-_prune", "/runs/holdfast_runs/run-003"):
             await page.goto(f"{bed.address}/console{path}")
             assert await sideways(page) == 0, path
         menu = page.get_by_role("button", name="Menu")
@@ -151,7 +144,7 @@ async def test_everything_can_be_done_with_the_keyboard_alone(page: Page, tmp_pa
 async def test_every_control_and_picture_has_a_name(page: Page, tmp_path: Path) -> None:
     async with console(tmp_path, services=[lanterns.service]) as bed:
         await fill(bed.runtime)
-        await _sign_in(page, bed)
+        await sign_in(page, bed)
         for path in PAGES:
             await page.goto(f"{bed.address}/console{path}")
             assert await page.evaluate(_NAMELESS) == [], path

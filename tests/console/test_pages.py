@@ -28,7 +28,8 @@ from tests.examples.lanterns import Lantern
 HOSTILE = "<script>alert(1)</script>\"><img src=x onerror=alert(2)>\u202ereversed'&amp;"
 OWN_PAGES = (
     "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/dead-letters?state=dealt-with", "/inbox",
-    "/inbox?status=parked", "/channels", "/schedules", "/schedules/-_prune", "/audit",
+    "/inbox?status=parked", "/channels", "/runs", "/runs?status=failed",
+    "/runs/holdfast_runs/run-003", "/schedules", "/schedules/-_prune", "/audit",
     "/audit?by=actor&value=user:ann", "/usage", "/users", "/you",
 )  # fmt: skip
 DIED_AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -56,6 +57,10 @@ async def test_every_page_shows_what_there_is_on_every_engine(
     assert "503 Service Unavailable, 8 times" in shown["/dead-letters"]
     assert "the repository is not known here yet" in shown["/inbox"]
     assert "person4@hoge.example" in shown["/channels"]
+    assert shown["/runs"].count("<tr data-key") == 6
+    assert shown["/runs?status=failed"].count("<tr data-key") == 1
+    assert "502 from the model" in shown["/runs/holdfast_runs/run-003"]
+    assert "ghp_never" not in shown["/runs/holdfast_runs/run-003"]
     assert "Run now" in shown["/schedules"]
     assert shown["/schedules/-_prune"].count("<tr data-key") == 3
     assert shown["/audit"].count("<tr data-key") >= 4
@@ -67,7 +72,7 @@ async def test_every_page_shows_what_there_is_on_every_engine(
 async def test_every_page_has_words_for_nothing(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
     for path in OWN_PAGES:
-        if "_prune" not in path and path not in ("", "/users", "/you"):
+        if "_prune" not in path and "run-003" not in path and path not in ("", "/users", "/you"):
             assert 'class="nothing"' in await ann.page(f"/console{path}"), path
     assert "Nothing. Everything" in await ann.page("/console")
 

@@ -60,13 +60,17 @@ def inside(service: str, act: Callable[[Any], Awaitable[T]]) -> T:
     return within(on_its_own, services=[one for one in find_services() if one.name == service])
 
 
-async def noted(runtime: Runtime, tenant_id: str, *, action: str, subject: str, details: Any = None) -> None:
-    """Put what a person did here on the tenant's audit trail, under their name on this machine."""
+def person() -> str:
+    """Who types here, as the audit trail names them: by their name on this machine."""
     try:
-        actor = f"cli:{getpass.getuser()}"
+        return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):
-        actor = f"cli:{os.getuid()}"
-    await note(runtime, tenant_id, actor=actor, action=action, subject=subject, details=details)
+        return f"cli:{os.getuid()}"
+
+
+async def noted(runtime: Runtime, tenant_id: str, *, action: str, subject: str, details: Any = None) -> None:
+    """Put what a person did here on the tenant's audit trail."""
+    await note(runtime, tenant_id, actor=person(), action=action, subject=subject, details=details)
 
 
 def as_dict(value: Any) -> dict[str, Any]:

@@ -135,6 +135,19 @@ def meter(share: float, *, tone: str, said: str) -> Markup:
     return _svg("meter", shape, said=said, size=(100, 8))
 
 
+def stretch(start: float, end: float, *, tone: str, said: str) -> Markup:
+    """A part of a longer time, both ends from 0 to 1; what took no time is still to be seen.
+
+    Example: `stretch(0.25, 0.5, tone="good", said="code, 3 s")`
+    """
+    left = max(0.0, min(1.0, start)) * 98
+    wide = max(2.0 if end > start or start > 0 else 0.0, min(1.0, end) * 100 - left)
+    shape = Markup('<rect class="rail" width="100" height="8"/>') + Markup(
+        '<rect class="tone-{}" x="{:.1f}" width="{:.1f}" height="8"><title>{}</title></rect>'
+    ).format(tone, left, wide, said)
+    return _svg("meter stretch", shape, said=said, size=(100, 8))
+
+
 def split(parts: Sequence[Series], *, said: str) -> Markup:
     """One bar shared among parts, each with its own tone; the words are beside it.
 

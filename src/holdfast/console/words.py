@@ -18,11 +18,22 @@ _STEPS: Final = (
 )
 # What a state means to whoever looks: the colour of its mark, never the only sign of it.
 _TONES: Final = {
-    "good": ("ok", "delivered", "done", "active", "watched", "completed", "running", "sound", "on"),
+    "good": (
+        "ok",
+        "delivered",
+        "done",
+        "active",
+        "watched",
+        "completed",
+        "running",
+        "sound",
+        "on",
+        "connected",
+    ),
     "wait": ("pending", "sending", "processing", "opening", "retrying", "skipped", "ending"),
     "warn": ("degraded", "failed", "paused", "attention", "expired", "missed"),
-    "bad": ("critical", "dead", "parked", "disabled", "broken"),
-}
+    "bad": ("critical", "dead", "parked", "disabled", "broken", "needs_reauth"),
+}  # fmt: skip
 _TONE_OF: Final = {state: tone for tone, states in _TONES.items() for state in states}
 
 

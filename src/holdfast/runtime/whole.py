@@ -23,6 +23,7 @@ from holdfast.kit.outbox.courier import Headers
 from holdfast.kit.pulse import PulseKeeper
 from holdfast.kit.releases import note_release
 from holdfast.kit.retention import Sweeper
+from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Job, Scheduler
 from holdfast.kit.vault import Vault
 from holdfast.runtime.finding import chosen_of, find_services
@@ -148,6 +149,14 @@ class Runtime:
 
     def _loops_health(self) -> Health | None:
         return self.supervisor.health() if self.working else None
+
+    def runs(self, tenant_id: str) -> dict[str, Runs]:
+        """A tenant's runs by their collection: the kit's own, and those of services.
+
+        Example: `page = await runtime.runs("acme")["holdfast_runs"].listed(status="failed")`
+        """
+        theirs = [make(tenant_id) for parts in self.parts.values() for make in parts.runs]
+        return {one.collection: one for one in (Runs(self.store.tenant(tenant_id)), *theirs)}
 
     def channel_kinds(self) -> list[type[ChannelFields]]:
         """The classes that channels are kept in: the kit's own, and those of services."""

@@ -9,6 +9,7 @@ from holdfast.console.pages import (
     deliveries,
     inbox,
     overview,
+    runs,
     schedules,
     usage,
     users,
@@ -18,7 +19,7 @@ from holdfast.runtime import Runtime
 from holdfast.service import Page
 
 _GROUPS = {
-    "Operate": (overview, deliveries, dead_letters, inbox, channels, schedules),
+    "Operate": (overview, deliveries, dead_letters, inbox, channels, runs, schedules),
     "Record": (audit, usage, users, you),
 }
 

@@ -12,6 +12,7 @@ add. Every commit carries the claim's fencing number, so a worker that lost the 
 from holdfast.kit.runs.models import (
     KIT,
     RUN_CLAIM,
+    RUN_INDEXES,
     RUN_LIFE,
     STEP_LIFE,
     Kinds,
@@ -30,6 +31,7 @@ from holdfast.kit.runs.writing import Join, Moved
 __all__ = [
     "KIT",
     "RUN_CLAIM",
+    "RUN_INDEXES",
     "RUN_LIFE",
     "STEP_LIFE",
     "BackOff",

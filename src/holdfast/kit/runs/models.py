@@ -28,6 +28,13 @@ STEP_LIFE = Lifecycle(
         "running": ["pending", "completed", "failed", "skipped"],
     },
 )
+# The questions that operators ask of runs; a service's own runs that they are to see declare them too.
+RUN_INDEXES = (
+    Index("-created_at"),
+    Index("status", "-created_at"),
+    Index("type", "-created_at"),
+    Index("type", "status", "-created_at"),
+)
 RUN_CLAIM = Claim(due="due_at", fence="fence", owner="held_by", lane="tenant_id", state=("status", "running"))
 
 
@@ -115,12 +122,7 @@ class RunFields(Document, rename="camel"):
     "holdfast_runs/{id}",
     id=Stamped("run"),
     tenant="tenant_id",
-    indexes=[
-        Index("-created_at"),
-        Index("status", "-created_at"),
-        Index("type", "-created_at"),
-        Index("status", "-created_at", across="tenants"),
-    ],
+    indexes=[*RUN_INDEXES, Index("status", "-created_at", across="tenants")],
     lifecycle=RUN_LIFE,
     claim=RUN_CLAIM,
     immutable=["created_at", "type"],

@@ -16,8 +16,9 @@ from holdfast.kit.runs.decision import End
 from holdfast.kit.runs.models import KIT, Kinds, RunFields, RunStatus, StepFields
 from holdfast.kit.runs.workflow import Workflow
 from holdfast.kit.runs.writing import Join, ending
+from holdfast.model.document import schema_of
 from holdfast.store.commit import Write, create, patch
-from holdfast.store.query import Query
+from holdfast.store.query import Page, Query
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
 
@@ -39,6 +40,11 @@ class Runs:
         self._kinds = kinds
         self._joins = tuple(joins)
         self._checkpoints = Checkpoints(self._store, kind=kinds.checkpoint)
+
+    @property
+    def collection(self) -> str:
+        """What the collection of these runs is called here."""
+        return self._store.catalog.table(schema_of(self._kinds.run))
 
     def writes_start(
         self,
@@ -83,32 +89,47 @@ class Runs:
         found = await self._store.get(self._kinds.run, run_id)
         return None if found is None else found.doc
 
+    async def listed(
+        self,
+        *,
+        status: RunStatus | None = None,
+        type: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[RunFields]:
+        """Runs, newest first; the class of the runs declares `RUN_INDEXES` for it."""
+        query = Query(self._kinds.run).order_by("-created_at").limit(limit).after(cursor)
+        for field, wanted in (("type", type), ("status", status)):
+            if wanted is not None:
+                query = query.where(field, "==", wanted)
+        return await self._store.query(query)
+
     async def steps(self, run_id: str) -> list[StepFields]:
         """The steps with their whole inputs and outputs, in order."""
         query = Query(self._kinds.step).under(run_id).order_by("number")
         return list((await self._store.query(query)).docs)
 
-    async def cancel(self, run_id: str, *, reason: str = "cancelled") -> RunStatus:
-        """Let no further step begin; gives the run's status after it.
+    async def cancel(
+        self, run_id: str, transaction: Transaction | None = None, *, reason: str = "cancelled"
+    ) -> RunStatus:
+        """Let no further step begin; gives the run's status after it. In the caller's transaction, if given.
 
         A run in nobody's hands ends at once. In a worker's hands it ends when its present step does, and one
         whose last step is running may still complete.
         """
-
-        async def act(transaction: Transaction) -> RunStatus:
-            found = await transaction.get(self._kinds.run, run_id)
-            if found is None:
-                raise NotFoundError(f"run {run_id!r} is not there")
-            run, now = found.doc, self._store.clock.now()
-            if run.completed_at is not None:
-                return run.status
-            if run.held_by:
-                changes = {"cancel_requested_at": now, "cancel_reason": reason, "updated_at": now}
-                transaction.write(patch(self._kinds.run, run_id, changes=changes))
-                return run.status
-            return await self._end(transaction, run, End("cancelled", reason))
-
-        return await self._store.transact(act)
+        if transaction is None:
+            return await self._store.transact(lambda own: self.cancel(run_id, own, reason=reason))
+        found = await transaction.get(self._kinds.run, run_id)
+        if found is None:
+            raise NotFoundError(f"run {run_id!r} is not there")
+        run, now = found.doc, self._store.clock.now()
+        if run.completed_at is not None:
+            return run.status
+        if run.held_by:
+            changes = {"cancel_requested_at": now, "cancel_reason": reason, "updated_at": now}
+            transaction.write(patch(self._kinds.run, run_id, changes=changes))
+            return run.status
+        return await self._end(transaction, run, End("cancelled", reason))
 
     async def _end(self, transaction: Transaction, run: RunFields, end: End) -> RunStatus:
         move = ending(run, end, now=self._store.clock.now())
@@ -121,18 +142,22 @@ class Runs:
             await join(transaction, moved)
         return moved.run.status
 
-    async def wake(self, run_id: str, transaction: Transaction | None = None) -> None:
-        """Let a run that waits go on; in the caller's transaction, in the commit of what it waited for."""
+    async def wake(self, run_id: str, transaction: Transaction | None = None) -> bool:
+        """Let a run that waits go on; in the caller's transaction, in the commit of what it waited for.
+
+        False where there is no such run, or where it has ended.
+        """
         if transaction is None:
             return await self._store.transact(lambda own: self.wake(run_id, own))
         found = await transaction.get(self._kinds.run, run_id)
         if found is None or found.doc.completed_at is not None:
-            return None
+            return False
         changes: dict[str, Any] = {"wakes": found.doc.wakes + 1}
         # A run that is just about to wait is still in a worker's hands: it will see the count.
         if not found.doc.held_by:
             changes["due_at"] = self._store.clock.now()
         transaction.write(patch(self._kinds.run, run_id, changes=changes))
+        return True
 
     def _steps_of(self, run: RunFields, workflow: Workflow) -> list[StepFields]:
         return [
