@@ -243,10 +243,10 @@ async def test_a_dead_receiver_does_not_hold_up_another(live_store: Store) -> No
         stuck = await endpoint_at(live_store, dead.url(), "stuck", concurrency=2)
         await send(live_store, stuck, *(f"stuck-{n}" for n in range(30)))
         async with dispatching(live_store, drain_s=0.1) as dispatcher:
-            await until(lambda: dispatcher.status().in_flight == 2)
+            await until(lambda: dispatcher.status().in_flight == 1)
             endpoint = await endpoint_at(live_store, alive.url())
             began = time.monotonic()
             await send(live_store, endpoint, "evt-1")
             await alive.received(1)
             assert time.monotonic() - began < 1.0
-            assert dispatcher.status().in_flight >= 2
+            assert dispatcher.status().in_flight >= 1

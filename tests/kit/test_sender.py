@@ -244,6 +244,37 @@ async def test_a_full_sender_makes_room_for_another_receiver_by_closing_what_res
     await sender.close()
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [PoolLimits(per_host_max=5), PoolLimits(total_max=5)],
+    ids=["to one host", "in all"],
+)
+async def test_receivers_in_doubt_leave_connections_to_the_others(limits: PoolLimits) -> None:
+    sender = local(limits)
+    doubtful = msgspec.structs.replace(outgoing("", timeout_s=0.5), in_doubt=True)
+
+    async def hang_unless_known(
+        state: Serving, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        while "/known" in (await state.read(reader)).line:
+            writer.write(OK)
+        await reader.read()
+
+    async with serving(hang_unless_known) as receiver:
+        stuck = [
+            asyncio.create_task(failure_of(sender, msgspec.structs.replace(doubtful, url=receiver.url())))
+            for _ in range(20)
+        ]
+        await receiver.received(4)
+        known = f"http://127.0.0.1:{receiver.port}/known"
+        for _ in range(3):
+            assert (await sender.send(outgoing(known, timeout_s=0.4))).status == 200
+        assert len(receiver.requests) == 4 + 3
+        assert await asyncio.gather(*stuck) == ["timeout"] * 20
+        assert (await sender.send(msgspec.structs.replace(doubtful, url=known))).status == 200
+    await sender.close()
+
+
 async def test_whoever_waits_for_a_connection_gets_a_timeout_and_leaves_no_gap() -> None:
     sender = local(PoolLimits(per_host_max=1))
     async with serving(never_answering) as receiver:

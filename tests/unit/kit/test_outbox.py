@@ -194,6 +194,42 @@ def test_a_lane_fetches_no_more_than_it_can_send_soon() -> None:
     assert a_lane(status="paused").room(0.0) == 0
 
 
+def all_taken(lane: Lane) -> list[Held]:
+    return list(iter(lambda: lane.take(0.0), None))
+
+
+def test_a_lane_lets_more_go_at_once_as_answers_come_and_fewer_when_they_stay_away() -> None:
+    lane = a_lane(concurrency=4)
+    lane.waiting.extend(Held(a_delivery(), 100.0) for _ in range(20))
+    under_way, seen = all_taken(lane), []
+    for hung in (False, False, False, True, True):
+        seen.append((len(under_way), lane.in_doubt))
+        following = []
+        for held in under_way:
+            lane.done(held, healthy=not hung, hung=hung, now=0.0)
+            following += all_taken(lane)
+        under_way = following
+    assert seen == [(1, True), (2, False), (4, False), (4, False), (1, True)]
+
+
+def test_a_lane_that_never_needed_more_at_once_starts_few_when_many_come() -> None:
+    lane = a_lane(concurrency=10)
+    for _ in range(50):
+        lane.waiting.append(Held(a_delivery(), 100.0))
+        (held,) = all_taken(lane)
+        lane.done(held, healthy=True, hung=False, now=0.0)
+    lane.waiting.extend(Held(a_delivery(), 100.0) for _ in range(20))
+    assert len(all_taken(lane)) == 1
+
+
+def test_a_lane_whose_receiver_hangs_holds_little_of_what_is_due() -> None:
+    lane = a_lane(concurrency=10)
+    lane.waiting.append(Held(a_delivery(), 100.0))
+    (held,) = all_taken(lane)
+    lane.done(held, healthy=False, hung=True, now=0.0)
+    assert lane.room(0.0) == 2
+
+
 def test_a_lane_shut_for_a_while_opens_by_itself() -> None:
     lane = a_lane()
     lane.shut(5.0)

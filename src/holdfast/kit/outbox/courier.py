@@ -87,6 +87,8 @@ class Courier:
             attempted(held.delivery, result, at=at, latency_s=ended - started)
             self._conclude(lane, held, result)
             held = None if self.stopping else lane.take(ended)
+            if lane.waiting and lane.in_flight < lane.at_once:
+                self.pump(lane)  # an answer lets more go at once
         self.in_flight -= 1
         if lane.wants_refill(self._clock.monotonic()):
             self._wake()
@@ -102,8 +104,9 @@ class Courier:
         # A send must not outlive its lease.
         timeout_s = min(endpoint.timeout_s, left_s)
         request = Outgoing(
-            "POST", endpoint.url, tuple(headers), delivery.body, timeout_s, endpoint.response_bytes_max
-        )
+            "POST", endpoint.url, tuple(headers), delivery.body, timeout_s, endpoint.response_bytes_max,
+            lane.in_doubt,
+        )  # fmt: skip
         self.counts.sent += 1
         if tracing.on:
             return await self._send_traced(request, delivery)
@@ -136,7 +139,8 @@ class Courier:
         now = self._clock.now()
         verdict = judge(result, endpoint.retry, attempt=delivery.attempt_count, now=now, roll=random.random())
         monotonic = self._clock.monotonic()
-        lane.done(held, healthy=verdict.healthy, now=monotonic)
+        hung = isinstance(result, SendFailure) and result.reason == "timeout"
+        lane.done(held, healthy=verdict.healthy, hung=hung, now=monotonic)
         if verdict.hold_s:
             lane.shut(monotonic + verdict.hold_s)
         setattr(self.counts, verdict.status, getattr(self.counts, verdict.status) + 1)
@@ -154,7 +158,7 @@ class Courier:
         if verdict.endpoint_gone and lane.endpoint is not None:
             self._spawn(self._disable(lane.endpoint, verdict.reason))
         now = self._clock.monotonic()
-        if lane.waiting and lane.open_at(now) > now:
+        if lane.waiting and (lane.open_at(now) > now or len(lane.waiting) > lane.capacity):
             self.give_back(lane)
         self._wake()
 

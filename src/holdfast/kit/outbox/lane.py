@@ -46,12 +46,15 @@ class Lane:
         self.breaker: Breaker | None = None
         self.closed_until = 0.0
         self.more = False  # the store may hold more that is due than was fetched
+        self.answered = self.hung = False  # ever; last time
+        self.at_once = 1  # how many it is trusted with now, of its endpoint's concurrency
         self._pace_per_s = 0.0
         self._ended, self._ended_since = 0, 0.0
 
     def set_up(self, endpoint: Endpoint, version: int, *, sign: Sign, now: float) -> None:
         """Take on an endpoint's limits; an unchanged limit keeps what it has counted so far."""
         self.endpoint, self.version, self.sign = endpoint, version, sign
+        self.at_once = min(self.at_once, endpoint.concurrency)
         if endpoint.rate is None:
             self.bucket = None
         elif self.bucket is None or self.bucket.rate != endpoint.rate:
@@ -79,11 +82,16 @@ class Lane:
             return 1
         if self.breaker.state != "closed":
             return self.breaker.limits.probes
-        whole = 2 * self.endpoint.concurrency
+        whole = 2 * (self.at_once if self.hung else self.endpoint.concurrency)
         if self.endpoint.rate is None:
             return max(whole, int(self._pace_per_s * PACE_HORIZON_S))
         ahead = math.ceil(self.endpoint.rate.per_s * RATE_HORIZON_S) + self.endpoint.rate.burst
         return min(whole, ahead)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a send may well end without an answer, after holding a connection for its whole time."""
+        return self.hung or not self.answered
 
     def open_at(self, now: float) -> float:
         """When the lane may send again: now, later, or never while its endpoint is not active."""
@@ -106,7 +114,7 @@ class Lane:
         if endpoint is None or breaker is None or endpoint.status != "active":
             return None
         self._drop_stale(now, min(endpoint.timeout_s, self._patience_s_max))
-        if not self.waiting or self.in_flight >= endpoint.concurrency or now < self.closed_until:
+        if not self.waiting or self.in_flight >= self.at_once or now < self.closed_until:
             return None
         if not breaker.allows(now) or (self.bucket is not None and not self.bucket.take(now)):
             return None
@@ -121,8 +129,9 @@ class Lane:
             self.waiting.popleft()
             self.more = True
 
-    def done(self, held: Held, *, healthy: bool, now: float) -> None:
-        """A send has ended."""
+    def done(self, held: Held, *, healthy: bool, hung: bool, now: float) -> None:
+        """A send has ended; `hung` when its time was up before there was an answer."""
+        self._learn(hung=hung)
         self.in_flight -= 1
         self._ended += 1
         if now - self._ended_since >= PACE_OVER_S:
@@ -130,6 +139,16 @@ class Lane:
             self._ended, self._ended_since = 0, now
         assert self.breaker is not None
         self.breaker.end(held.turn, healthy=healthy, now=now)
+
+    def _learn(self, *, hung: bool) -> None:
+        """Let more go at once only while answers come and more is wanted: a receiver that begins to hang
+        then holds few of the connections that others need too."""
+        self.hung = hung
+        self.answered = self.answered or not hung
+        if hung:
+            self.at_once = max(1, self.at_once // 2)
+        elif self.waiting and self.in_flight >= self.at_once and self.endpoint is not None:
+            self.at_once = min(self.endpoint.concurrency, self.at_once + 1)
 
     def wake_at(self, now: float) -> float:
         """When it is worth looking again, for a lane that holds something or knows of more."""

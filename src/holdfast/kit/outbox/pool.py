@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections import deque
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from holdfast.kit.outbox.port import SendFailure
 from holdfast.kit.outbox.target import Address
 from holdfast.kit.outbox.wire import Connection
 
+# Of the connections, what receivers in doubt may hold at once: those that hang leave the rest to the others.
+DOUBTED_SHARE: Final = 0.8
 PoolKey = tuple[str, str, int, frozenset[Address]]
 
 
@@ -28,14 +31,18 @@ class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     # meet the closing and count as a failed attempt.
     idle_s: float = 4.0
 
+    def share(self, of: int) -> asyncio.Semaphore:
+        """Places for requests in doubt among so many."""
+        return asyncio.Semaphore(max(1, int(of * DOUBTED_SHARE)))
+
 
 class Pool:
     """The connections to one pinned target."""
 
-    __slots__ = ("idle", "open", "pin", "waiters")
+    __slots__ = ("doubted", "idle", "open", "pin", "waiters")
 
-    def __init__(self, pin: Pin) -> None:
-        self.pin = pin
+    def __init__(self, pin: Pin, doubted: asyncio.Semaphore) -> None:
+        self.pin, self.doubted = pin, doubted
         self.open = 0
         self.idle: list[Connection] = []
         # A waiter gets a connection, or None: leave to open one.
@@ -51,6 +58,7 @@ class Pools:
         self._pools: dict[PoolKey, Pool] = {}
         self._homes: dict[Connection, Pool] = {}
         self._total = 0
+        self.doubted = limits.share(limits.total_max)
         # Pools with waiters that could go on if a connection or a slot became free, in turn.
         self._starved: dict[Pool, None] = {}
         self._gone = asyncio.Event()
@@ -67,7 +75,7 @@ class Pools:
         key = (target.scheme, target.host, target.port, frozenset(pin.addresses))
         found = self._pools.get(key)
         if found is None:
-            found = self._pools[key] = Pool(pin)
+            found = self._pools[key] = Pool(pin, self._limits.share(self._limits.per_host_max))
         found.pin = pin
         return found
 

@@ -21,6 +21,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     body: bytes
     timeout_s: float
     response_bytes_max: int
+    # The receiver hung last time, or is not known yet: it may take a share of the connections, not all.
+    in_doubt: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -10,6 +10,8 @@ import asyncio
 import re
 import ssl
 import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -80,7 +82,8 @@ class RawSender:
         if route is None or route.until <= self._guard.monotonic():
             route = await self._find_route(request.url, deadline)
         head = self._head(request, route)
-        answer = await self._exchange(route.pool, request, head=head, deadline=deadline)
+        exchange = self._exchange_in_share if request.in_doubt else self._exchange
+        answer = await exchange(route.pool, request, head=head, deadline=deadline)
         self._sent += 1
         return answer
 
@@ -106,19 +109,22 @@ class RawSender:
             connection.drop()
             raise
 
+    async def _exchange_in_share(
+        self, pool: Pool, request: Outgoing, *, head: bytes, deadline: float
+    ) -> Answer:
+        async with AsyncExitStack() as places:
+            async with _in_time(deadline, "no connection became free"):
+                await places.enter_async_context(pool.doubted)
+                await places.enter_async_context(self._pools.doubted)
+            return await self._exchange(pool, request, head=head, deadline=deadline)
+
     async def _obtain(self, pool: Pool, deadline: float) -> Connection:
-        try:
-            async with asyncio.timeout(deadline - time.monotonic()):
-                return await self._pools.obtain(pool)
-        except TimeoutError:
-            raise SendFailure("timeout", "no connection became free within the time limit") from None
+        async with _in_time(deadline, "no connection became free"):
+            return await self._pools.obtain(pool)
 
     async def _find_route(self, url: str, deadline: float) -> _Route:
-        try:
-            async with asyncio.timeout(deadline - time.monotonic()):
-                pin = await self._guard.pin(url)
-        except TimeoutError:
-            raise SendFailure("timeout", "the host's name was not resolved within the time limit") from None
+        async with _in_time(deadline, "the host's name was not resolved"):
+            pin = await self._guard.pin(url)
         if len(self._routes) >= ROUTES_KEPT_MAX:
             self._routes.clear()
             self._pools.prune()
@@ -148,3 +154,13 @@ class RawSender:
             raise SendFailure("bad_request", f"{name!r} can't be sent as a header's name or a method")
         if len(self._names_seen) < NAMES_KEPT_MAX:
             self._names_seen.add(name)
+
+
+@asynccontextmanager
+async def _in_time(deadline: float, failing: str) -> AsyncIterator[None]:
+    """Fail as a timeout, and say at what, when the deadline passes inside."""
+    try:
+        async with asyncio.timeout(deadline - time.monotonic()):
+            yield
+    except TimeoutError:
+        raise SendFailure("timeout", f"{failing} within the time limit") from None

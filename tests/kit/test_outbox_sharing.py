@@ -1,0 +1,134 @@
+"""Many endpoints on one host: those that hang leave connections to those that answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from holdfast.app import open_store
+from holdfast.kit.outbox import KINDS, Dispatcher, Endpoint, Event, Outbox
+from holdfast.store import Store, put
+from tests.kit.eventually import until
+from tests.kit.outbox_bed import dispatching, receiving, send
+from tests.kit.receiver import OK, Received, Serving
+
+DEAD = 60
+# More than there are connections to one host.
+MANY = 130
+EACH = 10
+
+
+@pytest.fixture
+async def store(sqlite_url: str) -> AsyncIterator[Store]:
+    made = await open_store(sqlite_url, KINDS.all)
+    await made.migrate()
+    yield made
+    await made.close()
+
+
+class Host:
+    """Answers every path at once but those it was told to hang on."""
+
+    def __init__(self) -> None:
+        self.hangs = asyncio.Event()
+        self.waiting = 0
+
+    async def say(self, received: Received) -> bytes:
+        if "/dead" in received.line and self.hangs.is_set():
+            self.waiting += 1
+            await asyncio.Event().wait()
+        return OK
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[Serving]:
+        async with receiving(self.say) as receiver:
+            yield receiver
+
+
+async def _endpoints(store: Store, receiver: Serving, names: Sequence[str]) -> list[Endpoint]:
+    made = [
+        Endpoint(id=name, url=f"http://127.0.0.1:{receiver.port}/{name}", created_at=store.clock.now())
+        for name in names
+    ]
+    await store.tenant("-").commit(*(put(one) for one in made))
+    return made
+
+
+async def _pile_up(store: Store, endpoints: Sequence[Endpoint], label: str) -> None:
+    outbox = Outbox(store)
+    events = [Event(id=f"{label}-{n}", type="thing.made", body=b"{}") for n in range(EACH)]
+    await store.tenant("-").settle([outbox.writes(event, endpoints) for event in events])
+
+
+async def _arrives(store: Store, receiver: Serving, endpoint: Endpoint, event_id: str) -> float:
+    """How long a delivery to this endpoint takes, in seconds."""
+    began = time.monotonic()
+    await send(store, endpoint, event_id)
+    await until(lambda: any(one.headers["webhook-id"] == event_id for one in receiver.requests))
+    return time.monotonic() - began
+
+
+async def test_endpoints_that_hang_from_the_start_do_not_delay_another_on_their_host(store: Store) -> None:
+    host = Host()
+    host.hangs.set()
+    async with host.serving() as receiver:
+        *dead, alive = await _endpoints(store, receiver, [*(f"dead-{n}" for n in range(DEAD)), "alive"])
+        await _pile_up(store, dead, "dead")
+        async with dispatching(store, drain_s=0.1) as dispatcher:
+            await until(lambda: host.waiting >= DEAD)
+            assert await _arrives(store, receiver, alive, "evt-1") < 1.0
+            assert _in_flight(dispatcher) >= DEAD
+
+
+async def test_endpoints_that_answered_and_then_hang_do_not_delay_another_on_their_host(store: Store) -> None:
+    host = Host()
+    async with host.serving() as receiver:
+        *dead, alive = await _endpoints(store, receiver, [*(f"dead-{n}" for n in range(DEAD)), "alive"])
+        async with dispatching(store, drain_s=0.1) as dispatcher:
+            await Outbox(store).send(Event(id="before", type="thing.made", body=b"{}"), [*dead, alive])
+            await receiver.received(DEAD + 1)
+            host.hangs.set()
+            await _pile_up(store, dead, "dead")
+            await until(lambda: host.waiting >= DEAD)
+            assert await _arrives(store, receiver, alive, "evt-1") < 1.0
+            assert _in_flight(dispatcher) >= DEAD
+
+
+async def test_however_many_hang_one_that_is_known_to_answer_is_not_delayed(store: Store) -> None:
+    host = Host()
+    host.hangs.set()
+    async with host.serving() as receiver:
+        *dead, alive = await _endpoints(store, receiver, [*(f"dead-{n}" for n in range(MANY)), "alive"])
+        async with dispatching(store, drain_s=0.1):
+            await _arrives(store, receiver, alive, "evt-1")
+            await _pile_up(store, dead, "dead")
+            await until(lambda: host.waiting >= 80)
+            assert await _arrives(store, receiver, alive, "evt-2") < 1.0
+
+
+async def test_a_receiver_that_answers_slowly_gets_as_many_at_once_as_it_may(store: Store) -> None:
+    now = most = 0
+
+    async def slowly(received: Received) -> bytes:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.05)
+        now -= 1
+        return OK
+
+    async with receiving(slowly) as receiver:
+        (endpoint,) = await _endpoints(store, receiver, ["slow"])
+        for n in range(4):
+            await _pile_up(store, [endpoint], f"slow-{n}")
+        async with dispatching(store):
+            await receiver.received(4 * EACH)
+    assert most == endpoint.concurrency
+
+
+def _in_flight(dispatcher: Dispatcher) -> int:
+    return dispatcher.status().in_flight
