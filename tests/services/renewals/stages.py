@@ -9,9 +9,10 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from holdfast.kit.runs import Runner
+from holdfast.kit.runs import Kinds, Runner, Workflow
 from holdfast.services.renewals.calculating import workflow
-from holdfast.services.renewals.models import JOBS, RiskScore
+from holdfast.services.renewals.models import JOBS, TRIGGER_JOBS, DeliveryState, RiskScore
+from holdfast.services.renewals.trigger_jobs import trigger_workflow
 from holdfast.store import Store
 from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.port import ClaimRequest
@@ -24,8 +25,8 @@ LEASE_S: Final = 1.0
 class Watched:
     """An engine that raises a signal in its own process before or after a commit of the kind named.
 
-    `commit` is what is committed: `begin` (the run is taken up), `scores` or `end`; `number` says which of
-    that kind, the first being 1.
+    `commit` is what is committed: `begin` (the run is taken up), `scores`, `events` or `end`; `number` says
+    which of that kind, the first being 1.
     """
 
     def __init__(self, engine: Any, *, point: str, commit: str, number: int, signal: int) -> None:
@@ -71,29 +72,46 @@ class Watched:
 
 
 def kind_of(commit: Commit) -> str:
-    if any(write.schema.cls is RiskScore for write in commit.writes):
+    written = {write.schema.cls for write in commit.writes}
+    if RiskScore in written:
         return "scores"
+    if DeliveryState in written:
+        return "events"
     for write in commit.writes:
-        changes = write.changes or {}
-        if write.schema.cls is JOBS.run and changes.get("completed_at") is not None:
+        changes, of_run = write.changes or {}, write.schema.cls in (JOBS.run, TRIGGER_JOBS.run)
+        if of_run and changes.get("completed_at") is not None:
             return "end"
-        if write.schema.cls is JOBS.run and changes.get("current_step") is not None:
+        if of_run and changes.get("current_step") is not None:
             return "begin"
     return "other"
 
 
 async def calculate(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     """Calculate once told to, up to the point the order names."""
+    await _carry(order, say, hear, kinds=JOBS, flow=lambda store: workflow(store, page=order["page"]))
+
+
+async def tell(order: Order, say: Callable[[str], None], hear: Hear) -> None:
+    """The same for telling the RMS of whole tiers."""
+
+    def flow(store: Store) -> Workflow:
+        return trigger_workflow(store, batch=order["page"])
+
+    await _carry(order, say, hear, kinds=TRIGGER_JOBS, flow=flow)
+
+
+async def _carry(
+    order: Order, say: Callable[[str], None], hear: Hear, *, kinds: Kinds, flow: Callable[[Store], Workflow]
+) -> None:
     async with opened(order["url"]) as plain:
         chosen = {name: order[name] for name in ("point", "commit", "number")}
         engine: Any = Watched(plain.engine, signal=getattr(signal, order["signal"]), **chosen)
         store = Store(engine, clock=plain.clock)
         say("ready")
         await hear()
-        flow = workflow(store, page=order["page"])
         runner = Runner(
-            store.privileged(), [flow], kinds=JOBS, poll_s=0.1, lease_s=order.get("lease_s", LEASE_S),
-            renew_s=LEASE_S / 4,
+            store.privileged(), [flow(store)], kinds=kinds, poll_s=0.1,
+            lease_s=order.get("lease_s", LEASE_S), renew_s=LEASE_S / 4,
         )  # fmt: skip
         await runner.run(asyncio.Event())
 
@@ -109,4 +127,4 @@ async def start(order: Order, say: Callable[[str], None], hear: Hear) -> None:
         say(" ".join(sorted({job.id for job in made})))
 
 
-ROLES: dict[str, Role] = {"calculate": calculate, "start": start}
+ROLES: dict[str, Role] = {"calculate": calculate, "start": start, "tell": tell}

@@ -84,6 +84,23 @@ def test_a_sample_is_calculated_looked_at_and_told_to_the_rms(tmp_path: Path) ->
     assert [one["url"] for one in run("endpoints", "list")["items"]] == ["https://rms.example/1"]
 
 
+def test_a_tier_of_a_great_many_is_told_of_by_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    run("sample", "--residents", "60", "--as-of", "2026-03-01")
+    job = run("calculate", P, "--as-of", "2026-03-01")
+    flagged = job["high"] + job["medium"]
+    run("endpoints", "set", P, "https://rms.example/1")
+    monkeypatch.setattr("holdfast.services.renewals.portfolio.AT_ONCE_MAX", 1)
+    left = run("trigger", P, "--no-wait")
+    assert (left["status"], left["told"], left["residents"]) == ("pending", 0, flagged)
+    told = run("trigger", P)
+    assert (told["id"], told["status"], told["counts"]) == (left["id"], "completed", {"created": flagged})
+    assert len(run("deliveries", P)["items"]) == min(flagged, 50)
+    again = CliRunner().invoke(app, ["renewals", "trigger", P])
+    assert f"completed: {flagged} were on their way already." in " ".join(again.stdout.split())
+    run("endpoints", "act", P, "disable")
+    assert "endpoints act property-0001 enable" in run("trigger", P, code=1)
+
+
 def test_files_are_taken_in_and_bad_rows_end_in_exit_code_one(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
@@ -127,6 +144,7 @@ def test_a_calculation_that_fails_ends_with_1_and_the_reason(tmp_path: Path) -> 
         (("deliveries", P, "--waiting", "due"), 2, "leave PROPERTY out"),
         (("deliveries", "--status", "dlq"), 2, "say which"),
         (("risk", P, "--tier", "huge"), 2, "is none of"),
+        (("trigger", P, "resident-1", "--tier", "high"), 2, "not both"),
         (("import", "not-there"), 2, "does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,

@@ -34,6 +34,7 @@ from holdfast.services.renewals.models import (
     Resident,
     RiskScore,
     RmsEndpoint,
+    TriggerJob,
     Unit,
 )
 from holdfast.services.renewals.views.heading import heading
@@ -131,6 +132,9 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
     "retention of jobs": (
         lambda r: r.context.store.privileged().expire(CalculationJob), CalculationJob,
         "status completedAt",
+    ),
+    "retention of trigger jobs": (
+        lambda r: r.context.store.privileged().expire(TriggerJob), TriggerJob, "completedAt",
     ),
     "retention of deliveries": (
         lambda r: r.context.store.privileged().expire(DeliveryState), DeliveryState, "status finishedAt",

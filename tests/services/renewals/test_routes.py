@@ -316,6 +316,8 @@ OUTCOME = {"residentId": "nobody", "leaseId": "l", "outcome": "left", "decidedOn
 NOT_THERE = [
     ("POST", "/properties/nowhere/renewal-risk/calculate", {}),
     ("GET", "/jobs/run-nothing", None),
+    ("GET", "/trigger-jobs/run-nothing", None),
+    ("GET", "/trigger-jobs/__x__", None),
     ("GET", "/properties/nowhere/renewal-risk", None),
     ("GET", "/residents/nobody/risk-history", None),
     ("POST", "/properties/nowhere/residents/john/trigger-renewal-event", {}),
@@ -351,6 +353,7 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("POST", CALCULATE, {"colour": "red"}, "colour"),
     ("POST", f"/properties/{P}/trigger-renewal-events", {"tier": "huge"}, "tier"),
     ("POST", f"/properties/{P}/trigger-renewal-events", {"residents": []}, "residents"),
+    ("POST", f"/properties/{P}/trigger-renewal-events", {"tier": "high", "residents": ["jane"]}, "not both"),
     ("POST", f"/properties/{P}/what-if", {"weights": {"expiry": 99}}, "weights"),
     ("POST", f"/properties/{P}/what-if", {"thresholds": {"high": 300}}, "high"),
     ("POST", "/dlq/replay", {"dryRun": "perhaps"}, "dryRun"),

@@ -7,7 +7,7 @@
 
 A source is a folder of CSV files or an existing PostgreSQL schema (`sources`); `importing` takes it in,
 `refreshing` keeps up with it. `scoring` decides, `reading` reads in sets, `calculating` runs, `triggering`
-puts events out; `portfolio` is what routes, commands and pages stand on.
+puts events out, of a great many by `trigger_jobs`; `portfolio` is what routes, commands and pages stand on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from holdfast.service import Context, Parts, Service
 from holdfast.services.renewals.commands import commands
 from holdfast.services.renewals.feeding.settings import Settings
 from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.models import DOCUMENTS, CalculationJob, DeliveryState, RmsEndpoint
+from holdfast.services.renewals.models import (
+    DOCUMENTS,
+    CalculationJob,
+    DeliveryState,
+    RmsEndpoint,
+    TriggerJob,
+)
 from holdfast.services.renewals.routes import ROUTES
 from holdfast.services.renewals.views import pages
 
@@ -30,9 +36,10 @@ def build(context: Context) -> Parts:
         loops={
             "deliveries": renewals.dispatcher,
             "calculations": renewals.runner,
+            "triggers": renewals.teller,
             **({"source": refreshing} if refreshing.in_use else {}),
         },
-        queues={"deliveries": DeliveryState, "calculations": CalculationJob},
+        queues={"deliveries": DeliveryState, "calculations": CalculationJob, "triggers": TriggerJob},
         pages=pages(renewals),
         health=renewals.health,
         attention=renewals.attention,

@@ -18,11 +18,14 @@ _PREFIX: Final = "holdfast_renewals_"
 class Figures(Collector):
     """Read when asked for; nothing is counted twice."""
 
-    def __init__(self, dispatcher: Dispatcher, runner: Runner, refreshing: Refreshing) -> None:
-        self._dispatcher, self._runner, self._refreshing = dispatcher, runner, refreshing
+    def __init__(
+        self, dispatcher: Dispatcher, runner: Runner, teller: Runner, refreshing: Refreshing
+    ) -> None:
+        self._dispatcher, self._runner, self._teller = dispatcher, runner, teller
+        self._refreshing = refreshing
 
     def collect(self) -> Iterable[Metric]:
-        sending, runs = self._dispatcher.status(), self._runner.status()
+        sending = self._dispatcher.status()
         attempts = CounterMetricFamily(
             _PREFIX + "attempts", "Attempts to deliver, by outcome.", labels=["outcome"]
         )
@@ -34,12 +37,8 @@ class Figures(Collector):
         ):
             attempts.add_metric([outcome], count)
         yield attempts
-        calculations = CounterMetricFamily(
-            _PREFIX + "calculations", "Calculation jobs this process took, by outcome.", labels=["outcome"]
-        )
-        for outcome, count in (("carried", runs.settled), ("lost", runs.lost), ("faulty", runs.faults)):
-            calculations.add_metric([outcome], count)
-        yield calculations
+        yield _jobs("calculations", "Calculation jobs this process took, by outcome.", self._runner)
+        yield _jobs("trigger_jobs", "Trigger jobs this process took, by outcome.", self._teller)
         refreshes = CounterMetricFamily(
             _PREFIX + "refreshes", "Times this process read the source, by outcome.", labels=["outcome"]
         )
@@ -49,4 +48,12 @@ class Figures(Collector):
         under_way = GaugeMetricFamily(_PREFIX + "under_way", "What is in hand now.", labels=["what"])
         under_way.add_metric(["deliveries"], self._dispatcher.under_way)
         under_way.add_metric(["calculations"], self._runner.under_way)
+        under_way.add_metric(["trigger_jobs"], self._teller.under_way)
         yield under_way
+
+
+def _jobs(name: str, said: str, runner: Runner) -> Metric:
+    runs, family = runner.status(), CounterMetricFamily(_PREFIX + name, said, labels=["outcome"])
+    for outcome, count in (("carried", runs.settled), ("lost", runs.lost), ("faulty", runs.faults)):
+        family.add_metric([outcome], count)
+    return family

@@ -11,7 +11,6 @@ import msgspec
 from holdfast.errors import ConflictError, FailedError, NotFoundError, RetryLaterError
 from holdfast.kit.idempotency import Answer, Done, Idempotency, Ticket
 from holdfast.kit.runs import Runs, Workflow
-from holdfast.kit.waiting import rest
 from holdfast.services.renewals.dates import check_day, local_date, zone_named
 from holdfast.services.renewals.models import (
     JOBS,
@@ -22,12 +21,11 @@ from holdfast.services.renewals.models import (
     RiskScore,
 )
 from holdfast.services.renewals.scoring import FLAGGED, Tier
-from holdfast.services.renewals.there import found
+from holdfast.services.renewals.there import ended, found
 from holdfast.services.renewals.triggering import scores_of_run
 from holdfast.store import ABSENT, Snapshot, Store, Write, put
 
 TRIES: Final = 20
-LOOK_S: Final = 1.0
 # Runs of a property never share a time, nor stand in another order, whatever becomes of the clock.
 TICK: Final = timedelta(microseconds=1)
 
@@ -152,18 +150,7 @@ class Jobs:
 
     async def ended(self, job_id: str, *, within_s: float) -> CalculationJob:
         """The job once it has ended, or as it is when the time is over."""
-        clock = self._store.clock
-        until = clock.monotonic() + within_s
-        bell = self._store.watch(CalculationJob)
-        try:
-            while True:
-                job = await self.get(job_id)
-                left_s = until - clock.monotonic()
-                if job.completed_at is not None or left_s <= 0:
-                    return job
-                await rest(clock, min(left_s, LOOK_S), wake=bell)
-        finally:
-            bell.close()
+        return await ended(self._store, CalculationJob, job_id, what="job", within_s=within_s)
 
     async def finished(self, job_id: str, *, within_s: float) -> CalculationJob:
         """The same; `FailedError` where it ended without a result."""

@@ -17,12 +17,20 @@ from holdfast.services.renewals.feeding.importing import Import
 from holdfast.services.renewals.feeding.refreshing import Refreshing
 from holdfast.services.renewals.feeding.sources import Source
 from holdfast.services.renewals.figures import Figures
-from holdfast.services.renewals.models import JOBS, KINDS, DeadLetterRow, RmsEndpoint, SourceState
+from holdfast.services.renewals.models import (
+    JOBS,
+    KINDS,
+    TRIGGER_JOBS,
+    DeadLetterRow,
+    RmsEndpoint,
+    SourceState,
+)
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio
+from holdfast.services.renewals.trigger_jobs import trigger_workflow
 from holdfast.store import Query, Store
 
-# How many properties one process calculates at the same time.
+# How many properties one process calculates, and tells of whole tiers of, at the same time.
 AT_ONCE: Final = 4
 CONSOLE: Final = "/console/renewals"
 
@@ -39,14 +47,20 @@ class Renewals:
         self.workflow = workflow(context.store)
         self.dispatcher = context.dispatcher(KINDS, headers=_headers, plain_header="X-Webhook-Signature")
         self.runner = Runner(context.store.privileged(), [self.workflow], kinds=JOBS, at_once=AT_ONCE)
+        self.triggering = trigger_workflow(context.store)
+        self.teller = Runner(
+            context.store.privileged(), [self.triggering], kinds=TRIGGER_JOBS, at_once=AT_ONCE
+        )
         self.refreshing = Refreshing(context.store, context.settings)
-        self.figures = Figures(self.dispatcher, self.runner, self.refreshing)
+        self.figures = Figures(self.dispatcher, self.runner, self.teller, self.refreshing)
 
     def store(self, tenant_id: str) -> Store:
         return self.context.store.tenant(tenant_id)
 
     def portfolio(self, tenant_id: str) -> Portfolio:
-        return Portfolio(self.store(tenant_id), self.workflow, near=self.dispatcher)
+        return Portfolio(
+            self.store(tenant_id), self.workflow, triggering=self.triggering, near=self.dispatcher
+        )
 
     def deliveries(self, tenant_id: str) -> Deliveries:
         return Deliveries(self.store(tenant_id))

@@ -20,8 +20,9 @@ from holdfast.services.renewals.models import (
     Resident,
     RiskScore,
     Summary,
+    TriggerJob,
 )
-from holdfast.services.renewals.runs import FinishedRuns
+from holdfast.services.renewals.runs import FinishedRuns, count_of
 from holdfast.services.renewals.scoring import (
     DELINQUENT,
     FLAGGED,
@@ -35,11 +36,13 @@ from holdfast.services.renewals.scoring import (
     tier_of,
 )
 from holdfast.services.renewals.there import found
-from holdfast.services.renewals.triggering import Triggered, Triggers, scores_of_run
+from holdfast.services.renewals.trigger_jobs import TriggerJobs, trigger_workflow
+from holdfast.services.renewals.triggering import Triggered, Triggers, of_run, scores_of_run
 from holdfast.store import Page, Query, Store
 
 Sort = Literal["score", "days"]
-TRIGGERED_MAX: Final = 10_000
+# How many the RMS is told of at once; of more by a job of their own.
+AT_ONCE_MAX: Final = 10_000
 
 
 class Standing(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,11 +80,19 @@ class Portfolio:
     Example: `page = await Portfolio(store.tenant("-"), workflow).risk("property-7", tiers=["high"])`
     """
 
-    def __init__(self, store: Store, workflow: Workflow, *, near: Dispatcher | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        workflow: Workflow,
+        *,
+        triggering: Workflow | None = None,
+        near: Dispatcher | None = None,
+    ) -> None:
         self.store = store
         self.jobs = Jobs(store, workflow)
         self.runs = FinishedRuns(store)
         self.triggers = Triggers(store, near=near)
+        self.trigger_jobs = TriggerJobs(store, triggering or trigger_workflow(store))
 
     # -- properties -------------------------------------------------------------------------------
 
@@ -124,10 +135,9 @@ class Portfolio:
         cursor: str | None = None,
     ) -> Page[RiskScore]:
         """A run's scores, the most at risk or the soonest to end first."""
-        query = Query(RiskScore).where("property_id", "==", property_id)
-        query = query.where("calculated_at", "==", run.calculated_at).where("risk_tier", "in", list(tiers))
         order = "-risk_score" if sort == "score" else "days_to_expiry"
-        return await self.store.query(query.order_by(order).limit(limit).after(cursor))
+        query = of_run(property_id, run.calculated_at, tiers=tiers, order=order)
+        return await self.store.query(query.limit(limit).after(cursor))
 
     async def notices(
         self, property_id: str, run: Summary, *, limit: int = 50, cursor: str | None = None
@@ -199,17 +209,24 @@ class Portfolio:
     async def trigger_many(
         self, property_id: str, *, tiers: Sequence[Tier] = FLAGGED, residents: Sequence[str] | None = None
     ) -> list[Triggered]:
-        """The same for a tier, or for those named who are flagged."""
-        if not set(tiers) <= set(FLAGGED):
-            raise InvalidError("only who is flagged is told of: high or medium", "tier")
+        """The same for whole tiers, or for those of the residents named who are flagged."""
+        _check_flagged(tiers)
         run = await self._must_have_run(property_id)
         if residents is not None:
-            found = await self._flagged(residents, run, property_id)
-        else:
-            found = await scores_of_run(self.store, property_id, run.calculated_at, tiers=tiers)
-        if len(found) > TRIGGERED_MAX:
-            raise InvalidError(f"at most {TRIGGERED_MAX:,} events at a time; choose a tier", "tier")
-        return await self.triggers.many(found)
+            return await self.triggers.many(await self._flagged(residents, run, property_id))
+        return await self.triggers.many(
+            await scores_of_run(self.store, property_id, run.calculated_at, tiers=tiers)
+        )
+
+    async def trigger_tiers(
+        self, property_id: str, *, tiers: Sequence[Tier] = FLAGGED, by: str = ""
+    ) -> list[Triggered] | TriggerJob:
+        """The same for whole tiers: at once, or where they are a great many by a job of their own."""
+        _check_flagged(tiers)
+        run = await self._must_have_run(property_id)
+        if count_of(run, tiers) > AT_ONCE_MAX:
+            return await self.trigger_jobs.start(property_id, run, tiers=tiers, by=by)
+        return await self.trigger_many(property_id, tiers=tiers)
 
     async def _flagged(self, residents: Sequence[str], run: Summary, property_id: str) -> list[RiskScore]:
         try:
@@ -223,6 +240,11 @@ class Portfolio:
         if run is None:
             raise ConflictError(f"property {property_id!r} was not calculated yet; calculate it first")
         return run
+
+
+def _check_flagged(tiers: Sequence[Tier]) -> None:
+    if not set(tiers) <= set(FLAGGED):
+        raise InvalidError("only who is flagged is told of: high or medium", "tier")
 
 
 def _gave_notice(property_id: str) -> Query[Resident]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime
 
 from holdfast.errors import InvalidError, NotFoundError
 from holdfast.services.renewals.models import CalculationJob, Property, PropertyState, Summary
+from holdfast.services.renewals.scoring import Tier
 from holdfast.services.renewals.there import found
 from holdfast.store import Query, Store
 
@@ -68,6 +70,11 @@ class FinishedRuns:
 
 def _finished(property_id: str) -> Query[CalculationJob]:
     return Query(CalculationJob).where("property_id", "==", property_id).where("status", "==", "completed")
+
+
+def count_of(run: Summary, tiers: Sequence[Tier]) -> int:
+    """How many residents a run has in these tiers."""
+    return sum(getattr(run, tier) for tier in set(tiers))
 
 
 def summary_of(job: CalculationJob) -> Summary:

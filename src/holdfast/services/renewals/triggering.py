@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, get_args
 from urllib.parse import quote
 
 import msgspec
 
-from holdfast.errors import AlreadyExistsError, ConflictError, HoldfastError
+from holdfast.errors import AlreadyExistsError, ConflictError, RetryLaterError
 from holdfast.kit.outbox import Dispatcher, Event, Ledger, Outbox, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.model.limits import ID_BYTES_MAX
-from holdfast.services.renewals.models import EVENT_TYPE, KINDS, DeliveryState, RiskScore, RmsEndpoint
+from holdfast.services.renewals.models import (
+    EVENT_TYPE,
+    KINDS,
+    DeliveryState,
+    RiskScore,
+    RmsEndpoint,
+    Told,
+)
 from holdfast.services.renewals.scoring import Tier
-from holdfast.store import Query, Store
+from holdfast.store import Query, Store, Write
 
-Told = Literal["created", "already queued", "already delivered", "re-queued"]
 BATCH: Final = 200
+TRIES: Final = 20
 _IN_HEADERS: Final = "".join(chr(code) for code in range(32, 127) if chr(code) != "%")
+# What is written with a batch of events, by what became of each.
+Beside = Callable[[Sequence["Triggered"]], Write]
 # States in which nothing more is done for a delivery that did not arrive; a failed one waits to be tried.
 GIVEN_UP: Final[tuple[DeliveryStatus, ...]] = ("dead", "skipped", "cancelled")
 
@@ -53,16 +62,21 @@ class Triggered(msgspec.Struct, frozen=True, rename="camel"):
     status: Told
 
 
-def summary_of(told: Sequence[Triggered]) -> str:
+def counts_of(told: Sequence[Triggered]) -> dict[Told, int]:
+    """How many triggers came to each thing they can come to."""
+    counts = Counter(one.status for one in told)
+    return {status: counts[status] for status in get_args(Told)}
+
+
+def summary_of(counts: Mapping[Told, int]) -> str:
     """What triggers came to, for people: every resident is in one of its parts.
 
-    Example: `summary_of(told)` gives `3 new events are on their way; 1 was delivered before.`
+    Example: `summary_of(counts)` gives `3 new events are on their way; 1 was delivered before.`
     """
-    counts = Counter(one.status for one in told)
     parts = [
-        f"{count} {one if count == 1 else several}"
+        f"{count:,} {one if count == 1 else several}"
         for status, one, several in _SAID
-        if (count := counts[status])
+        if (count := counts.get(status, 0))
     ]
     return "; ".join(parts) + "." if parts else "There was nobody to tell of."
 
@@ -140,36 +154,56 @@ class Triggers:
         try:
             await self._outbox.send(event, [endpoint])
         except AlreadyExistsError:
-            return await self._again(score)
+            (told,) = await self._there([score])
+            return _told(score, "already queued") if told is None else told
         return _told(score, "created")
 
     async def many(self, scores: Sequence[RiskScore]) -> list[Triggered]:
         """The same for many of one property, in as few commits as the store takes them."""
         if not scores:
             return []
-        endpoint = await self.endpoint(scores[0].property_id)
-        now, told = self._store.clock.now(), list[Triggered]()
+        endpoint, told = await self.endpoint(scores[0].property_id), list[Triggered]()
         for start in range(0, len(scores), BATCH):
-            some = scores[start : start + BATCH]
-            commits = [self._outbox.writes(event_of(score, now), [endpoint]) for score in some]
-            for score, outcome in zip(some, await self._store.settle(commits), strict=True):
-                if isinstance(outcome, AlreadyExistsError):
-                    told.append(await self._again(score))
-                elif isinstance(outcome, HoldfastError):
-                    raise outcome
-                else:
-                    told.append(_told(score, "created"))
+            told += await self.batch(scores[start : start + BATCH], endpoint)
         return told
 
-    async def _again(self, score: RiskScore) -> Triggered:
-        """What is there already: delivered, on its way, or given up and now put out anew."""
-        id = delivery_id(event_id_of(score), score.property_id)
-        found = await self._store.get(DeliveryState, id)
-        status = None if found is None else found.doc.status
-        if status == "delivered":
+    async def batch(
+        self, scores: Sequence[RiskScore], endpoint: RmsEndpoint, *, beside: Beside | None = None
+    ) -> list[Triggered]:
+        """The same for as many as fit one commit: those that are new, and what is written `beside` them."""
+        again: dict[str, Triggered] = {}
+        for _ in range(TRIES):
+            unknown = [one for one in scores if one.resident_id not in again]
+            for one, there in zip(unknown, await self._there(unknown), strict=True):
+                if there is not None:
+                    again[one.resident_id] = there
+            now = self._store.clock.now()
+            new = [event_of(one, now) for one in scores if one.resident_id not in again]
+            told = [again.get(one.resident_id) or _told(one, "created") for one in scores]
+            writes = [write for event in new for write in self._outbox.writes(event, [endpoint])]
+            writes += [beside(told)] if beside is not None else []
+            try:
+                if writes:
+                    await self._store.commit(*writes)
+            except AlreadyExistsError:
+                continue  # somebody told of one of them at this moment
+            return told
+        raise RetryLaterError(f"too many tell the RMS of {endpoint.id!r} at this moment")
+
+    async def _there(self, scores: Sequence[RiskScore]) -> list[Triggered | None]:
+        """Of each what is there already, or None: delivered, on its way, or given up and now put out anew."""
+        ids = [delivery_id(event_id_of(one), one.property_id) for one in scores]
+        found = await self._store.get_many(DeliveryState, ids)
+        return [
+            None if there is None else await self._again(score, there.doc)
+            for score, there in zip(scores, found, strict=True)
+        ]
+
+    async def _again(self, score: RiskScore, there: DeliveryState) -> Triggered:
+        if there.status == "delivered":
             return _told(score, "already delivered")
         # Of several who do this at once one puts it out: for the others it is on its way by then, or there.
-        if status in GIVEN_UP and await self._ledger.replay_one(id, only=GIVEN_UP):
+        if there.status in GIVEN_UP and await self._ledger.replay_one(there.id, only=GIVEN_UP):
             return _told(score, "re-queued")
         return _told(score, "already queued")
 
@@ -183,6 +217,14 @@ async def scores_of_run(
     store: Store, property_id: str, calculated_at: datetime, *, tiers: Sequence[Tier]
 ) -> list[RiskScore]:
     """A run's scores of these tiers, the highest first."""
+    query = of_run(property_id, calculated_at, tiers=tiers).limit(1_000)
+    return [item.doc async for item in store.scan(query)]
+
+
+def of_run(
+    property_id: str, calculated_at: datetime, *, tiers: Sequence[Tier], order: str = "-risk_score"
+) -> Query[RiskScore]:
+    """The question for them."""
     query = Query(RiskScore).where("property_id", "==", property_id)
     query = query.where("calculated_at", "==", calculated_at).where("risk_tier", "in", list(tiers))
-    return [item.doc async for item in store.scan(query.order_by("-risk_score").limit(1_000))]
+    return query.order_by(order)

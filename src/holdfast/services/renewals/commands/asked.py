@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from holdfast.kit import NO_TENANT
+from holdfast.kit.runs import Runner
 from holdfast.service import Terminal
 from holdfast.services.renewals.keeper import Renewals
 
@@ -96,10 +97,10 @@ def progress() -> Iterator[Progress]:
 
 
 @contextlib.asynccontextmanager
-async def calculating(renewals: Renewals) -> AsyncIterator[None]:
-    """This process calculates too, so that a job ends also where no other process works."""
+async def at_work(runner: Runner) -> AsyncIterator[None]:
+    """This process carries jobs too, so that one ends also where no other process works."""
     stop = asyncio.Event()
-    task = asyncio.create_task(renewals.runner.run(stop))
+    task = asyncio.create_task(runner.run(stop))
     try:
         yield
     finally:

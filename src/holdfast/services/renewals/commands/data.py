@@ -16,7 +16,7 @@ from holdfast.services.renewals.commands.asked import (
     AsJson,
     PropertyId,
     Tenant,
-    calculating,
+    at_work,
     day,
     inside,
     me,
@@ -236,7 +236,7 @@ def calculate_command(
             return job
         with progress() as bar:
             task = bar.add_task("scored", total=None)
-            async with calculating(renewals):
+            async with at_work(renewals.runner):
                 while job.completed_at is None:
                     job = await jobs.ended(job.id, within_s=0.2)
                     bar.update(task, completed=job.scored, total=job.residents or None)

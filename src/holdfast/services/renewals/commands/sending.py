@@ -1,8 +1,7 @@
-"""Telling the RMS, what became of it, and where it goes."""
+"""Telling the RMS, and what became of it."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -16,19 +15,21 @@ from holdfast.services.renewals.commands.asked import (
     PropertyId,
     Tenant,
     among,
+    at_work,
     inside,
     listing,
     me,
+    progress,
     terminal,
 )
 from holdfast.services.renewals.deliveries import STATUSES, DeliveryShown, Wait
-from holdfast.services.renewals.endpoints import Act, EndpointOrder, EndpointShown
 from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import TriggerJob
 from holdfast.services.renewals.scoring import FLAGGED, Tier
-from holdfast.services.renewals.triggering import Triggered
+from holdfast.services.renewals.trigger_jobs import progress_of
+from holdfast.services.renewals.triggering import Triggered, counts_of
 
 dlq = typer.Typer(help="What the RMS did not take: list, replay, resolve.", no_args_is_help=True)
-endpoints = typer.Typer(help="Where each property's events go.", no_args_is_help=True)
 
 _Property = Annotated[str | None, typer.Option("--property", metavar="ID", help="Of this property alone.")]
 _Letter = Annotated[str, typer.Argument(metavar="ID", help="As `dlq list` shows it.")]
@@ -39,33 +40,70 @@ def trigger_command(
     property_id: PropertyId,
     resident: Annotated[list[str] | None, typer.Argument(help="Residents; none means a whole tier.")] = None,
     tier: Annotated[Tier | None, typer.Option(help="Which tier; high and medium unless said.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Of a great many: work on it here, and wait for it.")
+    ] = True,
     tenant: Tenant = OWN,
     as_json: AsJson = False,
 ) -> None:
     """Tell the RMS about flagged residents of the latest run; a process that works (`serve`) delivers it.
 
-    Ends with 1 where one that is named is not flagged.
+    More than 10,000 are told of by a job, with its progress. Ends with 1 where that fails, or where one that
+    is named is not flagged.
 
     \b
     Examples:
       holdfast renewals trigger property-0001 resident-0000001
       holdfast renewals trigger property-0001 --tier high
     """
-    tiers = FLAGGED if tier is None else (tier,)
+    if resident and tier:
+        raise typer.BadParameter("name residents or a --tier, not both")
 
-    async def act(renewals: Renewals) -> list[Triggered]:
-        told = await renewals.portfolio(tenant).trigger_many(
-            property_id, tiers=tiers, residents=resident or None
-        )
-        counts = dict(Counter(one.status for one in told))
-        await renewals.note(tenant, me(), "triggered", subject=property_id, details=counts)
+    async def act(renewals: Renewals) -> list[Triggered] | TriggerJob:
+        portfolio = renewals.portfolio(tenant)
+        if resident:
+            told = await portfolio.trigger_many(property_id, residents=resident)
+        else:
+            tiers = FLAGGED if tier is None else (tier,)
+            made = await portfolio.trigger_tiers(property_id, tiers=tiers, by=me())
+            if isinstance(made, TriggerJob):
+                return await _carry(renewals, tenant, made, wait=wait)
+            told = made
+        await renewals.note(tenant, me(), "triggered", subject=property_id, details=counts_of(told))
         return told
 
     told = inside(ctx, act)
+    if isinstance(told, TriggerJob):
+        _tell_job(ctx, told, as_json=as_json)
+        return
     terminal(ctx).show(told, ("residentId", "status", "eventId"), as_json=as_json, none="nobody to tell of")
     left_out = set(resident or ()) - {one.resident_id for one in told}
     if left_out:
         typer.echo(f"not flagged in the latest run: {', '.join(sorted(left_out))}", err=True)
+        raise typer.Exit(1)
+
+
+async def _carry(renewals: Renewals, tenant: str, job: TriggerJob, *, wait: bool) -> TriggerJob:
+    """The job, once it has ended where it is waited for."""
+    details = {"job": job.id, "residents": job.residents}
+    await renewals.note(tenant, me(), "trigger_started", subject=job.property_id, details=details)
+    if not wait:
+        return job
+    jobs = renewals.portfolio(tenant).trigger_jobs
+    with progress() as bar:
+        task = bar.add_task("told of", total=job.residents)
+        async with at_work(renewals.teller):
+            while job.completed_at is None:
+                job = await jobs.ended(job.id, within_s=0.2)
+                bar.update(task, completed=job.told)
+    return job
+
+
+def _tell_job(ctx: typer.Context, job: TriggerJob, *, as_json: bool) -> None:
+    fields = ("id", "property_id", "status", "tiers", "calculated_at", "residents", "told", "counts", "error")
+    shown = {name: getattr(job, name) for name in fields}
+    terminal(ctx).tell(shown, f"{job.id} {job.status}: {progress_of(job)}", as_json=as_json)
+    if job.status in ("failed", "cancelled"):
         raise typer.Exit(1)
 
 
@@ -202,98 +240,3 @@ def dlq_resolve(
 
     inside(ctx, act)
     terminal(ctx).tell({"id": letter_id, "resolved": True}, f"{letter_id} resolved", as_json=as_json)
-
-
-@endpoints.command("list")
-def endpoints_list(
-    ctx: typer.Context,
-    tenant: Tenant = OWN,
-    limit: Limit = 100,
-    cursor: Cursor = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show where events go; never with a secret.
-
-    \b
-    Example:
-      holdfast renewals endpoints list
-    """
-
-    listing(
-        ctx, lambda renewals: renewals.endpoints(tenant).all(limit=limit, cursor=cursor),
-        columns=("propertyId", "url", "status", "reason", "concurrency", "ratePerS"), as_json=as_json,
-        none="no endpoints",
-    )  # fmt: skip
-
-
-@endpoints.command("set")
-def endpoints_set(
-    ctx: typer.Context,
-    property_id: PropertyId,
-    url: Annotated[str, typer.Argument(help="Where to send, https://…")],
-    concurrency: Annotated[int, typer.Option(min=1, max=1_000, help="At most so many at once.")] = 10,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="At most so many a second.")] = None,
-    tenant: Tenant = OWN,
-    as_json: AsJson = False,
-) -> None:
-    """Say where a property's events go; a new endpoint's secret is printed this once.
-
-    \b
-    Example:
-      holdfast renewals endpoints set property-0001 https://rms.example/webhooks/1
-    """
-
-    async def act(renewals: Renewals) -> EndpointShown:
-        order = EndpointOrder(url=url, concurrency=concurrency, rate_per_s=rate)
-        made = await renewals.endpoints(tenant).set(property_id, order)
-        await renewals.note(tenant, me(), "endpoint_set", subject=property_id, details={"url": url})
-        return made
-
-    made = inside(ctx, act)
-    secret = f"; its secret, shown this once: {made.secret}" if made.secret else ""
-    terminal(ctx).tell(made, f"{property_id} sends to {made.url}{secret}", as_json=as_json)
-
-
-@endpoints.command("rotate")
-def endpoints_rotate(
-    ctx: typer.Context, property_id: PropertyId, tenant: Tenant = OWN, as_json: AsJson = False
-) -> None:
-    """Give an endpoint a fresh secret; the old one signs too for a day.
-
-    \b
-    Example:
-      holdfast renewals endpoints rotate property-0001
-    """
-
-    async def act(renewals: Renewals) -> EndpointShown:
-        made = await renewals.endpoints(tenant).rotate(property_id)
-        await renewals.note(tenant, me(), "secret_rotated", subject=property_id)
-        return made
-
-    made = inside(ctx, act)
-    terminal(ctx).tell(made, f"the secret of {property_id}, shown this once: {made.secret}", as_json=as_json)
-
-
-@endpoints.command("act")
-def endpoints_act(
-    ctx: typer.Context,
-    property_id: PropertyId,
-    act: Annotated[Act, typer.Argument(help="What to do.")],
-    reason: Annotated[str, typer.Option(help="Why, for others to read.")] = "",
-    tenant: Tenant = OWN,
-    as_json: AsJson = False,
-) -> None:
-    """Pause, resume, disable or enable an endpoint.
-
-    \b
-    Example:
-      holdfast renewals endpoints act property-0001 pause --reason maintenance
-    """
-
-    async def change(renewals: Renewals) -> EndpointShown:
-        done = await renewals.endpoints(tenant).act(property_id, act, reason=reason, by=me())
-        await renewals.note(tenant, me(), f"endpoint_{act}", subject=property_id)
-        return done
-
-    done = inside(ctx, change)
-    terminal(ctx).tell(done, f"{property_id} is {done.status}", as_json=as_json)

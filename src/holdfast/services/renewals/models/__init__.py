@@ -26,10 +26,11 @@ from holdfast.services.renewals.models.jobs import JOBS, CalculationJob
 from holdfast.services.renewals.models.outcomes import Outcome
 from holdfast.services.renewals.models.scores import PropertyRules, PropertyState, RiskScore, Summary
 from holdfast.services.renewals.models.sources import BAD_KEPT, BadRow, SourceState, TableState
+from holdfast.services.renewals.models.triggers import TRIGGER_JOBS, Told, TriggerJob, TriggerState
 
 DOCUMENTS: tuple[type[Document], ...] = (
     *TABLES.values(), PropertyName, RiskScore, PropertyState, PropertyRules, CalculationJob,
-    *deliveries.DOCUMENTS, Outcome, SourceState,
+    TriggerJob, TriggerState, *deliveries.DOCUMENTS, Outcome, SourceState,
 )  # fmt: skip
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "JOBS",
     "KINDS",
     "TABLES",
+    "TRIGGER_JOBS",
     "BadRow",
     "CalculationJob",
     "DeadLetterRow",
@@ -58,6 +60,9 @@ __all__ = [
     "SourceState",
     "Summary",
     "TableState",
+    "Told",
+    "TriggerJob",
+    "TriggerState",
     "Unit",
     "UnitPricing",
     "UnitType",

@@ -1,8 +1,8 @@
-"""Telling the RMS, and what became of it: triggers, deliveries, dead letters, endpoints."""
+"""What became of what the RMS was told: deliveries and dead letters."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, get_args
+from typing import Annotated, Final
 
 import msgspec
 from litestar.params import FromPath, JSONBody, QueryParameter
@@ -12,32 +12,10 @@ from holdfast.kit.outbox import Report
 from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
 from holdfast.services.renewals.deliveries import DeadLetterShown, DeliveryDetail, DeliveryShown, Status, Wait
 from holdfast.services.renewals.routes.asked import acts, reads, renewals_of
-from holdfast.services.renewals.scoring import FLAGGED, Tier
-from holdfast.services.renewals.triggering import Told, Triggered, summary_of
 
 PropertyFilter = Annotated[
     str | None, QueryParameter(name="propertyId", max_length=100, description="Of this property alone.")
 ]
-
-
-class TriggerOrder(Asked, frozen=True):
-    """A tier (high and medium unless said), or the residents to tell of."""
-
-    tier: Tier | None = None
-    residents: Annotated[list[str], Meta(min_length=1, max_length=1_000)] | None = None
-
-
-class TriggerReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many events were created, found delivered, on their way, or put out anew; `items` are the first.
-
-    `skipped` are those named who are not flagged in the latest run.
-    """
-
-    property_id: str
-    summary: str
-    counts: dict[Told, int]
-    items: list[Triggered]
-    skipped: list[str]
 
 
 class DeliveryPage(msgspec.Struct, frozen=True):
@@ -69,62 +47,6 @@ class ResolveOrder(Asked, frozen=True):
 class Resolved(msgspec.Struct, frozen=True):
     id: str
     resolved: bool
-
-
-SHOWN_MAX: Final = 100
-
-
-@acts(
-    "/properties/{property_id:str}/residents/{resident_id:str}/trigger-renewal-event", "developer",
-    action="trigger",
-)  # fmt: skip
-async def trigger(
-    runtime: Whole,
-    tenant_id: TenantId,
-    actor: Actor,
-    property_id: FromPath[str],
-    resident_id: FromPath[str],
-    tenant: Tenant = None,
-) -> Triggered:
-    """Tell the RMS about one resident; says whether the event was created or is there already.
-
-    Example: `POST …/properties/property-0001/residents/resident-0000001/trigger-renewal-event`
-    """
-    renewals = renewals_of(runtime)
-    told = await renewals.portfolio(tenant_id).trigger(property_id, resident_id)
-    await renewals.note(tenant_id, actor, "triggered", subject=told.event_id, details={"status": told.status})
-    return told
-
-
-@acts(
-    "/properties/{property_id:str}/trigger-renewal-events", "developer", action="trigger", time_limit_s=120.0
-)
-async def trigger_many(
-    runtime: Whole,
-    tenant_id: TenantId,
-    actor: Actor,
-    property_id: FromPath[str],
-    data: JSONBody[TriggerOrder],
-    tenant: Tenant = None,
-) -> TriggerReport:
-    """The same for a flagged tier of the latest run, or for those of the residents named who are flagged.
-
-    Example: `POST …/properties/property-0001/trigger-renewal-events {"tier": "high"}`
-    """
-    renewals = renewals_of(runtime)
-    tiers = FLAGGED if data.tier is None else (data.tier,)
-    told = await renewals.portfolio(tenant_id).trigger_many(
-        property_id, tiers=tiers, residents=data.residents
-    )
-    counts: dict[Told, int] = dict.fromkeys(get_args(Told), 0)
-    for one in told:
-        counts[one.status] += 1
-    await renewals.note(tenant_id, actor, "triggered", subject=property_id, details=counts)
-    done = {one.resident_id for one in told}
-    return TriggerReport(
-        property_id=property_id, summary=summary_of(told), counts=counts, items=told[:SHOWN_MAX],
-        skipped=[id for id in dict.fromkeys(data.residents or ()) if id not in done],
-    )  # fmt: skip
 
 
 @reads("/properties/{property_id:str}/deliveries")
@@ -259,6 +181,4 @@ async def resolve(
     return Resolved(letter_id, True)
 
 
-ROUTES: Final = (
-    trigger, trigger_many, deliveries, waiting, delivery, dead_letters, replay, replay_all, resolve,
-)  # fmt: skip
+ROUTES: Final = (deliveries, waiting, delivery, dead_letters, replay, replay_all, resolve)

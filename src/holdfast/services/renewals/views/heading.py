@@ -19,6 +19,7 @@ from holdfast.services.renewals.models import (
     PropertyState,
     RmsEndpoint,
     Summary,
+    TriggerJob,
 )
 from holdfast.store import Query, Store
 
@@ -26,12 +27,14 @@ ON_THE_WAY: Final = ("pending", "sending", "failed")
 
 
 class Heading(msgspec.Struct, frozen=True, kw_only=True):
-    """A property as its pages introduce it; `job` is the one under way, or the last, `run` the latest."""
+    """A property as its pages introduce it; `job` and `telling` are those under way, or the last, `run` is
+    the latest."""
 
     property: Property
     zone: ZoneInfo
     run: Summary | None
     job: CalculationJob | None
+    telling: TriggerJob | None
     endpoint: RmsEndpoint | None
     waiting: int
     dead: int
@@ -44,9 +47,11 @@ class Heading(msgspec.Struct, frozen=True, kw_only=True):
 async def heading(renewals: Renewals, tenant_id: str, property_id: str) -> Heading:
     """`NotFoundError` where there is no such property."""
     store = renewals.store(tenant_id)
-    house = await renewals.portfolio(tenant_id).property(property_id)
-    state, endpoint, waiting, dead = await asyncio.gather(
+    portfolio = renewals.portfolio(tenant_id)
+    house = await portfolio.property(property_id)
+    state, telling, endpoint, waiting, dead = await asyncio.gather(
         store.get(PropertyState, property_id),
+        portfolio.trigger_jobs.latest(property_id),
         store.get(RmsEndpoint, property_id),
         count_waiting(store, property_id),
         count_dead(store, property_id),
@@ -55,7 +60,7 @@ async def heading(renewals: Renewals, tenant_id: str, property_id: str) -> Headi
     return Heading(
         property=house, zone=zone_or_utc(house.time_zone),
         run=None if state is None else state.doc.latest, job=None if job is None else job.doc,
-        endpoint=None if endpoint is None else endpoint.doc, waiting=waiting, dead=dead,
+        telling=telling, endpoint=None if endpoint is None else endpoint.doc, waiting=waiting, dead=dead,
     )  # fmt: skip
 
 

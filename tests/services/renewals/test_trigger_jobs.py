@@ -1,0 +1,256 @@
+"""Telling the RMS of a great many: in bounded commits, gone on with after a crash, nobody told of twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.errors import ConflictError
+from holdfast.services.renewals import service
+from holdfast.services.renewals.models import DeliveryState, RmsEndpoint, TriggerJob
+from holdfast.services.renewals.scoring import FLAGGED
+from holdfast.services.renewals.triggering import Triggered
+from holdfast.store import Query, Store, patch
+from tests.browser import renewals_scene as scene
+from tests.console.bed import console
+from tests.faults.puppet import Puppet, puppets
+from tests.services.renewals.bed import Bed, P
+from tests.services.renewals.calculations import opened
+from tests.services.renewals.tellings import connect, flag, portfolio_of, telling, told_of, trigger_jobs_of
+
+MODULE = "tests.services.renewals.stages"
+BATCH = 5
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+def order(url: str, point: str, commit: str, number: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "url": url, "page": BATCH, "point": point, "commit": commit, "number": number, "signal": "SIGKILL",
+        **more,
+    }  # fmt: skip
+
+
+async def until(condition: Any, within_s: float = 30.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110 - a signal's effect rings no bell
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
+async def test_whole_tiers_are_told_of_batch_by_batch_on_every_engine(url: str) -> None:
+    async with opened(url) as store:
+        run = await flag(store, high=12, medium=6)
+        await connect(store)
+        async with telling(store, batch=BATCH) as jobs:
+            job = await jobs.start(P, run, tiers=["high"], by="ann")
+            ended = await jobs.ended(job.id, within_s=60)
+            assert (ended.status, ended.told, ended.residents, ended.error) == ("completed", 12, 12, None)
+            assert ended.counts == {"created": 12}
+            again = await jobs.ended((await jobs.start(P, run, tiers=FLAGGED)).id, within_s=60)
+        assert again.counts == {"already queued": 12, "created": 6}
+        assert sorted(await told_of(store)) == [f"r-{n:05}" for n in range(18)]
+
+
+async def test_a_tier_of_more_than_ten_thousand_is_told_of_by_a_job(sqlite_url: str) -> None:
+    """`HOLDFAST_TRIGGERED_RESIDENTS` sets how many are flagged (10,400 unless told)."""
+    residents = int(os.environ.get("HOLDFAST_TRIGGERED_RESIDENTS", "10400"))
+    async with opened(sqlite_url) as store:
+        await flag(store, high=residents, medium=3)
+        await connect(store)
+        portfolio = portfolio_of(store)
+        few = await portfolio.trigger_tiers(P, tiers=["medium"])
+        assert isinstance(few, list)
+        assert len(few) == 3
+        job = await portfolio.trigger_tiers(P, tiers=["high"], by="ann")
+        assert isinstance(job, TriggerJob)
+        assert (job.status, job.residents, job.told, job.requested_by) == ("pending", residents, 0, "ann")
+        async with telling(store) as jobs:
+            ended = await jobs.ended(job.id, within_s=300)
+        assert (ended.status, ended.told, ended.counts) == ("completed", residents, {"created": residents})
+        query = Query(DeliveryState).where("endpoint_id", "==", P).order_by("-created_at")
+        assert await store.tenant("-").count(query) == residents + 3
+
+
+STAGES = [("before", "events", 1), ("after", "events", 1), ("before", "events", 2), ("before", "end", 1)]
+
+
+@pytest.mark.parametrize(("url", "stages"), [("sqlite", STAGES), ("postgres", STAGES[1:])], indirect=["url"])
+async def test_a_job_whose_workers_are_killed_at_every_stage_tells_of_everybody_once(
+    url: str, stages: list[tuple[str, str, int]]
+) -> None:
+    async with opened(url) as store:
+        run = await flag(store, high=23)
+        await connect(store)
+        jobs = trigger_jobs_of(store)
+        job = await jobs.start(P, run, tiers=["high"])
+        orders = [order(url, *stage) for stage in stages]
+        async with puppets(MODULE, "tell", *orders) as mortal:
+            told = [await _lives(one, store, job.id) for one in mortal]
+        assert told == sorted(told)
+        assert told[-1] == 23
+        async with telling(store, batch=BATCH):
+            ended = await jobs.ended(job.id, within_s=30)
+        # What had been kept is gone on from, so each is counted as what it was at first.
+        assert (ended.status, ended.told, ended.counts) == ("completed", 23, {"created": 23})
+        assert sorted(await told_of(store)) == [f"r-{n:05}" for n in range(23)]
+
+
+async def _lives(process: Puppet, store: Store, job_id: str) -> int:
+    """Let it work until it dies; gives how many were told of by then."""
+    await process.hear_until("ready")
+    process.say("go")
+    with pytest.raises(RuntimeError, match="the process ended with -9"):
+        await process.hear_until("the end of time")
+    return (await trigger_jobs_of(store).get(job_id)).told
+
+
+async def test_a_worker_that_stood_still_past_its_claim_tells_of_nobody(sqlite_url: str) -> None:
+    async with opened(sqlite_url) as store:
+        run = await flag(store, high=23)
+        await connect(store)
+        jobs = trigger_jobs_of(store)
+        job = await jobs.start(P, run, tiers=["high"])
+        halted = order(sqlite_url, "before", "events", 2, signal="SIGSTOP")
+        async with puppets(MODULE, "tell", halted) as (paused,):
+            await paused.hear_until("ready")
+            paused.say("go")
+            await until(lambda: paused.paused)
+            async with telling(store, batch=BATCH):
+                ended = await jobs.ended(job.id, within_s=30)
+            paused.resume()
+            async with telling(store, batch=BATCH):
+                later = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
+        assert (ended.told, ended.counts) == (23, {"created": 23})
+        assert later.counts == {"already queued": 23}
+        assert (await jobs.get(job.id)).told == 23
+        assert sorted(await told_of(store)) == [f"r-{n:05}" for n in range(23)]
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_simultaneous_starts_give_one_job_and_another_tier_waits_its_turn(url: str) -> None:
+    async with opened(url) as store:
+        run = await flag(store, high=7, medium=7)
+        await connect(store)
+        jobs = trigger_jobs_of(store)
+        started = await asyncio.gather(*(jobs.start(P, run, tiers=["high"]) for _ in range(20)))
+        assert len({job.id for job in started}) == 1
+        with pytest.raises(ConflictError, match=r"7 residents .* wait until that is done"):
+            await jobs.start(P, run, tiers=["medium"])
+        async with telling(store):
+            await jobs.ended(started[0].id, within_s=30)
+            other = await jobs.ended((await jobs.start(P, run, tiers=["medium"])).id, within_s=30)
+        assert other.counts == {"created": 7}
+
+
+async def test_a_job_and_many_who_tell_of_one_each_make_one_event_of_each(sqlite_url: str) -> None:
+    async with opened(sqlite_url) as store:
+        run = await flag(store, high=60)
+        await connect(store)
+        portfolio = portfolio_of(store)
+        scores = (await portfolio.risk(run, P, limit=100)).docs
+        async with telling(store, batch=BATCH) as jobs:
+            job = await jobs.start(P, run, tiers=["high"])
+            single: list[Triggered] = await asyncio.gather(*(portfolio.triggers.one(one) for one in scores))
+            ended = await jobs.ended(job.id, within_s=30)
+        assert (ended.status, ended.told, sum(ended.counts.values())) == ("completed", 60, 60)
+        created = sum(one.status == "created" for one in single) + ended.counts.get("created", 0)
+        assert created == 60
+        assert len(await told_of(store)) == 60
+
+
+async def test_what_was_given_up_is_put_out_anew_and_what_arrived_is_left(sqlite_url: str) -> None:
+    async with opened(sqlite_url) as store:
+        run = await flag(store, high=4)
+        await connect(store)
+        home, portfolio = store.tenant("-"), portfolio_of(store)
+        told = await portfolio.trigger_many(P)
+        for one, status in zip(told, ("dead", "delivered", "skipped"), strict=False):
+            for step in ("sending", status) if status != "skipped" else ("cancelled",):
+                await home.commit(patch(DeliveryState, one.delivery_id, changes={"status": step}))
+        async with telling(store) as jobs:
+            ended = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
+        assert ended.counts == {"re-queued": 2, "already delivered": 1, "already queued": 1}
+
+
+async def test_a_job_ends_with_the_reason_where_the_rms_is_switched_off_and_is_gone_on_with_later(
+    sqlite_url: str,
+) -> None:
+    async with opened(sqlite_url) as store:
+        run = await flag(store, high=23)
+        jobs, home = trigger_jobs_of(store), store.tenant("-")
+        with pytest.raises(ConflictError, match="has no RMS endpoint"):
+            await jobs.start(P, run, tiers=["high"])
+        await connect(store)
+        job = await jobs.start(P, run, tiers=["high"])
+        async with puppets(MODULE, "tell", order(sqlite_url, "after", "events", 2)) as (mortal,):
+            assert await _lives(mortal, store, job.id) == 2 * BATCH
+        await home.commit(patch(RmsEndpoint, P, changes={"status": "disabled", "reason": "gone"}))
+        async with telling(store, batch=BATCH):
+            ended = await jobs.ended(job.id, within_s=30)
+            assert (ended.status, ended.told) == ("failed", 2 * BATCH)
+            assert "is disabled (gone); enable it with" in (ended.error or "")
+            await home.commit(patch(RmsEndpoint, P, changes={"status": "active", "reason": ""}))
+            later = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
+        assert later.counts == {"already queued": 10, "created": 13}
+        assert len(await told_of(store)) == 23
+
+
+# -- where people meet it -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.services.renewals.portfolio.AT_ONCE_MAX", 1)
+
+
+async def test_the_api_answers_with_the_job_and_the_rms_hears_of_each_once(
+    bed: Bed, two_are_many: None
+) -> None:
+    await bed.calculate()
+    await bed.endpoint()
+    path = f"/properties/{P}/trigger-renewal-events"
+    assert (await bed.post(path, {"tier": "high"}))["counts"]["created"] == 1
+    job = await bed.post(path, {}, status=202)
+    assert job["statusUrl"] == f"/renewals/api/v1/trigger-jobs/{job['jobId']}"
+    assert job["summary"] == "The RMS is being told of 3 residents; 0 are done."
+    await bed.renewals.portfolio("-").trigger_jobs.ended(job["jobId"], within_s=30)
+    seen = await bed.get(f"/trigger-jobs/{job['jobId']}")
+    assert (seen["status"], seen["told"], seen["residents"]) == ("completed", 3, 3)
+    assert (seen["counts"]["created"], sum(seen["counts"].values())) == (2, 3)
+    assert seen["summary"].startswith("2 new events are on their way; 1 was ")
+    async with asyncio.timeout(20):
+        while len(bed.rms.world.received) < 3:  # noqa: ASYNC110 - the RMS is another's
+            await asyncio.sleep(0.02)
+    heard = [msgspec.json.decode(one.body)["residentId"] for one in bed.rms.world.received]
+    assert sorted(heard) == ["bob", "jane", "john"]
+    async with bed.client.get("/metrics", headers={"authorization": f"Bearer {bed.token}"}) as answer:
+        assert 'holdfast_renewals_trigger_jobs_total{outcome="carried"} 1.0' in await answer.text()
+
+
+async def test_the_page_of_the_property_shows_how_far_it_is_and_why_it_stopped(
+    tmp_path: Path, two_are_many: None
+) -> None:
+    async with console(tmp_path, services=[service]) as bed:
+        store = bed.runtime.store
+        await flag(store, high=7)
+        await connect(store)
+        portfolio, home = scene.renewals_of(bed.runtime).portfolio("-"), store.tenant("-")
+        ann, page = await bed.signed_in("ann"), f"/console/renewals/properties/{P}"
+        assert "Telling the RMS of" not in await ann.page(page)
+        job = await portfolio.trigger_tiers(P, tiers=["high"])
+        assert isinstance(job, TriggerJob)
+        assert "Telling the RMS of 7 residents at high risk: 0 are done." in await ann.page(page)
+        await home.commit(patch(RmsEndpoint, P, changes={"status": "disabled", "reason": "gone"}))
+        async with telling(store):
+            await portfolio.trigger_jobs.ended(job.id, within_s=30)
+        assert "the RMS was told of 0, then this failed: tell: InvalidError" in await ann.page(page)
