@@ -12,6 +12,7 @@ import msgspec
 from holdfast.kit.audit import Audit, Entry
 from holdfast.kit.channels import Watch
 from holdfast.kit.channels.models import Held
+from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.metering import Meter
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Endpoint
@@ -35,6 +36,7 @@ async def fill(runtime: Runtime, *, deliveries: int = 160, seed: int = 7) -> Non
     await store.commit(*_endpoints(now), *born)
     await store.commit(*ended)
     await store.commit(*_inbox(now), *_watches(dice, now), *_slots(now), *_pulses(dice, now))
+    await store.commit(*_connections(now))
     for stage in _runs(now):
         await store.commit(*stage)
     trail = Audit(runtime.store, tenant_id=TENANT)
@@ -152,6 +154,22 @@ def _slots(now: datetime) -> list[Write]:
                 slot_at=slot, status="running", attempts=1, started_at=slot,
             )))  # fmt: skip
     return writes
+
+
+def _connections(now: datetime) -> list[Write]:
+    made = [
+        Connection(
+            id=f"{number:032x}", provider="google", account=f"10420{number}", name=f"{name}@hoge.example",
+            scopes=["https://www.googleapis.com/auth/calendar"], access_token="never-shown",
+            asked=["https://www.googleapis.com/auth/calendar", "openid"],
+            connected_at=now - timedelta(days=number + 1), refreshed_at=now - timedelta(minutes=11),
+            expires_at=now + timedelta(minutes=49),
+        )
+        for number, name in enumerate(("alice", "bob", "cleo"))
+    ]  # fmt: skip
+    made[1].failures, made[1].reason = 2, "503: the service is currently unavailable"
+    made[1].retry_at = now + timedelta(minutes=4)
+    return [create(one) for one in made]
 
 
 def _runs(now: datetime) -> list[list[Write]]:

@@ -21,8 +21,9 @@ from tests.examples import lanterns
 
 PAGES: Final = (
     "", "/deliveries", "/deliveries/evt_0003~{endpoint}", "/dead-letters", "/inbox", "/channels",
-    "/runs", "/runs/holdfast_runs/run-003", "/schedules", "/schedules/-_prune", "/audit",
-    "/usage", "/users", "/lanterns", "/nowhere",
+    "/connections", "/connections/00000000000000000000000000000001", "/runs",
+    "/runs/holdfast_runs/run-003", "/schedules", "/schedules/-_prune", "/audit", "/usage", "/users",
+    "/lanterns", "/nowhere",
 )  # fmt: skip
 
 

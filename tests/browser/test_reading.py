@@ -31,12 +31,14 @@ HOSTILE: Final = (
     "{{ 7 * 7 }} {% raw %} ${7*7}",
 )
 PAGES: Final = (
-    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/inbox", "/channels", "/runs",
+    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/inbox", "/channels", "/connections",
+    "/runs",
     "/runs?status=failed&type=autopilot", "/schedules", "/audit", "/usage", "/users", "/lanterns", "/nowhere",
     "/deliveries?q=none",
 )  # fmt: skip
 
 
+CONNECTION: Final = "/connections/00000000000000000000000000000001"
 _NAMELESS: Final = """() => {
   const wanted = "main a, main button, main input:not([type=hidden]), main select, svg[role=img]";
   const named = (one) => one.textContent.trim() || one.labels?.length || one.getAttribute("aria-label");
@@ -91,7 +93,13 @@ async def test_no_page_is_wider_than_a_phone(page: Page, tmp_path: Path) -> None
         assert await sideways(page) == 0
         await sign_in(page, bed)
         dead = (await Ledger(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
-        for path in (*PAGES, f"/deliveries/{dead}", "/schedules/-_prune", "/runs/holdfast_runs/run-003"):
+        for path in (
+            *PAGES,
+            f"/deliveries/{dead}",
+            "/schedules/-_prune",
+            "/runs/holdfast_runs/run-003",
+            CONNECTION,
+        ):
             await page.goto(f"{bed.address}/console{path}")
             assert await sideways(page) == 0, path
         menu = page.get_by_role("button", name="Menu")

@@ -26,9 +26,11 @@ from tests.examples import lanterns
 from tests.examples.lanterns import Lantern
 
 HOSTILE = "<script>alert(1)</script>\"><img src=x onerror=alert(2)>\u202ereversed'&amp;"
+CONNECTION = "/connections/00000000000000000000000000000001"
 OWN_PAGES = (
     "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/dead-letters?state=dealt-with", "/inbox",
-    "/inbox?status=parked", "/channels", "/runs", "/runs?status=failed",
+    "/inbox?status=parked", "/channels", "/connections",
+    "/connections?status=connected", CONNECTION, "/runs", "/runs?status=failed",
     "/runs/holdfast_runs/run-003", "/schedules", "/schedules/-_prune", "/audit",
     "/audit?by=actor&value=user:ann", "/usage", "/users", "/you",
 )  # fmt: skip
@@ -57,6 +59,9 @@ async def test_every_page_shows_what_there_is_on_every_engine(
     assert "503 Service Unavailable, 8 times" in shown["/dead-letters"]
     assert "the repository is not known here yet" in shown["/inbox"]
     assert "person4@hoge.example" in shown["/channels"]
+    assert shown["/connections"].count("<tr data-key") == 3
+    assert "503: the service is currently unavailable" in shown[CONNECTION]
+    assert "never-shown" not in shown[CONNECTION]
     assert shown["/runs"].count("<tr data-key") == 6
     assert shown["/runs?status=failed"].count("<tr data-key") == 1
     assert "502 from the model" in shown["/runs/holdfast_runs/run-003"]
@@ -72,7 +77,7 @@ async def test_every_page_shows_what_there_is_on_every_engine(
 async def test_every_page_has_words_for_nothing(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
     for path in OWN_PAGES:
-        if "_prune" not in path and "run-003" not in path and path not in ("", "/users", "/you"):
+        if "_prune" not in path and "run-003" not in path and path not in ("", CONNECTION, "/users", "/you"):
             assert 'class="nothing"' in await ann.page(f"/console{path}"), path
     assert "Nothing. Everything" in await ann.page("/console")
 
@@ -134,7 +139,7 @@ async def test_a_viewer_sees_but_finds_nothing_to_press(bed: Bed) -> None:
         assert not ACT.findall(await viewer.page(path)), path
         for url in offered:
             assert (await viewer.act(url, {"on": True} if "switch" in url else {}))[0] == 403, url
-    for path in ("/inbox", "/channels", "/audit", "/users"):
+    for path in ("/inbox", "/channels", "/connections", "/audit", "/users"):
         text = await viewer.page(f"/console{path}", 403)
         assert "needs admin" in text
         assert f'href="/console{path}"' not in text

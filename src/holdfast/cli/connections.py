@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, get_args
 
-import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, as_dict, noted, show, tell, within
-from holdfast.errors import ConfigError, ForbiddenError, HoldfastError, RetryLaterError
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, as_dict, person, show, tell, within
+from holdfast.errors import HoldfastError
+from holdfast.http.routes.connections import listed, revoke_connection, row
 from holdfast.kit.connections import Connection
 from holdfast.kit.connections.models import Status
 from holdfast.runtime import Runtime
@@ -18,30 +17,6 @@ from holdfast.store import Page, Query
 commands = typer.Typer(no_args_is_help=True)
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="As `connections list` shows it.")]
-
-
-class _Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A connection without its tokens, sealed or not."""
-
-    id: str
-    tenant_id: str
-    provider: str
-    account: str
-    name: str
-    status: str
-    reason: str
-    scopes: list[str]
-    refused: list[str]
-    connected_at: datetime
-    refreshed_at: datetime | None
-    expires_at: datetime | None
-    retry_at: datetime | None
-    ended_at: datetime | None
-    failures: int
-
-
-def _row(connection: Connection) -> _Row:
-    return _Row(**{field: getattr(connection, field) for field in _Row.__struct_fields__})
 
 
 def _known_status(status: str | None) -> str | None:
@@ -69,17 +44,12 @@ def list_command(
     """
 
     async def act(runtime: Runtime) -> Page[Connection]:
-        return await runtime.store.tenant(tenant).query(_asked(status).limit(limit).after(cursor))
+        return await listed(runtime, tenant, status=status, limit=limit, cursor=cursor)
 
     page = within(act)
     columns = ("id", "provider", "name", "status", "expiresAt", "connectedAt", "reason")
-    rows = [_row(doc) for doc in page.docs]
+    rows = [row(doc) for doc in page.docs]
     show(rows, columns, as_json=as_json, cursor=page.cursor, none="nothing is connected")
-
-
-def _asked(status: str | None) -> Query[Connection]:
-    query = Query(Connection) if status is None else Query(Connection).where("status", "==", status)
-    return query.order_by("-connected_at")
 
 
 @commands.command("show")
@@ -90,9 +60,9 @@ def show_command(connection_id: _Id, as_json: AsJson = False) -> None:
     Example:
       holdfast connections show 2f0c5d8a91b34e67a0c1d2e3f4a5b6c7
     """
-    row = _row(within(lambda runtime: runtime.connections.get(connection_id)))
-    lines = [f"{name}: {_text(value)}" for name, value in as_dict(row).items()]
-    tell(row, "\n".join(lines), as_json=as_json)
+    found = row(within(lambda runtime: runtime.connections.get(connection_id)))
+    lines = [f"{name}: {_text(value)}" for name, value in as_dict(found).items()]
+    tell(found, "\n".join(lines), as_json=as_json)
 
 
 def _text(value: object) -> str:
@@ -120,20 +90,10 @@ def revoke_command(
 
     async def act(runtime: Runtime) -> Connection:
         before = await runtime.connections.get(connection_id)
-        details = {"provider": before.provider, "account": before.account, "reason": reason}
-        await noted(
-            runtime, before.tenant_id, action="connection.revoked", subject=connection_id, details=details
-        )
-        try:
-            return await runtime.connections.revoke(connection_id, reason=reason)
-        except (RetryLaterError, ForbiddenError, ConfigError) as fault:
-            raise RetryLaterError(
-                f"ended here, but {before.provider} could not be told ({fault.message}): "
-                f"run `holdfast connections check {connection_id}` later"
-            ) from fault
+        return await revoke_connection(runtime, before, actor=person(), reason=reason)
 
     ended = within(act, services=None)
-    tell(_row(ended), f"revoked {ended.provider} {ended.name or ended.account}", as_json=as_json)
+    tell(row(ended), f"revoked {ended.provider} {ended.name or ended.account}", as_json=as_json)
 
 
 @commands.command("check")
@@ -155,13 +115,13 @@ def check_command(
     async def act(runtime: Runtime) -> list[dict[str, object]]:
         if connection_id is not None:
             return [await _checked(runtime, await runtime.connections.get(connection_id))]
-        query = _asked(None).limit(200)
+        query = Query(Connection).order_by("-connected_at").limit(200)
         return [await _checked(runtime, one.doc) async for one in runtime.store.tenant(tenant).scan(query)]
 
     rows = within(act, services=None)
     columns = ("id", "provider", "name", "status", "reason", "fault")
     show(rows, columns, as_json=as_json, none="nothing is connected")
-    if any(row["status"] == "needs_reauth" or row["fault"] for row in rows):
+    if any(one["status"] == "needs_reauth" or one["fault"] for one in rows):
         raise typer.Exit(1)
 
 
@@ -172,4 +132,4 @@ async def _checked(runtime: Runtime, connection: Connection) -> dict[str, object
         connection = await runtime.connections.check(connection.id)
     except HoldfastError as error:
         fault = error.message
-    return as_dict(_row(connection)) | {"fault": fault}
+    return as_dict(row(connection)) | {"fault": fault}

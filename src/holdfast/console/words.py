@@ -31,7 +31,7 @@ _TONES: Final = {
         "connected",
     ),
     "wait": ("pending", "sending", "processing", "opening", "retrying", "skipped", "ending"),
-    "warn": ("degraded", "failed", "paused", "attention", "expired", "missed"),
+    "warn": ("degraded", "failed", "paused", "attention", "expired", "missed", "not granted"),
     "bad": ("critical", "dead", "parked", "disabled", "broken", "needs_reauth"),
 }  # fmt: skip
 _TONE_OF: Final = {state: tone for tone, states in _TONES.items() for state in states}

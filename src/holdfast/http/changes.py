@@ -16,6 +16,7 @@ from holdfast.errors import RetryLaterError
 from holdfast.kit.access import ApiToken, User
 from holdfast.kit.audit import AuditHead
 from holdfast.kit.channels import Channel, Watch
+from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
 from holdfast.kit.pulse import Pulse
@@ -35,6 +36,7 @@ _BELL_S: Final = 3_600.0
 _KIT: Final[Mapping[str, Sequence[type[Document]]]] = {
     "audit": (AuditHead,),
     "channels": (Channel, Watch),
+    "connections": (Connection,),
     "dead-letters": (DeadLetter,),
     "deliveries": (Delivery,),
     "endpoints": (Endpoint,),

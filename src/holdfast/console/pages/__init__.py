@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.console.pages import (
     audit,
     channels,
+    connections,
     dead_letters,
     deliveries,
     inbox,
@@ -19,7 +20,7 @@ from holdfast.runtime import Runtime
 from holdfast.service import Page
 
 _GROUPS = {
-    "Operate": (overview, deliveries, dead_letters, inbox, channels, runs, schedules),
+    "Operate": (overview, deliveries, dead_letters, inbox, channels, connections, runs, schedules),
     "Record": (audit, usage, users, you),
 }
 

@@ -1,0 +1,151 @@
+"""What people connected: how each grant stands, asking the provider, ending it. Never a token."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final
+
+import msgspec
+from litestar.params import FromPath, FromQuery, JSONBody
+
+from holdfast.errors import ConfigError, ForbiddenError, NotFoundError, RetryLaterError, UnreadableError
+from holdfast.http.declare import Whole
+from holdfast.http.noting import note
+from holdfast.kit.connections import Connection
+from holdfast.kit.connections.models import Status
+from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, acts, reads
+from holdfast.runtime import Runtime
+from holdfast.store import Page, Query
+
+REASON_CHARACTERS_MAX: Final = 500
+# A provider's client takes its time with its repeats, and a refresh may wait for another's.
+_PROVIDER_S: Final = 90
+
+
+class ConnectionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A connection without its tokens, sealed or not."""
+
+    id: str
+    tenant_id: str
+    provider: str
+    account: str
+    name: str
+    status: Status
+    reason: str
+    scopes: list[str]
+    refused: list[str]
+    connected_at: datetime
+    refreshed_at: datetime | None
+    expires_at: datetime | None
+    retry_at: datetime | None
+    ended_at: datetime | None
+    failures: int
+
+
+class ConnectionPage(msgspec.Struct, frozen=True):
+    items: list[ConnectionRow]
+    cursor: str | None
+
+
+class Revoke(Asked, frozen=True):
+    """`reason` is shown with the connection."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=REASON_CHARACTERS_MAX)] = "revoked by an operator"
+
+
+def row(connection: Connection) -> ConnectionRow:
+    return ConnectionRow(**{name: getattr(connection, name) for name in ConnectionRow.__struct_fields__})
+
+
+async def listed(
+    runtime: Runtime, tenant_id: str, *, status: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[Connection]:
+    """A tenant's connections, newest first."""
+    query = Query(Connection) if status is None else Query(Connection).where("status", "==", status)
+    query = query.order_by("-connected_at").limit(limit).after(cursor)
+    return await runtime.store.tenant(tenant_id).query(query)
+
+
+async def connection_of(runtime: Runtime, tenant_id: str, connection_id: str) -> Connection:
+    found = await runtime.store.tenant(tenant_id).get(Connection, connection_id)
+    if found is None:
+        raise NotFoundError(f"no connection {connection_id!r}")
+    return found.doc
+
+
+async def revoke_connection(
+    runtime: Runtime, connection: Connection, *, actor: str, reason: str
+) -> Connection:
+    """End the grant, on record before anything is told to anybody.
+
+    `RetryLaterError` where it is ended here and the provider could not be told: checking it tells it later.
+    """
+    details = {"provider": connection.provider, "account": connection.account, "reason": reason}
+    await note(
+        runtime, connection.tenant_id, actor=actor, action="connection.revoked", subject=connection.id,
+        details=details,
+    )  # fmt: skip
+    try:
+        return await runtime.connections.revoke(connection.id, reason=reason)
+    except (RetryLaterError, ForbiddenError, ConfigError, UnreadableError) as fault:
+        raise RetryLaterError(
+            f"ended here, but {connection.provider} could not be told ({fault.message}): check it later, "
+            f"here or by `holdfast connections check {connection.id}`"
+        ) from fault
+
+
+@reads("/connections", "admin", area="connections")
+async def connections(
+    runtime: Whole,
+    tenant_id: TenantId,
+    status: FromQuery[Status | None] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
+) -> ConnectionPage:
+    """Connections, newest first."""
+    page = await listed(runtime, tenant_id, status=status, limit=limit, cursor=cursor)
+    return ConnectionPage([row(doc) for doc in page.docs], page.cursor)
+
+
+@reads("/connections/{connection_id:str}", "admin", area="connections")
+async def connection(
+    runtime: Whole, tenant_id: TenantId, connection_id: FromPath[str], tenant: Tenant = None
+) -> ConnectionRow:
+    """One connection: whose it is, what was granted and what was not, and how it stands."""
+    return row(await connection_of(runtime, tenant_id, connection_id))
+
+
+@acts(
+    "/connections/{connection_id:str}/check", "admin", area="connections", action="check",
+    time_limit_s=_PROVIDER_S,
+)  # fmt: skip
+async def check(
+    runtime: Whole, tenant_id: TenantId, connection_id: FromPath[str], tenant: Tenant = None
+) -> ConnectionRow:
+    """Ask the provider now whether the grant still works, by refreshing it; tell it of an end it missed."""
+    known = await connection_of(runtime, tenant_id, connection_id)
+    try:
+        return row(await runtime.connections.check(known.id))
+    except (ConfigError, UnreadableError) as fault:
+        raise RetryLaterError(f"{known.provider} can't be asked: {fault.message}") from fault
+
+
+@acts(
+    "/connections/{connection_id:str}/revoke", "admin", area="connections", action="revoke",
+    time_limit_s=_PROVIDER_S,
+)  # fmt: skip
+async def revoke(
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    connection_id: FromPath[str],
+    data: JSONBody[Revoke],
+    tenant: Tenant = None,
+) -> ConnectionRow:
+    """End the grant: here at once, then at the provider; its tokens are forgotten."""
+    known = await connection_of(runtime, tenant_id, connection_id)
+    return row(await revoke_connection(runtime, known, actor=actor, reason=data.reason))
+
+
+ROUTES: Final = (connections, connection, check, revoke)
