@@ -14,6 +14,7 @@ from holdfast.kit.schedules import Job, Schedule, Scheduler, Slot, SlotRun
 from holdfast.model import Document, document
 from holdfast.store import Query, Store, create, put
 from holdfast.testing import ManualClock
+from tests.kit.eventually import until
 
 
 @document("marks/{id}")
@@ -248,6 +249,68 @@ async def test_the_loop_wakes_for_run_now_and_stops_when_told(live_store: Store,
     await asyncio.wait_for(acts.began.wait(), 10)
     stop.set()
     await asyncio.wait_for(loop, 10)
+
+
+async def test_a_slow_act_does_not_delay_what_comes_due_meanwhile(live_store: Store, acts: Acts) -> None:
+    go, began = asyncio.Event(), asyncio.Event()
+
+    async def wait(slot: Slot) -> None:
+        began.set()
+        await go.wait()
+
+    slow = Job(name="slow", cron="0 0 1 1 *", act=wait)
+    one = Scheduler(live_store, [slow, Job(name="renew", cron="0 0 1 1 *", act=acts)])
+    stop = asyncio.Event()
+    loop = asyncio.create_task(one.run(stop))
+    await one.declare()
+    await one.run_now(slow.id)
+    await asyncio.wait_for(began.wait(), 10)
+    await one.run_now("-_renew")
+    await asyncio.wait_for(acts.began.wait(), 10)
+    await until(lambda: one.under_way == 1)
+    stop.set()
+    go.set()
+    await asyncio.wait_for(loop, 10)
+    runs = Query(SlotRun).where("schedule_id", "==", slow.id).order_by("-slot_at")
+    assert [run.status for run in (await live_store.tenant("-").query(runs)).docs] == ["done"]
+
+
+async def test_a_loop_that_is_cut_off_leaves_its_slot_to_the_next_try(live_store: Store) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(slot: Slot) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    one = Scheduler(live_store, [Job(name="renew", cron="0 0 1 1 *", act=hang)])
+    loop = asyncio.create_task(one.run(asyncio.Event()))
+    await one.declare()
+    await one.run_now("-_renew")
+    await asyncio.wait_for(began.wait(), 10)
+    loop.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loop
+    assert (ended.is_set(), one.under_way) == (True, 0)
+    (run,) = await _runs(live_store)
+    assert (run.status, run.attempts) == ("running", 1)
+
+
+async def test_an_act_whose_result_cannot_be_kept_has_failed(
+    scheduler: Callable[..., Scheduler], kit_store: Store, clock: ManualClock
+) -> None:
+    async def strange(slot: Slot) -> object:
+        return object()
+
+    one = scheduler(act=strange, retries=0)
+    await one.declare()
+    clock.set(START + timedelta(minutes=1))
+    assert await one.turn() == 1
+    (run,) = await _runs(kit_store)
+    assert run.status == "failed"
+    assert "result can't be kept" in run.error
 
 
 async def test_two_jobs_of_one_name_are_refused(kit_store: Store, acts: Acts) -> None:

@@ -23,6 +23,7 @@ from holdfast.kit.outbox.notices import Endpoints, OnNotice
 from holdfast.kit.outbox.port import Answer, Outgoing, Sender, SendFailure
 from holdfast.kit.outbox.settler import Settlement, Settler
 from holdfast.kit.outbox.verdict import Verdict, attempted, judge, release, settle
+from holdfast.kit.waiting import end_all
 from holdfast.store import Store, Write
 
 # Headers beside the signature's, made anew for each attempt.
@@ -223,10 +224,3 @@ class Courier:
     async def abandon(self) -> None:
         """Cut off what is still under way; its leases end by themselves."""
         await end_all(self._tasks)
-
-
-async def end_all(tasks: set[asyncio.Task[None]]) -> None:
-    ended = list(tasks)
-    for task in ended:
-        task.cancel()
-    await asyncio.gather(*ended, return_exceptions=True)

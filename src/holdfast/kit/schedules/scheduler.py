@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 import structlog
 
-from holdfast.errors import BadQueryError, ConflictError, HoldfastError, LeaseLostError, NotFoundError
+from holdfast.errors import (
+    BadQueryError,
+    ConflictError,
+    HoldfastError,
+    InvalidError,
+    LeaseLostError,
+    NotFoundError,
+)
 from holdfast.ids import ulid
-from holdfast.kit import NO_TENANT
-from holdfast.kit.schedules.cron import Missed, Turn, check_cron, decide_turn, next_slot
+from holdfast.kit.schedules.cron import Turn, check_cron, decide_turn, next_slot
+from holdfast.kit.schedules.jobs import Job, Slot
 from holdfast.kit.schedules.models import Schedule, SlotRun
-from holdfast.kit.waiting import rest
-from holdfast.store import Fence, Snapshot, Store, Transaction, Write, check, create, patch, put
+from holdfast.kit.waiting import end_all, rest
+from holdfast.store import Fence, Snapshot, Store, Transaction, create, patch, put
 
 log = structlog.get_logger("holdfast.schedules")
 
@@ -24,45 +31,6 @@ LEASE_S: Final = 30.0
 BATCH: Final = 20
 POLL_S: Final = 30.0
 ERROR_CHARACTERS_MAX: Final = 2_000
-
-
-class Slot(msgspec.Struct, frozen=True):
-    """What a job's act is told: which slot it runs, which try it is, and how to stay fenced."""
-
-    schedule_id: str
-    tenant_id: str
-    at: datetime
-    attempt: int
-    fence: int
-
-    def guard(self) -> Write:
-        """Put this into every commit of the act: once another worker has taken over, it is refused."""
-        return check(Schedule, self.schedule_id, expect=Fence(self.fence))
-
-
-Act = Callable[[Slot], Awaitable[Any]]
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A recurring act as code declares it.
-
-    Example: `Job(name="renew-watch-channels", cron="0 18 * * *", act=renew, time_limit_s=60, retries=3)`
-    """
-
-    name: str
-    cron: str
-    act: Act
-    zone: str = "UTC"
-    tenant_id: str = NO_TENANT
-    missed: Missed = "once"
-    grace_s: float = 60.0
-    time_limit_s: float = 300.0
-    retries: int = 3
-    back_off_s: float = 5.0
-
-    @property
-    def id(self) -> str:
-        return f"{self.tenant_id}_{self.name}"
 
 
 class Scheduler:
@@ -81,7 +49,12 @@ class Scheduler:
         for job in jobs:
             check_cron(job.cron, job.zone)
         self.last_turn_at: datetime | None = None
-        self.under_way = 0
+        self._turns: set[asyncio.Task[None]] = set()
+
+    @property
+    def under_way(self) -> int:
+        """How many slots are being run here."""
+        return len(self._turns)
 
     async def declare(self) -> None:
         """Make the stored schedules agree with the code; a changed cron or zone starts anew."""
@@ -131,23 +104,35 @@ class Scheduler:
         bell = self._store.watch(Schedule)
         try:
             while not stop.is_set():
-                if await self.turn() == 0:
+                if not await self._begin():
                     await rest(self._clock, await self._idle_s(), wake=bell, stop=stop)
+            if self._turns:
+                await asyncio.wait(self._turns)
+        except asyncio.CancelledError:
+            # Whoever cancels does not want to wait; after a fault of the store, acts under way go on.
+            await end_all(self._turns)
+            raise
         finally:
             bell.close()
 
     async def turn(self) -> int:
         """Run everything that is due now; says how many slots ran."""
+        begun = await self._begin()
+        await asyncio.gather(*begun)
+        return len(begun)
+
+    async def _begin(self) -> list[asyncio.Task[None]]:
+        """Claim what is due and let it run beside what runs already."""
         self.last_turn_at = self._clock.now()
         claimed = await self._store.claim_due(Schedule, limit=BATCH, lease_s=LEASE_S, owner=self._owner)
         known = [one for one in claimed if one.doc.id in self._jobs]
-        self.under_way += len(known)
-        try:
-            await asyncio.gather(*(self._take_turn(one, self._jobs[one.doc.id]) for one in known))
-        finally:
-            self.under_way -= len(known)
-        await self._leave([one for one in claimed if one.doc.id not in self._jobs])
-        return len(known)
+        begun = [asyncio.create_task(self._take_turn(one, self._jobs[one.doc.id])) for one in known]
+        for task in begun:
+            self._turns.add(task)
+            task.add_done_callback(self._turns.discard)
+        if len(known) < len(claimed):
+            await self._leave([one for one in claimed if one.doc.id not in self._jobs])
+        return begun
 
     async def _leave(self, strangers: list[Snapshot[Schedule]]) -> None:
         """Another program's schedules in the same store: let it have them, soon."""
@@ -179,6 +164,8 @@ class Scheduler:
                 await self._run_slot(claimed, job, turn)
         except LeaseLostError:
             log.warning("schedule was taken over", schedule=doc.id)
+        except Exception:
+            log.exception("a slot could not be kept; it is run again when its lease ends", schedule=doc.id)
 
     async def _note_missed(self, claimed: Snapshot[Schedule], turn: Turn) -> None:
         now = self._clock.now()
@@ -202,7 +189,11 @@ class Scheduler:
             error, result = "the process died during the act, every time", None
         else:
             error, result = await self._perform(job, slot)
-        await self._settle(pinned, run, turn, job=job, error=error, result=result)
+        try:
+            await self._settle(pinned, run, turn, job=job, error=error, result=result)
+        except InvalidError as fault:
+            error = f"the act's result can't be kept: {fault.message}"
+            await self._settle(pinned, run, turn, job=job, error=error, result=None)
 
     async def _perform(self, job: Job, slot: Slot) -> tuple[str, Any]:
         keeper = asyncio.create_task(self._keep_lease(slot))
@@ -238,9 +229,7 @@ class Scheduler:
             except (LeaseLostError, ConflictError):
                 return
             except HoldfastError as fault:
-                log.warning(
-                    "could not renew a schedule's lease", schedule=slot.schedule_id, error=fault.message
-                )
+                log.warning("schedule's lease not renewed", schedule=slot.schedule_id, error=fault.message)
 
     async def _settle(
         self, doc: Schedule, run: SlotRun, turn: Turn, *, job: Job, error: str, result: Any

@@ -1,0 +1,53 @@
+"""A recurring act as code declares it, and what it is told when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.kit import NO_TENANT
+from holdfast.kit.schedules.cron import Missed
+from holdfast.kit.schedules.models import Schedule
+from holdfast.store import Fence, Write, check
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """What a job's act is told: which slot it runs, which try it is, and how to stay fenced."""
+
+    schedule_id: str
+    tenant_id: str
+    at: datetime
+    attempt: int
+    fence: int
+
+    def guard(self) -> Write:
+        """Put this into every commit of the act: once another worker has taken over, it is refused."""
+        return check(Schedule, self.schedule_id, expect=Fence(self.fence))
+
+
+Act = Callable[[Slot], Awaitable[Any]]
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A recurring act as code declares it.
+
+    Example: `Job(name="renew-watch-channels", cron="0 18 * * *", act=renew, time_limit_s=60, retries=3)`
+    """
+
+    name: str
+    cron: str
+    act: Act
+    zone: str = "UTC"
+    tenant_id: str = NO_TENANT
+    missed: Missed = "once"
+    grace_s: float = 60.0
+    time_limit_s: float = 300.0
+    retries: int = 3
+    back_off_s: float = 5.0
+
+    @property
+    def id(self) -> str:
+        return f"{self.tenant_id}_{self.name}"
