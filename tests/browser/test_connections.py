@@ -30,7 +30,8 @@ async def test_a_grant_is_found_ended_and_another_is_revoked(page: Page, tmp_pat
         await live(page)
         await page.get_by_role("button", name="Check").click()
         await page.get_by_role("dialog").get_by_role("button", name="Check").click()
-        await expect(page.locator("#toast")).to_have_text("It is needs_reauth.")
+        await expect(page.locator("#toast")).to_have_text("It was asked.")
+        await expect(page.locator("#connection .facts .state")).to_have_text("needs reauth")
         await expect(page.get_by_text("Its owner must connect the account again")).to_be_visible()
         await not_reloaded(page)
 

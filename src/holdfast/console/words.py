@@ -19,16 +19,8 @@ _STEPS: Final = (
 # What a state means to whoever looks: the colour of its mark, never the only sign of it.
 _TONES: Final = {
     "good": (
-        "ok",
-        "delivered",
-        "done",
-        "active",
-        "watched",
-        "completed",
-        "running",
-        "sound",
-        "on",
-        "connected",
+        "ok", "delivered", "done", "active", "watched", "completed", "running", "sound", "on", "connected",
+        "granted",
     ),
     "wait": ("pending", "sending", "processing", "opening", "retrying", "skipped", "ending"),
     "warn": ("degraded", "failed", "paused", "attention", "expired", "missed", "not granted"),
