@@ -58,7 +58,21 @@ class Falls:
         await stop.wait()
 
 
-def _service(loop: Falls | None = None, health: Health | None = None) -> Service:
+class Busy:
+    """A loop that has something under way until told otherwise, and counts how often it runs at a time."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+        self.under_way = 1
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await stop.wait()
+        self.running -= 1
+
+
+def _service(loop: Falls | Busy | None = None, health: Health | None = None) -> Service:
     def build(context: Context) -> Parts:
         async def greet(item: InboxItem, tx: Transaction) -> None:
             tx.write(put(Greeting(id=item.mark, text=context.settings.words)))
@@ -172,3 +186,18 @@ async def test_every_class_with_a_retention_can_be_swept(request: pytest.Fixture
     await store.migrate()
     assert await Sweeper(store, kinds).sweep() == 0
     await store.close()
+
+
+async def test_drains_at_once_share_one_set_of_loops_until_the_last_ends(tmp_path: Path) -> None:
+    busy = Busy()
+    config = load_config({"home": tmp_path}, environ={})
+    runtime = await Runtime.open(config, services=[_service(busy)])
+    try:
+        short, long = asyncio.create_task(runtime.drain(0.1)), asyncio.create_task(runtime.drain(60))
+        assert not await short
+        assert (busy.running, busy.most) == (1, 1), "the longer one still has somebody who works"
+        busy.under_way = 0
+        assert await long
+        assert busy.running == 0
+    finally:
+        await runtime.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import structlog
@@ -63,6 +64,8 @@ class Runtime:
         self.inbox_worker = InboxWorker(store, self._handlers())
         self.supervisor = Supervisor(self._loops(), clock=self.clock)
         self.working = False
+        self._hiring, self._drains = asyncio.Lock(), 0
+        self._hired: tuple[asyncio.Event, asyncio.Task[None]] | None = None
         self._vitals = Vitals(store, self.parts, channel_kinds=self.channel_kinds(), loops=self._loops_health)
 
     @classmethod
@@ -109,15 +112,27 @@ class Runtime:
 
         Where the loops run anyway, this only waits for them.
         """
-        stop = asyncio.Event()
-        task = None if self.working else asyncio.create_task(self.work(stop))
         end = self.clock.monotonic() + seconds
-        try:
+        async with self._worked():
             return await self._until_idle(end)
+
+    @asynccontextmanager
+    async def _worked(self) -> AsyncIterator[None]:
+        """Meanwhile the loops run: one set of them for all who drain, until the last of those ends."""
+        async with self._hiring:
+            if not self.working and self._hired is None:
+                stop = asyncio.Event()
+                self._hired = stop, asyncio.create_task(self.work(stop))
+            self._drains += 1
+        try:
+            yield
         finally:
-            stop.set()
-            if task is not None:
-                await task
+            async with self._hiring:
+                self._drains -= 1
+                if self._hired is not None and not self._drains:
+                    (stop, task), self._hired = self._hired, None
+                    stop.set()
+                    await task
 
     async def _until_idle(self, end: float) -> bool:
         # Two looks in a row: what is claimed between the questions of one look shows in the next.
