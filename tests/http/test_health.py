@@ -168,6 +168,16 @@ async def test_figures_tell_what_was_read_and_written(bed: Bed, clock: ManualClo
     assert 3 <= after["read"] - before["read"] <= 20
 
 
+async def test_a_kind_without_an_open_channel_has_no_end_to_tell_of(bed: Bed, clock: ManualClock) -> None:
+    store, token = bed.runtime.store.privileged(), await bed.token("viewer")
+    await store.commit(create(_channel("a", clock, hours=1)))
+    _, text, _ = await bed.ask("GET", "/metrics", token=token)
+    assert "holdfast_channel_soonest_end_timestamp_seconds{" in text
+    await store.commit(patch(Channel, "a", changes={"status": "stopped"}))
+    _, text, _ = await bed.ask("GET", "/metrics", token=token)
+    assert "holdfast_channel_soonest_end_timestamp_seconds{" not in text
+
+
 async def _documents(bed: Bed, token: str) -> dict[str, float]:
     _, text, _ = await bed.ask("GET", "/metrics", token=token)
     families = {family.name: family for family in text_string_to_metric_families(text)}

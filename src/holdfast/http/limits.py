@@ -69,15 +69,15 @@ class Addresses:
         self._trusted = [ipaddress.ip_network(one) for one in proxies]
 
     def of(self, scope: Any) -> str:
-        peer = (scope.get("client") or ("",))[0]
+        peer = _plain((scope.get("client") or ("",))[0])
         if not self._trusted or not self._is_trusted(peer):
-            return str(peer)
+            return peer
         # From the nearest hop outwards: what stands left of an untrusted hop may be made up.
         for hop in reversed(_forwarded(scope)):
             peer = hop
             if not self._is_trusted(hop):
                 break
-        return str(peer)
+        return peer
 
     def _is_trusted(self, address: str) -> bool:
         try:
@@ -89,7 +89,21 @@ class Addresses:
 
 def _forwarded(scope: Any) -> list[str]:
     said = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
-    return [hop.strip() for hop in ",".join(said).split(",") if hop.strip()]
+    return [_plain(hop.strip()) for hop in ",".join(said).split(",") if hop.strip()]
+
+
+def _plain(hop: str) -> str:
+    """An address without the port that some proxies add, and IPv4 in its own form also where mapped."""
+    host = hop
+    if hop.startswith("["):
+        host = hop[1:].partition("]")[0]
+    elif hop.count(":") == 1:
+        host = hop.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return hop
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def _site(address: str) -> str:

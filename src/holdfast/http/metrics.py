@@ -83,8 +83,11 @@ class Metrics:
         self._store.labels("written").set(TALLY.writes)
         for queue, count in (await runtime.depths()).items():
             self._depth.labels(queue).set(count)
-        for kind in runtime.channel_kinds():
-            if (ends_s := await soonest_end_s(runtime.store, kind)) is not None:
+        ends = {kind: await soonest_end_s(runtime.store, kind) for kind in runtime.channel_kinds()}
+        # Anew: the end that a stopped channel would have had is nothing to warn of.
+        self._ends.clear()
+        for kind, ends_s in ends.items():
+            if ends_s is not None:
                 self._ends.labels(schema_of(kind).name).set(ends_s)
         self._show_deliveries(runtime)
         return generate_latest(self.registry)
