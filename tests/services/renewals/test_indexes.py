@@ -15,6 +15,7 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.errors import BadCursorError
+from holdfast.kit.runs import Kinds
 from holdfast.model import Document, schema_of
 from holdfast.model.access import ANONYMOUS
 from holdfast.runtime import Runtime
@@ -25,6 +26,8 @@ from holdfast.services.renewals.finding import find_residents
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import (
     DOCUMENTS,
+    JOBS,
+    TRIGGER_JOBS,
     CalculationJob,
     DeadLetterRow,
     DeliveryState,
@@ -68,8 +71,19 @@ def _resident(renewals: Renewals) -> Awaitable[object]:
     return JudgingPages(renewals).resident(ask)
 
 
+def _listed(kinds: Kinds, asked: dict[str, Any]) -> Question:
+    return lambda renewals: renewals.runs("-", kinds=kinds).listed(**asked)
+
+
 # Walked only when what is gone from a source is removed, which the tests of sources show.
 UNASKED: Final = {("UnitType", "property_id_name")}
+# How operators list runs, by the index that each way takes.
+LISTED: Final[dict[str, dict[str, Any]]] = {
+    "-createdAt": {},
+    "status -createdAt": {"status": "failed"},
+    "type -createdAt": {"type": "calculate"},
+    "type status -createdAt": {"type": "calculate", "status": "failed"},
+}
 # Who asks, what, of which index. The first two are the questions the scores were laid out for, the
 # next three those of the deliveries: the retry job's, the idempotency check's, a property's history.
 ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
@@ -101,6 +115,11 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
     ),
     "Portfolio.standings": (lambda r: r.portfolio("-").standings(limit=5), Property, "name"),
     "Portfolio.notices": (_notices, Resident, "property_id status"),
+    **{
+        f"Runs.listed, {cls.__name__}, by {wanted}": (_listed(kinds, asked), cls, wanted)
+        for cls, kinds in ((CalculationJob, JOBS), (TriggerJob, TRIGGER_JOBS))
+        for wanted, asked in LISTED.items()
+    },
     "FinishedRuns.all": (
         lambda r: r.portfolio("-").runs.all(P), CalculationJob, "propertyId status -calculatedAt",
     ),

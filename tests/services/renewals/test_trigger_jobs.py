@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from holdfast.errors import ConflictError
+from holdfast.kit.runs import Runs
 from holdfast.services.renewals import service
-from holdfast.services.renewals.models import DeliveryState, RmsEndpoint, TriggerJob
+from holdfast.services.renewals.models import TRIGGER_JOBS, DeliveryState, RmsEndpoint, TriggerJob
 from holdfast.services.renewals.scoring import FLAGGED
 from holdfast.services.renewals.triggering import Triggered
 from holdfast.store import Query, Store, patch
@@ -168,6 +169,28 @@ async def test_a_job_and_many_who_tell_of_one_each_make_one_event_of_each(sqlite
         assert len(await told_of(store)) == 60
 
 
+async def test_a_job_that_is_cancelled_tells_of_no_further_batch(sqlite_url: str) -> None:
+    async with opened(sqlite_url) as store:
+        run = await flag(store, high=23)
+        await connect(store)
+        jobs = trigger_jobs_of(store)
+        job = await jobs.start(P, run, tiers=["high"])
+        halted = order(sqlite_url, "before", "events", 2, signal="SIGSTOP", lease_s=600)
+        async with puppets(MODULE, "tell", halted) as (paused,):
+            await paused.hear_until("ready")
+            paused.say("go")
+            await until(lambda: paused.paused)
+            await Runs(store.tenant("-"), kinds=TRIGGER_JOBS).cancel(job.id, reason="the wrong tier")
+            paused.resume()
+            ended = await jobs.ended(job.id, within_s=30)
+        assert (ended.status, ended.error, ended.told) == ("cancelled", "the wrong tier", 2 * BATCH)
+        assert len(await told_of(store)) == 2 * BATCH
+        # The property is free for what was meant.
+        async with telling(store):
+            later = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
+        assert later.counts == {"already queued": 10, "created": 13}
+
+
 async def test_what_was_given_up_is_put_out_anew_and_what_arrived_is_left(sqlite_url: str) -> None:
     async with opened(sqlite_url) as store:
         run = await flag(store, high=4)
@@ -235,6 +258,17 @@ async def test_the_api_answers_with_the_job_and_the_rms_hears_of_each_once(
     assert sorted(heard) == ["bob", "jane", "john"]
     async with bed.client.get("/metrics", headers={"authorization": f"Bearer {bed.token}"}) as answer:
         assert 'holdfast_renewals_trigger_jobs_total{outcome="carried"} 1.0' in await answer.text()
+
+
+async def test_operators_see_calculations_and_trigger_jobs_among_the_runs(
+    bed: Bed, two_are_many: None
+) -> None:
+    run = await bed.calculate()
+    await bed.endpoint()
+    job = await bed.post(f"/properties/{P}/trigger-renewal-events", {}, status=202)
+    found = bed.runtime.runs("-")
+    for name, id in (("renewal_calculation_jobs", run["jobId"]), ("renewal_trigger_jobs", job["jobId"])):
+        assert [one.id for one in (await found[name].listed()).docs] == [id]
 
 
 async def test_the_page_of_the_property_shows_how_far_it_is_and_why_it_stopped(

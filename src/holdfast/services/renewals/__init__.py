@@ -12,12 +12,16 @@ puts events out, of a great many by `trigger_jobs`; `portfolio` is what routes, 
 
 from __future__ import annotations
 
+from functools import partial
+
 from holdfast.service import Context, Parts, Service
 from holdfast.services.renewals.commands import commands
 from holdfast.services.renewals.feeding.settings import Settings
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import (
     DOCUMENTS,
+    JOBS,
+    TRIGGER_JOBS,
     CalculationJob,
     DeliveryState,
     RmsEndpoint,
@@ -39,6 +43,7 @@ def build(context: Context) -> Parts:
             "triggers": renewals.teller,
             **({"source": refreshing} if refreshing.in_use else {}),
         },
+        runs=[partial(renewals.runs, kinds=JOBS), partial(renewals.runs, kinds=TRIGGER_JOBS)],
         queues={"deliveries": DeliveryState, "calculations": CalculationJob, "triggers": TriggerJob},
         pages=pages(renewals),
         health=renewals.health,

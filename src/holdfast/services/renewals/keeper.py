@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from holdfast.kit.audit import Entry
 from holdfast.kit.outbox import Delivery, Endpoint
-from holdfast.kit.runs import Runner
+from holdfast.kit.runs import Kinds, Runner, Runs
 from holdfast.service import Context, Health, Notice
 from holdfast.services.renewals.calculating import workflow
 from holdfast.services.renewals.deliveries import Deliveries
@@ -73,6 +73,10 @@ class Renewals:
 
     def importer(self, tenant_id: str, source: Source, *, replace: bool = False) -> Import:
         return Import(self.store(tenant_id), source, replace=replace)
+
+    def runs(self, tenant_id: str, *, kinds: Kinds) -> Runs:
+        """Jobs of one kind as operators see and cancel them, among all runs."""
+        return Runs(self.store(tenant_id), kinds=kinds)
 
     async def source_state(self, tenant_id: str) -> SourceState | None:
         """Where a portfolio's data comes from and which moment it is of; None before the first import."""

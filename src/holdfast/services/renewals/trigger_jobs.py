@@ -20,7 +20,7 @@ from holdfast.errors import (
     RetryLaterError,
     VersionConflictError,
 )
-from holdfast.kit.runs import Runs, Step, Workflow
+from holdfast.kit.runs import Runs, Step, StepWaits, Workflow
 from holdfast.services.renewals.models import (
     TRIGGER_JOBS,
     RiskScore,
@@ -60,11 +60,15 @@ class Telling:
         self._triggers = Triggers(store)
 
     async def run(self) -> dict[str, int]:
-        """Tell of whoever was not told of yet."""
+        """Tell of whoever was not told of yet, until somebody cancels it."""
         job = self._job
         query = of_run(job.property_id, job.calculated_at, tiers=job.tiers).limit(self._batch)
         while not job.whole:
             await self._tell(await self._store.query(query.after(job.after)))
+            stored = await self._store.get(TriggerJob, job.id)
+            if stored is not None and stored.doc.cancel_requested_at is not None:
+                # Given back between two batches, it is ended as cancelled instead of being gone on with.
+                raise StepWaits(0)
         return {"told": job.told}
 
     async def _tell(self, page: Page[RiskScore]) -> None:

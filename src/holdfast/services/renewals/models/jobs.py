@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime
 
 from holdfast.kit.checkpoints import CheckpointDocument
-from holdfast.kit.runs import RUN_CLAIM, RUN_LIFE, Kinds, RunFields, StepDocument
+from holdfast.kit.runs import RUN_CLAIM, RUN_INDEXES, RUN_LIFE, Kinds, RunFields, StepDocument
 from holdfast.model import Index, Retention, Stamped, document
 from holdfast.services.renewals.models.scores import Count, Sending
 from holdfast.services.renewals.scoring import Rules
@@ -18,6 +18,7 @@ YEAR_S = 365 * 86_400
     id=Stamped("run"),
     tenant="tenant_id",
     indexes=[
+        *RUN_INDEXES,
         Index("property_id", "status", "-calculated_at"),
         Index("property_id", "status", "-as_of_date", "-calculated_at"),
     ],

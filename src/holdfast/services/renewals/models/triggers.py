@@ -7,7 +7,7 @@ from typing import Literal
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import CheckpointDocument
-from holdfast.kit.runs import RUN_CLAIM, RUN_LIFE, Kinds, RunFields, StepDocument
+from holdfast.kit.runs import RUN_CLAIM, RUN_INDEXES, RUN_LIFE, Kinds, RunFields, StepDocument
 from holdfast.model import Document, Retention, Stamped, document
 from holdfast.services.renewals.models.scores import Count
 from holdfast.services.renewals.scoring import Tier
@@ -19,6 +19,7 @@ Told = Literal["created", "already queued", "already delivered", "re-queued"]
     "renewal_trigger_jobs/{id}",
     id=Stamped("run"),
     tenant="tenant_id",
+    indexes=RUN_INDEXES,
     lifecycle=RUN_LIFE,
     claim=RUN_CLAIM,
     immutable=["created_at", "type", "property_id", "calculated_at", "tiers", "residents"],
