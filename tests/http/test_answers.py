@@ -166,3 +166,22 @@ async def test_one_service_alone_is_at_the_root(bed: Bed) -> None:
     assert "/webhook" in surface.hooks
     assert "/hello" in {route.path for route in surface.app.routes}
     assert "/health" in {route.path for route in surface.app.routes}
+
+
+@pytest.mark.parametrize("path", ["/health", "/api/v1/usage", "/work/drain", "/api/v1/inbox/none/replay"])
+async def test_anybody_may_ask_what_a_path_takes(bed: Bed, path: str) -> None:
+    status, _, headers = await bed.ask("OPTIONS", path)
+    assert status == 204
+    assert "OPTIONS" in headers["allow"]
+
+
+async def test_a_head_is_that_of_what_a_get_answers(bed: Bed) -> None:
+    token = await bed.token("viewer")
+    for path, given in (("/health", None), ("/api/v1/usage", token), ("/api/v1/usage", None), ("/no", None)):
+        wanted, _, whole = await bed.ask("GET", path, token=given)
+        status, _, head = await bed.ask("HEAD", path, token=given)
+        assert (status, head["content-length"]) == (wanted, whole["content-length"]), path
+    # Nothing hangs on the connection: what follows on it is answered as ever.
+    assert (await bed.ask("GET", "/health"))[0] == 200
+    assert (await bed.ask("HEAD", "/api/v1/changes", token=token))[0] == 405
+    assert (await bed.ask("HEAD", "/work/drain", token=token))[0] == 405

@@ -40,6 +40,12 @@ async def test_a_caller_who_asks_too_often_is_told_when_to_come_back(tmp_path: P
         assert (await bed.ask("GET", "/api/v1/usage", token=other))[0] == 200
 
 
+async def test_asking_what_a_path_takes_counts_like_any_other_question(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=STINGY) as bed:
+        answers = [await bed.ask("OPTIONS", "/api/v1/usage") for _ in range(3)]
+        assert [status for status, _, _ in answers] == [204, 204, 429]
+
+
 async def test_strangers_are_limited_by_their_address_and_known_callers_are_not(tmp_path: Path) -> None:
     async with serving(tmp_path, limits=STINGY) as bed:
         asked = [("/api/v1/usage", None), ("/api/v1/usage", "hf_wrong"), ("/api/v1/usage", "hf_wrong")]

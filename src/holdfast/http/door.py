@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from litestar import Litestar
+from litestar.exceptions import MethodNotAllowedException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
@@ -33,6 +34,7 @@ from holdfast.store import Store
 
 PUBLIC: Final = "public"
 NEEDS: Final = (PUBLIC, *ROLES, "service")
+HEAD: Final = "head"  # the request is a HEAD, answered as its GET
 _API: Final = "/api/v1/"
 
 
@@ -47,8 +49,12 @@ class Door:
 
     async def __call__(self, connection: Connection, handler: BaseRouteHandler) -> None:
         if "time_limit_s" in handler.opt:
+            _refuse_endless_head(connection, handler)
             allow_time(connection.scope, handler.opt["time_limit_s"])
-        needs, acts = handler.opt["needs"], connection.scope.get("method") not in SAFE_METHODS
+        # What a path takes is told by the framework itself, whose handlers declare nothing.
+        asks = connection.scope.get("method") == "OPTIONS"
+        needs = PUBLIC if asks else handler.opt["needs"]
+        acts = connection.scope.get("method") not in SAFE_METHODS
         if acts and not bearer_of(connection.headers) and not handler.opt.get("cross_site"):
             check_origin(connection.headers, public_url=self._public_url)
         if needs == PUBLIC:
@@ -83,6 +89,11 @@ class Door:
         role = ROLES[-1] if needs == "service" else needs
         Gate(self._store, caller).require_act(area, action, role=role, tenant_id=_judged_in(caller, place))
         connection.scope["state"]["tenant_id"] = tenant_id
+
+
+def _refuse_endless_head(connection: Connection, handler: BaseRouteHandler) -> None:
+    if handler.opt["time_limit_s"] is None and connection.scope["state"].get(HEAD):
+        raise MethodNotAllowedException("a stream has no end, so a HEAD of it has none; use GET")
 
 
 def tenant_of(caller: Caller, asked: str | None) -> str:

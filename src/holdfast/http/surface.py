@@ -21,6 +21,7 @@ from holdfast.config import Config
 from holdfast.http import time_limit
 from holdfast.http.answers import FaultAnswer, internal, refusal
 from holdfast.http.changes import Changes
+from holdfast.http.door import HEAD
 from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
 from holdfast.http.limits import Addresses
 from holdfast.http.metrics import Metrics
@@ -69,8 +70,9 @@ class Surface:
         if ingest is not None:
             route, status = scope["path"], await ingest(scope, receive, send)
         else:
-            status = await self._answer(scope, receive, send)
-            route = scope.get("path_template") or UNROUTED
+            asked = _as_get(scope) if scope["method"] == "HEAD" else scope
+            status = await self._answer(asked, receive, send)
+            route = asked.get("path_template") or UNROUTED
         self.metrics.answered(scope["method"], route, status, time.perf_counter() - began)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
@@ -100,6 +102,11 @@ class Surface:
         with tracing.span(scope["method"], kind="server", parent=parent) as part:
             await self.app(scope, receive, send)  # type: ignore[arg-type]
             part.update_name(f"{scope['method']} {scope.get('path_template') or UNROUTED}")
+
+
+def _as_get(scope: Scope) -> Scope:
+    """A HEAD is answered as its GET; the server beneath keeps its own scope, and leaves the body out."""
+    return {**scope, "method": "GET", "state": {**scope.get("state", {}), HEAD: True}}
 
 
 def _receiving(scope: Scope, receive: Receive) -> Receive:
