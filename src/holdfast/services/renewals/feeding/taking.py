@@ -6,7 +6,7 @@ one that was taken over can't write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -24,6 +24,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.model import Document
 from holdfast.model.identity import check_id
 from holdfast.model.limits import ID_BYTES_MAX
+from holdfast.services.renewals.feeding.renaming import Found, Line, exchanges, writes_of
 from holdfast.services.renewals.feeding.reports import TableReport
 from holdfast.services.renewals.feeding.rows import key_of, read_row
 from holdfast.services.renewals.feeding.sources import Row, Sheet
@@ -31,13 +32,11 @@ from holdfast.services.renewals.models import (
     TABLES,
     LeaseRow,
     Property,
-    PropertyName,
     Resident,
     Unit,
     UnitPricing,
 )
-from holdfast.services.renewals.sampling import name_key
-from holdfast.store import Snapshot, Store, Write, create, delete, put
+from holdfast.store import Snapshot, Store, Write
 
 T = TypeVar("T")
 BATCH: Final = 400
@@ -54,12 +53,6 @@ REFERS: Final[dict[str, dict[str, type[Document]]]] = {
 _OVER: Final = (LeaseLostError, RetryLaterError)
 
 
-class _Line(msgspec.Struct, frozen=True):
-    row: Row
-    key: str
-    document: Document
-
-
 class Taking:
     """One table at work.
 
@@ -74,6 +67,7 @@ class Taking:
         self._ask_all = orphans or sheet.table == "unit_pricing"
         self._tenant_id = store.tenant_id or NO_TENANT
         self._seen: set[str] = set()
+        self._unnamed: list[Line] = []
         self.report = TableReport(sheet.table)
 
     async def run(self, tell: Callable[[TableReport], None]) -> TableReport:
@@ -84,11 +78,12 @@ class Taking:
             report.rows += len(batch)
             await self._take(self._fitting(batch))
             tell(report)
+        await self._rename()
         report.bad.sort(key=lambda one: one.row if isinstance(one.row, int) else 0)
         tell(report)
         return report
 
-    def _fitting(self, batch: list[Row]) -> list[_Line]:
+    def _fitting(self, batch: list[Row]) -> list[Line]:
         lines, key = [], ""
         for row in batch:
             try:
@@ -101,13 +96,13 @@ class Taking:
                 self.report.set_aside(*row, fault)
             else:
                 self._seen.add(key)
-                lines.append(_Line(row, key, document))
+                lines.append(Line(row, key, document))
         if self._sheet.in_database:
             # In the order of their ids, rows of one id are neighbours.
             self._seen = {key}
         return lines
 
-    async def _take(self, lines: list[_Line]) -> None:
+    async def _take(self, lines: list[Line]) -> None:
         if self._ask_all:
             lines = await self._with_parents(lines)
         keys = [line.key for line in lines]
@@ -116,27 +111,43 @@ class Taking:
         self.report.unchanged += len(lines) - len(changed)
         if changed:
             changed = changed if self._ask_all else await self._with_parents(changed)
-            await self._keep(changed, found)
+            for line, refused in await self._keep([[line] for line in changed], found):
+                if isinstance(refused, AlreadyExistsError) and isinstance(line.document, Property):
+                    self._unnamed.append(line)
+                else:
+                    self.report.set_aside(*line.row, refused)
 
-    async def _keep(self, lines: list[_Line], found: Mapping[str, Snapshot[Any] | None]) -> None:
-        report, kept, commits = self.report, list[_Line](), list[Sequence[Write]]()
-        for line in lines:
+    async def _rename(self) -> None:
+        """Once more those whose names were others': by now they may be free, or free by way of exchange."""
+        if not self._unnamed:
+            return
+        keys = [line.key for line in self._unnamed]
+        found = dict(zip(keys, await self._store.get_many(Property, keys), strict=True))
+        for line, refused in await self._keep(exchanges(self._unnamed, found), found):
+            self.report.set_aside(*line.row, _explained(refused, line.document))
+
+    async def _keep(self, groups: Sequence[Sequence[Line]], found: Found) -> list[tuple[Line, HoldfastError]]:
+        """Each group whole or not at all; gives the lines that were refused, and why."""
+        sent: list[Sequence[Line]] = []
+        commits: list[Sequence[Write]] = []
+        bad: list[tuple[Line, HoldfastError]] = []
+        for group in groups:
             try:
-                commits.append(_writes(line.document, found[line.key]))
-                kept.append(line)
+                commits.append(writes_of(group, found))
+                sent.append(group)
             except HoldfastError as fault:
-                report.set_aside(*line.row, fault)
-        for line, refused in zip(
-            kept, await keep_all(self._store, self._guard, commits=commits), strict=True
-        ):
+                bad += [(line, fault) for line in group]
+        outcomes = await keep_all(self._store, self._guard, commits=commits)
+        for group, refused in zip(sent, outcomes, strict=True):
             if refused is not None:
-                report.set_aside(*line.row, _explained(refused, line.document))
-            elif found[line.key] is None:
-                report.created += 1
-            else:
-                report.updated += 1
+                bad += [(line, refused) for line in group]
+                continue
+            new = sum(found[line.key] is None for line in group)
+            self.report.created += new
+            self.report.updated += len(group) - new
+        return bad
 
-    async def _with_parents(self, lines: list[_Line]) -> list[_Line]:
+    async def _with_parents(self, lines: list[Line]) -> list[Line]:
         """Those whose references lead somewhere; a price learns its unit's property on the way."""
         for field, cls in REFERS.get(self.report.table, {}).items():
             named = dict.fromkeys(getattr(line.document, field) for line in lines)
@@ -146,7 +157,7 @@ class Taking:
             lines = [line for line in lines if self._has_parent(line, field, there)]
         return lines
 
-    def _has_parent(self, line: _Line, field: str, there: dict[str, Any]) -> bool:
+    def _has_parent(self, line: Line, field: str, there: dict[str, Any]) -> bool:
         id = getattr(line.document, field)
         parent = there.get(id)
         if parent is None:
@@ -196,18 +207,6 @@ def batches(things: Iterator[T], size: int) -> Iterator[list[T]]:
 
 def _same(stored: Snapshot[Any] | None, new: Document) -> bool:
     return stored is not None and msgspec.json.encode(stored.doc) == msgspec.json.encode(new)
-
-
-def _writes(document: Document, stored: Snapshot[Any] | None) -> list[Write]:
-    if not isinstance(document, Property):
-        return [create(document) if stored is None else put(document, stored.unchanged)]
-    key = name_key(document.name, document.tenant_id)
-    held = PropertyName(name_key=key, tenant_id=document.tenant_id, property_id=document.id)
-    if stored is None:
-        return [create(document), create(held)]
-    old_key = name_key(stored.doc.name, document.tenant_id)
-    moved = [create(held), delete(PropertyName, old_key)] if old_key != key else []
-    return [put(document, stored.unchanged), *moved]
 
 
 def _explained(fault: HoldfastError, document: Document) -> HoldfastError:
