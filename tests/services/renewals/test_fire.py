@@ -25,7 +25,7 @@ from holdfast.simulators.rms.world import Received
 from holdfast.store import Query, Store, patch
 from tests.faults.puppet import Puppet, puppets
 from tests.services.renewals.bed import AS_OF, Bed, settle_in
-from tests.services.renewals.test_routes import TRIGGER
+from tests.services.renewals.test_telling import TRIGGER
 
 EVENTS = int(os.environ.get("HOLDFAST_RENEWALS_FIRE_EVENTS", "300"))
 KILLS = 4

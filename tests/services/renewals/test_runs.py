@@ -24,10 +24,9 @@ from holdfast.store import Query, Store, create, delete, patch
 from tests.faults.puppet import Puppet, puppets
 from tests.services.renewals.bed import AS_OF, Bed, P, Person, settle_in
 from tests.services.renewals.calculations import jobs_of, opened, working
+from tests.services.renewals.killing import MODULE, PAGE, order, standing, until_dead
 
-MODULE = "tests.services.renewals.stages"
 CALCULATE = f"/properties/{P}/renewal-risk/calculate"
-PAGE = 5
 PEOPLE = [Person(f"R{n:02}", 20 + n, 1_400) for n in range(20)]
 
 
@@ -54,19 +53,6 @@ async def scores_by_resident(store: Store, job: CalculationJob) -> dict[str, Ris
     by_id = {one.resident_id: one for one in found}
     assert len(by_id) == len(found)
     return by_id
-
-
-async def until(condition: Any, within_s: float = 30.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 - a signal's effect rings no bell
-            await asyncio.sleep(0.01)
-
-
-def order(url: str, point: str, commit: str, number: int = 1, **more: Any) -> dict[str, Any]:
-    return {
-        "url": url, "page": PAGE, "point": point, "commit": commit, "number": number, "signal": "SIGKILL",
-        **more,
-    }  # fmt: skip
 
 
 # -- who asks -------------------------------------------------------------------------------------
@@ -124,11 +110,7 @@ async def test_a_property_is_calculated_while_another_ones_run_stands_still(sqli
         await settle_in(store.tenant("-"), [Person("Other", 10, 1_000)], property_id="p-2")
         jobs = jobs_of(store)
         stuck = await jobs.start(P, as_of=AS_OF)
-        halted = order(sqlite_url, "before", "scores", 2, signal="SIGSTOP", lease_s=600)
-        async with puppets(MODULE, "calculate", halted) as (process,):
-            await process.hear_until("ready")
-            process.say("go")
-            await until(lambda: process.paused)
+        async with standing("calculate", sqlite_url, "scores", lease_s=600) as process:
             async with working(store) as near:
                 other = await near.start("p-2", as_of=AS_OF)
                 assert (await near.ended(other.id, within_s=20)).status == "completed"
@@ -191,10 +173,7 @@ async def test_a_run_whose_workers_are_killed_at_every_stage_comes_to_its_end(
 
 async def _lives(process: Puppet, store: Store, job_id: str) -> int:
     """Let it work until it dies; gives how many the run has scored by then."""
-    await process.hear_until("ready")
-    process.say("go")
-    with pytest.raises(RuntimeError, match="the process ended with -9"):
-        await process.hear_until("the end of time")
+    await until_dead(process)
     found = await store.tenant("-").get(CalculationJob, job_id)
     assert found is not None
     return found.doc.scored
@@ -207,11 +186,7 @@ async def test_a_worker_that_stood_still_past_its_claim_adds_nothing_to_the_run(
         await settle_in(home, PEOPLE)
         jobs = jobs_of(store)
         job = await jobs.start(P, as_of=AS_OF)
-        halted = order(url, "before", "scores", 2, signal="SIGSTOP")
-        async with puppets(MODULE, "calculate", halted) as (paused,):
-            await paused.hear_until("ready")
-            paused.say("go")
-            await until(lambda: paused.paused)
+        async with standing("calculate", url, "scores") as paused:
             # What the paused one has read and scored is no longer so.
             await home.commit(patch(Resident, "r07", changes={"status": "moved_out"}))
             await home.commit(patch(LeaseRow, "lease-r08", changes={"status": "terminated"}))
@@ -323,11 +298,7 @@ async def test_a_run_goes_on_while_people_come_and_go_and_the_property_is_rename
         await settle_in(home, PEOPLE)
         jobs = jobs_of(store)
         job = await jobs.start(P, as_of=AS_OF)
-        halted = order(sqlite_url, "before", "scores", 2, signal="SIGSTOP", lease_s=600)
-        async with puppets(MODULE, "calculate", halted) as (process,):
-            await process.hear_until("ready")
-            process.say("go")
-            await until(lambda: process.paused)
+        async with standing("calculate", sqlite_url, "scores", lease_s=600) as process:
             await home.commit(delete(Resident, "r00"), delete(Resident, "r19"))
             for name in ("Aaron", "Zoe"):
                 documents = Person(name, 10, 1_400).documents(P, AS_OF)

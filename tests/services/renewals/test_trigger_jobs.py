@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -22,10 +21,8 @@ from tests.console.bed import console
 from tests.faults.puppet import Puppet, puppets
 from tests.services.renewals.bed import Bed, P
 from tests.services.renewals.calculations import opened
+from tests.services.renewals.killing import MODULE, PAGE, order, standing, until_dead
 from tests.services.renewals.tellings import connect, flag, portfolio_of, telling, told_of, trigger_jobs_of
-
-MODULE = "tests.services.renewals.stages"
-BATCH = 5
 
 
 @pytest.fixture
@@ -34,25 +31,12 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def order(url: str, point: str, commit: str, number: int = 1, **more: Any) -> dict[str, Any]:
-    return {
-        "url": url, "page": BATCH, "point": point, "commit": commit, "number": number, "signal": "SIGKILL",
-        **more,
-    }  # fmt: skip
-
-
-async def until(condition: Any, within_s: float = 30.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 - a signal's effect rings no bell
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
 async def test_whole_tiers_are_told_of_batch_by_batch_on_every_engine(url: str) -> None:
     async with opened(url) as store:
         run = await flag(store, high=12, medium=6)
         await connect(store)
-        async with telling(store, batch=BATCH) as jobs:
+        async with telling(store, batch=PAGE) as jobs:
             job = await jobs.start(P, run, tiers=["high"], by="ann")
             ended = await jobs.ended(job.id, within_s=60)
             assert (ended.status, ended.told, ended.residents, ended.error) == ("completed", 12, 12, None)
@@ -99,7 +83,7 @@ async def test_a_job_whose_workers_are_killed_at_every_stage_tells_of_everybody_
             told = [await _lives(one, store, job.id) for one in mortal]
         assert told == sorted(told)
         assert told[-1] == 23
-        async with telling(store, batch=BATCH):
+        async with telling(store, batch=PAGE):
             ended = await jobs.ended(job.id, within_s=30)
         # What had been kept is gone on from, so each is counted as what it was at first.
         assert (ended.status, ended.told, ended.counts) == ("completed", 23, {"created": 23})
@@ -108,10 +92,7 @@ async def test_a_job_whose_workers_are_killed_at_every_stage_tells_of_everybody_
 
 async def _lives(process: Puppet, store: Store, job_id: str) -> int:
     """Let it work until it dies; gives how many were told of by then."""
-    await process.hear_until("ready")
-    process.say("go")
-    with pytest.raises(RuntimeError, match="the process ended with -9"):
-        await process.hear_until("the end of time")
+    await until_dead(process)
     return (await trigger_jobs_of(store).get(job_id)).told
 
 
@@ -121,15 +102,11 @@ async def test_a_worker_that_stood_still_past_its_claim_tells_of_nobody(sqlite_u
         await connect(store)
         jobs = trigger_jobs_of(store)
         job = await jobs.start(P, run, tiers=["high"])
-        halted = order(sqlite_url, "before", "events", 2, signal="SIGSTOP")
-        async with puppets(MODULE, "tell", halted) as (paused,):
-            await paused.hear_until("ready")
-            paused.say("go")
-            await until(lambda: paused.paused)
-            async with telling(store, batch=BATCH):
+        async with standing("tell", sqlite_url, "events") as paused:
+            async with telling(store, batch=PAGE):
                 ended = await jobs.ended(job.id, within_s=30)
             paused.resume()
-            async with telling(store, batch=BATCH):
+            async with telling(store, batch=PAGE):
                 later = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
         assert (ended.told, ended.counts) == (23, {"created": 23})
         assert later.counts == {"already queued": 23}
@@ -159,7 +136,7 @@ async def test_a_job_and_many_who_tell_of_one_each_make_one_event_of_each(sqlite
         await connect(store)
         portfolio = portfolio_of(store)
         scores = (await portfolio.risk(run, P, limit=100)).docs
-        async with telling(store, batch=BATCH) as jobs:
+        async with telling(store, batch=PAGE) as jobs:
             job = await jobs.start(P, run, tiers=["high"])
             single: list[Triggered] = await asyncio.gather(*(portfolio.triggers.one(one) for one in scores))
             ended = await jobs.ended(job.id, within_s=30)
@@ -175,16 +152,12 @@ async def test_a_job_that_is_cancelled_tells_of_no_further_batch(sqlite_url: str
         await connect(store)
         jobs = trigger_jobs_of(store)
         job = await jobs.start(P, run, tiers=["high"])
-        halted = order(sqlite_url, "before", "events", 2, signal="SIGSTOP", lease_s=600)
-        async with puppets(MODULE, "tell", halted) as (paused,):
-            await paused.hear_until("ready")
-            paused.say("go")
-            await until(lambda: paused.paused)
+        async with standing("tell", sqlite_url, "events", lease_s=600) as paused:
             await Runs(store.tenant("-"), kinds=TRIGGER_JOBS).cancel(job.id, reason="the wrong tier")
             paused.resume()
             ended = await jobs.ended(job.id, within_s=30)
-        assert (ended.status, ended.error, ended.told) == ("cancelled", "the wrong tier", 2 * BATCH)
-        assert len(await told_of(store)) == 2 * BATCH
+        assert (ended.status, ended.error, ended.told) == ("cancelled", "the wrong tier", 2 * PAGE)
+        assert len(await told_of(store)) == 2 * PAGE
         # The property is free for what was meant.
         async with telling(store):
             later = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
@@ -216,11 +189,11 @@ async def test_a_job_ends_with_the_reason_where_the_rms_is_switched_off_and_is_g
         await connect(store)
         job = await jobs.start(P, run, tiers=["high"])
         async with puppets(MODULE, "tell", order(sqlite_url, "after", "events", 2)) as (mortal,):
-            assert await _lives(mortal, store, job.id) == 2 * BATCH
+            assert await _lives(mortal, store, job.id) == 2 * PAGE
         await home.commit(patch(RmsEndpoint, P, changes={"status": "disabled", "reason": "gone"}))
-        async with telling(store, batch=BATCH):
+        async with telling(store, batch=PAGE):
             ended = await jobs.ended(job.id, within_s=30)
-            assert (ended.status, ended.told) == ("failed", 2 * BATCH)
+            assert (ended.status, ended.told) == ("failed", 2 * PAGE)
             assert "is disabled (gone); enable it with" in (ended.error or "")
             await home.commit(patch(RmsEndpoint, P, changes={"status": "active", "reason": ""}))
             later = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)

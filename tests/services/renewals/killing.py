@@ -1,0 +1,44 @@
+"""Processes that carry a job up to an exact point, and die or stand still there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import pytest
+
+from tests.faults.puppet import Puppet, puppets
+
+MODULE: Final = "tests.services.renewals.stages"
+# How many a job takes at once.
+PAGE: Final = 5
+
+
+def order(url: str, point: str, commit: str, number: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "url": url, "page": PAGE, "point": point, "commit": commit, "number": number, "signal": "SIGKILL",
+        **more,
+    }  # fmt: skip
+
+
+async def until_dead(process: Puppet) -> None:
+    """Let it work until it dies."""
+    await process.hear_until("ready")
+    process.say("go")
+    with pytest.raises(RuntimeError, match="the process ended with -9"):
+        await process.hear_until("the end of time")
+
+
+@contextlib.asynccontextmanager
+async def standing(role: str, url: str, commit: str, number: int = 2, **more: Any) -> AsyncIterator[Puppet]:
+    """A process that stands still before its second commit of a kind, until it is told to go on."""
+    halted = order(url, "before", commit, number, signal="SIGSTOP", **more)
+    async with puppets(MODULE, role, halted) as (process,):
+        await process.hear_until("ready")
+        process.say("go")
+        async with asyncio.timeout(30):
+            while not process.paused:  # noqa: ASYNC110 - a signal's effect rings no bell
+                await asyncio.sleep(0.01)
+        yield process
