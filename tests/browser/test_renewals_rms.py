@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from holdfast.simulators.rms import Behave
@@ -63,6 +65,36 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
         await not_reloaded(page)
         counts = rms.world.counts()
         assert (counts["accepted"], counts["repeated"]) == (3 + run.high, 0)
+
+
+async def test_a_tier_of_a_great_many_is_told_of_while_the_page_shows_how_far_it_is(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.services.renewals.portfolio.AT_ONCE_MAX", 1)
+    async with renewals(tmp_path) as (bed, rms):
+        await scene.settle(bed.runtime)
+        await scene.connect(bed.runtime, rms)
+        await scene.calculate(bed.runtime)
+        run = await scene.renewals_of(bed.runtime).portfolio("-").latest(PROPERTY)
+        assert run is not None
+        assert run.high > 1
+    # Nobody works now, so that the job stands still where the page can be looked at.
+    async with renewals(tmp_path, work=False) as (bed, rms):
+        await come_in(page, bed, HOUSE)
+        await page.get_by_role("button", name=f"Tell RMS of all {run.high} high").click()
+        await confirm(page, f"Send {run.high}", says=f"each of the {run.high} residents at high risk")
+        begun = f"The RMS is being told of {run.high} residents; 0 are done."
+        await expect(page.locator("#toast")).to_have_text(begun)
+        said = f"Telling the RMS of {run.high} residents at high risk: 0 are done."
+        await expect(page.locator("#standing")).to_contain_text(said)
+        await picture(page, "telling-many")
+        stop = asyncio.Event()
+        working = asyncio.create_task(scene.renewals_of(bed.runtime).teller.run(stop))
+        await expect(page.locator("#rows tbody .told .state", has_text="pending")).to_have_count(run.high)
+        await expect(page.locator("progress")).to_have_count(0)
+        await not_reloaded(page)
+        stop.set()
+        await working
 
 
 async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_arrive(
