@@ -9,11 +9,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from holdfast.config import load_config
+from holdfast.http.server import listen, live
 from holdfast.kit.inbox import InboxItem
 from holdfast.runtime import Runtime
-from holdfast.store import Query
+from holdfast.service import Context, Parts, Service
+from holdfast.store import Query, Store
 from tests.http.bed import SECRET, SERVICE, TENANT, Echo
 from tests.http.load import Load
 from tests.http.processes import announce, holdfast_process
@@ -60,6 +63,57 @@ async def test_told_to_stop_under_load_it_has_kept_all_it_accepted_and_holds_not
         assert await runtime.store.tenant(TENANT).count(held) == 0
 
     await _looking(tmp_path, look)
+
+
+async def test_loops_end_before_their_store_does_also_where_it_never_came_to_serving(tmp_path: Path) -> None:
+    ends: list[str] = []
+
+    class Reading:
+        def __init__(self, store: Store) -> None:
+            self.store, self.runs = store, asyncio.Event()
+
+        async def run(self, stop: asyncio.Event) -> None:
+            self.runs.set()
+            await stop.wait()
+            ends.append("loop" if await self.store.get(Echo, "none") is None else "?")
+
+    made: list[Reading] = []
+
+    def build(context: Context) -> Parts:
+        made.append(Reading(context.store))
+
+        async def close() -> None:
+            ends.append("parts")
+
+        return Parts(loops={"reading": made[0]}, close=close)
+
+    async def greet(runtime: Runtime, address: str) -> None:
+        await made[0].runs.wait()
+        raise KeyError("the greeting fails, or somebody presses Ctrl-C")
+
+    reader = Service(name="reader", summary="Reads.", documents=[Echo], build=build)
+    config = load_config({"home": tmp_path / "h"}, environ={})
+    with listen("127.0.0.1", 0) as listener, pytest.raises(KeyError):
+        await live(config, listener, services=[reader], greet=greet)
+    assert ends == ["loop", "parts"]
+
+
+async def test_a_start_that_fails_closes_what_was_opened(tmp_path: Path) -> None:
+    ends: list[str] = []
+
+    def build(context: Context) -> Parts:
+        async def start() -> None:
+            raise KeyError("it can't")
+
+        async def close() -> None:
+            ends.append("parts")
+
+        return Parts(start=start, close=close)
+
+    failing = Service(name="failing", summary="Fails.", documents=[], build=build)
+    with pytest.raises(KeyError):
+        await Runtime.open(load_config({"home": tmp_path / "h"}, environ={}), services=[failing])
+    assert ends == ["parts"]
 
 
 async def test_killed_under_load_it_has_kept_all_it_accepted(tmp_path: Path) -> None:

@@ -73,15 +73,17 @@ async def live(
         surface = create_app(runtime, at_root=at_root, more=more(runtime, at_root) if more else ())
         stop = asyncio.Event()
         working = asyncio.create_task(runtime.work(stop)) if work else None
-        _announce(listener)
-        await (greet or hint)(runtime, address_of(listener))
-        leave_what_is_built()
-        surface.ready = True
-        await _Server(settings(surface), surface, stop).serve(sockets=[listener])
-        # Also when the server ends by itself: loops must never outlive it.
-        stop.set()
-        if working is not None:
-            await working
+        try:
+            _announce(listener)
+            await (greet or hint)(runtime, address_of(listener))
+            leave_what_is_built()
+            surface.ready = True
+            await _Server(settings(surface), surface, stop).serve(sockets=[listener])
+        finally:
+            # Also when it ends by itself, or before it began: loops must never outlive what they work with.
+            stop.set()
+            if working is not None:
+                await working
     finally:
         await runtime.close()
 

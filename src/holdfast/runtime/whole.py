@@ -91,11 +91,15 @@ class Runtime:
                 await check_whole(store)
                 await note_release(store, __version__)
             runtime = cls(config, store, chosen, vault=vault)
+        except BaseException:
+            await store.close()
+            raise
+        try:
             for parts in runtime.parts.values():
                 if parts.start is not None:
                     await parts.start()
         except BaseException:
-            await store.close()
+            await runtime.close()
             raise
         return runtime
 
