@@ -9,7 +9,7 @@ from holdfast.model import Document, document
 
 @document("holdfast_demo_scenes/{id}")
 class Seeded(Document, rename="camel"):
-    """A scene whose first data is all there."""
+    """A scene whose first data is all there; `demo` is the whole: this store is a demo's."""
 
     id: str
     seeded_at: datetime

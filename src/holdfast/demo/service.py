@@ -20,10 +20,13 @@ from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLate
 from holdfast.http.declare import Whole
 from holdfast.http.noting import note
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import ApiToken, User
+from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox import Endpoint
 from holdfast.kit.waiting import first_of, rest
+from holdfast.model import schema_of
 from holdfast.routing import Actor, acts, reads
-from holdfast.runtime import Runtime
+from holdfast.runtime import Runtime, find_services
 from holdfast.service import Ask, Context, Page, Parts, Service
 from holdfast.store import Query, Store, put
 
@@ -62,7 +65,7 @@ def demo_service(troupe: Troupe) -> Service:
 
     def build(context: Context) -> Parts:
         async def start() -> None:
-            await _refuse_foreign(context.store)
+            await _take(context.store)
 
         return Parts(
             routes=troupe.routes(), pages=[troupe.page()], start=start,
@@ -159,14 +162,26 @@ class Troupe:
         return [scenes, cause]
 
 
-async def _refuse_foreign(store: Store) -> None:
+async def _take(store: Store) -> None:
     """Made-up data has no place among real data: only a store that is new, or a demo's, is played on."""
-    seeded = await store.query(Query(Seeded).limit(1))
-    tokens, _ = await Tokens(store).listed(limit=1)
-    if tokens and not seeded.items:
-        raise ConfigError(
-            "this store is in use, and no demo's: choose another folder with HOLDFAST_HOME", "home"
-        )
+    if await store.get(Seeded, NAME) is None:
+        # Before anything is made up: who is cut short then still knows the store as their own.
+        if not (await store.query(Query(Seeded).limit(1))).items and await _in_use(store):
+            raise ConfigError(
+                "this store is in use, and no demo's: choose another folder with HOLDFAST_HOME", "home"
+            )
+        await store.commit(put(Seeded(id=NAME, seeded_at=store.clock.now())))
+
+
+async def _in_use(store: Store) -> bool:
+    """Whether people, programs or services keep anything there; what a mere start leaves does not count."""
+    theirs = [kind for service in find_services() for kind in service.documents]
+    for kind in (ApiToken, User, Endpoint, InboxItem, *theirs):
+        query: Query[Any] = Query(kind).limit(1)
+        query = query.across_parents() if schema_of(kind).path.nested else query
+        if schema_of(kind) in store.catalog and (await store.privileged().query(query)).items:
+            return True
+    return False
 
 
 class Activity:
