@@ -24,7 +24,7 @@ from holdfast.kit.access import ApiToken, User
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Endpoint
 from holdfast.kit.waiting import first_of, rest
-from holdfast.model import schema_of
+from holdfast.model import Document, schema_of
 from holdfast.routing import Actor, acts, reads
 from holdfast.runtime import Runtime, find_services
 from holdfast.service import Ask, Context, Page, Parts, Service
@@ -175,8 +175,8 @@ async def _take(store: Store) -> None:
 
 async def _in_use(store: Store) -> bool:
     """Whether people, programs or services keep anything there; what a mere start leaves does not count."""
-    theirs = [kind for service in find_services() for kind in service.documents]
-    for kind in (ApiToken, User, Endpoint, InboxItem, *theirs):
+    kinds: list[type[Document]] = [ApiToken, User, Endpoint, InboxItem]
+    for kind in (*kinds, *(kind for service in find_services() for kind in service.documents)):
         query: Query[Any] = Query(kind).limit(1)
         query = query.across_parents() if schema_of(kind).path.nested else query
         if schema_of(kind) in store.catalog and (await store.privileged().query(query)).items:
