@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +23,8 @@ from tests.examples import lanterns
 PAGES: Final = (
     "", "/deliveries", "/deliveries/evt_0003~{endpoint}", "/dead-letters", "/inbox", "/channels",
     "/connections", "/connections/00000000000000000000000000000001", "/runs",
-    "/runs/holdfast_runs/run-003", "/schedules", "/schedules/-_prune", "/audit", "/usage", "/users",
+    "/runs/holdfast_runs/run-003", "/schedules", "/schedules/-_prune", "/audit", "/documents",
+    "/documents/holdfast_deliveries", "/documents/holdfast_runs/document?id.id=run-003", "/usage", "/users",
     "/lanterns", "/nowhere",
 )  # fmt: skip
 
@@ -34,7 +36,10 @@ async def shell(home: Path) -> AsyncIterator[tuple[Bed, Mapping[str, str]]]:
         await fill(bed.runtime)
         (found,) = await Ledger(bed.runtime.store.tenant("-")).of_event("evt_0003")
         paths = [path.replace("{endpoint}", found.endpoint_id) for path in PAGES]
-        yield bed, {path.split("~")[0].strip("/").replace("/", "-") or "overview": path for path in paths}
+        yield (
+            bed,
+            {re.split("[~?]", path)[0].strip("/").replace("/", "-") or "overview": path for path in paths},
+        )
 
 
 SCENES: Final = (shell, renewals_scene.played)

@@ -33,11 +33,13 @@ HOSTILE: Final = (
 PAGES: Final = (
     "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/inbox", "/channels", "/connections",
     "/runs",
-    "/runs?status=failed&type=autopilot", "/schedules", "/audit", "/usage", "/users", "/lanterns", "/nowhere",
+    "/runs?status=failed&type=autopilot", "/schedules", "/audit", "/documents",
+    "/documents/holdfast_deliveries", "/usage", "/users", "/lanterns", "/nowhere",
     "/deliveries?q=none",
 )  # fmt: skip
 
 
+DOCUMENT: Final = "/documents/holdfast_runs/document?id.id=run-003"
 CONNECTION: Final = "/connections/00000000000000000000000000000001"
 _NAMELESS: Final = """() => {
   const wanted = "main a, main button, main input:not([type=hidden]), main select, svg[role=img]";
@@ -99,6 +101,7 @@ async def test_no_page_is_wider_than_a_phone(page: Page, tmp_path: Path) -> None
             "/schedules/-_prune",
             "/runs/holdfast_runs/run-003",
             CONNECTION,
+            DOCUMENT,
         ):
             await page.goto(f"{bed.address}/console{path}")
             assert await sideways(page) == 0, path

@@ -27,12 +27,14 @@ from tests.examples.lanterns import Lantern
 
 HOSTILE = "<script>alert(1)</script>\"><img src=x onerror=alert(2)>\u202ereversed'&amp;"
 CONNECTION = "/connections/00000000000000000000000000000001"
+DOCUMENT = "/documents/holdfast_runs/document?id.id=run-003"
 OWN_PAGES = (
     "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/dead-letters?state=dealt-with", "/inbox",
     "/inbox?status=parked", "/channels", "/connections",
     "/connections?status=connected", CONNECTION, "/runs", "/runs?status=failed",
     "/runs/holdfast_runs/run-003", "/schedules", "/schedules/-_prune", "/audit",
-    "/audit?by=actor&value=user:ann", "/usage", "/users", "/you",
+    "/audit?by=actor&value=user:ann", "/documents", "/documents/holdfast_deliveries", DOCUMENT, "/usage",
+    "/users", "/you",
 )  # fmt: skip
 DIED_AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 ACT = re.compile(r'data-act="(/api/[^"]+)"')
@@ -70,14 +72,18 @@ async def test_every_page_shows_what_there_is_on_every_engine(
     assert shown["/schedules/-_prune"].count("<tr data-key") == 3
     assert shown["/audit"].count("<tr data-key") >= 4
     assert shown["/audit?by=actor&value=user:ann"].count("<tr data-key") >= 2
+    assert "holdfast_deliveries" in shown["/documents"]
+    assert shown["/documents/holdfast_deliveries"].count("<tr data-key") == 40
+    assert "502 from the model" in shown[DOCUMENT]
     assert "by day" in shown["/usage"]
     assert "owner" in shown["/users"]
 
 
 async def test_every_page_has_words_for_nothing(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
+    always = ("", "/schedules/-_prune", "/runs/holdfast_runs/run-003", CONNECTION, DOCUMENT, "/documents")
     for path in OWN_PAGES:
-        if "_prune" not in path and "run-003" not in path and path not in ("", CONNECTION, "/users", "/you"):
+        if path not in (*always, "/users", "/you"):
             assert 'class="nothing"' in await ann.page(f"/console{path}"), path
     assert "Nothing. Everything" in await ann.page("/console")
 
@@ -139,7 +145,7 @@ async def test_a_viewer_sees_but_finds_nothing_to_press(bed: Bed) -> None:
         assert not ACT.findall(await viewer.page(path)), path
         for url in offered:
             assert (await viewer.act(url, {"on": True} if "switch" in url else {}))[0] == 403, url
-    for path in ("/inbox", "/channels", "/connections", "/audit", "/users"):
+    for path in ("/inbox", "/channels", "/connections", "/documents", "/audit", "/users"):
         text = await viewer.page(f"/console{path}", 403)
         assert "needs admin" in text
         assert f'href="/console{path}"' not in text

@@ -22,7 +22,7 @@ from holdfast.kit.releases import Release
 from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.kit.vault import Rotation
-from holdfast.model import Document
+from holdfast.model import Document, schema_of
 from holdfast.service import Service
 
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
@@ -37,6 +37,13 @@ KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
     Endpoint: ("secrets.sealed",),
 }
 
+# What nobody but the service reads, though it is not sealed.
+_HIDDEN: Final[Mapping[type[Document], Sequence[str]]] = {
+    ApiToken: ("hash",),
+    IdempotencyDocument: ("result",),
+    InboxItem: ("body", "headers"),
+}
+
 
 def documents_of(services: Sequence[Service]) -> list[type[Document]]:
     """Every class a process keeps: the kit's, and those of its services."""
@@ -46,3 +53,12 @@ def documents_of(services: Sequence[Service]) -> list[type[Document]]:
 def sealed_of(services: Sequence[Service]) -> dict[type[Document], Sequence[str]]:
     """Which fields hold what the vault sealed: the kit's, and those of the services."""
     return {**KIT_SEALED, **{cls: fields for one in services for cls, fields in one.sealed.items()}}
+
+
+def hidden_of(services: Sequence[Service]) -> dict[type[Document], frozenset[str]]:
+    """Which fields people are never shown, by their stored names: what the vault sealed, and a few more."""
+    found: dict[type[Document], set[str]] = {}
+    for cls, paths in (*sealed_of(services).items(), *_HIDDEN.items()):
+        names = {schema_of(cls).fields[path.partition(".")[0]].encode_name for path in paths}
+        found.setdefault(cls, set()).update(names)
+    return {cls: frozenset(names) for cls, names in found.items()}

@@ -8,6 +8,7 @@ from holdfast.console.pages import (
     connections,
     dead_letters,
     deliveries,
+    documents,
     inbox,
     overview,
     runs,
@@ -21,7 +22,7 @@ from holdfast.service import Page
 
 _GROUPS = {
     "Operate": (overview, deliveries, dead_letters, inbox, channels, connections, runs, schedules),
-    "Record": (audit, usage, users, you),
+    "Record": (audit, documents, usage, users, you),
 }
 
 

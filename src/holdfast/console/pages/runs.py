@@ -14,7 +14,7 @@ from holdfast.http.routes.runs import KIT_RUNS, run_in, runs_in
 from holdfast.kit.runs import RunFields, StepSummary
 from holdfast.kit.runs.models import RunStatus
 from holdfast.runtime import Runtime
-from holdfast.runtime.masking import masked
+from holdfast.runtime.browsing import masked
 from holdfast.service import Ask, Page
 
 ROWS: Final = 50

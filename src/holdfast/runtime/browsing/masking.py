@@ -16,18 +16,23 @@ _SECRET: Final = frozenset({
     "secrets", "signature", "token", "tokens", "verifier",
 })  # fmt: skip
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_IN_ADDRESS: Final = re.compile(r"(?<=://)([^/\s:@]*):[^/\s@]+(?=@)")
 _SEALED: Final = f"{FORMAT}."
 
 
 def masked(value: Any, hidden: Collection[str] = ()) -> Any:
     """The value as JSON knows it, with secrets masked and bytes told by their size.
 
-    Secret is what the vault sealed, what stands at a path in `hidden` (as stored, lists passed over), and any
-    text under a name that says so. Whether there is one at all stays to be seen.
+    Secret is what the vault sealed, what stands in a field named in `hidden`, any text under a name that says
+    so, and a password in an address. Whether there is one at all stays to be seen.
 
-    Example: `masked({"name": "rms", "secrets": [{"sealed": "hf1.…"}]})`
+    Example: `masked({"name": "rms", "token": "ya29"})` gives `{"name": "rms", "token": "••••••"}`
     """
-    return _masked(value, frozenset(hidden), path="", secret=False)
+    if isinstance(value, dict):
+        return {
+            name: _masked(one, secret=name in hidden or names_secret(name)) for name, one in value.items()
+        }
+    return _masked(value, secret=False)
 
 
 def names_secret(name: str) -> bool:
@@ -35,21 +40,19 @@ def names_secret(name: str) -> bool:
     return any(word.lower() in _SECRET for word in _WORD.findall(name))
 
 
-def _masked(value: Any, hidden: frozenset[str], *, path: str, secret: bool) -> Any:
-    secret = secret or path in hidden
+def _masked(value: Any, *, secret: bool) -> Any:
     if isinstance(value, dict):
-        return {
-            name: _masked(one, hidden, path=f"{path}.{name}".lstrip("."), secret=secret or names_secret(name))
-            for name, one in value.items()
-        }
+        return {name: _masked(one, secret=secret or names_secret(name)) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_masked(one, hidden, path=path, secret=secret) for one in value]
-    if isinstance(value, str | bytes) and value and (secret or _is_sealed(value)):
-        return MASK
+        return [_masked(one, secret=secret) for one in value]
+    if isinstance(value, str):
+        return _text(value, secret=secret)
     if isinstance(value, bytes):
-        return f"{len(value):,} bytes"
+        return MASK if secret and value else f"{len(value):,} bytes"
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _is_sealed(value: str | bytes) -> bool:
-    return isinstance(value, str) and value.startswith(_SEALED)
+def _text(value: str, *, secret: bool) -> str:
+    if value and (secret or value.startswith(_SEALED)):
+        return MASK
+    return _IN_ADDRESS.sub(rf"\1:{MASK}", value)

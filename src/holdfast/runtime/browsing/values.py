@@ -1,0 +1,54 @@
+"""What people type, as values to ask for."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import InvalidError, WrongTypeError
+from holdfast.model.columns import Column
+
+_KINDS: Final = {
+    "integer": "a whole number", "number": "a number", "boolean": "true or false",
+    "time": "a time as in 2026-11-15T12:00:00Z",
+}  # fmt: skip
+
+
+def read_value(column: Column, text: str) -> Any:
+    """The text as a value of the column's kind: `null` is none, and words may stand in quotes.
+
+    Example: `read_value(column, "2026-11-15T12:00:00Z")`
+    """
+    if text == "null" and (column.nullable or column.kind in ("open", "list")):
+        return None
+    if column.kind in ("text", "bytes"):
+        return _unquoted(text)
+    value = _time(text) if column.kind == "time" else _json(text)
+    if column.kind in ("open", "list"):
+        return value
+    try:
+        return column.operand(value)
+    except WrongTypeError:
+        said = f"{column.stored} takes {_KINDS[column.kind]}, not {text[:40]!r}"
+        raise InvalidError(said, column.stored) from None
+
+
+def _unquoted(text: str) -> str:
+    with contextlib.suppress(msgspec.DecodeError):
+        return msgspec.json.decode(text, type=str)
+    return text
+
+
+def _json(text: str) -> Any:
+    with contextlib.suppress(msgspec.DecodeError):
+        return msgspec.json.decode(text)
+    return text
+
+
+def _time(text: str) -> Any:
+    with contextlib.suppress(msgspec.ValidationError):
+        return msgspec.convert(text, datetime)
+    return text

@@ -1,0 +1,75 @@
+"""What is shown of stored values: no secret, whoever wrote it and wherever it stands."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from holdfast.model import schema_of
+from holdfast.runtime import documents_of, find_services
+from holdfast.runtime.browsing import MASK, masked, names_secret
+from holdfast.runtime.kept import hidden_of
+
+# Names that sound like secrets, and are none: hashes that prove nothing by themselves, and ids.
+HARMLESS = {
+    ("AuditEvent", "hash"), ("AuditHead", "hash"), ("IdempotencyDocument", "bodyHash"),
+    ("IdempotencyDocument", "key"), ("PropertyName", "name_key"), ("Rotation", "keyId"),
+    ("UnitPricing", "price_key"),
+}  # fmt: skip
+SOUNDS = (
+    "pass",
+    "secret",
+    "token",
+    "hash",
+    "key",
+    "credential",
+    "verifier",
+    "cookie",
+    "signature",
+    "private",
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"accessToken": "a", "refresh_token": "b"}, {"accessToken": MASK, "refresh_token": MASK}),
+        ({"headers": {"X-Goog-Channel-Token": "a"}}, {"headers": {"X-Goog-Channel-Token": MASK}}),
+        ({"note": "hf1.k1.AAAA"}, {"note": MASK}),
+        ({"secrets": [{"id": "s1", "n": 3}]}, {"secrets": [{"id": MASK, "n": 3}]}),
+        ({"tokens": {"input": 5}}, {"tokens": {"input": 5}}),
+        ({"password": ""}, {"password": ""}),
+        ({"source": "postgresql://u:pw@h/db"}, {"source": f"postgresql://u:{MASK}@h/db"}),
+        ({"at": "https://rms.example:8443/x@y"}, {"at": "https://rms.example:8443/x@y"}),
+        ({"body": b"\x00\x01", "token": b"\x00"}, {"body": "2 bytes", "token": MASK}),
+        ({"at": datetime(2026, 1, 1, tzinfo=UTC)}, {"at": "2026-01-01T00:00:00+00:00"}),
+        ([{"csrf": "c"}, 1, None], [{"csrf": MASK}, 1, None]),
+    ],
+    ids=[
+        "names", "headers", "sealed", "inside", "counts", "empty", "address", "port", "bytes", "time", "list",
+    ],
+)  # fmt: skip
+def test_secrets_are_masked_and_the_rest_stays(value: Any, shown: Any) -> None:
+    assert masked(value) == shown
+
+
+def test_a_hidden_field_shows_nothing_at_any_depth() -> None:
+    assert masked({"result": {"body": {"said": "x"}, "status": 200}}, {"result"}) == {
+        "result": {"body": {"said": MASK}, "status": 200}
+    }
+
+
+def test_no_stored_field_that_sounds_like_a_secret_is_shown_unless_somebody_found_it_harmless() -> None:
+    services = find_services()
+    hidden = hidden_of(services)
+    shown = {
+        (cls.__name__, field.encode_name)
+        for cls in documents_of(services)
+        for field in schema_of(cls).fields.values()
+        if any(sound in field.encode_name.lower() for sound in SOUNDS)
+        and not names_secret(field.encode_name)
+        and field.encode_name not in hidden.get(cls, ())
+    }
+    assert shown == HARMLESS
