@@ -85,7 +85,7 @@ class Stamped(msgspec.Struct, frozen=True):
 def _text_of(value: Any) -> str:
     if isinstance(value, datetime) and value.tzinfo is not None:
         # Times are kept in UTC: an id must not change with the zone its time was given in.
-        return _time_text(value.astimezone(UTC))
+        return _time_text(value if value.tzinfo is UTC else value.astimezone(UTC))
     return str(msgspec.to_builtins(value))
 
 
@@ -110,8 +110,9 @@ class Joined:
         object.__setattr__(self, "separator", separator)
 
     def make(self, read: Callable[[str], Any]) -> str | None:
-        values = [read(name) for name in self.fields]
-        return self.separator.join([v if type(v) is str else _text_of(v) for v in values])
+        return self.separator.join(
+            [v if type(v := read(name)) is str else _text_of(v) for name in self.fields]
+        )
 
     def check(self, value: str, path: str) -> None:
         return None

@@ -25,7 +25,7 @@ from holdfast.model.entries import Entries
 from holdfast.model.identity import Given, Identity, Joined, Stamped, Ulid
 from holdfast.model.index import Across, Index, IndexField, ResolvedIndex
 from holdfast.model.lifecycle import Lifecycle
-from holdfast.model.path import CollectionPath, join_key, parse_path
+from holdfast.model.path import CollectionPath, join_key, parse_path, split_key
 from holdfast.model.retention import Retention
 from holdfast.model.values import Check, check_for, check_size
 
@@ -52,6 +52,11 @@ def _is_broken_text(value: Any) -> bool:
     return False
 
 
+def _said(fault: Exception) -> WrongTypeError:
+    message, _, path = str(fault).partition(" - at `$")
+    return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
+
+
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
     """The words of the `@document` decorator, as they were said."""
 
@@ -73,11 +78,30 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A checked document, ready for an engine: where it goes, its JSON, its columns."""
 
+    schema: Schema[Any]
     key: str
     tenant: str | None
-    document: Any
     body: bytes
     values: tuple[Any, ...]
+
+    @property
+    def document(self) -> Any:
+        """Made when asked for: thousands of documents may wait for their commit, and few are looked into."""
+        return self.schema.load(self.body, split_key(self.key))
+
+    @property
+    def state(self) -> Any:
+        """What the field of the lifecycle holds."""
+        state = self.schema.state
+        assert state is not None
+        # Of several types, the column holds something to sort by instead of the value.
+        return state.read(self.document) if state.kind == "open" else self.value(state.path)
+
+    def value(self, path: str) -> Any:
+        """What a column holds, by the path of its field."""
+        column = self.schema.column(path)
+        assert column is not None
+        return self.values[self.schema.columns.index(column)]
 
 
 class Schema(Generic[D]):
@@ -159,6 +183,28 @@ class Schema(Generic[D]):
             return self.prepare(document)
         return self._encoded(document, key, [check for check in self.checks if check[0] in heads])
 
+    def encode(self, document: D) -> bytes:
+        """A document as JSON, with its id, for `prepare_encoded`, which checks it."""
+        self.give_id(document)
+        try:
+            return _ENCODER.encode(document)
+        except (TypeError, AttributeError, UnicodeEncodeError) as fault:
+            raise self._wrong_type(document, fault) from None
+
+    def prepare_encoded(self, body: bytes) -> Prepared:
+        """Check a document that comes as `encode` gave it, perhaps in another process."""
+        try:
+            document = self._decoder.decode(body)
+        except msgspec.DecodeError as fault:
+            raise _said(fault) from None
+        _, key = self.key_of(document)
+        self.give_id(document)
+        for name, stored, check in self.checks:
+            value = getattr(document, name)
+            if value is not UNSET and check(value, stored) is not value:
+                return self.prepare(document)
+        return self._whole(document, key, body)
+
     def _encoded(self, document: D, key: str, checks: list[tuple[str, str, Check]]) -> Prepared:
         try:
             for name, stored, check in checks:
@@ -169,8 +215,11 @@ class Schema(Generic[D]):
             whole = self._decoder.decode(body)
         except (msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError) as fault:
             raise self._wrong_type(document, fault) from None
+        return self._whole(whole, key, body)
+
+    def _whole(self, document: D, key: str, body: bytes) -> Prepared:
         check_size(body, _ANY_DECODER.decode)
-        values = self.values(whole)
+        values = self.values(document)
         self._entries.check(values, key, body=body)
         tenant = None
         for column, position in self._named:
@@ -179,7 +228,7 @@ class Schema(Generic[D]):
             tenant = values[position] if column is self.tenant else tenant
         if self.declared.path_only:
             body = self._without_path_fields(body)
-        return Prepared(key, tenant, whole, body, values)
+        return Prepared(self, key, tenant, body, values)
 
     def _wrong_type(self, document: D, fault: Exception) -> HoldfastError:
         if not isinstance(fault, msgspec.ValidationError):
@@ -193,8 +242,7 @@ class Schema(Generic[D]):
             path = next((n for n in self.fields if _is_broken_text(getattr(document, n))), None)
             stored = self.fields[path].encode_name if path else None
             return WrongTypeError("text holds half a surrogate pair, which UTF-8 can't carry", stored)
-        message, _, path = str(fault).partition(" - at `$")
-        return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
+        return _said(fault)
 
     def _without_path_fields(self, body: bytes) -> bytes:
         kept = _ANY_DECODER.decode(body)

@@ -203,10 +203,11 @@ class ItemShelf:
         )
 
     def rows(self, prepared: Prepared) -> Sequence[Row]:
-        items = self._member.read(prepared.document)
+        document = prepared.document
+        items = self._member.read(document)
         if not isinstance(items, (list, tuple)):
             return []
         scope = [parent_of(prepared.key) if name == PARENT else prepared.tenant for name in self._scope]
-        others = [DIALECT.bind(c.value(prepared.document)) for c in self._others]
+        others = [DIALECT.bind(c.value(document)) for c in self._others]
         distinct = dict.fromkeys(ordered(item, self._member.stored) for item in items)
         return [(prepared.key, item, *scope, *others) for item in distinct]
