@@ -10,7 +10,17 @@ this module, the store, the kit and the providers; `build` is called once, when 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -205,6 +215,35 @@ class MakesDispatchers(Protocol):
         """One that signs with the endpoints' secrets; `plain_header` has the body's signature too."""
 
 
+class CompanionLostError(Exception):
+    """A process beside this one could not begin, or ended before its work was done; the message says why."""
+
+
+class Companion(Protocol):
+    """A process beside this one that does a part of the work."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has begun; until then, and should it never, the work is better done here."""
+
+    def stream(self, given: bytes) -> AsyncGenerator[bytes, None]:
+        """What the part makes of what is given; `CompanionLostError` where that ends too early."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What a companion does: it reads these documents, and gives what it makes of what it is given."""
+
+    documents: Sequence[type[Document]]
+    act: Callable[[Store, bytes], AsyncIterator[bytes]]
+
+
+class Beside(Protocol):
+    """Starts companions, which look at the same store."""
+
+    def __call__(self, part: str) -> AbstractAsyncContextManager[Companion]:
+        """One for the `Part` of this name (`package.module:NAME`), for as long as the block lasts."""
+
+
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a service may use. `settings` is its own table of holdfast.toml, already checked."""
 
@@ -218,6 +257,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     connections: Connections  # knows the providers of all services' `Parts.grants`
     audit: Callable[[str], Audit]
     meter: Callable[[str], Meter]
+    beside: Beside
     public_url: str
     home: Path
 

@@ -11,6 +11,7 @@ import structlog
 
 from holdfast import __version__
 from holdfast.app import open_store
+from holdfast.beside import Beside
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config
 from holdfast.copying import check_whole
@@ -194,6 +195,7 @@ class Runtime:
             vault=self.vault, public_url=self.config.public_url, home=self.config.home,
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), near=self.dispatcher),
             dispatcher=self._dispatcher_for, connections=self.connections,
+            beside=Beside(self.config.store, env=self.config.prefix),
             audit=lambda tenant: Audit(self.store, tenant_id=tenant),
             meter=lambda tenant: Meter(self.store, tenant_id=tenant),
         )  # fmt: skip

@@ -1,0 +1,216 @@
+"""A part of the work, done in a process beside this one: what needs a processor of its own gets one.
+
+    this process                            the companion
+    ── which store, which part ──────────►  imports the part, opens the store
+    ◄─────────────────────────── ready ──
+    ── what to do ───────────────────────►
+    ◄──────────── what comes of it, end ──  the part's own stream
+
+A message is its length, a letter and bytes. The companion only reads and computes; what comes of it is
+kept by who asked. It ends when its input does, and so also when this process is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import IO, Final
+
+import msgspec
+import structlog
+
+from holdfast.app import open_store
+from holdfast.service import CompanionLostError, Part
+from holdfast.worker import leave_what_is_built
+
+LENGTH: Final = 4
+# Two messages of the usual size may wait in this process.
+UNREAD_BYTES_MAX: Final = 4_000_000
+READY, MORE, END, FAULT = b"r", b"m", b"e", b"f"
+log: Final = structlog.get_logger("holdfast.beside")
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """What a companion must know to begin. It goes through the pipe: an address may hold a password."""
+
+    url: str
+    env: str
+    part: str
+
+
+class Beside:
+    """Starts companions that look at the same store.
+
+    Example: `async with Beside(url)("shop.pricing:PART") as companion: ...`
+    """
+
+    def __init__(self, url: str, *, env: str = "dev") -> None:
+        self._url, self._env = url, env
+
+    @contextlib.asynccontextmanager
+    async def __call__(self, part: str) -> AsyncIterator[Companion]:
+        """A companion for as long as the block lasts; one that can't be started is never ready."""
+        process = None
+        with contextlib.suppress(OSError):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "holdfast.beside",
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=UNREAD_BYTES_MAX,
+            )  # fmt: skip
+        companion = Companion(process, Opening(self._url, self._env, part))
+        try:
+            yield companion
+        finally:
+            await companion.close()
+
+
+class Companion:
+    """A process beside this one, seen from here."""
+
+    def __init__(self, process: asyncio.subprocess.Process | None, opening: Opening) -> None:
+        self._process = process
+        self._opened = asyncio.create_task(self._open(opening))
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def ready(self) -> bool:
+        return self._opened.done() and not self._opened.cancelled() and self._opened.exception() is None
+
+    async def begun(self) -> None:
+        """Returns once it is ready; `CompanionLostError` where it will never be."""
+        await asyncio.shield(self._opened)
+
+    async def stream(self, given: bytes) -> AsyncGenerator[bytes, None]:
+        """What the part makes of what is given; `CompanionLostError` where that ends too early."""
+        await self.begun()
+        await self._send(given)
+        while True:
+            kind, message = await self._receive()
+            if kind == END:
+                return
+            yield message
+
+    async def close(self) -> None:
+        self._opened.cancel()
+        await asyncio.gather(self._opened, return_exceptions=True)
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            # Waits for its end, and lets go of the pipes.
+            await self._process.communicate()
+
+    async def _open(self, opening: Opening) -> None:
+        await self._send(msgspec.json.encode(opening))
+        await self._receive()
+
+    async def _send(self, message: bytes) -> None:
+        pipe = self._process.stdin if self._process is not None else None
+        if pipe is None:
+            raise CompanionLostError("it could not be started")
+        try:
+            pipe.write(_framed(message))
+            await pipe.drain()
+        except OSError as fault:
+            raise CompanionLostError(f"it is gone: {fault}") from None
+
+    async def _receive(self) -> tuple[bytes, bytes]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        pipe = self._process.stdout
+        try:
+            size = int.from_bytes(await pipe.readexactly(LENGTH), "big")
+            message = await pipe.readexactly(size)
+        except asyncio.IncompleteReadError:
+            raise CompanionLostError("it ended in the middle of its work") from None
+        kind = message[:1]
+        if kind == FAULT:
+            raise CompanionLostError(message[1:].decode())
+        return kind, message[1:]
+
+
+def _framed(message: bytes) -> bytes:
+    return len(message).to_bytes(LENGTH, "big") + message
+
+
+# -- in the companion -----------------------------------------------------------------------------
+
+
+class _Desk:
+    """The companion's end of the pipes."""
+
+    def __init__(self, given: IO[bytes], answers: IO[bytes]) -> None:
+        self._given, self._answers = given, answers
+
+    async def read(self) -> bytes | None:
+        """The next message; None once there will be none."""
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> bytes | None:
+        size = self._given.read(LENGTH)
+        return self._given.read(int.from_bytes(size, "big")) if len(size) == LENGTH else None
+
+    async def write(self, kind: bytes, message: bytes = b"") -> None:
+        await asyncio.to_thread(self._write, _framed(kind + message))
+
+    def _write(self, message: bytes) -> None:
+        self._answers.write(message)
+        self._answers.flush()
+
+
+async def _work(desk: _Desk) -> None:
+    first = await desk.read()
+    if first is None:
+        return
+    opening = msgspec.json.decode(first, type=Opening)
+    module, _, name = opening.part.partition(":")
+    part: Part = getattr(importlib.import_module(module), name)
+    store = await open_store(opening.url, part.documents, env=opening.env)
+    leave_what_is_built()
+    try:
+        await desk.write(READY)
+        while (given := await desk.read()) is not None:
+            await _pass_on(part.act(store, given), desk)
+    finally:
+        await store.close()
+
+
+async def _pass_on(made: AsyncIterator[bytes], desk: _Desk) -> None:
+    """One message is on its way while the next is made."""
+    going: asyncio.Task[None] | None = None
+    async for message in made:
+        if going is not None:
+            await going
+        going = asyncio.create_task(desk.write(MORE, message))
+    if going is not None:
+        await going
+    await desk.write(END)
+
+
+def main() -> None:
+    """The companion's life, from its first message to the end of its input."""
+    # Who started it decides when it ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    # Whatever else is printed must not come between the messages.
+    os.dup2(2, 1)
+    desk = _Desk(sys.stdin.buffer, answers)
+    try:
+        asyncio.run(_work(desk))
+    except BrokenPipeError:
+        # Nobody listens any more; what is left in the buffer has nowhere to go.
+        os._exit(0)
+    except Exception as fault:
+        with contextlib.suppress(OSError):
+            desk._write(_framed(FAULT + f"{type(fault).__name__}: {fault}".encode()))
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""A process beside this one: does what it is given, ends with who started it, is not waited for in vain."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from holdfast.beside import Beside
+from holdfast.service import CompanionLostError
+from tests.faults.beside_parts import Note
+from tests.faults.puppet import puppets
+from tests.kit.eventually import until
+
+PARTS = "tests.faults.beside_parts"
+
+
+async def test_it_reads_the_same_store_and_gives_what_it_makes_of_it(sqlite_url: str) -> None:
+    await Note.keep(sqlite_url, "one", "two")
+    async with Beside(sqlite_url)(f"{PARTS}:READ") as companion:
+        given = [message async for message in companion.stream(b"all ")]
+        assert given == [b"all one", b"all two"]
+        assert companion.ready
+        # It can be asked again.
+        assert [message async for message in companion.stream(b"")] == [b"one", b"two"]
+
+
+async def test_what_the_part_prints_does_not_come_between_what_it_gives(sqlite_url: str) -> None:
+    async with Beside(sqlite_url)(f"{PARTS}:TALK") as companion:
+        assert [message async for message in companion.stream(b"x")] == [b"x" * 300_000] * 3
+
+
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [("FAIL", "ValueError: not today"), ("NOTHING", "NOTHING"), ("SPLIT", "ended in the middle")],
+)
+async def test_who_asked_is_told_why_it_was_lost(sqlite_url: str, part: str, why: str) -> None:
+    async with Beside(sqlite_url)(f"{PARTS}:{part}") as companion:
+        with pytest.raises(CompanionLostError, match=why):
+            async for _ in companion.stream(b""):
+                pass
+
+
+async def test_one_that_is_killed_before_it_is_ready_never_is(sqlite_url: str) -> None:
+    async with Beside(sqlite_url)(f"{PARTS}:READ") as companion:
+        assert companion.pid is not None
+        os.kill(companion.pid, signal.SIGKILL)
+        with pytest.raises(CompanionLostError):
+            await anext(companion.stream(b""))
+        assert not companion.ready
+
+
+async def test_one_that_can_not_be_started_is_never_ready(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    async with Beside(sqlite_url)(f"{PARTS}:READ") as companion:
+        with pytest.raises(CompanionLostError, match="could not be started"):
+            await anext(companion.stream(b""))
+        assert not companion.ready
+
+
+async def test_it_is_gone_when_the_block_ends_whatever_it_was_doing(sqlite_url: str) -> None:
+    async with Beside(sqlite_url)(f"{PARTS}:WAIT") as companion:
+        stream = companion.stream(b"")
+        assert await anext(stream) == b"waiting"
+        pid = companion.pid
+        await stream.aclose()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_it_ends_when_who_started_it_is_killed(sqlite_url: str) -> None:
+    async with puppets(PARTS, "start", {"url": sqlite_url}) as (parent,):
+        pid = int((await parent.hear()).removeprefix("companion "))
+        assert Path(f"/proc/{pid}").exists()
+        await parent.kill()
+    await until(lambda: not _alive(pid), within_s=30)
+
+
+async def test_the_address_of_the_store_is_not_in_the_list_of_processes(sqlite_url: str) -> None:
+    async with Beside(sqlite_url)(f"{PARTS}:READ") as companion:
+        await companion.begun()
+        said = Path(f"/proc/{companion.pid}/cmdline").read_text()
+        assert "holdfast.beside" in said
+        assert sqlite_url.rpartition("/")[2] not in said
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
