@@ -18,6 +18,7 @@ from bench import bare_renewals as bare
 from bench import orm_renewals as orm
 from bench.measure import Goal, Measure, Pair, Place, Workload
 from holdfast.app import open_store
+from holdfast.beside import Beside
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.runs import Runner
 from holdfast.services.renewals.calculating import workflow
@@ -46,7 +47,7 @@ async def ours(url: str, plan: Plan) -> AsyncIterator[Measure]:
         pass
     # As every worker does once it is ready.
     leave_what_is_built()
-    flow, stop = workflow(store), asyncio.Event()
+    flow, stop = workflow(store, beside=Beside(url)), asyncio.Event()
     working = asyncio.create_task(Runner(store.privileged(), [flow], kinds=JOBS).run(stop))
     jobs = Jobs(store.tenant("-"), flow)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.app import open_store
+from holdfast.beside import Beside, Companion
 from holdfast.clock import Clock
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.leases import LeaseDocument
@@ -38,8 +39,23 @@ async def opened(url: str, *, clock: Clock | None = None) -> AsyncIterator[Store
         await store.close()
 
 
-def runner_of(store: Store, *, page: int) -> Runner:
-    flow = workflow(store, page=page)
+class Watched:
+    """Starts companions as the product does, waits until they are ready, and remembers them."""
+
+    def __init__(self, url: str) -> None:
+        self._beside = Beside(url)
+        self.companions: list[Companion] = []
+
+    @contextlib.asynccontextmanager
+    async def __call__(self, part: str) -> AsyncIterator[Companion]:
+        async with self._beside(part) as companion:
+            await companion.begun()
+            self.companions.append(companion)
+            yield companion
+
+
+def runner_of(store: Store, *, page: int, beside: Watched | None = None) -> Runner:
+    flow = workflow(store, page=page, beside=beside, beside_min=1)
     return Runner(store.privileged(), [flow], kinds=JOBS, lease_s=LEASE_S, renew_s=LEASE_S / 3, poll_s=0.2)
 
 
@@ -48,10 +64,10 @@ def jobs_of(store: Store, *, page: int = 2_000) -> Jobs:
 
 
 @contextlib.asynccontextmanager
-async def working(store: Store, *, page: int = 2_000) -> AsyncIterator[Jobs]:
+async def working(store: Store, *, page: int = 2_000, beside: Watched | None = None) -> AsyncIterator[Jobs]:
     """A runner at work on the store."""
     stop = asyncio.Event()
-    task = asyncio.create_task(runner_of(store, page=page).run(stop))
+    task = asyncio.create_task(runner_of(store, page=page, beside=beside).run(stop))
     try:
         yield jobs_of(store, page=page)
     finally:
@@ -67,16 +83,28 @@ async def calculate(order: Order, say: Callable[[str], None], hear: Hear) -> Non
 
 
 async def measure(order: Order, say: Callable[[str], None], hear: Hear) -> None:
-    """Calculate one property; tells the most memory this process has had, in MB."""
-    async with opened(order["url"]) as store, working(store) as jobs:
+    """Calculate one property; tells the most memory this process and the one beside it have had, in MB."""
+    watched = Watched(order["url"])
+    async with opened(order["url"]) as store, working(store, beside=watched) as jobs:
         job = await jobs.start(order["property"], as_of=date.fromisoformat(order["as_of"]))
+        theirs = asyncio.create_task(_peak_of(watched))
         ended = await jobs.ended(job.id, within_s=600)
-        say(f"peak {ended.status} {ended.scored} {_peak_mb()}")
+        say(f"peak {ended.status} {ended.scored} {_peak_mb('self') + await theirs}")
 
 
-def _peak_mb() -> int:
+async def _peak_of(watched: Watched) -> int:
+    """The most that the companion has had, looked at for as long as it lives."""
+    peak = 0
+    while not watched.companions or peak == 0 or Path(f"/proc/{watched.companions[0].pid}").exists():
+        await asyncio.sleep(0.01)
+        with contextlib.suppress(OSError, AssertionError, IndexError):
+            peak = max(peak, _peak_mb(str(watched.companions[0].pid)))
+    return peak
+
+
+def _peak_mb(process: str) -> int:
     """The most memory since this program began; getrusage would count what its parent had when it forked."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     assert found is not None
     return int(found[1]) // 1024
 

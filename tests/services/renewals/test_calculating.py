@@ -12,6 +12,7 @@ from holdfast.errors import NotFoundError
 from holdfast.services.renewals.models import CalculationJob, Property, PropertyState, RiskScore
 from holdfast.services.renewals.sampling import Plan, keep
 from holdfast.services.renewals.scoring import TIERS
+from holdfast.services.renewals.soonest import Soonest
 from holdfast.services.renewals.triggering import scores_of_run
 from holdfast.store import Query, Store, patch
 from tests.faults.puppet import puppets
@@ -112,6 +113,8 @@ async def test_a_run_that_is_killed_half_way_goes_on_where_it_was(url: str) -> N
         assert state.doc.latest is not None
         assert state.doc.latest.total_residents == residents
         assert ended.high + ended.medium + ended.low == residents
+        listed = await Soonest(store.tenant("-"), FIRST, ended.calculated_at).page(TIERS, limit=residents + 1)
+        assert {one.resident_id for one in listed.docs} == {one.resident_id for one in found}
 
 
 async def _until_scored(store: Store, job_id: str, count: int) -> None:

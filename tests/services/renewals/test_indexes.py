@@ -110,9 +110,6 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
         lambda r: r.deliveries("-").dead_letters(), DeadLetterRow, "resolved -created_at",
     ),
     "heading": (lambda r: heading(r, "-", P), DeadLetterRow, "property_id resolved -created_at"),
-    "Portfolio.risk, by lease end": (
-        lambda r: _risk(r, "days"), RiskScore, "property_id calculated_at risk_tier days_to_expiry",
-    ),
     "Portfolio.standings": (lambda r: r.portfolio("-").standings(limit=5), Property, "name"),
     "Portfolio.notices": (_notices, Resident, "property_id status"),
     **{

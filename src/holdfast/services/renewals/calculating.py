@@ -1,7 +1,8 @@
 """Calculation runs: every resident of a property scored and kept, page by page, under the run's claim.
 
-    start ──► job (one a property at a time) ──► runner claims it ──► lot by lot:
-                                                  read ahead │ score │ keep scores and how far, in one commit
+    start ──► job (one a property at a time) ──► runner claims it ──► page by page:
+                         read ahead │ score (of many residents, in a process beside) │ keep scores and how
+                         far, in one commit ──► who leaves when, in order ──► the summary
               a crash: the claim ends, another worker goes on after the last lot that was kept
 
 Each lot lands under the run's fencing number, so a worker that has lost the run adds nothing to it.
@@ -11,16 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from datetime import datetime
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
 
 import structlog
 
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Outbox
 from holdfast.kit.runs import Step, Workflow
-from holdfast.services.renewals.dates import zone_named
+from holdfast.service import Beside
+from holdfast.services.renewals.assessing import PART_NAME, TURN, Assignment, Scored, scored_pages
 from holdfast.services.renewals.models import (
     JOBS,
     KINDS,
@@ -31,26 +32,30 @@ from holdfast.services.renewals.models import (
     RmsEndpoint,
     Summary,
 )
-from holdfast.services.renewals.reading import PAGE, Known, Moment, Reading
-from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier, assess
-from holdfast.services.renewals.triggering import event_of
-from holdfast.store import Fence, Query, Store, Write, create, patch
+from holdfast.services.renewals.reading import PAGE, Reading
+from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier
+from holdfast.services.renewals.soonest import Ending, Soonest
+from holdfast.services.renewals.triggering import event_of, of_run
+from holdfast.store import Fence, Store, Write, check, create_encoded, patch
 
-T = TypeVar("T")
 WORKFLOW: Final = "calculate"
 RUN_LIMIT_S: Final = 3_600.0
-# How many residents are scored before others on the event loop get their turn.
-TURN: Final = 200
+# From how many residents on a process of its own is worth its start.
+BESIDE_MIN: Final = 20_000
+ORDERS_A_COMMIT: Final = 100
 log: Final = structlog.get_logger("holdfast.renewals")
 
 
-def workflow(store: Store, *, page: int = PAGE) -> Workflow:
-    """What a calculation job does, so many residents at a time."""
+def workflow(
+    store: Store, *, page: int = PAGE, beside: Beside | None = None, beside_min: int = BESIDE_MIN
+) -> Workflow:
+    """What a calculation job does, so many residents at a time; of many, the scoring is done beside."""
     made = Workflow(WORKFLOW, limit_s=RUN_LIMIT_S)
 
     @made.step(limit_s=RUN_LIMIT_S)
     async def score(step: Step) -> dict[str, int]:
-        return await Calculation(store.tenant(step.run.tenant_id), step, page=page).run()
+        calculation = Calculation(store.tenant(step.run.tenant_id), step, page=page)
+        return await calculation.run(beside, beside_min=beside_min)
 
     return made
 
@@ -58,16 +63,19 @@ def workflow(store: Store, *, page: int = PAGE) -> Workflow:
 class _Lot:
     """Residents whose scores are kept together."""
 
-    __slots__ = ("after", "scored", "sent", "skipped", "writes")
+    __slots__ = ("after", "endings", "scored", "sent", "skipped", "writes")
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
+        self.endings: list[Ending] = []
         self.scored = self.skipped = self.sent = 0
         self.after = ""
 
-    def add(self, resident_id: str, writes: Sequence[Write]) -> None:
-        self.after = resident_id
+    def add(self, one: Scored, writes: Sequence[Write]) -> None:
+        self.after = one.resident_id
         self.writes += writes
+        if writes:
+            self.endings.append(Ending(one.days, one.resident_id, one.tier))
         self.scored += bool(writes)
         self.skipped += not writes
         self.sent += len(writes) > 1
@@ -79,18 +87,25 @@ class Calculation:
     def __init__(self, store: Store, step: Step, *, page: int = PAGE) -> None:
         assert isinstance(step.run, CalculationJob)
         self._store, self._step, self._job, self._page = store, step, step.run, page
+        self._endings: list[Ending] = []
         self._send = tuple[Tier, ...]()
         self._endpoint: RmsEndpoint | None = None
         self._outbox = Outbox(store, kinds=KINDS)
 
-    async def run(self) -> dict[str, int]:
+    async def run(self, beside: Beside | None = None, *, beside_min: int = BESIDE_MIN) -> dict[str, int]:
         """Score whoever is not scored yet; the summary lands in the commit that ends the run."""
         job = self._job
-        reading = Reading(self._store, await self._moment(), page=self._page)
+        assignment = await self._assignment()
         await self._learn_whom_to_tell()
-        self._job.residents = await reading.count()
-        async with contextlib.aclosing(_ahead(reading.pages(job.after))) as pages:
-            await self._keep_all(pages)
+        job.residents = await Reading(self._store, assignment.moment).count()
+        left = job.residents - job.scored - job.skipped
+        async with contextlib.AsyncExitStack() as stack:
+            companion = None
+            if beside is not None and left >= beside_min:
+                companion = await stack.enter_async_context(beside(PART_NAME))
+            pages = scored_pages(self._store, assignment, companion=companion)
+            await self._keep_all(await stack.enter_async_context(contextlib.aclosing(pages)))
+        await self._keep_order(whole=not assignment.after)
         summary = await self._summary()
         job.high, job.medium, job.low = summary.high, summary.medium, summary.low
         self._step.change(
@@ -101,12 +116,17 @@ class Calculation:
         log.info("calculated", job=job.id, property=job.property_id, scored=job.scored)
         return {"scored": job.scored, "skipped": job.skipped}
 
-    async def _moment(self) -> Moment:
-        found = await self._store.get(Property, self._job.property_id)
+    async def _assignment(self) -> Assignment:
+        job = self._job
+        found = await self._store.get(Property, job.property_id)
         if found is None:
             # Invalid, so that the run ends here: asking again would not bring the property back.
-            raise InvalidError(f"property {self._job.property_id!r} was removed since", "property")
-        return Moment(self._job.property_id, self._job.as_of_date, zone_named(found.doc.time_zone))
+            raise InvalidError(f"property {job.property_id!r} was removed since", "property")
+        return Assignment(
+            tenant_id=job.tenant_id, property_id=job.property_id, zone=found.doc.time_zone,
+            as_of=job.as_of_date, rules=job.rules, calculated_at=job.calculated_at, after=job.after,
+            page=self._page,
+        )  # fmt: skip
 
     async def _learn_whom_to_tell(self) -> None:
         """Who is told of to whom; by which rules is decided when a run is asked for, and stays."""
@@ -117,7 +137,7 @@ class Calculation:
             self._endpoint = endpoint.doc
             self._send = ("high",) if self._job.send == "high" else FLAGGED
 
-    async def _keep_all(self, pages: AsyncIterator[list[Known]]) -> None:
+    async def _keep_all(self, pages: AsyncIterator[list[Scored]]) -> None:
         """One lot is being kept while the next is scored; never two."""
         keeping: asyncio.Future[None] | None = None
         try:
@@ -135,18 +155,18 @@ class Calculation:
                 keeping.cancel()
                 await asyncio.gather(keeping, return_exceptions=True)
 
-    async def _lots(self, page: list[Known]) -> AsyncIterator[_Lot]:
-        """The page scored, in parts that fit a commit beside how far the run came."""
+    async def _lots(self, page: list[Scored]) -> AsyncIterator[_Lot]:
+        """The page in parts that fit a commit beside how far the run came."""
         room = self._store.capabilities.writes_max - 1
         lot = _Lot()
-        for number, known in enumerate(page, 1):
+        for number, one in enumerate(page, 1):
             if number % TURN == 0:
                 await asyncio.sleep(0)
-            writes = () if known.facts is None else self._writes(known)
+            writes = () if one.score is None else self._writes(one.score, one.tier)
             if len(lot.writes) + len(writes) > room:
                 yield lot
                 lot = _Lot()
-            lot.add(known.resident_id, writes)
+            lot.add(one, writes)
         yield lot
 
     async def _keep(self, lot: _Lot) -> None:
@@ -161,50 +181,38 @@ class Calculation:
         changes = {name: getattr(job, name) for name in ("residents", "scored", "skipped", "sent", "after")}
         progress = patch(JOBS.run, job.id, changes=changes, expect=Fence(job.fence))
         await self._store.commit(progress, *lot.writes)
+        self._endings += lot.endings
 
-    def _writes(self, known: Known) -> Sequence[Write]:
-        score = self._score(known)
-        if score.risk_tier not in self._send or self._endpoint is None:
-            return (create(score),)
-        event = event_of(score, self._store.clock.now())
-        return [create(score), *self._outbox.writes(event, [self._endpoint])]
+    async def _keep_order(self, *, whole: bool) -> None:
+        """Who leaves when, once everybody is scored; what an earlier worker scored is read again."""
+        endings = self._endings if whole else [one async for one in self._kept_endings()]
+        job = self._job
+        writes = list(Soonest(self._store, job.property_id, job.calculated_at).writes(endings))
+        for start in range(0, len(writes), ORDERS_A_COMMIT):
+            ours = check(JOBS.run, job.id, expect=Fence(job.fence))
+            await self._store.commit(ours, *writes[start : start + ORDERS_A_COMMIT])
 
-    def _score(self, known: Known) -> RiskScore:
-        job, facts = self._job, known.facts
-        assert facts is not None
-        found = assess(facts, as_of=job.as_of_date, rules=job.rules)
-        return RiskScore(
-            tenant_id=job.tenant_id, property_id=job.property_id, resident_id=known.resident_id,
-            lease_id=facts.lease.id, unit_id=known.unit_id, name=known.name, notice_given=known.notice_given,
-            as_of_date=job.as_of_date, risk_score=found.score, risk_tier=found.tier,
-            days_to_expiry=found.days_to_expiry, signals=found.signals, calculated_at=job.calculated_at,
-        )  # fmt: skip
+    async def _kept_endings(self) -> AsyncIterator[Ending]:
+        query = of_run(self._job.property_id, self._job.calculated_at, tiers=TIERS)
+        async for one in self._store.scan(query.limit(1_000)):
+            yield Ending(one.doc.days_to_expiry, one.doc.resident_id, one.doc.risk_tier)
+
+    def _writes(self, score: bytes, tier: Tier) -> Sequence[Write]:
+        write = create_encoded(RiskScore, score)
+        if tier not in self._send or self._endpoint is None:
+            return (write,)
+        assert write.prepared is not None
+        event = event_of(write.prepared.document, self._store.clock.now())
+        return [write, *self._outbox.writes(event, [self._endpoint])]
 
     async def _summary(self) -> Summary:
         """Counted in what is kept, so that it is right also after a crash."""
         job = self._job
         high, medium, low = [
-            await count_scores(self._store, job.property_id, job.calculated_at, tier=tier) for tier in TIERS
+            await self._store.count(of_run(job.property_id, job.calculated_at, tiers=[tier]))
+            for tier in TIERS
         ]
         return Summary(
             job_id=job.id, calculated_at=job.calculated_at, as_of_date=job.as_of_date,
             total_residents=high + medium + low, skipped=job.skipped, high=high, medium=medium, low=low,
         )  # fmt: skip
-
-
-async def count_scores(store: Store, property_id: str, calculated_at: datetime, *, tier: Tier) -> int:
-    query = Query(RiskScore).where("property_id", "==", property_id)
-    query = query.where("calculated_at", "==", calculated_at).where("risk_tier", "==", tier)
-    return await store.count(query.order_by("-risk_score"))
-
-
-async def _ahead(pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """The same pages, the next one being read while the present one is worked on."""
-    coming = asyncio.ensure_future(anext(pages, None))
-    try:
-        while (page := await coming) is not None:
-            coming = asyncio.ensure_future(anext(pages, None))
-            yield page
-    finally:
-        coming.cancel()
-        await asyncio.gather(coming, return_exceptions=True)

@@ -44,7 +44,7 @@ class Renewals:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.clock = context.clock
-        self.workflow = workflow(context.store)
+        self.workflow = workflow(context.store, beside=context.beside)
         self.dispatcher = context.dispatcher(KINDS, headers=_headers, plain_header="X-Webhook-Signature")
         self.runner = Runner(context.store.privileged(), [self.workflow], kinds=JOBS, at_once=AT_ONCE)
         self.triggering = trigger_workflow(context.store)

@@ -35,6 +35,7 @@ from holdfast.services.renewals.scoring import (
     expiry_share,
     tier_of,
 )
+from holdfast.services.renewals.soonest import Soonest
 from holdfast.services.renewals.there import found
 from holdfast.services.renewals.trigger_jobs import TriggerJobs, trigger_workflow
 from holdfast.services.renewals.triggering import Triggered, Triggers, of_run, scores_of_run
@@ -135,8 +136,10 @@ class Portfolio:
         cursor: str | None = None,
     ) -> Page[RiskScore]:
         """A run's scores, the most at risk or the soonest to end first."""
-        order = "-risk_score" if sort == "score" else "days_to_expiry"
-        query = of_run(property_id, run.calculated_at, tiers=tiers, order=order)
+        if sort == "days":
+            soonest = Soonest(self.store, property_id, run.calculated_at)
+            return await soonest.page(tiers, limit=limit, cursor=cursor)
+        query = of_run(property_id, run.calculated_at, tiers=tiers)
         return await self.store.query(query.limit(limit).after(cursor))
 
     async def notices(

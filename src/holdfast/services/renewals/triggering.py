@@ -221,10 +221,8 @@ async def scores_of_run(
     return [item.doc async for item in store.scan(query)]
 
 
-def of_run(
-    property_id: str, calculated_at: datetime, *, tiers: Sequence[Tier], order: str = "-risk_score"
-) -> Query[RiskScore]:
+def of_run(property_id: str, calculated_at: datetime, *, tiers: Sequence[Tier]) -> Query[RiskScore]:
     """The question for them."""
     query = Query(RiskScore).where("property_id", "==", property_id)
     query = query.where("calculated_at", "==", calculated_at).where("risk_tier", "in", list(tiers))
-    return query.order_by(order)
+    return query.order_by("-risk_score")

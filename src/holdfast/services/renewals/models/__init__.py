@@ -24,12 +24,18 @@ from holdfast.services.renewals.models.given import (
 )
 from holdfast.services.renewals.models.jobs import JOBS, CalculationJob
 from holdfast.services.renewals.models.outcomes import Outcome
-from holdfast.services.renewals.models.scores import PropertyRules, PropertyState, RiskScore, Summary
+from holdfast.services.renewals.models.scores import (
+    PropertyRules,
+    PropertyState,
+    RiskScore,
+    RunOrder,
+    Summary,
+)
 from holdfast.services.renewals.models.sources import BAD_KEPT, BadRow, SourceState, TableState
 from holdfast.services.renewals.models.triggers import TRIGGER_JOBS, Told, TriggerJob, TriggerState
 
 DOCUMENTS: tuple[type[Document], ...] = (
-    *TABLES.values(), PropertyName, RiskScore, PropertyState, PropertyRules, CalculationJob,
+    *TABLES.values(), PropertyName, RiskScore, RunOrder, PropertyState, PropertyRules, CalculationJob,
     TriggerJob, TriggerState, *deliveries.DOCUMENTS, Outcome, SourceState,
 )  # fmt: skip
 
@@ -57,6 +63,7 @@ __all__ = [
     "Resident",
     "RiskScore",
     "RmsEndpoint",
+    "RunOrder",
     "SourceState",
     "Summary",
     "TableState",

@@ -32,7 +32,6 @@ Sending = Literal["nothing", "high", "flagged"]
     tenant="tenant_id",
     indexes=[
         Index("property_id", "calculated_at", "risk_tier", "-risk_score"),
-        Index("property_id", "calculated_at", "risk_tier", "days_to_expiry"),
         Index("resident_id", "-calculated_at"),
     ],
     append_only=True,
@@ -54,6 +53,20 @@ class RiskScore(Document):
     days_to_expiry: Days | None
     signals: dict[str, Signal]
     calculated_at: datetime
+
+
+@document("renewal_run_orders/{id}", id=Joined("calculated_at", "property_id", "number"), tenant="tenant_id")
+class RunOrder(Document):
+    """A stretch of a run's residents by the days to the end of their leases, the soonest first."""
+
+    id: str = ""
+    tenant_id: str = NO_TENANT
+    property_id: str
+    calculated_at: datetime
+    number: Count
+    residents: list[str]
+    days: list[Days | None]
+    tiers: list[Tier]
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):

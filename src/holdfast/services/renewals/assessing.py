@@ -1,0 +1,147 @@
+"""Residents read and scored, page by page: the part of a calculation that needs a processor, and only reads.
+
+It runs in the process that calculates, or in one beside it; what it gives is the same: for each resident
+the score as JSON, ready to be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import date, datetime
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+
+from holdfast.service import Companion, CompanionLostError, Part
+from holdfast.services.renewals.dates import zone_named
+from holdfast.services.renewals.models import (
+    LeaseRow,
+    LedgerRow,
+    OfferRow,
+    Resident,
+    RiskScore,
+    UnitPricing,
+)
+from holdfast.services.renewals.reading import PAGE, Known, Moment, Reading
+from holdfast.services.renewals.scoring import Rules, Tier, assess
+from holdfast.store import Store, encoded
+
+T = TypeVar("T")
+# How many residents are scored before others on the event loop get their turn.
+TURN: Final = 200
+log: Final = structlog.get_logger("holdfast.renewals")
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """Who is to be scored: the residents of a property behind `after`, by which rules, for which run."""
+
+    tenant_id: str
+    property_id: str
+    zone: str
+    as_of: date
+    rules: Rules
+    calculated_at: datetime
+    after: str = ""
+    page: int = PAGE
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.property_id, self.as_of, zone_named(self.zone))
+
+
+class Scored(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A resident, and their score as it is kept with the days to the lease's end; none without a lease."""
+
+    resident_id: str
+    score: bytes | None = None
+    tier: Tier = "low"
+    days: int | None = None
+
+
+_PAGE: Final = msgspec.msgpack.Decoder(list[Scored])
+_ASSIGNMENT: Final = msgspec.msgpack.Decoder(Assignment)
+
+
+async def scored_pages(
+    store: Store, assignment: Assignment, *, companion: Companion | None = None
+) -> AsyncGenerator[list[Scored], None]:
+    """Every resident's score in id order: from the companion as soon as it is ready, otherwise made here."""
+    after = assignment.after
+    async with contextlib.aclosing(_made_here(store, assignment)) as pages:
+        async for page in pages:
+            yield page
+            after = page[-1].resident_id
+            if companion is not None and companion.ready:
+                break
+        else:
+            return
+    assert companion is not None
+    rest = msgspec.structs.replace(assignment, after=after)
+    try:
+        async with contextlib.aclosing(companion.stream(msgspec.msgpack.encode(rest))) as frames:
+            async for frame in frames:
+                page = _PAGE.decode(frame)
+                yield page
+                after = page[-1].resident_id
+            return
+    except CompanionLostError as lost:
+        log.warning("scoring goes on here", because=str(lost), property=assignment.property_id)
+    rest = msgspec.structs.replace(assignment, after=after)
+    async with contextlib.aclosing(_made_here(store, rest)) as pages:
+        async for page in pages:
+            yield page
+
+
+async def _made_here(store: Store, assignment: Assignment) -> AsyncGenerator[list[Scored], None]:
+    reading = Reading(store, assignment.moment, page=assignment.page)
+    async with contextlib.aclosing(_ahead(reading.pages(assignment.after))) as pages:
+        async for page in pages:
+            yield await _score_all(page, assignment)
+
+
+async def _score_all(page: list[Known], assignment: Assignment) -> list[Scored]:
+    made: list[Scored] = []
+    for number, known in enumerate(page, 1):
+        if number % TURN == 0:
+            await asyncio.sleep(0)
+        made.append(_score(known, assignment))
+    return made
+
+
+def _score(known: Known, assignment: Assignment) -> Scored:
+    facts = known.facts
+    if facts is None:
+        return Scored(known.resident_id)
+    found = assess(facts, as_of=assignment.as_of, rules=assignment.rules)
+    score = encoded(RiskScore(
+        tenant_id=assignment.tenant_id, property_id=assignment.property_id, resident_id=known.resident_id,
+        lease_id=facts.lease.id, unit_id=known.unit_id, name=known.name, notice_given=known.notice_given,
+        as_of_date=assignment.as_of, risk_score=found.score, risk_tier=found.tier,
+        days_to_expiry=found.days_to_expiry, signals=found.signals, calculated_at=assignment.calculated_at,
+    ))  # fmt: skip
+    return Scored(known.resident_id, score, found.tier, found.days_to_expiry)
+
+
+async def _ahead(pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """The same pages, the next one being read while the present one is worked on."""
+    coming = asyncio.ensure_future(anext(pages, None))
+    try:
+        while (page := await coming) is not None:
+            coming = asyncio.ensure_future(anext(pages, None))
+            yield page
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+
+
+async def _in_the_companion(store: Store, given: bytes) -> AsyncIterator[bytes]:
+    assignment = _ASSIGNMENT.decode(given)
+    async for page in _made_here(store.tenant(assignment.tenant_id), assignment):
+        yield msgspec.msgpack.encode(page)
+
+
+PART: Final = Part(documents=[Resident, LeaseRow, LedgerRow, OfferRow, UnitPricing], act=_in_the_companion)
+PART_NAME: Final = f"{__name__}:PART"

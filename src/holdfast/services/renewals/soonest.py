@@ -1,0 +1,106 @@
+"""A run's residents in the order their leases end: written down when the run has scored everybody.
+
+An index by days would be written to all over by every page of scores, and cost as much as all the rest of
+them; in order, once, it costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from holdfast.errors import BadCursorError
+from holdfast.services.renewals.models import RiskScore, RunOrder
+from holdfast.services.renewals.scoring import Tier
+from holdfast.store import Page, Store, Write, put
+
+STRETCH: Final = 500
+_PLACE: Final = msgspec.msgpack.Decoder(tuple[bytes, int, int])
+
+
+class Ending(NamedTuple):
+    """Whose lease ends in how many days; None is from month to month: at any time, so before all others."""
+
+    days: int | None
+    resident_id: str
+    tier: Tier
+
+
+class Place(NamedTuple):
+    """Where a page begins: in which stretch, at which of its residents."""
+
+    number: int = 0
+    offset: int = 0
+
+
+class Soonest:
+    """One run's residents, the soonest to end first.
+
+    Example: `page = await Soonest(store, "property-7", run.calculated_at).page(["high"], limit=50)`
+    """
+
+    def __init__(self, store: Store, property_id: str, calculated_at: datetime) -> None:
+        self._store, self._property_id, self._calculated_at = store, property_id, calculated_at
+        self._at: str = msgspec.to_builtins(calculated_at)
+
+    def writes(self, endings: Iterable[Ending]) -> Iterator[Write]:
+        """What keeps the order; writing it again changes nothing."""
+        ordered = sorted(endings, key=lambda one: (one.days is not None, one.days or 0, one.resident_id))
+        for number, start in enumerate(range(0, len(ordered), STRETCH)):
+            days, residents, tiers = map(list, zip(*ordered[start : start + STRETCH], strict=True))
+            yield put(RunOrder(
+                tenant_id=self._store.tenant_id or "-", property_id=self._property_id,
+                calculated_at=self._calculated_at, number=number, days=days, residents=residents, tiers=tiers,
+            ))  # fmt: skip
+
+    async def page(self, tiers: Sequence[Tier], *, limit: int, cursor: str | None = None) -> Page[RiskScore]:
+        """The scores of those in these tiers, by documents' ids alone."""
+        residents, after = list[str](), None
+        async for resident, place in self._from(self._place(cursor, tiers), tiers):
+            residents.append(resident)
+            if len(residents) == limit:
+                after = self._cursor(place, tiers)
+                break
+        found = await self._store.get_many(RiskScore, [f"{self._at}_{id}" for id in residents])
+        return Page([one for one in found if one is not None], after)
+
+    async def _from(self, place: Place, tiers: Sequence[Tier]) -> AsyncIterator[tuple[str, Place]]:
+        """Residents of these tiers, each with the place behind them."""
+        number, offset = place
+        while (found := await self._store.get(RunOrder, self._id(number))) is not None:
+            order = found.doc
+            for at in range(offset, len(order.residents)):
+                if order.tiers[at] in tiers:
+                    yield order.residents[at], Place(number, at + 1)
+            number, offset = number + 1, 0
+
+    def _id(self, number: int) -> str:
+        return f"{self._at}_{self._property_id}_{number}"
+
+    # -- cursors ----------------------------------------------------------------------------------
+
+    def _mark(self, tiers: Sequence[Tier]) -> bytes:
+        """Ties a cursor to its question, so that it can't page into another."""
+        asked = msgspec.json.encode((self._store.tenant_id, self._at, self._property_id, sorted(set(tiers))))
+        return hashlib.blake2b(asked, digest_size=8).digest()
+
+    def _cursor(self, place: Place, tiers: Sequence[Tier]) -> str:
+        packed = msgspec.msgpack.encode((self._mark(tiers), *place))
+        return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+    def _place(self, cursor: str | None, tiers: Sequence[Tier]) -> Place:
+        if cursor is None:
+            return Place()
+        try:
+            mark, number, offset = _PLACE.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        except (ValueError, binascii.Error, msgspec.DecodeError):
+            raise BadCursorError("not a cursor; use the one the last page gave") from None
+        if mark != self._mark(tiers) or number < 0 or offset < 0:
+            raise BadCursorError("this cursor belongs to another query")
+        return Place(number, offset)

@@ -1,0 +1,113 @@
+"""Calculations with a process beside them: the same scores, and no harm when it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+import msgspec
+import pytest
+
+import holdfast.beside
+from holdfast.beside import Companion
+from holdfast.services.renewals.models import CalculationJob, RiskScore
+from holdfast.services.renewals.sampling import Plan, keep
+from holdfast.services.renewals.scoring import TIERS
+from holdfast.services.renewals.triggering import scores_of_run
+from holdfast.store import Store
+from tests.services.renewals.bed import AS_OF
+from tests.services.renewals.calculations import Watched, opened, working
+
+RESIDENTS, PAGE = 300, 30
+PROPERTY = "property-0001"
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def little_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the companion has made and nobody has read yet is little, so that it is never done early.
+    monkeypatch.setattr(holdfast.beside, "UNREAD_BYTES_MAX", 1_000)
+
+
+async def fill(store: Store) -> None:
+    plan = Plan(residents=RESIDENTS, as_of=AS_OF, tenant_id="-", per_property=RESIDENTS)
+    async for _ in keep(store.tenant("-"), plan):
+        pass
+
+
+async def calculated(
+    store: Store, *, beside: Watched | None = None
+) -> tuple[CalculationJob, list[RiskScore]]:
+    async with working(store, page=PAGE, beside=beside) as jobs:
+        job = await jobs.start(PROPERTY, as_of=AS_OF)
+        ended = await jobs.ended(job.id, within_s=60)
+    found = await scores_of_run(store.tenant("-"), PROPERTY, ended.calculated_at, tiers=TIERS)
+    return ended, found
+
+
+def said(scores: list[RiskScore]) -> dict[str, dict[str, object]]:
+    """What a run says of each resident, whenever it was."""
+    found = {one.resident_id: msgspec.to_builtins(one) for one in scores}
+    return {
+        id: {k: v for k, v in one.items() if k not in ("id", "calculated_at")} for id, one in found.items()
+    }
+
+
+class Doomed(Watched):
+    """Its companion is killed when two pages have come from it, and there are more to come."""
+
+    @contextlib.asynccontextmanager
+    async def __call__(self, part: str) -> AsyncIterator[Companion]:
+        async with super().__call__(part) as companion:
+            companion.stream = _killing(companion)  # type: ignore[method-assign, assignment]
+            yield companion
+
+
+def _killing(companion: Companion) -> Callable[[bytes], AsyncGenerator[bytes, None]]:
+    stream = companion.stream
+
+    async def killed_half_way(given: bytes) -> AsyncGenerator[bytes, None]:
+        came = 0
+        async for message in stream(given):
+            yield message
+            came += 1
+            if came == 2:
+                assert companion.pid is not None
+                os.kill(companion.pid, signal.SIGKILL)
+
+    return killed_half_way
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
+async def test_the_scores_are_the_same_with_a_process_beside(
+    url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with opened(url) as store:
+        await fill(store)
+        watched = Watched(url)
+        alone, by_itself = await calculated(store)
+        ended, together = await calculated(store, beside=watched)
+        assert len(watched.companions) == 1
+        assert (ended.status, ended.scored, ended.skipped) == ("completed", alone.scored, alone.skipped)
+        assert said(together) == said(by_itself)
+        assert "scoring goes on here" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_a_run_goes_on_by_itself_when_the_process_beside_it_is_killed(
+    url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with opened(url) as store:
+        await fill(store)
+        _, by_itself = await calculated(store)
+        ended, together = await calculated(store, beside=Doomed(url))
+        assert (ended.status, ended.scored) == ("completed", len(by_itself))
+        assert said(together) == said(by_itself)
+        assert "scoring goes on here" in capfd.readouterr().out
