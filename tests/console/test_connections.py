@@ -167,6 +167,19 @@ async def test_only_administrators_see_connections_and_only_their_tenants(bed: B
     assert await _actions(bed, "acme") == []
 
 
+async def test_a_grant_that_needs_its_owner_is_told_on_the_overview(bed: Bed, setting: Setting) -> None:
+    connection = await connect(bed, setting, ALICE, tenant_id="acme")
+    ann = await bed.signed_in("ann")
+    assert "lapsed" not in await ann.page("/console")
+    setting.google.run(RevokeGrant(email=ALICE))
+    assert (await ann.act(f"/api/v1/connections/{connection.id}/check?tenant=acme"))[0] == 200
+    told = re.search(r'<a href="([^"]+)">1 lapsed connection of acme</a>', await ann.page("/console"))
+    assert told is not None
+    assert ALICE in await ann.page(unescape(told[1]))
+    vic = await bed.signed_in("vic", role="viewer", tenant_id="acme")
+    assert "lapsed" not in await vic.page("/console")
+
+
 async def test_what_is_asked_wrongly_is_told(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
     for path, status, said in (

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-import msgspec
-
 from holdfast.console.plots import Series, bars, line
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.rules import may, privileged
+from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
 from holdfast.kit.pulse import COUNTED, Pulse, recent
@@ -20,7 +19,7 @@ from holdfast.service import Ask, Notice, Page
 from holdfast.store import Query, Store
 
 LOOKED_AT_MAX: Final = 200
-_TOPICS: Final = ("deliveries", "dead-letters", "inbox", "schedules", "endpoints", "pulse")
+_TOPICS: Final = ("deliveries", "dead-letters", "inbox", "schedules", "endpoints", "connections", "pulse")
 _WAITING: Final = ("pending", "sending", "failed")
 _UNRESOLVED: Final = Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")
 
@@ -80,11 +79,17 @@ class Overview:
 
     async def _attention(self, ask: Ask) -> list[Notice]:
         store = self._reach(ask)
-        found = _told(await _tenants(store, _UNRESOLVED), "bad", "dead letter", "/console/dead-letters")
+        found = await _told(store, _UNRESOLVED, "dead letter", tone="bad", path="/console/dead-letters")
         if ask.may("admin"):
             parked = Query(InboxItem).where("status", "==", "parked").order_by("-received_at")
-            told = _told(await _tenants(store, parked), "bad", "parked message", "/console/inbox")
-            found += [msgspec.structs.replace(one, query={"status": "parked"}) for one in told]
+            found += await _told(
+                store, parked, "parked message", tone="bad", path="/console/inbox", query={"status": "parked"}
+            )
+            lapsed = Query(Connection).where("status", "==", "needs_reauth").order_by("-connected_at")
+            found += await _told(
+                store, lapsed, "lapsed connection", tone="warn", path="/console/connections",
+                query={"status": "needs_reauth"},
+            )  # fmt: skip
         tenant = self._runtime.store.tenant(ask.tenant_id)
         found += [*await _endpoints(tenant, ask.tenant_id), *await _schedules(tenant, ask.tenant_id)]
         for parts in self._runtime.parts.values():
@@ -97,21 +102,22 @@ async def _count(store: Store, state: str) -> int:
     return await store.count(Query(Delivery).where("status", "==", state).order_by("-created_at"))
 
 
-async def _tenants(store: Store, query: Query[Any]) -> tuple[Counter[str], bool]:
-    """How many of the newest belong to which tenant, and whether there are more than were looked at."""
-    page = await store.query(query.limit(LOOKED_AT_MAX))
-    return Counter(doc.tenant_id for doc in page.docs), page.cursor is not None
-
-
-def _told(
-    found: tuple[Counter[str], bool], tone: Literal["warn", "bad"], what: str, path: str
+async def _told(
+    store: Store,
+    wanted: Query[Any],
+    what: str,
+    *,
+    tone: Literal["warn", "bad"],
+    path: str,
+    query: Mapping[str, str] = {},
 ) -> list[Notice]:
-    counts, more = found
+    """How many of the newest belong to which tenant, and whether there are more than were looked at."""
+    page = await store.query(wanted.limit(LOOKED_AT_MAX))
     notices = []
-    for tenant_id, count in counts.most_common():
-        said = f"{'at least ' if more else ''}{count} {what}{'s' if count > 1 else ''}"
+    for tenant_id, count in Counter(doc.tenant_id for doc in page.docs).most_common():
+        said = f"{'at least ' if page.cursor else ''}{count} {what}{'s' if count > 1 else ''}"
         where = "" if tenant_id == NO_TENANT else f" of {tenant_id}"
-        notices.append(Notice(tone=tone, text=said + where, path=path, tenant_id=tenant_id))
+        notices.append(Notice(tone=tone, text=said + where, path=path, tenant_id=tenant_id, query=query))
     return notices
 
 
