@@ -18,9 +18,10 @@ from holdfast.services.renewals import service
 from holdfast.services.renewals.feeding.sources import Folder
 from holdfast.services.renewals.models import Property, SourceState
 from holdfast.simulators.rms import Behave, RmsSimulator
-from holdfast.store import patch, put
+from holdfast.store import create, delete, patch, put
 from tests.browser import renewals_scene as scene
 from tests.console.bed import Bed, console
+from tests.services.renewals.bed import settle_in
 
 ROOT: Final = "/console/renewals"
 HOUSE: Final = f"{ROOT}/properties/{scene.PROPERTIES[0]}"
@@ -109,7 +110,10 @@ WRONG: Final = (
     ("/properties/nowhere", 404, "no property 'nowhere'"),
     ("/properties/nowhere/what-if", 404, "no property 'nowhere'"),
     ("/properties/nowhere/deliveries", 404, "no property 'nowhere'"),
-    ("/residents/nobody", 404, "There is no resident 'nobody' here."),
+    ("/residents/nobody", 404, "no resident 'nobody'"),
+    ("/residents/__x__", 404, "no resident '__x__'"),
+    ("/properties/__x__", 404, "no property '__x__'"),
+    ("/deliveries/__x__", 404, "no delivery '__x__'"),
     ("/deliveries/nothing~there", 404, "no delivery 'nothing~there'"),
     ("/dead-letters?property=nowhere", 404, "no property 'nowhere'"),
     ("/calibration?property=nowhere", 404, "no property 'nowhere'"),
@@ -179,6 +183,40 @@ async def test_a_portfolio_of_many_properties_goes_on_by_name(bed: Bed) -> None:
     assert (first.count("<tr data-key"), second.count("<tr data-key")) == (25, 2)
     # Sums of a part would be taken for those of the whole.
     assert "residents at high risk" not in first + second
+
+
+async def test_an_event_is_shown_also_when_its_property_is_gone(bed: Bed) -> None:
+    renewals, house = scene.renewals_of(bed.runtime), scene.PROPERTIES[0]
+    await scene.settle(bed.runtime, residents=8)
+    await scene.calculate(bed.runtime)
+    async with RmsSimulator(clock=SystemClock()) as rms:
+        rms.run(Behave(failure_rate=1.0, failure_status=400))
+        await scene.connect(bed.runtime, rms)
+        told = (await renewals.portfolio("-").trigger_many(house))[0]
+        await scene.settled(bed.runtime, house, status="dlq", count=1)
+    await renewals.store("-").commit(delete(Property, house))
+    ann = await bed.signed_in("ann")
+    assert told.event_id in await ann.page(f"{ROOT}/dead-letters")
+    assert told.event_id in await ann.page(f"{ROOT}/deliveries/{quote(told.delivery_id)}")
+
+
+async def test_a_property_beyond_the_first_hundreds_is_named_and_stays_chosen(bed: Bed) -> None:
+    renewals, last = scene.renewals_of(bed.runtime), "p-zzz"
+    store = renewals.store("-")
+    await store.commit(*(create(Property(id=f"p-{n:03}", name=f"House {n:03}")) for n in range(210)))
+    await settle_in(store, property_id=last)
+    async with RmsSimulator(clock=SystemClock()) as rms:
+        rms.run(Behave(failure_rate=1.0, failure_status=400))
+        await scene.calculate(bed.runtime, last)
+        await scene.connect(bed.runtime, rms, last)
+        await store.commit(patch(Property, last, changes={"name": "Zenith Court"}))
+        await renewals.portfolio("-").trigger_many(last)
+        await scene.settled(bed.runtime, last, status="dlq", count=1)
+    ann = await bed.signed_in("ann")
+    assert ">Zenith Court</a>" in await ann.page(f"{ROOT}/dead-letters")
+    for page in ("dead-letters", "calibration"):
+        shown = await ann.page(f"{ROOT}/{page}?property={last}")
+        assert f'<option value="{last}" selected>Zenith Court</option>' in shown, page
 
 
 async def test_the_portfolio_says_how_old_its_data_is_and_what_went_wrong(bed: Bed, tmp_path: Path) -> None:

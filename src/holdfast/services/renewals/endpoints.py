@@ -107,6 +107,7 @@ class RmsEndpoints:
 
     async def act(self, property_id: str, act: Act, *, reason: str, by: str) -> EndpointShown:
         """Pause, resume, disable or enable it; says so in the endpoint's notices."""
+        await self.get(property_id)
         change = getattr(self._switch, act)
         await change(property_id, reason=reason, by=by)
         return shown(await self.get(property_id))

@@ -26,6 +26,7 @@ from holdfast.services.renewals.triggering import scores_of_run
 from holdfast.store import ABSENT, Snapshot, Store, Write, put
 
 TRIES: Final = 20
+KEY_MAX: Final = 200
 # Runs of a property never share a time, nor stand in another order, whatever becomes of the clock.
 TICK: Final = timedelta(microseconds=1)
 

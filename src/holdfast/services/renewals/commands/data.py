@@ -25,7 +25,7 @@ from holdfast.services.renewals.commands.asked import (
 )
 from holdfast.services.renewals.feeding.reports import TableReport, write_aside
 from holdfast.services.renewals.feeding.sources import Folder, Source, open_source
-from holdfast.services.renewals.jobs import failure_of
+from holdfast.services.renewals.jobs import KEY_MAX, failure_of
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import BadRow, CalculationJob, SourceState
 from holdfast.services.renewals.sampling import PER_PROPERTY, Plan, keep
@@ -228,6 +228,8 @@ def calculate_command(
       holdfast renewals calculate property-0001 --as-of 2026-03-01 --json
     """
     chosen = day(as_of)
+    if key is not None and not 1 <= len(key) <= KEY_MAX:
+        raise typer.BadParameter(f"a key must not be empty, and has at most {KEY_MAX} characters")
 
     async def act(renewals: Renewals) -> CalculationJob:
         jobs = renewals.portfolio(tenant).jobs

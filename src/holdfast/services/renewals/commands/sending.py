@@ -22,7 +22,7 @@ from holdfast.services.renewals.commands.asked import (
     progress,
     terminal,
 )
-from holdfast.services.renewals.deliveries import STATUSES, DeliveryShown, Wait
+from holdfast.services.renewals.deliveries import STATUSES, DeadLetterShown, DeliveryShown, Wait
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import TriggerJob
 from holdfast.services.renewals.scoring import FLAGGED, Tier
@@ -169,14 +169,14 @@ def dlq_list(
       holdfast renewals dlq list --property property-0001
     """
 
-    listing(
-        ctx,
-        lambda renewals: renewals.deliveries(tenant).dead_letters(
-            property_id, resolved=resolved, limit=limit, cursor=cursor
-        ),
-        columns=("id", "propertyId", "createdAt", "deaths", "reason"), as_json=as_json,
-        none="no dead letters",
-    )  # fmt: skip
+    async def act(renewals: Renewals) -> tuple[list[DeadLetterShown], str | None]:
+        if property_id is not None:
+            await renewals.portfolio(tenant).property(property_id)
+        found = renewals.deliveries(tenant)
+        return await found.dead_letters(property_id, resolved=resolved, limit=limit, cursor=cursor)
+
+    columns = ("id", "propertyId", "createdAt", "deaths", "reason")
+    listing(ctx, act, columns=columns, as_json=as_json, none="no dead letters")
 
 
 @dlq.command("replay")
@@ -198,8 +198,13 @@ def dlq_replay(
       holdfast renewals dlq replay evt-property-0001-resident-0000001-2026-03-01T09:30:00Z~property-0001
     """
 
+    if letter_id is not None and property_id is not None:
+        raise typer.BadParameter("name one ID or a --property, not both")
+
     async def act(renewals: Renewals) -> Report:
         deliveries = renewals.deliveries(tenant)
+        if property_id is not None:
+            await renewals.portfolio(tenant).property(property_id)
         if letter_id is not None and not dry_run:
             report = Report(1, int(await deliveries.replay(letter_id)), False, (letter_id,), None)
         elif letter_id is not None:

@@ -92,9 +92,7 @@ async def switch(
     Example: `POST …/properties/property-0001/endpoint/act {"act": "pause", "reason": "maintenance"}`
     """
     renewals = renewals_of(runtime)
-    found = renewals.endpoints(tenant_id)
-    await found.get(property_id)
-    done = await found.act(property_id, data.act, reason=data.reason, by=actor)
+    done = await renewals.endpoints(tenant_id).act(property_id, data.act, reason=data.reason, by=actor)
     await renewals.note(tenant_id, actor, f"endpoint_{data.act}", subject=property_id)
     return done
 

@@ -11,7 +11,7 @@ from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from holdfast.kit.runs.models import RunStatus
 from holdfast.routing import PREFIX, Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
-from holdfast.services.renewals.jobs import RunSummary
+from holdfast.services.renewals.jobs import KEY_MAX, RunSummary
 from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary
 from holdfast.services.renewals.portfolio import Sort, Standing, WhatIf
 from holdfast.services.renewals.routes.asked import acts, reads, renewals_of
@@ -21,7 +21,10 @@ WAIT_S_MAX: Final = 60.0
 Key = Annotated[
     str | None,
     HeaderParameter(
-        name="Idempotency-Key", min_length=1, max_length=200, description="The same key gives the same job."
+        name="Idempotency-Key",
+        min_length=1,
+        max_length=KEY_MAX,
+        description="The same key gives the same job.",
     ),
 ]
 

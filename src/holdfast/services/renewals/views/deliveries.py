@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
+from holdfast.errors import NotFoundError
 from holdfast.service import Ask, Page
 from holdfast.services.renewals.deliveries import STATUSES, Wait
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import DeadLetterRow, DeliveryState, Property, Resident, RmsEndpoint
-from holdfast.services.renewals.views.heading import ON_THE_WAY, heading
-from holdfast.store import Query
+from holdfast.services.renewals.views.heading import ON_THE_WAY, Heading, choices, heading
 
 ROWS: Final = 50
-PROPERTIES_MAX: Final = 200
 _ALL: Final = "all"
 _NOT_YET: Final = "undelivered"
 # What people choose by; whatever else there is can be asked for by the address.
@@ -54,18 +53,23 @@ class DeliveryPages:
             found.count_waiting("later"),
             self._names(ask, [one.resident_id for one in rows]),
             store.get_many(RmsEndpoint, ids),
-            store.get_many(Property, ids),
+            self._houses(ask, ids),
         )
         return {
             "rows": rows, "after": after, "wait": wait, "wanted": wanted, "names": names,
             "counts": {_ALL: due + later, "due": due, "later": later},
             "stopped": {one.doc.id for one in endpoints if one is not None and one.doc.status != "active"},
-            "houses": {one.doc.id: one.doc.name for one in houses if one is not None},
+            "houses": houses,
         }  # fmt: skip
 
     async def _names(self, ask: Ask, resident_ids: list[str]) -> dict[str, str]:
         ids = list(dict.fromkeys(resident_ids))
         found = await self._renewals.store(ask.tenant_id).get_many(Resident, ids)
+        return {one.doc.id: one.doc.name for one in found if one is not None}
+
+    async def _houses(self, ask: Ask, property_ids: list[str]) -> dict[str, str]:
+        ids = list(dict.fromkeys(property_ids))
+        found = await self._renewals.store(ask.tenant_id).get_many(Property, ids)
         return {one.doc.id: one.doc.name for one in found if one is not None}
 
     async def one(self, ask: Ask) -> Mapping[str, Any]:
@@ -77,24 +81,26 @@ class DeliveryPages:
         return {
             "title": f"Event about {name}", "name": name, "delivery": delivery,
             "letter": None if letter is None else letter.doc,
-            "head": await heading(self._renewals, ask.tenant_id, delivery.property_id),
+            "head": await self._head(ask, delivery.property_id),
         }  # fmt: skip
+
+    async def _head(self, ask: Ask, property_id: str) -> Heading | None:
+        """None for a property that is gone: what it told the RMS stays on record."""
+        try:
+            return await heading(self._renewals, ask.tenant_id, property_id)
+        except NotFoundError:
+            return None
 
     async def dead_letters(self, ask: Ask) -> Mapping[str, Any]:
         resolved, property_id = ask.choice("resolved", ("no", "yes"), default="no"), ask.text("property")
-        properties = (
-            await self._renewals.store(ask.tenant_id).query(
-                Query(Property).order_by("name").limit(PROPERTIES_MAX)
-            )
-        ).docs
         head = await heading(self._renewals, ask.tenant_id, property_id) if property_id else None
         rows, after = await self._renewals.deliveries(ask.tenant_id).dead_letters(
             property_id or None, resolved=resolved == "yes", limit=ROWS, cursor=ask.cursor
         )
-        names = {one.id: one.name for one in properties}
         return {
             "rows": rows, "after": after, "resolved": resolved, "property_id": property_id, "head": head,
-            "names": names, "properties": properties,
+            "names": await self._houses(ask, [one.property_id for one in rows]),
+            "properties": await choices(self._renewals.store(ask.tenant_id), head),
             "about": await self._about(ask, [one.id for one in rows]),
         }  # fmt: skip
 

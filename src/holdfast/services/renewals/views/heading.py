@@ -23,6 +23,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.store import Query, Store
 
+PROPERTIES_MAX: Final = 200
 ON_THE_WAY: Final = ("pending", "sending", "failed")
 
 
@@ -62,6 +63,14 @@ async def heading(renewals: Renewals, tenant_id: str, property_id: str) -> Headi
         run=None if state is None else state.doc.latest, job=None if job is None else job.doc,
         telling=telling, endpoint=None if endpoint is None else endpoint.doc, waiting=waiting, dead=dead,
     )  # fmt: skip
+
+
+async def choices(store: Store, head: Heading | None) -> list[Property]:
+    """Properties to choose from, by name; the chosen one is among them, however many there are."""
+    found = (await store.query(Query(Property).order_by("name").limit(PROPERTIES_MAX))).docs
+    if head is not None and head.property.id not in {one.id for one in found}:
+        found.append(head.property)
+    return found
 
 
 async def count_waiting(store: Store, property_id: str) -> int:

@@ -8,18 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import NotFoundError
 from holdfast.service import Ask, Page
 from holdfast.services.renewals.history import History
 from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.models import LeaseRow, Property, PropertyRules, Resident, RiskScore, Unit
+from holdfast.services.renewals.models import LeaseRow, PropertyRules, Resident, RiskScore, Unit
 from holdfast.services.renewals.scoring import Thresholds, Weights
-from holdfast.services.renewals.views.heading import heading
+from holdfast.services.renewals.there import found
+from holdfast.services.renewals.views.heading import choices, heading
 from holdfast.services.renewals.views.reasons import reasons_of
 from holdfast.store import Query, Store
 
 ROWS: Final = 25
-PROPERTIES_MAX: Final = 200
 # Somebody moved in late or was skipped at times: there are more runs than scores.
 RUNS_LOOKED_AT: Final = 2 * ROWS
 # A word for each weight and threshold, by the field it sets.
@@ -39,19 +38,17 @@ class JudgingPages:
     async def resident(self, ask: Ask) -> Mapping[str, Any]:
         """Every finished run's score of one resident, the lease they have, what the RMS was told."""
         store, id = self._renewals.store(ask.tenant_id), ask.path["resident_id"]
-        found = await store.get(Resident, id)
-        if found is None:
-            raise NotFoundError(f"There is no resident {id!r} here. They may belong to another tenant.")
+        resident = (await found(store, Resident, id, what="resident")).doc
         page = await History(store).page(id, limit=ROWS, cursor=ask.cursor)
-        unit = await store.get(Unit, found.doc.unit_id)
+        unit = await store.get(Unit, resident.unit_id)
         lease = await self._lease(store, id, page.docs)
         runs = await self._runs(ask, page.docs)
         return {
-            "title": found.doc.name or id, "resident": found.doc, "rows": page.docs, "after": page.cursor,
+            "title": resident.name or id, "resident": resident, "rows": page.docs, "after": page.cursor,
             "reasons_of": reasons_of, "runs": runs,
             "unit": None if unit is None else unit.doc, "lease": lease,
-            "head": await heading(self._renewals, ask.tenant_id, found.doc.property_id),
-            "rules": await self._rules(ask, found.doc.property_id),
+            "head": await heading(self._renewals, ask.tenant_id, resident.property_id),
+            "rules": await self._rules(ask, resident.property_id),
             "deliveries": await self._renewals.deliveries(ask.tenant_id).of_resident(id),
         }  # fmt: skip
 
@@ -59,15 +56,17 @@ class JudgingPages:
         """Which run gave a score, by its time; for a link to the whole property as it was."""
         if not scores:
             return {}
-        found = self._renewals.portfolio(ask.tenant_id).runs
-        runs, _ = await found.all(scores[0].property_id, until=scores[0].calculated_at, limit=RUNS_LOOKED_AT)
+        finished = self._renewals.portfolio(ask.tenant_id).runs
+        runs, _ = await finished.all(
+            scores[0].property_id, until=scores[0].calculated_at, limit=RUNS_LOOKED_AT
+        )
         return {one.calculated_at: one.job_id for one in runs}
 
     async def _lease(self, store: Store, resident_id: str, scores: Sequence[RiskScore]) -> LeaseRow | None:
         """The lease that was scored; of somebody no run has scored, the newest there is."""
         if scores:
-            found = await store.get(LeaseRow, scores[0].lease_id)
-            return None if found is None else found.doc
+            lease = await store.get(LeaseRow, scores[0].lease_id)
+            return None if lease is None else lease.doc
         query = Query(LeaseRow).where("resident_id", "==", resident_id).order_by("-lease_start_date")
         leases = (await store.query(query.limit(1))).docs
         return leases[0] if leases else None
@@ -97,9 +96,11 @@ class JudgingPages:
     async def calibration(self, ask: Ask) -> Mapping[str, Any]:
         store, property_id = self._renewals.store(ask.tenant_id), ask.text("property")
         head = await heading(self._renewals, ask.tenant_id, property_id) if property_id else None
-        properties = await store.query(Query(Property).order_by("name").limit(PROPERTIES_MAX))
-        found = await self._renewals.outcomes(ask.tenant_id).calibration(property_id or None)
-        return {"found": found, "property_id": property_id, "properties": properties.docs, "head": head}
+        judged = await self._renewals.outcomes(ask.tenant_id).calibration(property_id or None)
+        return {
+            "found": judged, "property_id": property_id, "properties": await choices(store, head),
+            "head": head,
+        }  # fmt: skip
 
 
 def _given(ask: Ask, rules: PropertyRules) -> dict[str, int]:
