@@ -129,6 +129,26 @@ async def test_what_cant_be_asked_is_an_error_page(bed: Bed) -> None:
         assert said in text, path
 
 
+HOSTILE = (
+    "x", "null", "1", "-0", "true", "[]", "{}", '"a"', "9" * 40, "1e400", "NaN", "\ud7ff\U0010ffff",
+    '"\\ud800"', "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59.9999999-23:59", "1700000000", "'", "--",
+    "a/b", ".", "\x01", "<script>alert(1)</script>",
+)  # fmt: skip
+
+
+async def test_whatever_is_typed_is_looked_for_or_told_to_be_wrong(bed: Bed) -> None:
+    ann = await bed.signed_in("ann")
+    for way in Documents(bed.runtime).collection(SERVICE, "-", "books").ways.values():
+        for typed in HOSTILE:
+            text = await _look(ann, by=way.name, **{f"is__{one.field}": typed for one in way.given})
+            assert "<script>alert" not in text
+    for typed in HOSTILE:
+        status, _, _ = await ann.ask(
+            "GET", f"/console/documents/books/document?{urlencode({'id.id': typed})}"
+        )
+        assert status in (404, 422), typed
+
+
 async def test_a_way_that_needs_something_asks_for_it_first(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
     text = await _look(ann, by="labels_pages")
