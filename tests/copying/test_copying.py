@@ -13,9 +13,9 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.config import load_config
-from holdfast.copying import Copy, Difference, Progress, copy_store, name_of, verify_stores
+from holdfast.copying import Copy, Difference, Progress, check_target, copy_store, name_of, verify_stores
 from holdfast.copying.copier import Copier
-from holdfast.errors import ConfigError, ConflictError, LeaseLostError, UnreadableError
+from holdfast.errors import ConfigError, ConflictError, LeaseLostError, StoreUnavailableError, UnreadableError
 from holdfast.model import Document
 from holdfast.runtime import Runtime
 from holdfast.store import Query, Store, create, delete, patch, put
@@ -193,6 +193,17 @@ async def test_the_last_word_is_refused_while_somebody_writes(
     assert (await _marker(near)).state == "unfinished"
     assert (await copy_store(source, near, CLASSES, name=NAME, final=True)).state == "finished"
     assert await contents(near, CLASSES) == await contents(source, CLASSES)
+
+
+async def test_a_single_walk_that_is_to_finish_takes_one_more_that_proves(source: Store, near: Store) -> None:
+    copied = await copy_store(source, near, CLASSES, name=NAME, final=True, walks_max=1)
+    assert (copied.state, len(copied.walks)) == ("finished", 2)
+
+
+async def test_a_target_that_does_not_answer_is_not_taken_for_an_empty_one(near: Store) -> None:
+    await near.close()
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        await check_target(near, CLASSES, source=NAME)
 
 
 async def test_a_second_copier_ends_the_first_ones_writes(source: Store, near: Store) -> None:

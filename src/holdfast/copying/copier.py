@@ -88,6 +88,8 @@ class Copier:
         before = (self._copy.written, self._copy.removed)
         walks: list[Walked] = []
         in_step = False
+        # The walk that copies can't prove anything: to finish takes one more.
+        walks_max = max(walks_max, 2) if final else walks_max
         while len(walks) < walks_max and not in_step:
             # A snapshot goes on where it was; any later walk must see everything to prove anything.
             went_on = not walks and self._copy.walk == 1 and bool(self._copy.collection)

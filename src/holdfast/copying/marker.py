@@ -27,6 +27,8 @@ async def check_target(
     target: Store, classes: Sequence[type[Document]], *, source: str
 ) -> Snapshot[Copy] | None:
     """The unfinished copy of this source that the target holds, None where it is empty; else refuse it."""
+    # Whoever can't be reached says so here, once, and not for each collection.
+    await target.diff()
     found = await _marker(target)
     if found is None:
         await _refuse_filled(target, classes)
@@ -48,7 +50,7 @@ async def _marker(target: Store) -> Snapshot[Copy] | None:
     try:
         return await target.get(Copy, COPY_ID)
     except HoldfastError:
-        # No such table yet; where the target is out of reach, what follows says so.
+        # No such table yet.
         return None
 
 
