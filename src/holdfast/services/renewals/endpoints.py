@@ -62,21 +62,22 @@ class RmsEndpoints:
         page = await self._store.query(Query(RmsEndpoint).order_by("-created_at").limit(limit).after(cursor))
         return [shown(one) for one in page.docs], page.cursor
 
-    async def set(self, property_id: str, order: EndpointOrder) -> EndpointShown:
-        """Make the endpoint with a fresh secret, or change where and how it sends."""
+    async def set(
+        self, property_id: str, order: EndpointOrder, *, tx: Transaction | None = None
+    ) -> EndpointShown:
+        """Make the endpoint with a fresh secret, or change where and how it sends; in the caller's
+        transaction, if given."""
+        if tx is None:
+            return await self._store.transact(lambda own: self.set(property_id, order, tx=own))
         rate = check_order(order)
         await found(self._store, Property, property_id, what="property")
-
-        async def act(tx: Transaction) -> EndpointShown:
-            there = await tx.get(RmsEndpoint, property_id)
-            if there is None:
-                return self._made(tx, property_id, order, rate=rate)
-            kept = there.doc
-            kept.url, kept.concurrency, kept.rate = order.url, order.concurrency, rate
-            tx.write(put(kept))
-            return shown(kept)
-
-        return await self._store.transact(act)
+        there = await tx.get(RmsEndpoint, property_id)
+        if there is None:
+            return self._made(tx, property_id, order, rate=rate)
+        kept = there.doc
+        kept.url, kept.concurrency, kept.rate = order.url, order.concurrency, rate
+        tx.write(put(kept))
+        return shown(kept)
 
     def _made(
         self, tx: Transaction, property_id: str, order: EndpointOrder, *, rate: Rate | None
@@ -91,19 +92,14 @@ class RmsEndpoints:
         tx.write(create(made))
         return shown(made, secret)
 
-    async def rotate(self, property_id: str) -> EndpointShown:
+    async def rotate(self, property_id: str, tx: Transaction) -> EndpointShown:
         """A fresh secret; messages are signed with the old one too until the overlap ends."""
-        await self.get(property_id)
-
-        async def act(tx: Transaction) -> EndpointShown:
-            there = await tx.get(RmsEndpoint, property_id)
-            assert there is not None
-            secret, kept = new_secret(), there.doc
-            kept.secrets = self._secrets.rotated(kept, secret, now=self._store.clock.now())
-            tx.write(put(kept))
-            return shown(kept, secret)
-
-        return await self._store.transact(act)
+        there = await tx.get(RmsEndpoint, (await self.get(property_id)).id)
+        assert there is not None
+        secret, kept = new_secret(), there.doc
+        kept.secrets = self._secrets.rotated(kept, secret, now=self._store.clock.now())
+        tx.write(put(kept))
+        return shown(kept, secret)
 
     async def act(self, property_id: str, act: Act, *, reason: str, by: str) -> EndpointShown:
         """Pause, resume, disable or enable it; says so in the endpoint's notices."""

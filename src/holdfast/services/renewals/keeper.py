@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from holdfast.kit.audit import Entry
@@ -28,8 +28,10 @@ from holdfast.services.renewals.models import (
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.services.renewals.trigger_jobs import trigger_workflow
-from holdfast.store import Query, Store
+from holdfast.store import Query, Store, Transaction
 
+T = TypeVar("T")
+Act: TypeAlias = Callable[[Transaction], Awaitable[T]]
 # How many properties one process calculates, and tells of whole tiers of, at the same time.
 AT_ONCE: Final = 4
 CONSOLE: Final = "/console/renewals"
@@ -89,6 +91,20 @@ class Renewals:
         """Put what somebody did on the portfolio's audit trail."""
         entry = Entry(actor=actor, action=f"renewals.{action}", subject=subject, details=details)
         await self.context.audit(tenant_id).append(entry)
+
+    async def noted(
+        self, tenant_id: str, actor: str, action: str, *, subject: str, act: Act[T], details: Any = None
+    ) -> T:
+        """The same in the commit of the act itself."""
+        audit = self.context.audit(tenant_id)
+        entry = Entry(actor=actor, action=f"renewals.{action}", subject=subject, details=details)
+
+        async def whole(tx: Transaction) -> T:
+            made = await act(tx)
+            await audit.add(tx, entry)
+            return made
+
+        return await audit.transact(whole)
 
     async def health(self) -> Health:
         """What the dispatcher of this process has done, and whether the source is read as it should be."""

@@ -11,7 +11,7 @@ from holdfast.services.renewals.dates import check_day, zone_or_utc
 from holdfast.services.renewals.history import History
 from holdfast.services.renewals.models import LeaseRow, Outcome, Property, Resident, RiskScore
 from holdfast.services.renewals.there import found
-from holdfast.store import Query, Store, put
+from holdfast.store import Query, Store, Transaction, put
 
 SCORES_LOOKED_AT: Final = 500
 
@@ -26,9 +26,26 @@ class Outcomes:
         self._store = store
 
     async def record(
+        self,
+        resident_id: str,
+        lease_id: str,
+        *,
+        outcome: Literal["renewed", "left"],
+        decided_on: date,
+        tx: Transaction | None = None,
+    ) -> Outcome:
+        """Keep an outcome with the last score from before that day; recorded again, it is corrected. In the
+        caller's transaction, if given."""
+        made = await self._made(resident_id, lease_id, outcome=outcome, decided_on=decided_on)
+        if tx is None:
+            await self._store.commit(put(made))
+        else:
+            tx.write(put(made))
+        return made
+
+    async def _made(
         self, resident_id: str, lease_id: str, *, outcome: Literal["renewed", "left"], decided_on: date
     ) -> Outcome:
-        """Keep an outcome with the last score from before that day; recorded again, it is corrected."""
         check_day(decided_on, "decidedOn")
         resident = await found(self._store, Resident, resident_id, what="resident")
         lease = await found(self._store, LeaseRow, lease_id, what="lease")
@@ -42,7 +59,6 @@ class Outcomes:
         if score is not None:
             made.risk_score, made.risk_tier = score.risk_score, score.risk_tier
             made.calculated_at = score.calculated_at
-        await self._store.commit(put(made))
         return made
 
     async def _score_before(self, lease: LeaseRow, day: date) -> RiskScore | None:

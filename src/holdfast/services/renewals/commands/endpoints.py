@@ -65,9 +65,11 @@ def endpoints_set(
 
     async def act(renewals: Renewals) -> EndpointShown:
         order = EndpointOrder(url=url, concurrency=concurrency, rate_per_s=rate)
-        made = await renewals.endpoints(tenant).set(property_id, order)
-        await renewals.note(tenant, me(), "endpoint_set", subject=property_id, details={"url": url})
-        return made
+        found = renewals.endpoints(tenant)
+        return await renewals.noted(
+            tenant, me(), "endpoint_set", subject=property_id, details={"url": url},
+            act=lambda tx: found.set(property_id, order, tx=tx),
+        )  # fmt: skip
 
     made = inside(ctx, act)
     secret = f"; its secret, shown this once: {made.secret}" if made.secret else ""
@@ -86,9 +88,11 @@ def endpoints_rotate(
     """
 
     async def act(renewals: Renewals) -> EndpointShown:
-        made = await renewals.endpoints(tenant).rotate(property_id)
-        await renewals.note(tenant, me(), "secret_rotated", subject=property_id)
-        return made
+        found = renewals.endpoints(tenant)
+        return await renewals.noted(
+            tenant, me(), "secret_rotated", subject=property_id,
+            act=lambda tx: found.rotate(property_id, tx),
+        )  # fmt: skip
 
     made = inside(ctx, act)
     terminal(ctx).tell(made, f"the secret of {property_id}, shown this once: {made.secret}", as_json=as_json)

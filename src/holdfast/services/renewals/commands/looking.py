@@ -177,11 +177,13 @@ def outcome_command(
     assert chosen is not None
 
     async def act(renewals: Renewals) -> Outcome:
-        made = await renewals.outcomes(tenant).record(
-            resident_id, lease_id, outcome=outcome, decided_on=chosen
-        )
-        await renewals.note(tenant, me(), "outcome", subject=made.id, details={"outcome": outcome})
-        return made
+        outcomes = renewals.outcomes(tenant)
+        return await renewals.noted(
+            tenant, me(), "outcome", subject=lease_id, details={"outcome": outcome},
+            act=lambda tx: outcomes.record(
+                resident_id, lease_id, outcome=outcome, decided_on=chosen, tx=tx
+            ),
+        )  # fmt: skip
 
     made = inside(ctx, act)
     score = "no score from before that day" if made.risk_score is None else f"scored {made.risk_score} before"

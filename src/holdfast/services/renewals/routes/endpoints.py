@@ -59,9 +59,11 @@ async def set_endpoint(
     Example: `PUT …/properties/property-0001/endpoint {"url": "https://rms.example/webhooks/1"}`
     """
     renewals = renewals_of(runtime)
-    made = await renewals.endpoints(tenant_id).set(property_id, data)
-    await renewals.note(tenant_id, actor, "endpoint_set", subject=property_id, details={"url": made.url})
-    return made
+    endpoints = renewals.endpoints(tenant_id)
+    return await renewals.noted(
+        tenant_id, actor, "endpoint_set", subject=property_id, details={"url": data.url},
+        act=lambda tx: endpoints.set(property_id, data, tx=tx),
+    )  # fmt: skip
 
 
 @acts("/properties/{property_id:str}/endpoint/rotate", "admin", action="configure")
@@ -73,9 +75,11 @@ async def rotate(
     Example: `POST …/properties/property-0001/endpoint/rotate`
     """
     renewals = renewals_of(runtime)
-    made = await renewals.endpoints(tenant_id).rotate(property_id)
-    await renewals.note(tenant_id, actor, "secret_rotated", subject=property_id)
-    return made
+    endpoints = renewals.endpoints(tenant_id)
+    return await renewals.noted(
+        tenant_id, actor, "secret_rotated", subject=property_id,
+        act=lambda tx: endpoints.rotate(property_id, tx),
+    )  # fmt: skip
 
 
 @acts("/properties/{property_id:str}/endpoint/act", "admin", action="configure")

@@ -12,10 +12,11 @@ from msgspec import Meta
 from holdfast.routing import Actor, Asked, Tenant, TenantId, Whole
 from holdfast.services.renewals.calibration import Calibration
 from holdfast.services.renewals.models import Outcome, PropertyRules
+from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.routes.asked import acts, reads, renewals_of, sets
 from holdfast.services.renewals.routes.events import PropertyFilter
-from holdfast.services.renewals.scoring import Thresholds, Weights
-from holdfast.store import put
+from holdfast.services.renewals.scoring import TOLERANCE_CENTS, Thresholds, Weights
+from holdfast.store import Transaction, put
 
 Id = Annotated[str, Meta(min_length=1, max_length=400)]
 
@@ -32,21 +33,30 @@ class RulesOrder(Asked, frozen=True):
 
     weights: Weights = Weights()
     thresholds: Thresholds = Thresholds()
-    tolerance_cents: Annotated[int, Meta(ge=0, le=10**9)] = 100
-    send: Literal["nothing", "high", "flagged"] = "nothing"
+    tolerance_cents: Annotated[int, Meta(ge=0, le=10**9)] = TOLERANCE_CENTS
+    send: Sending = "nothing"
 
 
 @acts("/outcomes", "developer", action="record", status=201)
 async def record_outcome(
-    runtime: Whole, tenant_id: TenantId, data: JSONBody[OutcomeOrder], tenant: Tenant = None
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    data: JSONBody[OutcomeOrder],
+    tenant: Tenant = None,
 ) -> Outcome:
     """Say whether a lease was renewed or its resident left; said again, it is corrected.
 
     Example: `POST …/outcomes {"residentId": "resident-0000001", "leaseId": "lease-0000001",
     "outcome": "left", "decidedOn": "2026-04-30"}`
     """
-    return await renewals_of(runtime).outcomes(tenant_id).record(
-        data.resident_id, data.lease_id, outcome=data.outcome, decided_on=data.decided_on
+    renewals = renewals_of(runtime)
+    outcomes = renewals.outcomes(tenant_id)
+    return await renewals.noted(
+        tenant_id, actor, "outcome", subject=data.lease_id, details={"outcome": data.outcome},
+        act=lambda tx: outcomes.record(
+            data.resident_id, data.lease_id, outcome=data.outcome, decided_on=data.decided_on, tx=tx
+        ),
     )  # fmt: skip
 
 
@@ -97,9 +107,13 @@ async def set_rules(
         property_id=property_id, tenant_id=tenant_id, weights=data.weights, thresholds=data.thresholds,
         tolerance_cents=data.tolerance_cents, send=data.send, updated_at=renewals.clock.now(),
     )  # fmt: skip
-    await portfolio.store.commit(put(made))
-    await renewals.note(tenant_id, actor, "rules_set", subject=property_id, details=msgspec.to_builtins(data))
-    return made
+
+    async def act(tx: Transaction) -> PropertyRules:
+        tx.write(put(made))
+        return made
+
+    details = msgspec.to_builtins(data)
+    return await renewals.noted(tenant_id, actor, "rules_set", subject=property_id, details=details, act=act)
 
 
 ROUTES: Final = (record_outcome, calibration, rules, set_rules)

@@ -1,0 +1,70 @@
+"""What people change is on the audit trail, in the commit of the change: one is not without the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+
+from holdfast.kit.audit import AuditEvent
+from holdfast.model import Document
+from holdfast.services.renewals.models import Outcome, PropertyRules, RmsEndpoint
+from holdfast.store import Query, Store
+from holdfast.store.commit import Commit, Write
+from tests.services.renewals.bed import Bed, P
+
+OUTCOME: Final = {
+    "residentId": "jane", "leaseId": "lease-jane", "outcome": "left", "decidedOn": "2026-03-01",
+}  # fmt: skip
+# What is asked for, what it changes, and what the trail says.
+CHANGES: Final[list[tuple[str, str, Any, type[Document], str, str]]] = [
+    ("PUT", f"/properties/{P}/endpoint", {"url": "https://rms.example/1"}, RmsEndpoint, "endpoint_set", P),
+    ("PUT", f"/properties/{P}/endpoint", {"url": "https://rms.example/2"}, RmsEndpoint, "endpoint_set", P),
+    ("POST", f"/properties/{P}/endpoint/rotate", {}, RmsEndpoint, "secret_rotated", P),
+    ("PUT", f"/properties/{P}/rules", {"send": "high"}, PropertyRules, "rules_set", P),
+    ("POST", "/outcomes", OUTCOME, Outcome, "outcome", "lease-jane"),
+]
+
+
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> list[set[type[Document]]]:
+    """What is written together, commit by commit."""
+    seen, made = list[set[type[Document]]](), Store._commit
+
+    def noted(store: Store, writes: Sequence[Write]) -> Commit:
+        seen.append({write.schema.cls for write in writes})
+        return made(store, writes)
+
+    monkeypatch.setattr(Store, "_commit", noted)
+    return seen
+
+
+async def test_a_change_and_its_entry_on_the_trail_are_one_commit(
+    bed: Bed, commits: list[set[type[Document]]]
+) -> None:
+    for method, path, body, cls, action, subject in CHANGES:
+        commits.clear()
+        status, answer = await bed.ask(method, path, json=body)
+        assert status in (200, 201), answer
+        (together,) = [one for one in commits if cls in one]
+        assert AuditEvent in together, (method, path)
+        query = Query(AuditEvent).where("subject", "==", subject).order_by("-sequence").limit(1)
+        (last,) = (await bed.store.query(query)).docs
+        assert last.action == f"renewals.{action}"
+        assert last.actor
+    assert (await bed.renewals.context.audit("-").verify()).sound
+
+
+async def test_a_change_that_is_refused_leaves_nothing_on_the_trail(bed: Bed) -> None:
+    before = await bed.store.count(Query(AuditEvent).order_by("sequence"))
+    for method, path, body in (
+        ("PUT", "/properties/nowhere/endpoint", {"url": "https://rms.example/1"}),
+        ("PUT", f"/properties/{P}/endpoint", {"url": "javascript:alert(1)"}),
+        ("POST", f"/properties/{P}/endpoint/rotate", {}),
+        ("PUT", "/properties/nowhere/rules", {}),
+        ("POST", "/outcomes", {**OUTCOME, "residentId": "nobody"}),
+    ):
+        status, _ = await bed.ask(method, path, json=body)
+        assert status in (404, 422), (method, path)
+    assert await bed.store.count(Query(AuditEvent).order_by("sequence")) == before
