@@ -228,6 +228,25 @@ async def test_an_administrator_of_the_whole_looks_into_all_and_into_any_tenant(
         assert "needs admin" in await vic.page(f"/console/documents{path}", 403)
 
 
+async def test_a_value_leads_to_all_documents_that_share_it(bed: Bed) -> None:
+    ann = await bed.signed_in("ann")
+
+    async def after(text: str, row: str, field: str) -> list[str]:
+        """What the value of a field in a row leads to."""
+        cells = text.partition(f'data-key="{row}"')[2].partition("</tr>")[0]
+        found = re.search(rf'data-label="{field}"><a href="([^"]+)"', cells)
+        assert found is not None, cells
+        return _found(await ann.page(unescape(found[1])))
+
+    assert await after(await _look(ann, by="shelf_boughtAt_desc"), "b1", "shelf") == ["b3", "b1"]
+    assert await after(await _look(ann, by="shelf_boughtAt_desc"), "b1", "boughtAt") == ["b1"]
+    assert await after(await _look(ann, by="note"), "b0", "note") == ["b0"]
+    assert await after(await _look(ann, by="note"), "b1", "note") == ["b1", "b2", "b3", "b4"]
+    assert await after(await _look(ann, by="lent_weight"), "b4", "weight") == ["b4"]
+    leaves = await _look(ann, "books__leaves", in__book_id="b1")
+    assert await after(leaves, "b1/l2", "number") == ["b1/l2"]
+
+
 async def test_long_collections_come_in_pages_that_keep_the_question(bed: Bed) -> None:
     books = [Book(id=f"c{n:03}", shelf="long", bought_at=AT + timedelta(hours=n)) for n in range(70)]
     await bed.runtime.store.tenant("-").commit(*map(create, books))

@@ -29,6 +29,7 @@ class DocumentPages:
         about: dict[str, Any] = {
             "title": collection.name, "collection": collection, "way": way, "typed": typed, "fault": "",
             "rows": None, "columns": [], "after": None,
+            "parents": {name: text for name, text in typed.items() if name.startswith(_IN)},
         }  # fmt: skip
         if way is None:
             return about
@@ -47,7 +48,7 @@ class DocumentPages:
         store = self._documents.reach(collection, ask.tenant_id)
         page = await store.query(query.limit(ROWS).after(ask.cursor))
         columns = collection.columns(way)
-        rows = [collection.row(found, columns) for found in page.items]
+        rows = [(collection.row(found, columns), collection.narrowing(way, found)) for found in page.items]
         return {"rows": rows, "columns": columns, "after": page.cursor}
 
     async def document(self, ask: Ask) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from holdfast.errors import InvalidError, UnindexedQueryError
 from holdfast.kit import NO_TENANT
@@ -15,7 +16,7 @@ from holdfast.model.index import IndexField, ResolvedIndex
 from holdfast.model.path import split_key
 from holdfast.model.schema import Schema
 from holdfast.runtime.browsing.masking import masked, names_secret
-from holdfast.runtime.browsing.values import read_value
+from holdfast.runtime.browsing.values import read_value, write_value
 from holdfast.store import Query, Snapshot
 from holdfast.store.query import resolve
 
@@ -114,6 +115,18 @@ class Collection:
         stored, shown = self.schema.to_fields(found.doc), self.shown(found)
         times = {name: at for name in columns if isinstance(at := _at(stored, name), datetime)}
         return Found(self.ids(found), {name: times.get(name, _at(shown, name)) for name in columns})
+
+    def narrowing(self, way: Way, found: Snapshot[Any]) -> dict[str, dict[str, str]]:
+        """For each field of the way, the values to give for the documents that agree with this one so far."""
+        narrowing: dict[str, dict[str, str]] = {}
+        typed: dict[str, str] = {}
+        for column in () if way.index is None else [field.column for field in way.index.fields]:
+            value = column.read(found.doc)
+            if value is UNSET or column.kind in ("list", "bytes"):
+                break
+            typed = {**typed, column.stored: write_value(column, value)}
+            narrowing[column.stored] = typed
+        return narrowing
 
     # -- ways -------------------------------------------------------------------------------------
 

@@ -36,6 +36,20 @@ def read_value(column: Column, text: str) -> Any:
         raise InvalidError(said, column.stored) from None
 
 
+def write_value(column: Column, value: Any) -> str:
+    """What to type so that `read_value` gives this value again."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, str) and column.kind == "text" and not _needs_quotes(value):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+def _needs_quotes(text: str) -> bool:
+    """Whether it would be read as something else, or lose the blanks around it."""
+    return text in ("", "null") or text[0] == '"' or text != text.strip()
+
+
 def _unquoted(text: str) -> str:
     with contextlib.suppress(msgspec.DecodeError):
         return msgspec.json.decode(text, type=str)
