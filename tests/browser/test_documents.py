@@ -34,7 +34,7 @@ async def test_documents_are_found_by_an_index_and_opened(page: Page, tmp_path: 
         await page.get_by_role("textbox", name="eventId").fill("evt_0003")
         await page.keyboard.press("Enter")
         await expect(rows).to_have_count(1)
-        await rows.get_by_role("link").click()
+        await rows.locator("td.main a").click()
         await expect(page.locator(".payload")).to_contain_text('"eventId": "evt_0003"')
         await expect(page.locator(".payload")).to_contain_text(" bytes")
 
