@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import timedelta
 
 import pytest
 
 from holdfast.services.renewals.models import LeaseRow, RiskScore
+from holdfast.services.renewals.scoring import Thresholds
 from holdfast.store import Query, patch
 from tests.services.renewals.bed import AS_OF, Bed, P, Person, settle_in
+from tests.services.renewals.calculations import opened
+from tests.services.renewals.tellings import flag, portfolio_of
 
 CALCULATE = f"/properties/{P}/renewal-risk/calculate"
 
@@ -129,6 +133,21 @@ async def test_what_if_shows_other_tiers_and_stores_nothing(bed: Bed) -> None:
         Query(RiskScore).where("resident_id", "==", "jane").order_by("-calculated_at")
     )
     assert before == after == 1
+
+
+async def test_what_if_takes_as_much_memory_for_many_as_for_few(sqlite_url: str) -> None:
+    async with opened(sqlite_url) as store:
+        await flag(store, high=1_500)
+        await flag(store, high=12_000, property_id="p-2")
+        portfolio, peaks = portfolio_of(store), []
+        for property_id, residents in ((P, 1_500), ("p-2", 12_000)):
+            tracemalloc.start()
+            told = await portfolio.what_if(property_id, thresholds=Thresholds(high=100, medium=95))
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+            assert (told.moved, told.risk_tiers["low"]) == (residents, residents)
+            assert len(told.examples) == 20
+        assert peaks[1] < 1.5 * peaks[0]
 
 
 async def test_outcomes_judge_the_scores(bed: Bed) -> None:

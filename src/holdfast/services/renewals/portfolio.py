@@ -38,7 +38,7 @@ from holdfast.services.renewals.scoring import (
 from holdfast.services.renewals.soonest import Soonest
 from holdfast.services.renewals.there import found
 from holdfast.services.renewals.trigger_jobs import TriggerJobs, trigger_workflow
-from holdfast.services.renewals.triggering import Triggered, Triggers, of_run, scores_of_run
+from holdfast.services.renewals.triggering import Triggered, Triggers, of_run, scan_run, scores_of_run
 from holdfast.store import Page, Query, Store
 
 Sort = Literal["score", "days"]
@@ -184,17 +184,15 @@ class Portfolio:
         run, own = await self._must_have_run(property_id), await self.rules(property_id)
         weights, thresholds = weights or own.weights, thresholds or own.thresholds
         tiers: dict[Tier, int] = {"high": 0, "medium": 0, "low": 0}
-        moved: list[Moved] = []
-        for score in await scores_of_run(self.store, property_id, run.calculated_at, tiers=TIERS):
-            points = rescored(score, weights)
-            tier = tier_of(points, thresholds)
-            tiers[tier] += 1
-            if tier != score.risk_tier:
-                moved.append(
-                    Moved(score.resident_id, score.name, score.risk_score, points, score.risk_tier, tier)
-                )
+        count, shown = 0, list[Moved]()
+        async for score in scan_run(self.store, property_id, run.calculated_at, tiers=TIERS):
+            moved = judged_anew(score, weights, thresholds=thresholds)
+            tiers[moved.new_tier] += 1
+            if moved.new_tier != moved.tier:
+                count += 1
+                shown += [moved] if len(shown) < examples else ()
         before: dict[Tier, int] = {"high": run.high, "medium": run.medium, "low": run.low}
-        return WhatIf(run.job_id, tiers, before, len(moved), moved[:examples])
+        return WhatIf(run.job_id, tiers, before, count, shown)
 
     # -- triggering -------------------------------------------------------------------------------
 
@@ -252,6 +250,15 @@ def _check_flagged(tiers: Sequence[Tier]) -> None:
 
 def _gave_notice(property_id: str) -> Query[Resident]:
     return Query(Resident).where("property_id", "==", property_id).where("status", "==", "notice_given")
+
+
+def judged_anew(score: RiskScore, weights: Weights, *, thresholds: Thresholds) -> Moved:
+    """A kept score beside what other rules make of it."""
+    points = rescored(score, weights)
+    return Moved(
+        score.resident_id, score.name, score.risk_score, points, score.risk_tier,
+        tier_of(points, thresholds),
+    )  # fmt: skip
 
 
 def rescored(score: RiskScore, weights: Weights) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, get_args
 from urllib.parse import quote
@@ -217,8 +217,15 @@ async def scores_of_run(
     store: Store, property_id: str, calculated_at: datetime, *, tiers: Sequence[Tier]
 ) -> list[RiskScore]:
     """A run's scores of these tiers, the highest first."""
-    query = of_run(property_id, calculated_at, tiers=tiers).limit(1_000)
-    return [item.doc async for item in store.scan(query)]
+    return [score async for score in scan_run(store, property_id, calculated_at, tiers=tiers)]
+
+
+async def scan_run(
+    store: Store, property_id: str, calculated_at: datetime, *, tiers: Sequence[Tier]
+) -> AsyncIterator[RiskScore]:
+    """The same one by one, however many there are."""
+    async for item in store.scan(of_run(property_id, calculated_at, tiers=tiers).limit(1_000)):
+        yield item.doc
 
 
 def of_run(property_id: str, calculated_at: datetime, *, tiers: Sequence[Tier]) -> Query[RiskScore]:
