@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -17,6 +18,8 @@ from typer.testing import CliRunner, Result
 
 from holdfast.cli import app
 from holdfast.errors import HoldfastError
+from holdfast.kit.access import Sessions, Users
+from tests.console.bed import console
 
 _HOLDFAST = [sys.executable, "-m", "holdfast"]
 
@@ -45,6 +48,7 @@ def test_people_are_added_listed_disabled_and_given_passwords_and_links() -> Non
     assert re.fullmatch(r"http://127\.0\.0\.1:8000/sign-in/link\?code=[\w-]{43}", added["url"])
     assert _told("users", "link", "ann")["url"] != added["url"]
     assert _told("users", "password", "ann", typed="correct horse battery\n") == {"name": "ann"}
+    assert _told("users", "sign-out", "ann") == {"signedOut": "ann"}
     assert _told("users", "disable", "ann") == {"disabled": "ann"}
     (row,) = _told("users", "list")["items"]
     assert (row["name"], row["role"], row["tenantId"]) == ("ann", "admin", "-")
@@ -54,8 +58,23 @@ def test_people_are_added_listed_disabled_and_given_passwords_and_links() -> Non
     assert _told("users", "enable", "ann") == {"enabled": "ann"}
     trail = [json.loads(line)["action"] for line in _run("audit", "export").stdout.splitlines()]
     assert trail == [
-        "user.added", "user.link_made", "user.password_set", "user.disabled", "user.enabled",
+        "user.added", "user.link_made", "user.password_set", "session.ended_everywhere", "user.disabled",
+        "user.enabled",
     ]  # fmt: skip
+
+
+async def test_who_is_signed_out_by_a_command_is_out_on_every_device(tmp_path: Path) -> None:
+    async with console(tmp_path) as bed:
+        here, there = await bed.signed_in("ann"), bed.visitor()
+        user = await Users(bed.runtime.store).get("ann")
+        cookie = await Sessions(bed.runtime.store).begin(user)
+        there.session.cookie_jar.update_cookies({"holdfast_session": cookie}, bed.url)
+        await there.page("/console")
+        done = await asyncio.to_thread(_run, "users", "sign-out", "ann")
+        assert done.exit_code == 0, done.output
+        for visitor in (here, there):
+            assert (await visitor.ask("GET", "/console"))[0] == 303
+        assert (await asyncio.to_thread(_run, "users", "sign-out", "none")).exit_code == 1
 
 
 @pytest.mark.parametrize(

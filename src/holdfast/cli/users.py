@@ -126,6 +126,23 @@ def enable_command(name: _Name, as_json: AsJson = False) -> None:
     tell({"enabled": name}, f"enabled {name}", as_json=as_json)
 
 
+@commands.command("sign-out")
+def sign_out_command(name: _Name, as_json: AsJson = False) -> None:
+    """End every session of somebody, on every device; they may sign in again.
+
+    \b
+    Example:
+      holdfast users sign-out ann
+    """
+
+    async def act(runtime: Runtime) -> None:
+        await Users(runtime.store).end_sessions(name)
+        await noted(runtime, PLATFORM, action="session.ended_everywhere", subject=name)
+
+    within(act)
+    tell({"signedOut": name}, f"{name} is signed out everywhere", as_json=as_json)
+
+
 @commands.command("password")
 def password_command(name: _Name, as_json: AsJson = False) -> None:
     """Set somebody's password, asked for here or read from the first line of a pipe; ends their sessions.
