@@ -29,8 +29,8 @@ from holdfast.service import CompanionLostError, Part
 from holdfast.worker import leave_what_is_built
 
 LENGTH: Final = 4
-# Two messages of the usual size may wait in this process.
-UNREAD_BYTES_MAX: Final = 4_000_000
+# How much of what the companion gave may wait in this process.
+UNREAD_BYTES_MAX: Final = 1_000_000
 READY, MORE, END, FAULT = b"r", b"m", b"e", b"f"
 log: Final = structlog.get_logger("holdfast.beside")
 

@@ -45,6 +45,7 @@ class Watched:
     def __init__(self, url: str) -> None:
         self._beside = Beside(url)
         self.companions: list[Companion] = []
+        self.peak_mb = 0
 
     @contextlib.asynccontextmanager
     async def __call__(self, part: str) -> AsyncIterator[Companion]:
@@ -83,30 +84,30 @@ async def calculate(order: Order, say: Callable[[str], None], hear: Hear) -> Non
 
 
 async def measure(order: Order, say: Callable[[str], None], hear: Hear) -> None:
-    """Calculate one property; tells the most memory this process and the one beside it have had, in MB."""
+    """Calculate one property; tells the most memory this process and the one beside it had together, in MB."""
     watched = Watched(order["url"])
     async with opened(order["url"]) as store, working(store, beside=watched) as jobs:
+        looking = asyncio.create_task(_look(watched))
         job = await jobs.start(order["property"], as_of=date.fromisoformat(order["as_of"]))
-        theirs = asyncio.create_task(_peak_of(watched))
         ended = await jobs.ended(job.id, within_s=600)
-        say(f"peak {ended.status} {ended.scored} {_peak_mb('self') + await theirs}")
+        looking.cancel()
+        say(f"peak {ended.status} {ended.scored} {watched.peak_mb}")
 
 
-async def _peak_of(watched: Watched) -> int:
-    """The most that the companion has had, looked at for as long as it lives."""
-    peak = 0
-    while not watched.companions or peak == 0 or Path(f"/proc/{watched.companions[0].pid}").exists():
-        await asyncio.sleep(0.01)
-        with contextlib.suppress(OSError, AssertionError, IndexError):
-            peak = max(peak, _peak_mb(str(watched.companions[0].pid)))
-    return peak
+async def _look(watched: Watched) -> None:
+    while True:
+        held = sum(map(_held_mb, ["self", *(str(one.pid) for one in watched.companions)]))
+        watched.peak_mb = max(watched.peak_mb, held)
+        await asyncio.sleep(0.02)
 
 
-def _peak_mb(process: str) -> int:
-    """The most memory since this program began; getrusage would count what its parent had when it forked."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert found is not None
-    return int(found[1]) // 1024
+def _held_mb(process: str) -> int:
+    """What a process holds now; what several share is counted once among them."""
+    try:
+        found = re.search(r"Pss:\s+(\d+) kB", Path(f"/proc/{process}/smaps_rollup").read_text())
+    except OSError:
+        return 0
+    return 0 if found is None else int(found[1]) // 1024
 
 
 ROLES: dict[str, Role] = {"calculate": calculate, "measure": measure}
