@@ -153,6 +153,7 @@ def test_a_calculation_that_fails_ends_with_1_and_the_reason(tmp_path: Path) -> 
         (("calculate", P, "--as-of", "soon"), 2, "no day such as"),
         (("deliveries", P, "--waiting", "due"), 2, "leave PROPERTY out"),
         (("deliveries", "--status", "dlq"), 2, "say which"),
+        (("deliveries", "--waiting", "due", "--event", "evt-1"), 2, "not both"),
         (("risk", P, "--tier", "huge"), 2, "is none of"),
         (("trigger", P, "resident-1", "--tier", "high"), 2, "not both"),
         (("import", "not-there"), 2, "does not exist"),

@@ -67,6 +67,7 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("GET", f"/properties/{P}/renewal-risk.csv?asOf=soon", None, "asOf"),
     ("GET", f"/properties/{P}/deliveries?status=lost", None, "status"),
     ("GET", "/deliveries?waiting=always", None, "waiting"),
+    ("GET", "/deliveries?waiting=due&eventId=evt-1", None, "not both"),
 ]  # fmt: skip
 
 

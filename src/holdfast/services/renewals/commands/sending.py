@@ -135,6 +135,8 @@ def deliveries_command(
     """
     if property_id is not None and (waiting or event):
         raise typer.BadParameter("--waiting and --event look at all properties; leave PROPERTY out")
+    if waiting and event:
+        raise typer.BadParameter("look for an --event or for what is --waiting, not both")
     if property_id is None and status:
         raise typer.BadParameter("--status looks at one property; say which")
     statuses: Any = status or ()

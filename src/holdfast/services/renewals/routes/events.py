@@ -8,6 +8,7 @@ import msgspec
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
+from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Report
 from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
 from holdfast.services.renewals.deliveries import DeadLetterShown, DeliveryDetail, DeliveryShown, Status, Wait
@@ -87,6 +88,8 @@ async def waiting(
 
     Example: `GET …/deliveries?waiting=due`
     """
+    if event_id is not None and wait is not None:
+        raise InvalidError("ask for an event or for what waits, not both", "eventId")
     found = renewals_of(runtime).deliveries(tenant_id)
     if event_id is not None:
         return DeliveryPage(await found.of_event(event_id), None)
