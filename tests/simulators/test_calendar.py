@@ -289,3 +289,10 @@ def test_a_body_of_any_shape_makes_an_event_or_is_refused(body: dict[str, object
 def test_an_event_is_refused_that_has(what: str, setting: Setting) -> None:
     with pytest.raises(ValueError, match=r"."):
         setting.google.run(CreateEvent(calendar=ALICE, event=BAD_EVENTS[what]))
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:00:00-12:00", "0001-01-01T00:00:00+14:00"])
+async def test_a_time_beyond_all_years_is_refused(setting: Setting, moment: str) -> None:
+    when = {"dateTime": moment, "timeZone": "UTC"}
+    with pytest.raises(Refusal, match="Invalid value for: start"):
+        setting.event(start=when, end=when)

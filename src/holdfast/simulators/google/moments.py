@@ -55,8 +55,11 @@ def checked(when: When, name: str) -> When:
         moment = moment.replace(tzinfo=zone(when["timeZone"]))
     kept = {"dateTime": moment.isoformat(timespec="seconds")}
     if when.get("timeZone"):
-        zone(when["timeZone"])
         kept["timeZone"] = when["timeZone"]
+    try:
+        moment.astimezone(UTC).astimezone(zone(when.get("timeZone") or "UTC"))
+    except OverflowError:
+        raise Refusal(400, "invalid", f"Invalid value for: {name}.dateTime") from None
     return kept
 
 
