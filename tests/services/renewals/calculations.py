@@ -84,7 +84,7 @@ async def calculate(order: Order, say: Callable[[str], None], hear: Hear) -> Non
 
 
 async def measure(order: Order, say: Callable[[str], None], hear: Hear) -> None:
-    """Calculate one property; tells the most memory this process and the one beside it had together, in MB."""
+    """Calculate one property; tells the most memory it took here and beside, at one moment, in MB."""
     watched = Watched(order["url"])
     async with opened(order["url"]) as store, working(store, beside=watched) as jobs:
         looking = asyncio.create_task(_look(watched))
