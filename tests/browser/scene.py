@@ -52,6 +52,8 @@ async def fill(runtime: Runtime, *, deliveries: int = 160, seed: int = 7) -> Non
         (f"fact-{n}", {"deliveries": dice.randint(10, 90)}, now - timedelta(days=n / 4)) for n in range(40)
     ]
     await meter.record(facts)
+    for name, taken, limit in (("runs 2026-11", 46, 50), ("seats", 3, 10), ("sources", 5, 5)):
+        await store.commit(*meter.take_writes(name, taken, limit=limit))
 
 
 def _endpoints(now: datetime) -> list[Write]:

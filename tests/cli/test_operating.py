@@ -129,3 +129,4 @@ def test_usage_is_shown_and_adds_up() -> None:
     month = ("--month", "2026-11")
     assert _json("usage", "show", *month)["items"] == [{"metric": "runs", "used": 3}]
     assert _text("usage", "rebuild", *month) == "all sums agree\n"
+    assert _text("usage", "allowances") == "nothing limited was taken\n"

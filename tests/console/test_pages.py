@@ -16,6 +16,7 @@ from litestar import get
 from holdfast.config import load_config
 from holdfast.console import routes
 from holdfast.errors import DeclarationError
+from holdfast.kit.metering import Allowance
 from holdfast.kit.outbox import DeadLetter, Endpoint, Ledger
 from holdfast.runtime import Runtime
 from holdfast.service import Ask, Context, Page, Parts, Service
@@ -76,6 +77,8 @@ async def test_every_page_shows_what_there_is_on_every_engine(
     assert shown["/documents/holdfast_deliveries"].count("<tr data-key") == 40
     assert "502 from the model" in shown[DOCUMENT]
     assert "by day" in shown["/usage"]
+    assert re.findall(r'aria-label="(\d+ of \d+)"', shown["/usage"]) == ["46 of 50", "3 of 10", "5 of 5"]
+    assert re.findall(r">(ok|warning|reached)</span>", shown["/usage"]) == ["warning", "ok", "reached"]
     assert "owner" in shown["/users"]
 
 
@@ -193,6 +196,18 @@ def _letter(reason: str, tenant_id: str, number: int = 0) -> DeadLetter:
         id=f"{tenant_id}-{number:03}~rms", tenant_id=tenant_id, event_id=f"{number:03}", endpoint_id="rms",
         event_type="lease.renewed", reason=reason, died_at=DIED_AT,
     )  # fmt: skip
+
+
+async def test_what_was_taken_against_no_known_limit_is_shown_without_one(bed: Bed) -> None:
+    store = bed.runtime.store.tenant("-")
+    await store.commit(*(create(Allowance(tenant_id="-", name=f"old {n:03}", used=7)) for n in range(60)))
+    ann = await bed.signed_in("ann")
+    text = await ann.page("/console/usage")
+    assert "old 000" in text
+    assert "of 0" not in text
+    following = re.search(r'href="([^"]+)" rel="next"', text)
+    assert following is not None
+    assert "old 059" in await ann.page(unescape(following[1]))
 
 
 async def test_long_lists_come_in_pages(bed: Bed) -> None:

@@ -58,6 +58,7 @@ DECLARED: Final = {
     "GET /api/v1/audit": "admin",
     "POST /api/v1/audit/verify": "admin",
     "GET /api/v1/usage": "viewer",
+    "GET /api/v1/usage/allowances": "viewer",
     "GET /api/v1/users": "admin*",
     "POST /api/v1/users": "admin*",
     "POST /api/v1/users/{name:str}/link": "admin*",

@@ -98,6 +98,22 @@ async def test_asking_for_more_than_the_limit_is_refused_at_once(meter: Meter) -
         meter.take_writes("x", 11, limit=10)
 
 
+async def test_what_is_taken_of_limits_is_listed_by_name_with_the_limit_of_the_last_taking(
+    kit_store: Store,
+) -> None:
+    acme = kit_store.tenant("acme")
+    meter = Meter(kit_store, tenant_id="acme")
+    for name, limit in (("seats", 5), ("runs 2026-11", 10), ("seats", 8)):
+        await acme.commit(*meter.take_writes(name, 2, limit=limit))
+    await kit_store.tenant("beta").commit(*Meter(kit_store, tenant_id="beta").take_writes("seats", limit=1))
+    first = await meter.allowances(limit=1)
+    rest = await meter.allowances(limit=2, cursor=first.cursor)
+    found = [(one.name, one.used, one.limit) for one in (*first.docs, *rest.docs)]
+    assert found == [("runs 2026-11", 2, 10), ("seats", 4, 8)]
+    await acme.commit(*meter.give_writes("seats", 3))
+    assert [(one.used, one.limit) for one in (await meter.allowances()).docs] == [(2, 10), (1, 8)]
+
+
 async def test_a_rebuild_finds_no_drift_and_mends_what_was_forged(meter: Meter, kit_store: Store) -> None:
     await meter.record(
         [(f"f{n}", {"runs": n, "tokens": 1}, NOON + timedelta(days=n % 3)) for n in range(1, 30)]

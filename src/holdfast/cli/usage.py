@@ -1,4 +1,4 @@
-"""`holdfast usage`: show a month's usage, or add it up anew."""
+"""`holdfast usage`: show a month's usage and what is left of limits, or add it up anew."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Tenant, show, tell, within
-from holdfast.kit.metering import Drift, Meter
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.http.routes.usage import row
+from holdfast.kit.metering import Allowance, Drift, Meter
 from holdfast.kit.metering.meter import month_of
 from holdfast.runtime import Runtime
+from holdfast.store import Page
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -42,6 +44,27 @@ def show_command(tenant: Tenant = PLATFORM, month: _Month = None, as_json: AsJso
 
     rows = [{"metric": metric, "used": used} for metric, used in sorted(within(act).items())]
     show(rows, ("metric", "used"), as_json=as_json, none="nothing was used")
+
+
+@commands.command("allowances")
+def allowances_command(
+    tenant: Tenant = PLATFORM, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False
+) -> None:
+    """Show what is taken of everything limited, by name.
+
+    \b
+    Examples:
+      holdfast usage allowances --tenant acme
+      holdfast usage allowances --json | jq -r '.items[] | select(.standing == "reached") | .name'
+    """
+
+    async def act(runtime: Runtime) -> Page[Allowance]:
+        return await Meter(runtime.store, tenant_id=tenant).allowances(limit=limit, cursor=cursor)
+
+    page = within(act)
+    rows = [row(doc) for doc in page.docs]
+    columns = ("name", "used", "limit", "standing")
+    show(rows, columns, as_json=as_json, cursor=page.cursor, none="nothing limited was taken")
 
 
 @commands.command("rebuild")

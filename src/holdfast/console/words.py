@@ -23,8 +23,8 @@ _TONES: Final = {
         "granted",
     ),
     "wait": ("pending", "sending", "processing", "opening", "retrying", "skipped", "ending"),
-    "warn": ("degraded", "failed", "paused", "attention", "expired", "missed", "not granted"),
-    "bad": ("critical", "dead", "parked", "disabled", "broken", "needs_reauth"),
+    "warn": ("degraded", "failed", "paused", "attention", "expired", "missed", "not granted", "warning"),
+    "bad": ("critical", "dead", "parked", "disabled", "broken", "needs_reauth", "reached"),
 }  # fmt: skip
 _TONE_OF: Final = {state: tone for tone, states in _TONES.items() for state in states}
 

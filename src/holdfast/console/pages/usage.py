@@ -1,4 +1,4 @@
-"""How much was used: a month's exact sums, and their days."""
+"""How much was used: a month's exact sums by day, and what is taken of everything limited."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.console.plots import Series, bars
+from markupsafe import Markup
+
+from holdfast.console.plots import Series, bars, meter
 from holdfast.errors import InvalidError
-from holdfast.kit.metering import UsageSum
+from holdfast.http.routes.usage import AllowanceRow, row
+from holdfast.kit.metering import Meter, UsageSum
 from holdfast.kit.metering.meter import month_of
 from holdfast.runtime import Runtime
 from holdfast.service import Ask, Page
@@ -18,6 +21,8 @@ from holdfast.store import Query, Store
 
 _MONTH: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 _SUMS_MAX: Final = 20_000
+ROWS: Final = 50
+_TONES: Final = {"ok": "good", "warning": "warn", "reached": "bad"}
 
 
 async def _days(store: Store, month: str) -> dict[str, dict[str, int]]:
@@ -31,6 +36,14 @@ async def _days(store: Store, month: str) -> dict[str, dict[str, int]]:
         if seen >= _SUMS_MAX:
             break
     return found
+
+
+def against(allowance: AllowanceRow) -> Markup | None:
+    """How much of its limit is taken; None where no limit is known."""
+    if allowance.limit is None or allowance.standing is None:
+        return None
+    said = f"{allowance.used:,} of {allowance.limit:,}"
+    return meter(allowance.used / allowance.limit, tone=_TONES[allowance.standing], said=said)
 
 
 def pages(runtime: Runtime) -> list[Page]:
@@ -49,6 +62,8 @@ def pages(runtime: Runtime) -> list[Page]:
             }
             for metric, by_day in sums.items()
         ]  # fmt: skip
-        return {"rows": rows, "month": chosen}
+        taken = await Meter(runtime.store, tenant_id=ask.tenant_id).allowances(limit=ROWS, cursor=ask.cursor)
+        allowances = [(one, against(one)) for one in map(row, taken.docs)]
+        return {"rows": rows, "month": chosen, "allowances": allowances, "after": taken.cursor}
 
     return [Page(path="/usage", title="Usage", template="usage.html", data=month)]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from litestar.params import QueryParameter
 
 from holdfast.http.declare import Whole
-from holdfast.kit.metering import Meter
-from holdfast.kit.metering.meter import month_of
-from holdfast.routing import Tenant, TenantId, reads
+from holdfast.kit.metering import Allowance, Meter
+from holdfast.kit.metering.meter import month_of, standing
+from holdfast.routing import Cursor, Limit, Tenant, TenantId, reads
+
+Standing = Literal["ok", "warning", "reached"]
 
 
 class UsageMonth(msgspec.Struct, frozen=True):
@@ -32,4 +34,33 @@ async def usage(
     return UsageMonth(chosen, await Meter(runtime.store, tenant_id=tenant_id).month_sums(chosen))
 
 
-ROUTES: Final = (usage,)
+class AllowanceRow(msgspec.Struct, frozen=True):
+    """`limit` is the one it was last taken against, None where none is known."""
+
+    name: str
+    used: int
+    limit: int | None
+    standing: Standing | None
+
+
+class AllowancePage(msgspec.Struct, frozen=True):
+    items: list[AllowanceRow]
+    cursor: str | None
+
+
+def row(allowance: Allowance) -> AllowanceRow:
+    limit = allowance.limit or None
+    judged = standing(allowance.used, limit) if limit else None
+    return AllowanceRow(allowance.name, allowance.used, limit, judged)
+
+
+@reads("/usage/allowances", "viewer", area="usage")
+async def allowances(
+    runtime: Whole, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
+) -> AllowancePage:
+    """What is taken of everything limited, by name."""
+    page = await Meter(runtime.store, tenant_id=tenant_id).allowances(limit=limit, cursor=cursor)
+    return AllowancePage([row(doc) for doc in page.docs], page.cursor)
+
+
+ROUTES: Final = (usage, allowances)

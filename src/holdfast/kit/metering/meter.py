@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, BadQueryError, HoldfastError, LimitReachedError
 from holdfast.kit.metering.models import Allowance, UsageEvent, UsageSum
-from holdfast.store import Increment, Query, Store, Write, create, patch, put, upsert
+from holdfast.store import Increment, Page, Query, Store, Write, create, patch, put, upsert
 
 WARN_AT: Final = 0.8
 PAGE: Final = 1_000
@@ -120,8 +120,8 @@ class Meter:
             raise BadQueryError("take at least 1")
         if amount > limit:
             raise LimitReachedError(f"{amount} wanted, {limit} allowed")
-        row = Allowance(tenant_id=self._tenant_id, name=_fact_id(name), used=amount)
-        return [upsert(row, {"used": Increment(amount, at_most=limit)})]
+        row = Allowance(tenant_id=self._tenant_id, name=_fact_id(name), used=amount, limit=limit)
+        return [upsert(row, {"used": Increment(amount, at_most=limit), "limit": limit})]
 
     def give_writes(self, name: str, amount: int = 1) -> list[Write]:
         """Give back what was taken; never below zero."""
@@ -131,6 +131,10 @@ class Meter:
     async def taken(self, name: str) -> int:
         found = await self._store.get(Allowance, f"{self._tenant_id}_{_fact_id(name)}")
         return found.doc.used if found else 0
+
+    async def allowances(self, *, limit: int = 50, cursor: str | None = None) -> Page[Allowance]:
+        """What is taken of everything limited, by name."""
+        return await self._store.query(Query(Allowance).order_by("name").limit(limit).after(cursor))
 
     # -- proving ----------------------------------------------------------------------------------
 

@@ -54,11 +54,21 @@ class UsageSum(Document, rename="camel"):
     value: int
 
 
-@document("holdfast_allowances/{id}", id=Joined("tenant_id", "name"), tenant="tenant_id", access=_MEMBERS)
+@document(
+    "holdfast_allowances/{id}",
+    id=Joined("tenant_id", "name"),
+    tenant="tenant_id",
+    indexes=[Index("name")],
+    access=_MEMBERS,
+)
 class Allowance(Document, rename="camel"):
-    """How much of something limited is taken, in a period or at the moment."""
+    """How much of something limited is taken, in a period or at the moment.
+
+    `limit` is the one it was last taken against; 0 where nothing was taken since limits are kept.
+    """
 
     id: str = ""
     tenant_id: str
     name: str
     used: int
+    limit: int = 0
