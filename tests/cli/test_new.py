@@ -23,6 +23,7 @@ from holdfast.config import load_config
 from holdfast.console import routes
 from holdfast.http.app import create_app
 from holdfast.http.door import declared_routes
+from holdfast.kit.inbox import StandardWebhooksVerifier
 from holdfast.kit.outbox import Signer, new_secret
 from holdfast.runtime import Runtime
 from tests.cli.terminal import Typed, typed
@@ -122,6 +123,20 @@ def test_its_own_test_passes(project: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
+
+
+def test_the_secret_that_its_readme_makes_is_one(project: Path) -> None:
+    (line,) = [
+        line for line in (project / "README.md").read_text().splitlines() if line.startswith("export ")
+    ]
+    told = subprocess.run(
+        ["/bin/sh", "-c", f"{line}\nprintenv HOLDFAST_PARCEL_WATCH_SECRET"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Refuses what is no secret.
+    StandardWebhooksVerifier(told.stdout.strip())
 
 
 def test_what_it_makes_is_well_written(project: Path) -> None:
