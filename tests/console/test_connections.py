@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -112,6 +113,16 @@ async def test_a_revoked_grant_is_ended_at_the_provider_forgotten_here_and_on_re
     text = await ann.page(page)
     assert "left the firm" in text
     assert "data-act" not in text.partition('id="connection"')[2]
+
+
+async def test_of_many_who_revoke_at_once_one_is_on_record(bed: Bed, setting: Setting) -> None:
+    connection = await connect(bed, setting, ALICE)
+    ann = await bed.signed_in("ann")
+    csrf, url = {"x-csrf-token": await ann.csrf()}, f"/api/v1/connections/{connection.id}/revoke"
+    done = await asyncio.gather(*(ann.ask("POST", url, json={}, headers=csrf) for _ in range(5)))
+    assert {status for status, _, _ in done} == {200}
+    assert await _actions(bed) == ["connection.revoked"]
+    assert (await _stored(bed, connection.id)).refresh_token == ""
 
 
 async def test_where_the_provider_cant_be_told_it_is_ended_here_and_told_by_a_check(

@@ -10,12 +10,12 @@ from litestar.params import FromPath, FromQuery, JSONBody
 
 from holdfast.errors import ConfigError, ForbiddenError, NotFoundError, RetryLaterError, UnreadableError
 from holdfast.http.declare import Whole
-from holdfast.http.noting import note
+from holdfast.kit.audit import Audit, Entry
 from holdfast.kit.connections import Connection
 from holdfast.kit.connections.models import Status
 from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, acts, reads
 from holdfast.runtime import Runtime
-from holdfast.store import Page, Query
+from holdfast.store import Page, Query, Transaction
 
 REASON_CHARACTERS_MAX: Final = 500
 # A provider's client takes its time with its repeats, and a refresh may wait for another's.
@@ -76,17 +76,23 @@ async def connection_of(runtime: Runtime, tenant_id: str, connection_id: str) ->
 async def revoke_connection(
     runtime: Runtime, connection: Connection, *, actor: str, reason: str
 ) -> Connection:
-    """End the grant, on record before anything is told to anybody.
+    """End the grant here and put that on record, in one commit; then tell the provider.
 
     `RetryLaterError` where it is ended here and the provider could not be told: checking it tells it later.
     """
+    audit = Audit(runtime.store, tenant_id=connection.tenant_id)
     details = {"provider": connection.provider, "account": connection.account, "reason": reason}
-    await note(
-        runtime, connection.tenant_id, actor=actor, action="connection.revoked", subject=connection.id,
-        details=details,
-    )  # fmt: skip
+    entry = Entry(action="connection.revoked", actor=actor, subject=connection.id, details=details)
+
+    async def end(tx: Transaction) -> Connection:
+        ended, now = await runtime.connections.end(tx, connection.id, reason=reason)
+        if now:
+            await audit.add(tx, entry)
+        return ended
+
+    ended = await audit.transact(end)
     try:
-        return await runtime.connections.revoke(connection.id, reason=reason)
+        return await runtime.connections.tell(ended)
     except (RetryLaterError, ForbiddenError, ConfigError, UnreadableError) as fault:
         raise RetryLaterError(
             f"ended here, but {connection.provider} could not be told ({fault.message}): check it later, "

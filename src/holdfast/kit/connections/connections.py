@@ -9,7 +9,13 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import ForbiddenError, InvalidError, ReauthRequiredError, RetryLaterError
+from holdfast.errors import (
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    ReauthRequiredError,
+    RetryLaterError,
+)
 from holdfast.kit import NO_TENANT
 from holdfast.kit.connections.consents import Consents
 from holdfast.kit.connections.decision import LAST_S, connected, end_of, judge, lasts
@@ -174,26 +180,34 @@ class Connections:
 
     async def revoke(self, id: str, *, reason: str = "") -> Connection:
         """End a grant, here first and then at the provider; run it again where that could not be told."""
-        revoked = await self._store.transact(lambda tx: self._end(tx, id, reason))
-        token = self._tokens.open(revoked, "refresh_token") or self._tokens.open(revoked, "access_token")
-        if not token:
-            return revoked
-        with contextlib.suppress(ReauthRequiredError):  # it is gone already
-            await self._refresher.provider(revoked.provider).revoke(token)
-        return await self._store.transact(lambda tx: self._forget(tx, id, revoked.generation))
+        ended, _ = await self._store.transact(lambda tx: self.end(tx, id, reason=reason))
+        return await self.tell(ended)
 
-    async def _end(self, tx: Transaction, id: str, reason: str) -> Connection:
+    async def end(self, tx: Transaction, id: str, *, reason: str = "") -> tuple[Connection, bool]:
+        """End a grant here, in the caller's transaction, and `tell` the provider after it.
+
+        Gives the ended grant, and False where it had ended before.
+        """
         found = await tx.get(Connection, id)
         if found is None:
-            return await self.get(id)
+            raise NotFoundError(f"no connection {id!r}")
         if found.doc.status == "revoked":
-            return found.doc
+            return found.doc, False
         now = self._clock.now()
         ended = msgspec.structs.replace(
             found.doc, status="revoked", reason=reason, ended_at=now, retry_at=None
         )
         tx.write(put(ended))
-        return ended
+        return ended, True
+
+    async def tell(self, ended: Connection) -> Connection:
+        """Tell the provider of a grant that has ended here, and forget its tokens."""
+        token = self._tokens.open(ended, "refresh_token") or self._tokens.open(ended, "access_token")
+        if not token:
+            return ended
+        with contextlib.suppress(ReauthRequiredError):  # it is gone already
+            await self._refresher.provider(ended.provider).revoke(token)
+        return await self._store.transact(lambda tx: self._forget(tx, ended.id, ended.generation))
 
     async def _forget(self, tx: Transaction, id: str, generation: int) -> Connection:
         """The tokens of an ended grant, unless the account was connected anew meanwhile."""
