@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from holdfast.store import Store
 from holdfast.store.query import Plan
@@ -30,3 +31,13 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
 
     monkeypatch.setattr(Store, "_plan", noted)
     return seen
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A place of its own for commands; they set the log up, and it is put back."""
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from typer.testing import CliRunner
 
 from holdfast.cli import app
@@ -18,16 +16,8 @@ from holdfast.store import patch
 from tests.services.renewals.calculations import opened
 from tests.services.renewals.test_importing import good_files, write
 
+pytestmark = pytest.mark.usefixtures("home")
 P = "property-0001"
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
 
 
 def run(*words: str, code: int = 0) -> Any:

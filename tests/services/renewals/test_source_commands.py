@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-import structlog
 from typer.testing import CliRunner
 
 from holdfast.cli import app
 from tests.services.renewals.platform import PASSWORD, Platform, id_of, platform
 
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture
