@@ -22,12 +22,15 @@ from holdfast.config import load_config
 from holdfast.errors import RetryLaterError
 from holdfast.http import changes as hub
 from holdfast.kit.access import Tokens
+from holdfast.kit.channels import Watch
 from holdfast.kit.outbox import Endpoint
 from holdfast.runtime import KIT_DOCUMENTS, Runtime
 from holdfast.store import create, put
+from holdfast.testing import ManualClock
 from tests.console.bed import Bed, console
 from tests.examples import lanterns
 from tests.examples.lanterns import Lantern
+from tests.kit.eventually import until
 
 
 @pytest.fixture
@@ -110,6 +113,38 @@ async def test_what_another_process_commits_is_told_too(
                 await asyncio.gather(coming, return_exceptions=True)
         finally:
             await other.close()
+
+
+async def test_everything_is_told_every_so_often_also_where_one_topic_never_rests(
+    sqlite_url: str, clock: ManualClock
+) -> None:
+    store = await open_store(sqlite_url, KIT_DOCUMENTS, clock=clock)
+    await store.migrate()
+    changes = hub.Changes(store, {"busy": (Endpoint,), "quiet": (Watch,)})
+    told: list[frozenset[str]] = []
+
+    async def listen() -> None:
+        async for topics in changes.stream():
+            told.append(topics)  # noqa: PERF401 - read while it grows
+
+    listening = asyncio.create_task(listen())
+    try:
+        await until(lambda: bool(told))
+        for _ in range(int(hub.EVERYTHING_S) + 3):
+            before = len(told)
+            at = clock.now()
+            await store.privileged().commit(
+                put(Endpoint(id="e", tenant_id="acme", url="https://rms.example", created_at=at))
+            )
+            while len(told) == before:
+                await clock.advance(1)
+        assert frozenset({"busy"}) in told
+        assert frozenset({hub.EVERYTHING}) in told
+    finally:
+        changes.close()
+        await clock.advance(1)
+        await listening
+        await store.close()
 
 
 async def test_only_so_many_may_listen(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,14 +80,19 @@ class Changes:
     async def _told(self, one: _Stream) -> AsyncIterator[frozenset[str]]:
         self._streams.add(one)
         self._listen()
-        end = self._clock.monotonic() + STREAM_S_MAX
+        now_s = self._clock.monotonic()
+        end_s, everything_s = now_s + STREAM_S_MAX, now_s + EVERYTHING_S
         try:
             yield frozenset()
-            while not self._closed.is_set() and self._clock.monotonic() < end:
-                await rest(self._clock, EVERYTHING_S, wake=one, stop=self._closed)
+            while not self._closed.is_set() and now_s < end_s:
+                await rest(self._clock, max(0.0, everything_s - now_s), wake=one, stop=self._closed)
                 # What follows at once is told along.
                 await rest(self._clock, APART_S, stop=self._closed)
-                yield one.taken() or frozenset({EVERYTHING})
+                topics, now_s = one.taken(), self._clock.monotonic()
+                # Also where others ring without end: the bell that was not heard may be any topic's.
+                if now_s >= everything_s:
+                    topics, everything_s = frozenset({EVERYTHING}), now_s + EVERYTHING_S
+                yield topics
         finally:
             self._streams.discard(one)
             if not self._streams:
