@@ -130,12 +130,11 @@ async def test_everything_is_told_every_so_often_also_where_one_topic_never_rest
     listening = asyncio.create_task(listen())
     try:
         await until(lambda: bool(told))
-        for _ in range(int(hub.EVERYTHING_S) + 3):
+        at = clock.now()
+        for number in range(int(hub.EVERYTHING_S) + 3):
             before = len(told)
-            at = clock.now()
-            await store.privileged().commit(
-                put(Endpoint(id="e", tenant_id="acme", url="https://rms.example", created_at=at))
-            )
+            endpoint = Endpoint(id=f"e{number}", tenant_id="acme", url="https://rms.example", created_at=at)
+            await store.privileged().commit(create(endpoint))
             while len(told) == before:
                 await clock.advance(1)
         assert frozenset({"busy"}) in told
