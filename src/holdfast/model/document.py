@@ -10,11 +10,12 @@ import msgspec
 from holdfast.errors import DeclarationError
 from holdfast.model.access import SERVICE_ONLY, Access, Membership
 from holdfast.model.claim import Claim
+from holdfast.model.declared import Declared, Upgrade
 from holdfast.model.identity import GIVEN, Identity
 from holdfast.model.index import Index
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.retention import Retention
-from holdfast.model.schema import Declared, Schema, Upgrade
+from holdfast.model.schema import Schema
 
 D = TypeVar("D", bound="Document")
 

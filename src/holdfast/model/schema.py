@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
@@ -11,26 +11,15 @@ import msgspec
 from msgspec import UNSET
 from msgspec import inspect as mi
 
-from holdfast.errors import (
-    BadIdError,
-    DeclarationError,
-    HoldfastError,
-    InvalidError,
-    WrongTypeError,
-)
-from holdfast.model.access import Access, Membership
-from holdfast.model.claim import Claim
-from holdfast.model.columns import Column, find_field, make_column
+from holdfast.errors import BadIdError, DeclarationError, HoldfastError, WrongTypeError
+from holdfast.model.columns import Column, find_field
+from holdfast.model.declared import Declared, Names
 from holdfast.model.entries import Entries
-from holdfast.model.identity import Given, Identity, Joined, Stamped, Ulid
-from holdfast.model.index import Across, Index, IndexField, ResolvedIndex
-from holdfast.model.lifecycle import Lifecycle
-from holdfast.model.path import CollectionPath, join_key, parse_path, split_key
-from holdfast.model.retention import Retention
+from holdfast.model.identity import Given, Stamped, Ulid
+from holdfast.model.path import join_key, split_key
 from holdfast.model.values import Check, check_for, check_size
 
 D = TypeVar("D", bound=msgspec.Struct)
-Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 _ENCODER: Final = msgspec.json.Encoder()
 _ANY_DECODER: Final = msgspec.json.Decoder()
@@ -55,24 +44,6 @@ def _is_broken_text(value: Any) -> bool:
 def _said(fault: Exception) -> WrongTypeError:
     message, _, path = str(fault).partition(" - at `$")
     return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
-
-
-class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """The words of the `@document` decorator, as they were said."""
-
-    path: str
-    id: Identity
-    tenant: str | None
-    indexes: tuple[Index, ...]
-    lifecycle: Lifecycle | None
-    immutable: tuple[str, ...]
-    append_only: bool
-    retention: Retention | None
-    access: Access
-    membership: Membership | None
-    claim: Claim | None
-    path_only: tuple[str, ...]
-    upgrades: Mapping[int, Upgrade]
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
@@ -117,23 +88,21 @@ class Schema(Generic[D]):
             raise DeclarationError(f"{cls.__name__}: {fault}") from None
         assert isinstance(info, mi.StructType)
         self.fields: dict[str, mi.Field] = {f.name: f for f in info.fields}
-        self.path: CollectionPath = parse_path(declared.path)
-        self._columns: dict[str, Column] = {}
-        self.tenant = self._column(declared.tenant) if declared.tenant else None
-        self.tenant_is_parent = declared.tenant is not None and self.path.parameters[:-1] == (
-            declared.tenant,
-        )
+        names = Names(declared, self.fields, self.name)
+        self.path, self._columns = names.path, names.columns
+        self.tenant, self.tenant_is_parent = names.tenant, names.tenant_is_parent
         self.lifecycle, self.claim, self.retention = declared.lifecycle, declared.claim, declared.retention
         self.access, self.append_only = declared.access, declared.append_only
         self.membership = declared.membership
-        self.indexes = self._resolve_indexes()
-        self._check_names()
-        self.immutable = tuple(dict.fromkeys(self._known(n) for n in self._fixed_fields()))
-        self.state = self._column(self.lifecycle.field) if self.lifecycle else None
-        self.hot: tuple[Column, ...] = self._hot_columns()
+        self.indexes = names.indexes()
+        names.check()
+        self.immutable = names.immutable()
+        self.state = names.column(self.lifecycle.field) if self.lifecycle else None
+        # Fields that claiming changes: engines may change them without touching the JSON.
+        self.hot = names.claimed()
         self.columns: tuple[Column, ...] = tuple(self._columns.values())
         self._entries = Entries(self.columns, self.indexes)
-        self._named = self._named_columns()
+        self._named = tuple((column, self.columns.index(column)) for column in names.never_empty())
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
         self._decoder = msgspec.json.Decoder(cls)
         self.values = values_reader(self.columns)
@@ -311,98 +280,3 @@ class Schema(Generic[D]):
         """Refuse a path that names no field, for a change or a question."""
         if path not in self.fields:
             find_field(path, self.fields, self.name)
-
-    # -- declaring --------------------------------------------------------------------------------
-
-    def _column(self, path: str) -> Column:
-        column = self._columns.get(path)
-        if column is None:
-            try:
-                column = make_column(path, self.fields, self.name)
-            except InvalidError as fault:
-                raise DeclarationError(fault.message, path) from None
-            self._columns[path] = column
-        return column
-
-    def _known(self, name: str) -> str:
-        if name not in self.fields:
-            raise DeclarationError(f"{self.name}: no field {name!r}", name)
-        return name
-
-    def _fixed_fields(self) -> Iterable[str]:
-        yield from self.declared.immutable
-        if self.declared.tenant:
-            yield self.declared.tenant
-
-    def _check_names(self) -> None:
-        named = [word[5:] for word in sorted(self.access.words) if word.startswith("self:")]
-        for name in (*self.path.parameters, *self.declared.path_only, *named):
-            self._known(name)
-        if self.membership:
-            self._check_membership(self.membership)
-        for field in self.fields.values():
-            if field.encode_name.startswith("_"):
-                raise DeclarationError(f"{self.name}: stored names can't begin with '_'", field.name)
-
-    def _check_membership(self, membership: Membership) -> None:
-        for name in (membership.role, *membership.when):
-            self._known(name)
-        identity = self.declared.id
-        looked_up = isinstance(identity, Joined) and identity.fields == (membership.user, membership.tenant)
-        if not looked_up or self.path.nested:
-            raise DeclarationError(
-                f"{self.name}: a membership is at the top level, with "
-                f'id=Joined("{membership.user}", "{membership.tenant}")'
-            )
-
-    def _resolve_indexes(self) -> tuple[ResolvedIndex, ...]:
-        wanted = list(self.declared.indexes)
-        if self.retention:
-            across: Across = "tenants" if self.tenant or self.path.nested else "nothing"
-            wanted.append(Index(*sorted(self.retention.when), self.retention.field, across=across))
-        unique = dict.fromkeys(self._normal(index) for index in wanted)
-        return tuple(self._resolve(index) for index in unique)
-
-    def _normal(self, index: Index) -> Index:
-        """`across` that widens nothing is dropped, so that equal indexes are one."""
-        if index.across == "tenants" and self.tenant is None:
-            return self._normal(Index(*index.fields, across="parents"))
-        if index.across == "parents" and (not self.path.nested or self.tenant_is_parent):
-            return Index(*index.fields)
-        return index
-
-    def _resolve(self, index: Index) -> ResolvedIndex:
-        fields = []
-        for word in index.fields:
-            column = self._column(word.lstrip("-").removesuffix("[]"))
-            member = word.endswith("[]")
-            if member != (column.kind == "list"):
-                raise DeclarationError(f"{self.name}: {index}: '[]' marks a list field, and only that")
-            if self.tenant and column is self.tenant:
-                raise DeclarationError(f"{self.name}: {index}: the tenant is in every index already")
-            fields.append(IndexField(column, word.startswith("-"), member))
-        parts = [f"{f.column.stored}{'_desc' if f.descending else ''}" for f in fields] or ["all"]
-        suffix = "" if index.across == "nothing" else f"_across_{index.across}"
-        return ResolvedIndex("_".join(parts).replace(".", "_") + suffix, tuple(fields), index.across, index)
-
-    def _named_columns(self) -> tuple[tuple[Column, int], ...]:
-        """Where a document says whose it is and which lane it is claimed from; neither may be empty."""
-        lane = self._column(self.claim.lane) if self.claim and self.claim.lane else None
-        named = [column for column in (self.tenant, lane) if column is not None]
-        return tuple((column, self.columns.index(column)) for column in dict.fromkeys(named))
-
-    def _hot_columns(self) -> tuple[Column, ...]:
-        """Fields that claiming changes: engines may change them without touching the JSON."""
-        if self.claim is None:
-            return ()
-        names = [self.claim.due, self.claim.fence]
-        names += [self.claim.owner] if self.claim.owner else []
-        names += [self.claim.state[0]] if self.claim.state else []
-        if self.claim.lane:
-            lane = self._column(self.claim.lane)
-            if lane.kind != "text" or lane.nullable:
-                raise DeclarationError(f"{self.name}: a claim's lane is a field of type str", lane.path)
-        columns = tuple(self._column(name) for name in names)
-        if columns[0].kind != "time" or not columns[0].nullable or columns[1].kind != "integer":
-            raise DeclarationError(f"{self.name}: a claim needs `due: datetime | None` and `fence: int`")
-        return columns

@@ -1,0 +1,147 @@
+"""The words of a declaration, and what they name in a document's fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import inspect as mi
+
+from holdfast.errors import DeclarationError, InvalidError
+from holdfast.model.access import Access, Membership
+from holdfast.model.claim import Claim
+from holdfast.model.columns import Column, make_column
+from holdfast.model.identity import Identity, Joined
+from holdfast.model.index import Across, Index, IndexField, ResolvedIndex
+from holdfast.model.lifecycle import Lifecycle
+from holdfast.model.path import parse_path
+from holdfast.model.retention import Retention
+
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """The words of the `@document` decorator, as they were said."""
+
+    path: str
+    id: Identity
+    tenant: str | None
+    indexes: tuple[Index, ...]
+    lifecycle: Lifecycle | None
+    immutable: tuple[str, ...]
+    append_only: bool
+    retention: Retention | None
+    access: Access
+    membership: Membership | None
+    claim: Claim | None
+    path_only: tuple[str, ...]
+    upgrades: Mapping[int, Upgrade]
+
+
+class Names:
+    """Looks up what a declaration names; refuses what names nothing, or nothing of use there.
+
+    Each column is made when it is first named, and they keep that order.
+    """
+
+    def __init__(self, declared: Declared, fields: Mapping[str, mi.Field], where: str) -> None:
+        self._declared, self._fields, self._where = declared, fields, where
+        self.path = parse_path(declared.path)
+        self.columns: dict[str, Column] = {}
+        self.tenant = self.column(declared.tenant) if declared.tenant else None
+        self.tenant_is_parent = declared.tenant is not None and self.path.parameters[:-1] == (
+            declared.tenant,
+        )
+
+    def column(self, path: str) -> Column:
+        column = self.columns.get(path)
+        if column is None:
+            try:
+                column = make_column(path, self._fields, self._where)
+            except InvalidError as fault:
+                raise DeclarationError(fault.message, path) from None
+            self.columns[path] = column
+        return column
+
+    def _known(self, name: str) -> str:
+        if name not in self._fields:
+            raise DeclarationError(f"{self._where}: no field {name!r}", name)
+        return name
+
+    def immutable(self) -> tuple[str, ...]:
+        """Fields that are set when a document is made; whose it is is one of them."""
+        tenant = (self._declared.tenant,) if self._declared.tenant else ()
+        return tuple(dict.fromkeys(self._known(name) for name in (*self._declared.immutable, *tenant)))
+
+    def check(self) -> None:
+        named = [word[5:] for word in sorted(self._declared.access.words) if word.startswith("self:")]
+        for name in (*self.path.parameters, *self._declared.path_only, *named):
+            self._known(name)
+        if self._declared.membership:
+            self._check_membership(self._declared.membership)
+        for field in self._fields.values():
+            if field.encode_name.startswith("_"):
+                raise DeclarationError(f"{self._where}: stored names can't begin with '_'", field.name)
+
+    def _check_membership(self, membership: Membership) -> None:
+        for name in (membership.role, *membership.when):
+            self._known(name)
+        identity = self._declared.id
+        looked_up = isinstance(identity, Joined) and identity.fields == (membership.user, membership.tenant)
+        if not looked_up or self.path.nested:
+            raise DeclarationError(
+                f"{self._where}: a membership is at the top level, with "
+                f'id=Joined("{membership.user}", "{membership.tenant}")'
+            )
+
+    def indexes(self) -> tuple[ResolvedIndex, ...]:
+        wanted, retention = list(self._declared.indexes), self._declared.retention
+        if retention:
+            across: Across = "tenants" if self.tenant or self.path.nested else "nothing"
+            wanted.append(Index(*sorted(retention.when), retention.field, across=across))
+        unique = dict.fromkeys(self._normal(index) for index in wanted)
+        return tuple(self._resolve(index) for index in unique)
+
+    def _normal(self, index: Index) -> Index:
+        """`across` that widens nothing is dropped, so that equal indexes are one."""
+        if index.across == "tenants" and self.tenant is None:
+            return self._normal(Index(*index.fields, across="parents"))
+        if index.across == "parents" and (not self.path.nested or self.tenant_is_parent):
+            return Index(*index.fields)
+        return index
+
+    def _resolve(self, index: Index) -> ResolvedIndex:
+        fields = []
+        for word in index.fields:
+            column = self.column(word.lstrip("-").removesuffix("[]"))
+            member = word.endswith("[]")
+            if member != (column.kind == "list"):
+                raise DeclarationError(f"{self._where}: {index}: '[]' marks a list field, and only that")
+            if self.tenant and column is self.tenant:
+                raise DeclarationError(f"{self._where}: {index}: the tenant is in every index already")
+            fields.append(IndexField(column, word.startswith("-"), member))
+        parts = [f"{f.column.stored}{'_desc' if f.descending else ''}" for f in fields] or ["all"]
+        suffix = "" if index.across == "nothing" else f"_across_{index.across}"
+        return ResolvedIndex("_".join(parts).replace(".", "_") + suffix, tuple(fields), index.across, index)
+
+    def claimed(self) -> tuple[Column, ...]:
+        """What claiming changes: when it is due, the fencing number, who holds it, its state."""
+        claim = self._declared.claim
+        if claim is None:
+            return ()
+        names = [claim.due, claim.fence, *filter(None, [claim.owner]), *(claim.state or ())[:1]]
+        if claim.lane:
+            lane = self.column(claim.lane)
+            if lane.kind != "text" or lane.nullable:
+                raise DeclarationError(f"{self._where}: a claim's lane is a field of type str", lane.path)
+        columns = tuple(self.column(name) for name in names)
+        if columns[0].kind != "time" or not columns[0].nullable or columns[1].kind != "integer":
+            raise DeclarationError(f"{self._where}: a claim needs `due: datetime | None` and `fence: int`")
+        return columns
+
+    def never_empty(self) -> tuple[Column, ...]:
+        """Where a document says whose it is, and from which lane it is claimed."""
+        claim = self._declared.claim
+        lane = self.column(claim.lane) if claim and claim.lane else None
+        return tuple(dict.fromkeys(column for column in (self.tenant, lane) if column is not None))
