@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
 from holdfast.errors import NotFoundError
+from holdfast.http.noting import on_record
 from holdfast.http.routes.schedules import row
 from holdfast.kit.schedules import Schedule
 from holdfast.runtime import Runtime
@@ -51,8 +52,10 @@ def run_command(name: _Name, tenant: Tenant = PLATFORM, as_json: AsJson = False)
 
     async def act(runtime: Runtime) -> None:
         schedule_id = await _id(runtime, tenant, name)
-        await runtime.scheduler.run_now(schedule_id)
-        await noted(runtime, tenant, action="schedule.run", subject=schedule_id)
+        await on_record(
+            runtime, tenant, lambda tx: runtime.scheduler.run_now(schedule_id, tx), actor=person(),
+            action="schedule.run", subject=schedule_id,
+        )  # fmt: skip
 
     within(act)
     tell({"asked": name}, f"{name} runs as soon as a process that works sees it", as_json=as_json)
@@ -85,9 +88,10 @@ def off_command(name: _Name, tenant: Tenant = PLATFORM, as_json: AsJson = False)
 def _switch(name: str, tenant: str, *, on: bool) -> None:
     async def act(runtime: Runtime) -> None:
         schedule_id = await _id(runtime, tenant, name)
-        await runtime.scheduler.switch(schedule_id, on=on)
-        action = f"schedule.switched_{'on' if on else 'off'}"
-        await noted(runtime, tenant, action=action, subject=schedule_id)
+        await on_record(
+            runtime, tenant, lambda tx: runtime.scheduler.switch(schedule_id, tx, on=on), actor=person(),
+            action=f"schedule.switched_{'on' if on else 'off'}", subject=schedule_id,
+        )  # fmt: skip
 
     within(act)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from holdfast.kit.audit import Audit, Entry
 from holdfast.runtime import Runtime
+from holdfast.store import Transaction
+
+T = TypeVar("T")
 
 
 async def note(
@@ -14,3 +18,25 @@ async def note(
     """Put an operator's act on the tenant's audit trail."""
     entry = Entry(action=action, actor=actor, subject=subject, details=details)
     await Audit(runtime.store, tenant_id=tenant_id).append(entry)
+
+
+async def on_record(
+    runtime: Runtime,
+    tenant_id: str,
+    act: Callable[[Transaction], Awaitable[T]],
+    *,
+    actor: str,
+    action: str,
+    subject: str,
+    details: Any = None,
+) -> T:
+    """Do it and put it on the tenant's audit trail, in one commit: both or neither."""
+    audit = Audit(runtime.store, tenant_id=tenant_id)
+    entry = Entry(action=action, actor=actor, subject=subject, details=details)
+
+    async def both(tx: Transaction) -> T:
+        answer = await act(tx)
+        await audit.add(tx, entry)
+        return answer
+
+    return await audit.transact(both)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -11,7 +10,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.errors import ConflictError, NotFoundError
 from holdfast.http.declare import Whole
-from holdfast.kit.audit import Audit, Entry
+from holdfast.http.noting import on_record
 from holdfast.kit.runs import RunFields, Runs, StepSummary
 from holdfast.kit.runs.models import RunStatus, StepStatus
 from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, acts, reads
@@ -104,41 +103,38 @@ async def cancel_run(
 ) -> RunRow:
     """Cancel it and put that on record, in one commit."""
 
-    async def act(tx: Transaction) -> bool:
-        return await runs.cancel(run_id, tx, reason=reason) not in ("completed", "failed")
+    async def act(tx: Transaction) -> None:
+        await _under_way(runs, run_id)
+        # It may also end between this look and the kit's own.
+        if await runs.cancel(run_id, tx, reason=reason) in ("completed", "failed"):
+            raise _ended(run_id)
 
-    entry = Entry(action="run.cancelled", actor=actor, subject=run_id, details={"reason": reason})
-    return await _acted(runtime, tenant_id, runs, run_id=run_id, act=act, entry=entry)
+    await on_record(
+        runtime, tenant_id, act, actor=actor, action="run.cancelled", subject=run_id,
+        details={"reason": reason},
+    )  # fmt: skip
+    return row(await run_in(runs, run_id), runs.collection)
 
 
 async def wake_run(runtime: Runtime, tenant_id: str, runs: Runs, *, run_id: str, actor: str) -> RunRow:
     """Let it go on now and put that on record, in one commit."""
-    entry = Entry(action="run.woken", actor=actor, subject=run_id)
-    return await _acted(
-        runtime, tenant_id, runs, run_id=run_id, act=lambda tx: runs.wake(run_id, tx), entry=entry
-    )
 
+    async def act(tx: Transaction) -> None:
+        await _under_way(runs, run_id)
+        if not await runs.wake(run_id, tx):
+            raise _ended(run_id)
 
-async def _acted(
-    runtime: Runtime,
-    tenant_id: str,
-    runs: Runs,
-    *,
-    run_id: str,
-    act: Callable[[Transaction], Awaitable[bool]],
-    entry: Entry,
-) -> RunRow:
-    audit = Audit(runtime.store, tenant_id=tenant_id)
-
-    async def within(tx: Transaction) -> None:
-        run = await run_in(runs, run_id)
-        # It may also end between this look and the act's own.
-        if run.completed_at is not None or not await act(tx):
-            raise ConflictError(f"run {run_id} has ended; there is nothing left to do")
-        await audit.add(tx, entry)
-
-    await audit.transact(within)
+    await on_record(runtime, tenant_id, act, actor=actor, action="run.woken", subject=run_id)
     return row(await run_in(runs, run_id), runs.collection)
+
+
+async def _under_way(runs: Runs, run_id: str) -> None:
+    if (await run_in(runs, run_id)).completed_at is not None:
+        raise _ended(run_id)
+
+
+def _ended(run_id: str) -> ConflictError:
+    return ConflictError(f"run {run_id} has ended; there is nothing left to do")
 
 
 @reads("/runs", "viewer", area="runs")

@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody
 
 from holdfast.errors import NotFoundError
 from holdfast.http.declare import Whole
-from holdfast.http.noting import note
+from holdfast.http.noting import on_record
 from holdfast.kit.schedules import Schedule
 from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
 from holdfast.runtime import Runtime
@@ -64,8 +64,10 @@ async def run(
 ) -> ScheduleRow:
     """Run its act at once, besides its slots."""
     await _row(runtime, tenant_id, schedule_id)
-    await runtime.scheduler.run_now(schedule_id)
-    await note(runtime, tenant_id, actor=actor, action="schedule.run", subject=schedule_id)
+    await on_record(
+        runtime, tenant_id, lambda tx: runtime.scheduler.run_now(schedule_id, tx), actor=actor,
+        action="schedule.run", subject=schedule_id,
+    )  # fmt: skip
     return await _row(runtime, tenant_id, schedule_id)
 
 
@@ -80,9 +82,10 @@ async def switch(
 ) -> ScheduleRow:
     """Stop it from coming due, or let it again from its next slot on."""
     await _row(runtime, tenant_id, schedule_id)
-    await runtime.scheduler.switch(schedule_id, on=data.on)
-    action = f"schedule.switched_{'on' if data.on else 'off'}"
-    await note(runtime, tenant_id, actor=actor, action=action, subject=schedule_id)
+    await on_record(
+        runtime, tenant_id, lambda tx: runtime.scheduler.switch(schedule_id, tx, on=data.on), actor=actor,
+        action=f"schedule.switched_{'on' if data.on else 'off'}", subject=schedule_id,
+    )  # fmt: skip
     return await _row(runtime, tenant_id, schedule_id)
 
 

@@ -77,24 +77,25 @@ class Scheduler:
 
     # -- what people do ---------------------------------------------------------------------------
 
-    async def run_now(self, id: str) -> None:
-        """Run a schedule's act at once, besides its slots."""
+    async def run_now(self, id: str, transaction: Transaction | None = None) -> None:
+        """Run a schedule's act at once, besides its slots; asked in the caller's transaction, if given."""
+        if transaction is None:
+            return await self._store.transact(lambda own: self.run_now(id, own))
         now = self._clock.now()
-        await self._store.commit(patch(Schedule, id, changes={"run_now_at": now, "next_at": now}))
+        transaction.write(patch(Schedule, id, changes={"run_now_at": now, "next_at": now}))
 
-    async def switch(self, id: str, *, on: bool) -> None:
-        """Stop a schedule from coming due, or let it again from its next slot on."""
-
-        async def act(tx: Transaction) -> None:
-            found = await tx.get(Schedule, id)
-            if found is None:
-                raise NotFoundError(f"no schedule {id!r}")
-            doc = found.doc
-            at = next_slot(doc.cron, doc.zone, self._clock.now()) if on else doc.slot_at
-            changes = {"enabled": on, "slot_at": at, "next_at": at if on else None}
-            tx.write(patch(Schedule, id, changes=changes))
-
-        await self._store.transact(act)
+    async def switch(self, id: str, transaction: Transaction | None = None, *, on: bool) -> None:
+        """Stop a schedule from coming due, or let it again from its next slot on; in the caller's
+        transaction, if given."""
+        if transaction is None:
+            return await self._store.transact(lambda own: self.switch(id, own, on=on))
+        found = await transaction.get(Schedule, id)
+        if found is None:
+            raise NotFoundError(f"no schedule {id!r}")
+        doc = found.doc
+        at = next_slot(doc.cron, doc.zone, self._clock.now()) if on else doc.slot_at
+        changes = {"enabled": on, "slot_at": at, "next_at": at if on else None}
+        transaction.write(patch(Schedule, id, changes=changes))
 
     # -- the loop ---------------------------------------------------------------------------------
 
