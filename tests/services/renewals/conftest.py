@@ -41,3 +41,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    """Where the engine is that the test is asked to run on, by its name."""
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found

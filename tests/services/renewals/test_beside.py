@@ -24,12 +24,6 @@ RESIDENTS, PAGE = 300, 30
 PROPERTY = "property-0001"
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
 @pytest.fixture(autouse=True)
 def little_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     # What the companion has made and nobody has read yet is little, so that it is never done early.

@@ -23,12 +23,6 @@ ENGINES = ["sqlite", "postgres", "firestore"]
 FIRST, SECOND = "property-0001", "property-0002"
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
 async def fill(store: Store, residents: int, *, per_property: int) -> None:
     plan = Plan(residents=residents, as_of=AS_OF, tenant_id="-", per_property=per_property)
     async for _ in keep(store.tenant("-"), plan):

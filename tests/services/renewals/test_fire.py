@@ -34,12 +34,6 @@ OPEN = ("pending", "sending", "failed")
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
 def score(number: int) -> RiskScore:
     signals = {name: Signal(True, 20, "So it is.") for name in SIGNALS}
     return RiskScore(

@@ -33,12 +33,6 @@ WAYS: Final[dict[RunStatus, tuple[RunStatus, ...]]] = {
 }
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
 def portfolio_of(store: Store) -> Portfolio:
     return Portfolio(store.tenant("-"), workflow(store))
 

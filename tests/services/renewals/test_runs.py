@@ -30,12 +30,6 @@ CALCULATE = f"/properties/{P}/renewal-risk/calculate"
 PEOPLE = [Person(f"R{n:02}", 20 + n, 1_400) for n in range(20)]
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
 class Wayward(SystemClock):
     """A clock whose hands somebody moves, or holds; what has passed is not changed by it."""
 

@@ -18,12 +18,6 @@ from tests.services.renewals.calculations import opened, working
 PROPERTY, RESIDENTS = "property-0001", 60
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
 @pytest.fixture(autouse=True)
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soonest, "STRETCH", 7)

@@ -25,12 +25,6 @@ from tests.services.renewals.killing import MODULE, PAGE, order, standing, until
 from tests.services.renewals.tellings import connect, flag, portfolio_of, telling, told_of, trigger_jobs_of
 
 
-@pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
 @pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
 async def test_whole_tiers_are_told_of_batch_by_batch_on_every_engine(url: str) -> None:
     async with opened(url) as store:
