@@ -121,6 +121,12 @@ def test_an_error_that_is_known_is_one_line_and_exit_1(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "holdfast: no token 'aaaaaaaaaaaaaaaa'\n")
 
 
+def test_a_password_that_is_no_text_is_an_error_that_is_known() -> None:
+    told = CliRunner().invoke(app, ["users", "password", "ann"], input=b"a long \xff passphrase\n")
+    assert isinstance(told.exception, HoldfastError), told.exception
+    assert told.exception.message == "the password is not UTF-8"
+
+
 def test_output_that_can_not_be_written_is_told_in_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

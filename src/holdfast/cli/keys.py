@@ -30,6 +30,7 @@ def new_command(
       export HOLDFAST_KEYS="$(holdfast keys new 2026-11),$HOLDFAST_KEYS"
 
     The first key seals; all of them open. Take an old one out once `holdfast keys rotate` is through.
+    While HOLDFAST_KEYS is not set, the key is in the file `keys` of the home: put that one after the new one.
     """
     key = new_key(key_id)
     tell({"key": key}, key, as_json=as_json)

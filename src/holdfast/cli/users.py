@@ -11,6 +11,7 @@ import typer
 
 from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
 from holdfast.config import load_config
+from holdfast.errors import InvalidError
 from holdfast.kit.access import Links, User, UserRole, Users
 from holdfast.kit.access.links import link_to
 from holdfast.kit.access.passwords import check_password
@@ -166,7 +167,10 @@ def password_command(name: _Name, as_json: AsJson = False) -> None:
 def _asked() -> str:
     if sys.stdin.isatty():
         return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
-    return sys.stdin.readline().rstrip("\n")
+    try:
+        return sys.stdin.buffer.readline().decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise InvalidError("the password is not UTF-8") from None
 
 
 @commands.command("link")
