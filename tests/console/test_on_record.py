@@ -9,9 +9,11 @@ from typing import Any
 
 from holdfast.kit.audit import Audit, AuditHead, Entry
 from holdfast.kit.connections import Connection
+from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox import Delivery, Endpoint
 from holdfast.kit.runs import RunDocument
 from holdfast.kit.schedules import Schedule
-from holdfast.store import create, put
+from holdfast.store import create, patch, put
 from tests.console.bed import Bed, console
 from tests.console.desk import connect, desk
 from tests.console.workshop import Workshop, runs_of
@@ -37,15 +39,26 @@ async def test_what_cant_be_put_on_record_is_not_done(tmp_path: Path) -> None:
             tenant_id="-", name="nightly", cron="0 2 * * *", zone="UTC", missed="once", slot_at=AT,
             next_at=AT,
         )  # fmt: skip
-        await store.commit(create(schedule))
+        item = InboxItem(tenant_id="-", source="s", mark="m", received_at=AT)
+        near = Endpoint(id="rms", url="https://rms.example", created_at=AT)
+        dead = Delivery(
+            id="e1~rms", event_id="e1", endpoint_id="rms", event_type="paid", body=b"{}", occurred_at=AT,
+            created_at=AT,
+        )  # fmt: skip
+        await store.commit(create(schedule), put(near), create(dead), create(item))
+        for status in ("sending", "dead"):
+            await store.commit(patch(Delivery, dead.id, changes={"status": status}))
+        await store.commit(patch(InboxItem, "s_m", changes={"status": "parked", "finished_at": AT}))
         run, connection = await runs_of(bed.runtime).start(workshop.chair), await connect(bed, setting, ALICE)
         asked: list[tuple[str, dict[str, Any]]] = [
             ("schedules/-_nightly/run", {}), ("schedules/-_nightly/switch", {"on": False}),
             (f"runs/holdfast_runs/{run.id}/cancel", {}), (f"runs/holdfast_runs/{run.id}/wake", {}),
-            (f"connections/{connection.id}/revoke", {}),
+            (f"connections/{connection.id}/revoke", {}), ("inbox/s_m/replay", {}),
+            ("deliveries/e1~rms/replay", {}),
         ]  # fmt: skip
         places: list[tuple[Any, str]] = [
-            (Schedule, "-_nightly"), (RunDocument, run.id), (Connection, connection.id),
+            (Schedule, "-_nightly"), (RunDocument, run.id), (Connection, connection.id), (InboxItem, "s_m"),
+            (Delivery, "e1~rms"),
         ]  # fmt: skip
         before = [await store.get(*place) for place in places]
         ann = await bed.signed_in("ann")

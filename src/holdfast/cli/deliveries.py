@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
 from holdfast.errors import NotFoundError
+from holdfast.http.noting import on_record
 from holdfast.http.routes.deliveries import DeliveryDetail, detail, row
 from holdfast.kit.outbox import Delivery, Ledger, Selection
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
@@ -87,10 +88,11 @@ def replay_command(delivery_id: _Id, tenant: Tenant = PLATFORM, as_json: AsJson 
     """
 
     async def act(runtime: Runtime) -> bool:
-        done = await Ledger(runtime.store.tenant(tenant)).replay_one(delivery_id)
-        if done:
-            await noted(runtime, tenant, action="delivery.replayed", subject=delivery_id)
-        return done
+        ledger = Ledger(runtime.store.tenant(tenant))
+        return await on_record(
+            runtime, tenant, lambda tx: ledger.replay_one(delivery_id, tx), actor=person(),
+            action="delivery.replayed", subject=delivery_id,
+        )  # fmt: skip
 
     done = within(act)
     text = f"{delivery_id} goes out again" if done else f"{delivery_id} is on its way already"

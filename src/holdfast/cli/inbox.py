@@ -7,7 +7,8 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
+from holdfast.http.noting import on_record
 from holdfast.http.routes.inbox import row
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
@@ -66,10 +67,14 @@ def replay_command(
 
     async def act(runtime: Runtime) -> list[str]:
         found = await runtime.store.tenant(tenant).get_many(InboxItem, ids)
-        again = await runtime.inbox.replay([one.doc.id for one in found if one], dry_run=dry_run)
-        for item_id in () if dry_run else again:
-            await noted(runtime, tenant, action="inbox.replayed", subject=item_id)
-        return again
+        again = await runtime.inbox.replay([one.doc.id for one in found if one], dry_run=True)
+        return again if dry_run else [item_id for item_id in again if await replayed(runtime, item_id)]
+
+    async def replayed(runtime: Runtime, item_id: str) -> bool:
+        return await on_record(
+            runtime, tenant, lambda tx: runtime.inbox.replay_one(item_id, tx), actor=person(),
+            action="inbox.replayed", subject=item_id,
+        )  # fmt: skip
 
     again = within(act)
     verb = "would be" if dry_run else "will be"

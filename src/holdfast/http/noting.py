@@ -30,13 +30,17 @@ async def on_record(
     subject: str,
     details: Any = None,
 ) -> T:
-    """Do it and put it on the tenant's audit trail, in one commit: both or neither."""
+    """Do it and put it on the tenant's audit trail, in one commit: both or neither.
+
+    An act that gives False found nothing to do, and nothing goes on record.
+    """
     audit = Audit(runtime.store, tenant_id=tenant_id)
     entry = Entry(action=action, actor=actor, subject=subject, details=details)
 
     async def both(tx: Transaction) -> T:
         answer = await act(tx)
-        await audit.add(tx, entry)
+        if answer is not False:
+            await audit.add(tx, entry)
         return answer
 
     return await audit.transact(both)

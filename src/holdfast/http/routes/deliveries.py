@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.errors import NotFoundError
 from holdfast.http.declare import Whole
-from holdfast.http.noting import note
+from holdfast.http.noting import note, on_record
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Report, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
 from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
@@ -121,9 +121,11 @@ async def replay(
     runtime: Whole, tenant_id: TenantId, actor: Actor, delivery_id: FromPath[str], tenant: Tenant = None
 ) -> Replayed:
     """Put one out again, under its old id with its old body; `replayed` is false where it is on its way."""
-    done = await _ledger(runtime, tenant_id).replay_one(delivery_id)
-    if done:
-        await note(runtime, tenant_id, actor=actor, action="delivery.replayed", subject=delivery_id)
+    ledger = _ledger(runtime, tenant_id)
+    done = await on_record(
+        runtime, tenant_id, lambda tx: ledger.replay_one(delivery_id, tx), actor=actor,
+        action="delivery.replayed", subject=delivery_id,
+    )  # fmt: skip
     return Replayed(delivery_id, done)
 
 

@@ -10,7 +10,7 @@ from litestar.params import FromPath, FromQuery
 
 from holdfast.errors import NotFoundError
 from holdfast.http.declare import Whole
-from holdfast.http.noting import note
+from holdfast.http.noting import on_record
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
 from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
@@ -65,9 +65,10 @@ async def replay(
     """Let a finished or parked message be worked on again."""
     if await runtime.store.tenant(tenant_id).get(InboxItem, item_id) is None:
         raise NotFoundError(f"no message {item_id!r}")
-    again = bool(await runtime.inbox.replay([item_id]))
-    if again:
-        await note(runtime, tenant_id, actor=actor, action="inbox.replayed", subject=item_id)
+    again = await on_record(
+        runtime, tenant_id, lambda tx: runtime.inbox.replay_one(item_id, tx), actor=actor,
+        action="inbox.replayed", subject=item_id,
+    )  # fmt: skip
     return Again(item_id, again)
 
 

@@ -18,6 +18,7 @@ from holdfast.kit.inbox.verifiers import Verified, Verifier
 from holdfast.store import Query, Store, Transaction, create, patch, put
 
 BODY_BYTES_MAX: Final = 700_000
+REPLAYABLE: Final = ("done", "parked")
 _MARK_BYTES_MAX: Final = 300
 _SECRET_HEADERS: Final = frozenset({
     "authorization", "cookie", "proxy-authorization", "x-telegram-bot-api-secret-token",
@@ -101,16 +102,24 @@ class Inbox:
 
     async def replay(self, ids: Iterable[str], *, dry_run: bool = False) -> list[str]:
         """Let finished or parked items be worked on again; gives the ids that will be (or would)."""
-        now = self._clock.now()
         found = await self._store.get_many(InboxItem, ids)
-        again = [one for one in found if one is not None and one.doc.status in ("done", "parked")]
-        if not dry_run:
-            await self._store.settle([[patch(
-                InboxItem, one.doc.id, expect=one.unchanged,
-                changes={"status": "pending", "due_at": now, "tries": 0, "reason": "", "finished_at": None,
-                         "returned": one.doc.fence},
-            )] for one in again])  # fmt: skip
-        return [one.doc.id for one in again]
+        again = [one.doc.id for one in found if one is not None and one.doc.status in REPLAYABLE]
+        return again if dry_run else [id for id in again if await self.replay_one(id)]
+
+    async def replay_one(self, id: str, transaction: Transaction | None = None) -> bool:
+        """Let one be worked on again, in the caller's transaction, if given; False where it waits or is
+        worked on already, or is gone."""
+        if transaction is None:
+            return await self._store.transact(lambda own: self.replay_one(id, own))
+        found = await transaction.get(InboxItem, id)
+        if found is None or found.doc.status not in REPLAYABLE:
+            return False
+        changes = {
+            "status": "pending", "due_at": self._clock.now(), "tries": 0, "reason": "", "finished_at": None,
+            "returned": found.doc.fence,
+        }  # fmt: skip
+        transaction.write(patch(InboxItem, id, changes=changes))
+        return True
 
     async def listed(
         self, status: Status, *, tenant_id: str | None = None, limit: int = 50, cursor: str | None = None

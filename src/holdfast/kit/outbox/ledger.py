@@ -148,19 +148,24 @@ class Ledger:
             raise InvalidError(f"can't cancel what is {', '.join(sorted(wrong))}", "statuses")
         return await self._each(selection, self.cancel_one, dry_run=dry_run, limit=limit, cursor=cursor)
 
-    async def replay_one(self, delivery_id: str, *, only: Collection[DeliveryStatus] = REPLAYABLE) -> bool:
-        """Put one out again; False where it is on its way already, or in no state of `only` any more."""
-
-        async def act(tx: Transaction) -> bool:
-            found = await tx.get(self._kinds.delivery, delivery_id)
-            if found is None:
-                raise NotFoundError(f"no delivery {delivery_id!r}")
-            if found.doc.status not in REPLAYABLE or found.doc.status not in only:
-                return False
-            await self._replay(tx, found.doc)
-            return True
-
-        return await self._store.transact(act)
+    async def replay_one(
+        self,
+        delivery_id: str,
+        transaction: Transaction | None = None,
+        *,
+        only: Collection[DeliveryStatus] = REPLAYABLE,
+    ) -> bool:
+        """Put one out again, in the caller's transaction, if given; False where it is on its way already, or
+        in no state of `only` any more."""
+        if transaction is None:
+            return await self._store.transact(lambda own: self.replay_one(delivery_id, own, only=only))
+        found = await transaction.get(self._kinds.delivery, delivery_id)
+        if found is None:
+            raise NotFoundError(f"no delivery {delivery_id!r}")
+        if found.doc.status not in REPLAYABLE or found.doc.status not in only:
+            return False
+        await self._replay(transaction, found.doc)
+        return True
 
     async def _replay(self, tx: Transaction, delivery: Delivery) -> None:
         now = self._store.clock.now()
