@@ -20,8 +20,9 @@ from holdfast.model.columns import Column
 from holdfast.model.path import split_key
 from holdfast.store import Capabilities, Catalog, Committed, Snapshot, Wake
 from holdfast.store.commit import Change, Commit, Outcome, Write, decide
+from holdfast.store.plan import Plan
 from holdfast.store.port import ClaimRequest
-from holdfast.store.query import Plan, fitting, rows_of, totals_of
+from holdfast.store.query import fitting, rows_of, totals_of
 from tests.contract.sieve import Position, column_of, matches, position
 
 T = TypeVar("T")

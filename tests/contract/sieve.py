@@ -11,7 +11,8 @@ from msgspec import UNSET
 from holdfast.model import Document
 from holdfast.model.columns import Column
 from holdfast.store import Snapshot
-from holdfast.store.query import Filter, Plan
+from holdfast.store.plan import Plan
+from holdfast.store.query import Filter
 
 
 class Kept(Protocol):

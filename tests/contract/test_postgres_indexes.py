@@ -15,13 +15,13 @@ from holdfast.model.document import Document, schema_of
 from holdfast.model.schema import Schema
 from holdfast.store import Store, create, postgres
 from holdfast.store.contract.models import NOON, Chore, Job, Note
+from holdfast.store.plan import Aggregate, Plan
 from holdfast.store.port import ClaimRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, next_due_statement
 from holdfast.store.postgres.dialect import DIALECT
 from holdfast.store.postgres.links import Link, Links
 from holdfast.store.postgres.shelf import Shelf
-from holdfast.store.query import Aggregate, Plan
 from holdfast.store.relational import walk
 from holdfast.store.relational.tables import index_name
 from tests.contract.test_sqlite_plans import CATALOG, DECLARED, continued, planned

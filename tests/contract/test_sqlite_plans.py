@@ -19,8 +19,8 @@ from holdfast.model.index import IndexField, ResolvedIndex
 from holdfast.model.schema import Schema
 from holdfast.store import Catalog, Query, create
 from holdfast.store.contract.models import ALL, NOON, Job, Note
+from holdfast.store.plan import Aggregate, Plan, resolve
 from holdfast.store.port import ClaimRequest
-from holdfast.store.query import Aggregate, Plan, resolve
 from holdfast.store.relational import walk
 from holdfast.store.relational.tables import index_name
 from holdfast.store.sqlite import ddl

@@ -24,8 +24,9 @@ from holdfast.kit.idempotency import (
     Ticket,
 )
 from holdfast.model import Claim, Document, Retention, document
-from holdfast.store.commit import Increment, create, patch, upsert
+from holdfast.store.commit import create, patch, upsert
 from holdfast.store.store import Store
+from holdfast.store.transforms import Increment
 from holdfast.testing import ManualClock
 
 

@@ -23,7 +23,7 @@ from holdfast.errors import (
 from holdfast.model import Document, schema_of
 from holdfast.store import Snapshot, Store, Version, Write, create, put
 from holdfast.store.commit import ABSENT, Commit
-from holdfast.store.query import resolve
+from holdfast.store.plan import resolve
 
 WALKS_MAX: Final = 10
 # What Firestore takes in one request, with room to spare.

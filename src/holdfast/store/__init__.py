@@ -4,13 +4,8 @@ from holdfast.store.catalog import Catalog
 from holdfast.store.commit import (
     ABSENT,
     PRESENT,
-    Add,
     Committed,
-    Discard,
     Fence,
-    Increment,
-    Maximum,
-    Minimum,
     Snapshot,
     Version,
     Write,
@@ -27,6 +22,7 @@ from holdfast.store.port import Capabilities, Engine, Wake
 from holdfast.store.query import Page, Query
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
+from holdfast.store.transforms import Add, Discard, Increment, Maximum, Minimum
 
 __all__ = [
     "ABSENT",

@@ -19,7 +19,8 @@ from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column, enum_values
 from holdfast.model.limits import DOCUMENT_BYTES_MAX
 from holdfast.model.schema import Schema, values_reader
-from holdfast.store.commit import TRANSFORMS, Commit, Fence, Write
+from holdfast.store.commit import Commit, Fence, Write
+from holdfast.store.transforms import TRANSFORMS
 
 # What is laid over a document's JSON is at most this long, and the JSON under it at most so long that
 # both together can't come near the limit of a document.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -21,7 +20,6 @@ from holdfast.errors import (
     HoldfastError,
     ImmutableFieldError,
     LeaseLostError,
-    LimitReachedError,
     NotFoundError,
     UnknownFieldError,
     VersionConflictError,
@@ -31,6 +29,7 @@ from holdfast.errors import (
 from holdfast.model.document import Document, schema_of
 from holdfast.model.path import join_key
 from holdfast.model.schema import Prepared, Schema
+from holdfast.store.transforms import TRANSFORMS
 
 D = TypeVar("D", bound=Document)
 Kind = Literal["create", "put", "patch", "upsert", "delete", "check"]
@@ -155,78 +154,6 @@ def check(cls: type[D], *ids: str, expect: Expect = PRESENT) -> Write:
     """Write nothing, but let the whole commit fail unless the document is as expected."""
     schema = schema_of(cls)
     return Write("check", schema, join_key(ids, schema.path.parameters), expect)
-
-
-# -- transforms -----------------------------------------------------------------------------------
-
-
-class Increment(msgspec.Struct, frozen=True):
-    """Add to a number; a missing or null one counts as zero.
-
-    With `at_most` the commit is refused where the sum would pass it, so that callers at the same moment
-    can't exceed a limit together; `at_least` stops the sum from falling below.
-    """
-
-    by: int | float = 1
-    at_most: int | float | None = None
-    at_least: int | float | None = None
-
-    def apply(self, old: Any) -> Any:
-        total = (old or 0) + self.by
-        if self.at_most is not None and total > self.at_most:
-            raise LimitReachedError(f"{old or 0} used, {self.by} wanted, {self.at_most} allowed")
-        return total if self.at_least is None else max(total, self.at_least)
-
-
-class Maximum(msgspec.Struct, frozen=True):
-    """Keep the larger of the stored and the given number."""
-
-    of: int | float
-
-    def apply(self, old: Any) -> Any:
-        return self.of if old is None or old is msgspec.UNSET else max(old, self.of)
-
-
-class Minimum(msgspec.Struct, frozen=True):
-    """Keep the smaller of the stored and the given number."""
-
-    of: int | float
-
-    def apply(self, old: Any) -> Any:
-        return self.of if old is None or old is msgspec.UNSET else min(old, self.of)
-
-
-@dataclass(frozen=True, init=False)
-class Add:
-    """Append to a list those values it does not hold yet."""
-
-    values: tuple[Any, ...]
-
-    def __init__(self, *values: Any) -> None:
-        object.__setattr__(self, "values", values)
-
-    def apply(self, old: Any) -> Any:
-        kept = list(old or [])
-        for value in self.values:
-            if value not in kept:
-                kept.append(value)
-        return kept
-
-
-@dataclass(frozen=True, init=False)
-class Discard:
-    """Take all copies of these values out of a list."""
-
-    values: tuple[Any, ...]
-
-    def __init__(self, *values: Any) -> None:
-        object.__setattr__(self, "values", values)
-
-    def apply(self, old: Any) -> Any:
-        return [value for value in old or [] if value not in self.values]
-
-
-TRANSFORMS: Final = (Increment, Maximum, Minimum, Add, Discard)
 
 
 # -- deciding -------------------------------------------------------------------------------------

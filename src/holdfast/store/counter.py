@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from holdfast.model.document import Document, document
 from holdfast.model.identity import Joined
 from holdfast.model.index import Index
-from holdfast.store.commit import Increment, Write, upsert
+from holdfast.store.commit import Write, upsert
 from holdfast.store.query import Query
+from holdfast.store.transforms import Increment
 
 if TYPE_CHECKING:
     from holdfast.store.store import Store

@@ -15,7 +15,7 @@ from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
-from holdfast.store.query import Plan
+from holdfast.store.plan import Plan
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ from holdfast.services.calendar_sync.models import (
 )
 from holdfast.services.calendar_sync.settings import Settings
 from holdfast.store import Catalog, Query, Store, create, patch, put
-from holdfast.store.query import resolve
+from holdfast.store.plan import resolve
 from holdfast.testing import ManualClock
 from tests.services.calendar_sync.bed import ALICE, BOB, Bed
 

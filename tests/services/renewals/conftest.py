@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from holdfast.store import Store
-from holdfast.store.query import Plan
+from holdfast.store.plan import Plan
 from tests.services.renewals.bed import Bed, serving, settle_in
 
 

@@ -16,7 +16,7 @@ from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.store import Store, create, patch
-from holdfast.store.query import Plan
+from holdfast.store.plan import Plan
 from tests.browser import renewals_scene as scene
 from tests.console.bed import console
 from tests.services.renewals.bed import AS_OF, Bed, P, settle_in

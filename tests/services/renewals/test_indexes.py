@@ -43,7 +43,7 @@ from holdfast.services.renewals.models import (
 from holdfast.services.renewals.views.heading import heading
 from holdfast.services.renewals.views.judging import JudgingPages
 from holdfast.store import create, patch
-from holdfast.store.query import Plan
+from holdfast.store.plan import Plan
 from holdfast.store.relational import walk
 from holdfast.store.relational.tables import index_name
 from holdfast.store.sqlite.dialect import DIALECT

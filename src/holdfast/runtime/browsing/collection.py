@@ -18,7 +18,7 @@ from holdfast.model.schema import Schema
 from holdfast.runtime.browsing.masking import masked, names_secret
 from holdfast.runtime.browsing.values import read_value, write_value
 from holdfast.store import Query, Snapshot
-from holdfast.store.query import resolve
+from holdfast.store.plan import resolve
 
 BY_ID: Final = "id"
 SHOWN_MAX: Final = 4

@@ -6,9 +6,6 @@ them; in order, once, it costs next to nothing.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -19,9 +16,9 @@ from holdfast.errors import BadCursorError
 from holdfast.services.renewals.models import RiskScore, RunOrder
 from holdfast.services.renewals.scoring import Tier
 from holdfast.store import Page, Store, Write, put
+from holdfast.store.cursors import cursor_at, mark_of, place_in
 
 STRETCH: Final = 500
-_PLACE: Final = msgspec.msgpack.Decoder(tuple[bytes, int, int])
 
 
 class Ending(NamedTuple):
@@ -65,7 +62,7 @@ class Soonest:
         async for resident, place in self._from(self._place(cursor, tiers), tiers):
             residents.append(resident)
             if len(residents) == limit:
-                after = self._cursor(place, tiers)
+                after = cursor_at(self._mark(tiers), place)
                 break
         found = await self._store.get_many(RiskScore, [f"{self._at}_{id}" for id in residents])
         return Page([one for one in found if one is not None], after)
@@ -83,24 +80,13 @@ class Soonest:
     def _id(self, number: int) -> str:
         return f"{self._at}_{self._property_id}_{number}"
 
-    # -- cursors ----------------------------------------------------------------------------------
-
     def _mark(self, tiers: Sequence[Tier]) -> bytes:
-        """Ties a cursor to its question, so that it can't page into another."""
-        asked = msgspec.json.encode((self._store.tenant_id, self._at, self._property_id, sorted(set(tiers))))
-        return hashlib.blake2b(asked, digest_size=8).digest()
-
-    def _cursor(self, place: Place, tiers: Sequence[Tier]) -> str:
-        packed = msgspec.msgpack.encode((self._mark(tiers), *place))
-        return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+        return mark_of((self._store.tenant_id, self._at, self._property_id, sorted(set(tiers))))
 
     def _place(self, cursor: str | None, tiers: Sequence[Tier]) -> Place:
         if cursor is None:
             return Place()
-        try:
-            mark, number, offset = _PLACE.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        except (ValueError, binascii.Error, msgspec.DecodeError):
-            raise BadCursorError("not a cursor; use the one the last page gave") from None
-        if mark != self._mark(tiers) or number < 0 or offset < 0:
-            raise BadCursorError("this cursor belongs to another query")
-        return Place(number, offset)
+        place = place_in(cursor, self._mark(tiers), of=Place)
+        if min(place) < 0:
+            raise BadCursorError("this cursor was tampered with")
+        return place

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast.errors import BadQueryError, LeaseLostError, VersionConflictError
-from holdfast.store.commit import Committed, Fence, Increment, Snapshot, create, delete, patch, put
+from holdfast.store.commit import Committed, Fence, Snapshot, create, delete, patch, put
 from holdfast.store.contract.models import Chore, Job, Note
 from holdfast.store.query import Query
 from holdfast.store.store import Store
+from holdfast.store.transforms import Increment
 from holdfast.testing import ManualClock
 
 

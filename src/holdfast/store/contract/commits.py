@@ -22,13 +22,8 @@ from holdfast.model.limits import INTEGER_MAX
 from holdfast.store.commit import (
     ABSENT,
     PRESENT,
-    Add,
     Committed,
-    Discard,
     Fence,
-    Increment,
-    Maximum,
-    Minimum,
     Snapshot,
     Version,
     Write,
@@ -42,6 +37,7 @@ from holdfast.store.contract.home import exact
 from holdfast.store.contract.models import NOON, Account, Chore, Entry, Leaf, Note, Order, Seat, Spot
 from holdfast.store.query import Query
 from holdfast.store.store import Store
+from holdfast.store.transforms import Add, Discard, Increment, Maximum, Minimum
 
 TRANSFORMS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"whole": 1}, {"whole": Increment(2)}, {"whole": 3}),

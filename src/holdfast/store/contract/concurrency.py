@@ -7,12 +7,13 @@ import contextlib
 from datetime import timedelta
 
 from holdfast.errors import AlreadyExistsError, HoldfastError, VersionConflictError
-from holdfast.store.commit import Committed, Increment, create, delete, patch, put
+from holdfast.store.commit import Committed, create, delete, patch, put
 from holdfast.store.contract.home import Home
 from holdfast.store.contract.models import Chore, Job, Note, Seat
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
+from holdfast.store.transforms import Increment
 from holdfast.testing import ManualClock
 
 

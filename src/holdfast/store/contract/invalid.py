@@ -25,11 +25,12 @@ from holdfast.errors import (
 )
 from holdfast.model import Document
 from holdfast.model.limits import ALTERNATIVES_MAX, DOCUMENT_BYTES_MAX, PAGE_MAX
-from holdfast.store.commit import Fence, Increment, Write, create, delete, patch, put
+from holdfast.store.commit import Fence, Write, create, delete, patch, put
 from holdfast.store.contract.evolving import Setting
 from holdfast.store.contract.models import NOON, Account, Entry, Leaf, Note, Order, Seat, Spot
 from holdfast.store.query import Query
 from holdfast.store.store import Store
+from holdfast.store.transforms import Increment
 
 Writes = Callable[[], Sequence[Write]]
 Case = tuple[type[HoldfastError], str | None, Writes]

@@ -17,8 +17,9 @@ from holdfast.store.firestore.places import Places, Stored
 from holdfast.store.firestore.record import Record
 from holdfast.store.firestore.wake import Bell, Tower
 from holdfast.store.firestore.writes import Writer
+from holdfast.store.plan import Plan
 from holdfast.store.port import Capabilities, ClaimRequest
-from holdfast.store.query import Plan, rows_of
+from holdfast.store.query import rows_of
 
 CAPABILITIES: Final = Capabilities(name="firestore", counter_shards=10, writes_max=500)
 

@@ -29,7 +29,9 @@ from holdfast.store.firestore.wire import (
     StructuredQuery,
     Value,
 )
-from holdfast.store.query import Plan, fitting, intervals_of, totals_of
+from holdfast.store.intervals import intervals_of
+from holdfast.store.plan import Plan
+from holdfast.store.query import fitting, totals_of
 
 HOLES_MAX: Final = 10
 SIEVED_PAGE_MIN: Final = 50

@@ -12,6 +12,7 @@ from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
+from holdfast.store.plan import Plan
 from holdfast.store.port import Capabilities, ClaimRequest, Wake
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, count_due_statement, next_due_statement
@@ -21,7 +22,6 @@ from holdfast.store.postgres.migrate import Migration
 from holdfast.store.postgres.shelf import Shelf
 from holdfast.store.postgres.wake import Bells
 from holdfast.store.postgres.writer import WRITES_A_BATCH, WRITES_MAX, Queue, Writer
-from holdfast.store.query import Plan
 from holdfast.store.relational import walk
 from holdfast.store.relational.tables import KEY
 

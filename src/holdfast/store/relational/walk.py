@@ -16,7 +16,9 @@ import msgspec
 from holdfast.model.columns import Column
 from holdfast.model.order import NULL, bracket, everything, ordered
 from holdfast.model.path import JOINT
-from holdfast.store.query import Interval, OrderTerm, Plan, fitting, intervals_of
+from holdfast.store.intervals import Interval, intervals_of
+from holdfast.store.plan import OrderTerm, Plan
+from holdfast.store.query import fitting
 from holdfast.store.relational.dialect import Bound, Dialect, quote
 from holdfast.store.relational.tables import ITEM, KEY, PARENT, index_name, items_table
 

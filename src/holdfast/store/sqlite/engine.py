@@ -17,8 +17,8 @@ from holdfast.model.columns import Column, Kind
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
+from holdfast.store.plan import Plan
 from holdfast.store.port import Capabilities, ClaimRequest, Wake
-from holdfast.store.query import Plan
 from holdfast.store.relational import walk
 from holdfast.store.relational.tables import KEY
 from holdfast.store.sqlite.backup import back_up

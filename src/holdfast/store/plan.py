@@ -1,0 +1,315 @@
+"""A query with its index found, the same way for every engine, or refused with the index to declare.
+
+Equality fields must open an index, the order must follow in it, and nothing else may be in it. An engine
+only has to walk the index it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from holdfast.errors import (
+    BadCursorError,
+    BadIdError,
+    BadQueryError,
+    UnindexedQueryError,
+    WrongTenantError,
+    WrongTypeError,
+)
+from holdfast.model.columns import Column, make_column
+from holdfast.model.document import schema_of
+from holdfast.model.index import Across, Index, ResolvedIndex
+from holdfast.model.limits import ALTERNATIVES_MAX
+from holdfast.model.order import ordered
+from holdfast.model.path import JOINT, join_key, split_key
+from holdfast.model.schema import Schema
+from holdfast.store.cursors import cursor_at, mark_of, place_in
+from holdfast.store.query import Filter, Query
+
+_EQUALITIES: Final = ("==", "in", "array-contains")
+_RANGES: Final = ("<", "<=", ">", ">=")
+
+
+class Aggregate(msgspec.Struct, frozen=True):
+    function: Literal["count", "sum", "avg"]
+    field: str | None = None
+
+
+class OrderTerm(msgspec.Struct, frozen=True):
+    column: Column
+    descending: bool
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A query with its index found: what an engine walks."""
+
+    schema: Schema[Any]
+    index: ResolvedIndex | None  # None: by id alone
+    tenant: str | None  # None: not filtered (untenanted, or a privileged handle)
+    parent: str | None  # None: not filtered (top level, or across parents)
+    parent_ids: tuple[str, ...]
+    equals: tuple[tuple[Column, tuple[Any, ...]], ...]  # alternatives; more than one is `in`
+    member: tuple[Column, Any] | None
+    order: tuple[OrderTerm, ...]
+    bounds: tuple[Filter, ...]  # ranges, != and not-in, all on order terms; see intervals_of
+    key_descending: bool
+    limit: int
+    after: tuple[tuple[Any, ...], str] | None
+    fingerprint: bytes
+    aggregate: Aggregate | None = None
+
+    def cursor_at(self, document: Any, key: str) -> str:
+        return cursor_at(self.fingerprint, ([term.column.read(document) for term in self.order], key))
+
+
+def resolve(
+    query: Query[Any], *, tenant: str | None, privileged: bool, aggregate: Aggregate | None = None
+) -> Plan:
+    """Find the declared index that serves the query, or refuse with the one to declare."""
+    schema = schema_of(query.cls)
+    if schema.tenant is not None and tenant is None and not privileged:
+        raise WrongTenantError(
+            f"{schema.name} belongs to tenants: use store.tenant(...) or store.privileged()"
+        )
+    parent_ids, across = _scope(schema, query, tenant=tenant if schema.tenant else None)
+    equals, member, bounds = _split(schema, query)
+    order = _order(schema, query, bounds, equals)
+    if aggregate is not None and aggregate.field is not None:
+        order = _with_summed(schema, order, aggregate.field, equals)
+    wanted = _Wanted(frozenset(c.path for c, _ in equals), member, order, across)
+    index = _choose(schema, wanted)
+    return Plan(
+        schema=schema, index=index, tenant=tenant if schema.tenant else None,
+        parent=JOINT.join(parent_ids) if parent_ids else None, parent_ids=parent_ids, equals=equals,
+        member=None if member is None else (member[0], member[1]), order=order,
+        bounds=tuple(f for _, f in bounds),
+        key_descending=bool(order) and order[-1].descending, limit=query.size,
+        after=_after(query, order, tenant), fingerprint=_fingerprint(query, tenant), aggregate=aggregate,
+    )  # fmt: skip
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    equals: frozenset[str]
+    member: tuple[Column, Any] | None
+    order: tuple[OrderTerm, ...]
+    across: Across
+
+    def declaration(self) -> Index:
+        head = sorted(self.equals)
+        head += [f"{self.member[0].path}[]"] if self.member else []
+        return Index(
+            *head, *(("-" if t.descending else "") + t.column.path for t in self.order), across=self.across
+        )
+
+
+def _scope(schema: Schema[Any], query: Query[Any], *, tenant: str | None) -> tuple[tuple[str, ...], Across]:
+    """Which part of the collection is asked: one parent's, one tenant's, or all of it."""
+    crossing = schema.tenant is not None and tenant is None
+    if not schema.path.nested:
+        return (), "tenants" if crossing else "nothing"
+    if query.parent is not None:
+        join_key(query.parent, schema.path.parameters[:-1])
+        if schema.tenant_is_parent and tenant is not None and query.parent != (tenant,):
+            raise WrongTenantError(f"{schema.name}: this handle reads another tenant's documents only")
+        return query.parent, "nothing"
+    if schema.tenant_is_parent and tenant is not None:
+        return (tenant,), "nothing"
+    if not query.everywhere:
+        raise BadQueryError(f"{schema.name} is a sub-collection: say .under(parent id) or .across_parents()")
+    return (), "tenants" if crossing else "parents"
+
+
+def _split(
+    schema: Schema[Any], query: Query[Any]
+) -> tuple[
+    tuple[tuple[Column, tuple[Any, ...]], ...], tuple[Column, Any] | None, list[tuple[Column, Filter]]
+]:
+    equals: dict[str, tuple[Column, tuple[Any, ...]]] = {}
+    member: tuple[Column, Any] | None = None
+    bounds: list[tuple[Column, Filter]] = []
+    for condition in query.filters:
+        column = _column(schema, condition.field)
+        if condition.operator in _EQUALITIES and (
+            condition.field in equals or (member and condition.operator == "array-contains")
+        ):
+            raise BadQueryError("say each field's equality once", condition.field)
+        if condition.operator == "array-contains":
+            if column.kind != "list":
+                raise BadQueryError(f"{condition.field} is no list", condition.field)
+            member = (column, _comparable(column, condition.value))
+        elif column.kind == "list":
+            raise BadQueryError("ask a list only what it contains: array-contains", condition.field)
+        elif condition.operator == "==":
+            equals[condition.field] = (column, (column.operand(condition.value),))
+        elif condition.operator == "in":
+            equals[condition.field] = (column, _alternatives(column, condition))
+        elif condition.operator == "not-in":
+            bounds.append((column, Filter(condition.field, "not-in", _alternatives(column, condition))))
+        else:
+            bounds.append(
+                (column, Filter(condition.field, condition.operator, _comparable(column, condition.value)))
+            )
+    clash = next((f.field for c, f in bounds if f.field in equals), None)
+    if clash:
+        raise BadQueryError("a field is compared with == and with a range; one of them says enough", clash)
+    _check_bounds([f for _, f in bounds])
+    combinations = 1
+    for _, values in equals.values():
+        combinations *= len(values)
+    if combinations > ALTERNATIVES_MAX:
+        raise BadQueryError(f"at most {ALTERNATIVES_MAX} combinations of `in` values, not {combinations}")
+    return tuple(equals.values()), member, bounds
+
+
+def _check_bounds(bounds: list[Filter]) -> None:
+    """A range is of one type, and a field has either a range or values it must not have."""
+    for field in {bound.field for bound in bounds}:
+        mine = [bound for bound in bounds if bound.field == field]
+        ranges = [bound for bound in mine if bound.operator in _RANGES]
+        if ranges and len(ranges) < len(mine):
+            raise BadQueryError("a field takes either != / not-in or a range", field)
+        if len({ordered(bound.value)[:1] for bound in ranges}) > 1:
+            raise BadQueryError("the bounds on a field are of different types", field)
+
+
+def _column(schema: Schema[Any], path: str) -> Column:
+    return schema.column(path) or make_column(path, schema.fields, schema.name)
+
+
+def selectable(schema: Schema[Any], path: str) -> Column:
+    """The column of a field to read by itself, refused where the engines keep none of it."""
+    column = schema.column(path)
+    if column is None:
+        _column(schema, path)
+        raise UnindexedQueryError(f"no index of {schema.name} holds {path}: declare one, or read documents")
+    if column.kind in ("open", "list"):
+        raise BadQueryError("a field of several types, or a list, is read with its document", path)
+    return column
+
+
+def _comparable(column: Column, value: Any) -> Any:
+    operand = column.operand(value)
+    if operand is None:
+        raise BadQueryError("null has no order: compare with == null only", column.path)
+    return operand
+
+
+def _alternatives(column: Column, condition: Filter) -> tuple[Any, ...]:
+    if not isinstance(condition.value, Iterable) or isinstance(condition.value, (str, bytes)):
+        raise BadQueryError(f"`{condition.operator}` takes a list", condition.field)
+    # By their byte strings, because Python takes True for 1.
+    values = tuple({ordered(v): v for v in (_comparable(column, v) for v in condition.value)}.values())
+    if not 1 <= len(values) <= ALTERNATIVES_MAX:
+        raise BadQueryError(f"`{condition.operator}` takes 1 to {ALTERNATIVES_MAX} values", condition.field)
+    return values
+
+
+def _order(
+    schema: Schema[Any],
+    query: Query[Any],
+    bounds: list[tuple[Column, Filter]],
+    equals: tuple[tuple[Column, tuple[Any, ...]], ...],
+) -> tuple[OrderTerm, ...]:
+    terms: dict[str, OrderTerm] = {}
+    fixed = {c.path for c, values in equals}
+    for word in query.order:
+        path = word.lstrip("-")
+        column = _column(schema, path)
+        if path in fixed:
+            raise BadQueryError("the order names a field that == has fixed already", path)
+        if column.kind == "list" or path in terms:
+            raise BadQueryError(
+                "a list has no order" if column.kind == "list" else "the order names a field twice", path
+            )
+        terms[path] = OrderTerm(column, word.startswith("-"))
+    last = bool(terms) and next(reversed(terms.values())).descending
+    for path in sorted({f.field for _, f in bounds}):
+        terms.setdefault(path, OrderTerm(_column(schema, path), last))
+    return tuple(terms.values())
+
+
+def _with_summed(
+    schema: Schema[Any],
+    order: tuple[OrderTerm, ...],
+    field: str,
+    equals: tuple[tuple[Column, tuple[Any, ...]], ...],
+) -> tuple[OrderTerm, ...]:
+    column = _column(schema, field)
+    if column.kind not in ("integer", "number"):
+        raise BadQueryError(f"{field} holds no numbers to add up", field)
+    if any(t.column.path == field for t in order) or any(c.path == field for c, _ in equals):
+        return order
+    return (*order, OrderTerm(column, False))
+
+
+def _choose(schema: Schema[Any], wanted: _Wanted) -> ResolvedIndex | None:
+    if not wanted.equals and not wanted.member and not wanted.order and _by_id_alone(schema, wanted.across):
+        return None
+    for index in schema.indexes:
+        if _serves(index, wanted, schema):
+            return index
+    add = wanted.declaration()
+    raise UnindexedQueryError(
+        f"no index of {schema.name} serves this query; add to its @document(indexes=[...]): {add}"
+    )
+
+
+def _by_id_alone(schema: Schema[Any], across: Across) -> bool:
+    """Walking ids needs no index unless a tenant's must be picked out among others'."""
+    return schema.tenant is None or across == "tenants" or schema.tenant_is_parent or (
+        schema.path.nested and across == "nothing")  # fmt: skip
+
+
+def _serves(index: ResolvedIndex, wanted: _Wanted, schema: Schema[Any]) -> bool:
+    if index.across != wanted.across and not _same_reach(schema, index.across, wanted.across):
+        return False
+    head = len(wanted.equals) + (1 if wanted.member else 0)
+    front, rest = index.fields[:head], index.fields[head:]
+    if {f.column.path for f in front if not f.member} != wanted.equals or len(front) != head:
+        return False
+    members = [f.column.path for f in front if f.member]
+    if members != ([wanted.member[0].path] if wanted.member else []):
+        return False
+    if [f.column.path for f in rest] != [t.column.path for t in wanted.order] or any(f.member for f in rest):
+        return False
+    turned = {f.descending != t.descending for f, t in zip(rest, wanted.order, strict=True)}
+    return len(turned) <= 1
+
+
+def _same_reach(schema: Schema[Any], declared: Across, asked: Across) -> bool:
+    if schema.tenant is None:
+        declared = "parents" if declared == "tenants" else declared
+        asked = "parents" if asked == "tenants" else asked
+    if not schema.path.nested:
+        declared = "nothing" if declared == "parents" else declared
+        asked = "nothing" if asked == "parents" else asked
+    return declared == asked
+
+
+def _fingerprint(query: Query[Any], tenant: str | None) -> bytes:
+    """Ties a cursor to its question, so that it can't page into another."""
+    filters = [(f.field, f.operator, _packable(f.value)) for f in query.filters]
+    return mark_of((query.cls.__name__, filters, query.order, query.parent, query.everywhere, tenant))
+
+
+def _packable(value: Any) -> Any:
+    return sorted(map(ordered, value)) if isinstance(value, (set, frozenset)) else value
+
+
+def _after(
+    query: Query[Any], order: tuple[OrderTerm, ...], tenant: str | None
+) -> tuple[tuple[Any, ...], str] | None:
+    if query.cursor is None:
+        return None
+    values, key = place_in(query.cursor, _fingerprint(query, tenant), of=tuple[list[Any], str])
+    if len(values) != len(order):
+        raise BadCursorError("this cursor belongs to another query")
+    try:
+        operands = [term.column.operand(value) for term, value in zip(order, values, strict=True)]
+        join_key(split_key(key), schema_of(query.cls).path.parameters)
+    except (WrongTypeError, BadIdError):
+        raise BadCursorError("this cursor was tampered with") from None
+    return tuple(operands), key
