@@ -130,12 +130,14 @@ def _hooks(runtime: Runtime, *, at_root: bool) -> dict[str, Ingest]:
     found: dict[str, Ingest] = {}
     for service in runtime.services:
         for hook in runtime.parts[service.name].hooks:
-            path = _place(service, hook.path, at_root=at_root)
-            if path in found:
-                raise DeclarationError(f"two hooks at {path}")
-            found[path] = Ingest(hook, runtime.inbox)
+            for path in _places(service, hook.path, at_root=at_root):
+                if path in found:
+                    raise DeclarationError(f"two hooks at {path}")
+                found[path] = Ingest(hook, runtime.inbox)
     return found
 
 
-def _place(service: Service, path: str, *, at_root: bool) -> str:
-    return path if at_root else f"/{service.address}{path}"
+def _places(service: Service, path: str, *, at_root: bool) -> list[str]:
+    """At the root it is also under its name: that address is what providers were given."""
+    named = f"/{service.address}{path}"
+    return [path, named] if at_root else [named]

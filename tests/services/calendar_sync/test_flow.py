@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.http.app import create_app
 from tests.services.calendar_sync.bed import ALICE, ALICE2, BOB, BOB2, BOSS, STRANGER, Bed
 
 
@@ -28,3 +29,16 @@ async def test_a_primary_who_leaves_somebody_elses_event_takes_the_secondary_alo
     bed.uninvite(BOSS, event_id, ALICE)
     await bed.work()
     assert bed.attendees(BOSS, event_id) == [STRANGER]
+
+
+async def test_served_at_the_root_it_hears_what_google_sends_to_the_usual_address(quick_bed: Bed) -> None:
+    bed = quick_bed
+    bed.server.app = create_app(bed.runtime, at_root=True)
+    await bed.begin()
+    assert bed.live() == [ALICE, BOB]
+    event_id = bed.create(ALICE, STRANGER)
+    await bed.work()
+    assert bed.attendees(ALICE, event_id) == [STRANGER, ALICE2]
+    status, _, _ = await bed.ask("POST", "/webhook")
+    async with bed.client.post("/webhook") as answer:
+        assert (status, answer.status) == (400, 400), "both are the hook, which wants Google's headers"
