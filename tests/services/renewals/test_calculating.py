@@ -9,7 +9,8 @@ from datetime import date, datetime
 import pytest
 
 from holdfast.errors import NotFoundError
-from holdfast.services.renewals.models import CalculationJob, Property, PropertyState, RiskScore
+from holdfast.kit.runs import Runs
+from holdfast.services.renewals.models import JOBS, CalculationJob, Property, PropertyState, RiskScore
 from holdfast.services.renewals.sampling import Plan, keep
 from holdfast.services.renewals.scoring import TIERS
 from holdfast.services.renewals.soonest import Soonest
@@ -118,6 +119,23 @@ async def _until_scored(store: Store, job_id: str, count: int) -> None:
             if found is not None and found.doc.scored >= count:
                 return
             await asyncio.sleep(0.002)
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_a_run_that_is_cancelled_ends_between_two_pages_and_the_next_one_works(url: str) -> None:
+    residents, page = 900, 10
+    async with opened(url) as store:
+        await fill(store, residents, per_property=residents)
+        async with working(store, page=page) as jobs:
+            job = await jobs.start(FIRST, as_of=AS_OF)
+            await _until_scored(store, job.id, 3 * page)
+            await Runs(store.tenant("-"), kinds=JOBS).cancel(job.id, reason="not today")
+            ended = await jobs.ended(job.id, within_s=60)
+            assert (ended.status, ended.cancel_reason) == ("cancelled", "not today")
+            assert ended.steps[0].failures == 0
+            assert 0 < ended.scored < residents
+            again = await jobs.start(FIRST, as_of=AS_OF)
+            assert (await jobs.ended(again.id, within_s=60)).scored == residents
 
 
 async def test_a_run_takes_a_bounded_amount_of_memory(sqlite_url: str) -> None:

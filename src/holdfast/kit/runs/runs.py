@@ -14,7 +14,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import Checkpoints
 from holdfast.kit.runs.decision import End
 from holdfast.kit.runs.models import KIT, Kinds, RunFields, RunStatus, StepFields
-from holdfast.kit.runs.workflow import Workflow
+from holdfast.kit.runs.workflow import StepWaits, Workflow
 from holdfast.kit.runs.writing import Join, ending
 from holdfast.model.document import schema_of
 from holdfast.store.commit import Write, create, patch
@@ -114,8 +114,8 @@ class Runs:
     ) -> RunStatus:
         """Let no further step begin; gives the run's status after it. In the caller's transaction, if given.
 
-        A run in nobody's hands ends at once. In a worker's hands it ends when its present step does, and one
-        whose last step is running may still complete.
+        A run in nobody's hands ends at once. In a worker's hands it ends when its present step does or gives
+        way (`give_way`), and one whose last step is running may still complete.
         """
         if transaction is None:
             return await self._store.transact(lambda own: self.cancel(run_id, own, reason=reason))
@@ -130,6 +130,16 @@ class Runs:
             transaction.write(patch(self._kinds.run, run_id, changes=changes))
             return run.status
         return await self._end(transaction, run, End("cancelled", reason))
+
+    async def give_way(self, run_id: str) -> None:
+        """Called by a long step now and then: once somebody wants the run cancelled, it ends there.
+
+        What the step has kept so far stays.
+        """
+        found = await self._store.get(self._kinds.run, run_id)
+        if found is not None and found.doc.cancel_requested_at is not None:
+            # Given back in the middle of a step, the run is ended instead of being gone on with.
+            raise StepWaits(0)
 
     async def _end(self, transaction: Transaction, run: RunFields, end: End) -> RunStatus:
         move = ending(run, end, now=self._store.clock.now())

@@ -19,7 +19,7 @@ import structlog
 
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Outbox
-from holdfast.kit.runs import Step, Workflow
+from holdfast.kit.runs import Runs, Step, Workflow
 from holdfast.service import Beside
 from holdfast.services.renewals.assessing import PART_NAME, TURN, Assignment, Scored, scored_pages
 from holdfast.services.renewals.models import (
@@ -90,7 +90,7 @@ class Calculation:
         self._endings: list[Ending] = []
         self._send = tuple[Tier, ...]()
         self._endpoint: RmsEndpoint | None = None
-        self._outbox = Outbox(store, kinds=KINDS)
+        self._outbox, self._runs = Outbox(store, kinds=KINDS), Runs(store, kinds=JOBS)
 
     async def run(self, beside: Beside | None = None, *, beside_min: int = BESIDE_MIN) -> dict[str, int]:
         """Score whoever is not scored yet; the summary lands in the commit that ends the run."""
@@ -182,6 +182,7 @@ class Calculation:
         progress = patch(JOBS.run, job.id, changes=changes, expect=Fence(job.fence))
         await self._store.commit(progress, *lot.writes)
         self._endings += lot.endings
+        await self._runs.give_way(job.id)
 
     async def _keep_order(self, *, whole: bool) -> None:
         """Who leaves when, once everybody is scored; what an earlier worker scored is read again."""

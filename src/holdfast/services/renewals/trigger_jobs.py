@@ -20,7 +20,7 @@ from holdfast.errors import (
     RetryLaterError,
     VersionConflictError,
 )
-from holdfast.kit.runs import Runs, Step, StepWaits, Workflow
+from holdfast.kit.runs import Runs, Step, Workflow
 from holdfast.services.renewals.models import (
     TRIGGER_JOBS,
     RiskScore,
@@ -57,7 +57,7 @@ class Telling:
     def __init__(self, store: Store, step: Step, *, batch: int = BATCH) -> None:
         assert isinstance(step.run, TriggerJob)
         self._store, self._job, self._batch = store, step.run, batch
-        self._triggers = Triggers(store)
+        self._triggers, self._runs = Triggers(store), Runs(store, kinds=TRIGGER_JOBS)
 
     async def run(self) -> dict[str, int]:
         """Tell of whoever was not told of yet, until somebody cancels it."""
@@ -65,10 +65,7 @@ class Telling:
         query = of_run(job.property_id, job.calculated_at, tiers=job.tiers).limit(self._batch)
         while not job.whole:
             await self._tell(await self._store.query(query.after(job.after)))
-            stored = await self._store.get(TriggerJob, job.id)
-            if stored is not None and stored.doc.cancel_requested_at is not None:
-                # Given back between two batches, it is ended as cancelled instead of being gone on with.
-                raise StepWaits(0)
+            await self._runs.give_way(job.id)
         return {"told": job.told}
 
     async def _tell(self, page: Page[RiskScore]) -> None:
