@@ -454,6 +454,9 @@ def test_credentials_that_google_refuses(home: Path) -> None:
             "HOLDFAST_CALENDAR_SYNC_MAPPINGS": str(home / "map.csv"),
         }
         assert "calendar-sync credentials" not in _faults(_run(home, **settings))
+        assert "public_url" in _fault(home, "calendar-sync address", **settings)
+        reached: Any = settings | {"HOLDFAST_CALENDAR_SYNC_WEBHOOK_URL": "https://hooks.example.com/webhook"}
+        assert "calendar-sync address" not in _faults(_run(home, **reached))
         _cause(url, "revoke", email=key["client_email"])
         assert "service_account" in _fault(home, "calendar-sync credentials", **settings)
         # And nobody works with them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.kit.channels import Watch
 from holdfast.kit.inbox import Source
 from holdfast.service import Answers, Context, Health, Hook, Parts, Service
-from holdfast.services.calendar_sync.checks import credentials
+from holdfast.services.calendar_sync.checks import address, credentials
 from holdfast.services.calendar_sync.commands import commands
 from holdfast.services.calendar_sync.jobs import jobs_of
 from holdfast.services.calendar_sync.keeper import Keeper
@@ -40,7 +40,7 @@ def build(context: Context) -> Parts:
         queues={"syncs": CalendarState, "channels": Watch} if in_use else {},
         pages=pages_of(keeper),
         health=health,
-        checks=[lambda: credentials(keeper)],
+        checks=[lambda: credentials(keeper), lambda: address(keeper)],
         start=keeper.start,
         close=keeper.close,
         figures=keeper.figures,

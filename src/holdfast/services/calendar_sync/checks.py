@@ -1,14 +1,16 @@
-"""What `holdfast doctor` asks of this service: does Google take its credentials?"""
+"""What `holdfast doctor` asks of this service: does Google take its credentials, and can it call back?"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from holdfast.errors import HoldfastError, RetryLaterError
+from holdfast.providers.google_calendar import CALENDAR_URL
 from holdfast.service import Finding
 from holdfast.services.calendar_sync.keeper import Keeper
 
 NAME: Final = "calendar-sync credentials"
+ADDRESS: Final = "calendar-sync address"
 _AWAY: Final = "see that this machine reaches Google, then ask again"
 _REFUSED: Final = (
     "set service_account to a key that works, and have the domain's administrator delegate the calendar "
@@ -28,3 +30,14 @@ async def credentials(keeper: Keeper) -> Finding:
     except HoldfastError as fault:
         return Finding(NAME, False, fault.message, _REFUSED)
     return Finding(NAME, True, f"Google gives tokens for {somebody or 'the service account'}")
+
+
+async def address(keeper: Keeper) -> Finding:
+    """Google opens channels to addresses that are encrypted, and to no others."""
+    if not keeper.settings.in_use:
+        return Finding(ADDRESS, True, "not set up")
+    simulated = keeper.settings.calendar_url != CALENDAR_URL
+    if simulated or keeper.address.startswith("https://"):
+        return Finding(ADDRESS, True, f"notifications come to {keeper.address}")
+    said = f"Google sends no notifications to {keeper.address!r}"
+    return Finding(ADDRESS, False, said, "set public_url, or its webhook_url, to an https:// address")

@@ -64,7 +64,7 @@ class Keeper:
         self.directory = Directory(self._store, self._source())
         self.keys = context.vault.secrets(f"{NAME} channels")
         self.channels = Channels(
-            self._store, CalendarChannels(self.google, address=self._address(), clock=self._clock),
+            self._store, CalendarChannels(self.google, address=self.address, clock=self._clock),
             name=NAME, key=self.keys[0], kind=WatchChannel, hook=self._happened,
             life=Life(
                 renew_before_s=settings.renew_before_s, concurrency=settings.watch_concurrency,
@@ -89,7 +89,9 @@ class Keeper:
             return file_source(Path(settings.mappings))
         return SheetSource(self.google.sheets, settings.spreadsheet_id, a1_range=settings.sheet_range)
 
-    def _address(self) -> str:
+    @property
+    def address(self) -> str:
+        """Where Google sends notifications."""
         return self.settings.webhook_url or f"{self._context.public_url.rstrip('/')}/{NAME}/webhook"
 
     async def start(self) -> None:
