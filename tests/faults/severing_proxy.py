@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 Loss = Literal["request", "answer"]
@@ -19,6 +19,7 @@ class SeveringProxy:
         self._loss: Loss | None = None
         self._when: Callable[[bytes], bool] = bool
         self._for_good = False
+        self._away = asyncio.Event()
         self.severed = 0
 
     def sever(self, loss: Loss, *, when: Callable[[bytes], bool], for_good: bool = False) -> None:
@@ -28,16 +29,22 @@ class SeveringProxy:
         """
         self._loss, self._when, self._for_good = loss, when, for_good
 
+    def cut(self) -> None:
+        """Break every link there is and let nobody through, until `mend`."""
+        self._away.set()
+
     def mend(self) -> None:
         self._for_good = False
+        self._away.clear()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._for_good and self.severed:
+        if self._away.is_set() or (self._for_good and self.severed):
             writer.close()
             return
         up_reader, up_writer = await asyncio.open_connection(*self._target)
         lost = asyncio.Event()
-        ways = [
+        ways: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self._away.wait()),
             asyncio.create_task(self._requests(reader, up_writer, lost)),
             asyncio.create_task(self._answers(up_reader, writer, lost)),
         ]

@@ -66,7 +66,7 @@ class InboxWorker:
             while not stop.is_set():
                 room_made.clear()
                 room = self._limits.concurrency - len(tasks)
-                claimed = await self._claim(room) if room else []
+                claimed, idle_s = await self._look(room) if room else ([], 0.0)
                 for one in claimed:
                     task = asyncio.create_task(self._work(one))
                     tasks.add(task)
@@ -75,10 +75,22 @@ class InboxWorker:
                 if not room:
                     await first_of(room_made.wait(), stop.wait())
                 elif not claimed:
-                    await rest(self._clock, await self._idle_s(), wake=bell, stop=stop)
+                    await rest(self._clock, idle_s, wake=bell, stop=stop)
         finally:
             bell.close()
             await asyncio.gather(*tasks)
+
+    async def _look(self, room: int) -> tuple[list[Snapshot[InboxItem]], float]:
+        """What is due, or for how long to rest.
+
+        A store that is away is waited out here: to fail would be to wait for all that is under way first.
+        """
+        try:
+            claimed = await self._claim(room)
+            return claimed, 0.0 if claimed else await self._idle_s()
+        except RetryLaterError as later:
+            log.warning("the store is away", code=later.code, error=later.message)
+            return [], later.after_s
 
     async def _idle_s(self) -> float:
         due = await self._store.next_due(InboxItem)
