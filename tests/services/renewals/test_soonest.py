@@ -9,7 +9,7 @@ from holdfast.services.renewals import soonest
 from holdfast.services.renewals.models import RiskScore
 from holdfast.services.renewals.sampling import Plan, keep
 from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier
-from holdfast.services.renewals.soonest import Ending, Place, Soonest
+from holdfast.services.renewals.soonest import Place, Soonest, ending
 from holdfast.services.renewals.triggering import scores_of_run
 from holdfast.store import Store
 from tests.services.renewals.bed import AS_OF
@@ -86,7 +86,7 @@ async def test_a_cursor_of_another_question_is_refused(sqlite_url: str) -> None:
 async def test_an_order_that_is_written_again_is_the_same(sqlite_url: str) -> None:
     async with opened(sqlite_url) as store:
         home = store.tenant("-")
-        endings = [Ending(n % 5 or None, f"r-{n:02}", TIERS[n % 3]) for n in range(20)]
+        endings = [ending(n % 5 or None, f"r-{n:02}", TIERS[n % 3]) for n in range(20)]
         then = store.clock.now()
         for _ in range(2):
             await home.commit(*Soonest(home, PROPERTY, then).writes(reversed(endings)))

@@ -46,10 +46,14 @@ class Assignment(msgspec.Struct, frozen=True):
     calculated_at: datetime
     after: str = ""
     page: int = PAGE
+    prices: dict[str, int] | None = None  # where somebody has read them already
 
     @property
     def moment(self) -> Moment:
         return Moment(self.property_id, self.as_of, zone_named(self.zone))
+
+    def reading(self, store: Store) -> Reading:
+        return Reading(store, self.moment, page=self.page, prices=self.prices)
 
 
 class Scored(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -69,8 +73,12 @@ async def scored_pages(
     store: Store, assignment: Assignment, *, companion: Companion | None = None
 ) -> AsyncGenerator[list[Scored], None]:
     """Every resident's score in id order: from the companion as soon as it is ready, otherwise made here."""
-    after = assignment.after
-    async with contextlib.aclosing(_made_here(store, assignment)) as pages:
+    reading, after = assignment.reading(store), assignment.after
+
+    def rest() -> Assignment:
+        return msgspec.structs.replace(assignment, after=after, prices=reading.prices)
+
+    async with contextlib.aclosing(_made_here(reading, assignment)) as pages:
         async for page in pages:
             yield page
             after = page[-1].resident_id
@@ -79,9 +87,8 @@ async def scored_pages(
         else:
             return
     assert companion is not None
-    rest = msgspec.structs.replace(assignment, after=after)
     try:
-        async with contextlib.aclosing(companion.stream(msgspec.msgpack.encode(rest))) as frames:
+        async with contextlib.aclosing(companion.stream(msgspec.msgpack.encode(rest()))) as frames:
             async for frame in frames:
                 page = _PAGE.decode(frame)
                 yield page
@@ -89,14 +96,12 @@ async def scored_pages(
             return
     except CompanionLostError as lost:
         log.warning("scoring goes on here", because=str(lost), property=assignment.property_id)
-    rest = msgspec.structs.replace(assignment, after=after)
-    async with contextlib.aclosing(_made_here(store, rest)) as pages:
+    async with contextlib.aclosing(_made_here(reading, rest())) as pages:
         async for page in pages:
             yield page
 
 
-async def _made_here(store: Store, assignment: Assignment) -> AsyncGenerator[list[Scored], None]:
-    reading = Reading(store, assignment.moment, page=assignment.page)
+async def _made_here(reading: Reading, assignment: Assignment) -> AsyncGenerator[list[Scored], None]:
     async with contextlib.aclosing(_ahead(reading.pages(assignment.after))) as pages:
         async for page in pages:
             yield await _score_all(page, assignment)
@@ -139,7 +144,8 @@ async def _ahead(pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
 
 async def _in_the_companion(store: Store, given: bytes) -> AsyncIterator[bytes]:
     assignment = _ASSIGNMENT.decode(given)
-    async for page in _made_here(store.tenant(assignment.tenant_id), assignment):
+    reading = assignment.reading(store.tenant(assignment.tenant_id))
+    async for page in _made_here(reading, assignment):
         yield msgspec.msgpack.encode(page)
 
 

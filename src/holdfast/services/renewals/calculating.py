@@ -34,7 +34,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.reading import PAGE, Reading
 from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier
-from holdfast.services.renewals.soonest import Ending, Soonest
+from holdfast.services.renewals.soonest import Ending, Soonest, ending
 from holdfast.services.renewals.triggering import event_of, of_run
 from holdfast.store import Fence, Store, Write, check, create_encoded, patch
 
@@ -75,7 +75,7 @@ class _Lot:
         self.after = one.resident_id
         self.writes += writes
         if writes:
-            self.endings.append(Ending(one.days, one.resident_id, one.tier))
+            self.endings.append(ending(one.days, one.resident_id, one.tier))
         self.scored += bool(writes)
         self.skipped += not writes
         self.sent += len(writes) > 1
@@ -196,7 +196,7 @@ class Calculation:
     async def _kept_endings(self) -> AsyncIterator[Ending]:
         query = of_run(self._job.property_id, self._job.calculated_at, tiers=TIERS)
         async for one in self._store.scan(query.limit(1_000)):
-            yield Ending(one.doc.days_to_expiry, one.doc.resident_id, one.doc.risk_tier)
+            yield ending(one.doc.days_to_expiry, one.doc.resident_id, one.doc.risk_tier)
 
     def _writes(self, score: bytes, tier: Tier) -> Sequence[Write]:
         write = create_encoded(RiskScore, score)

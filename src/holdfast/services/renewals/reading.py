@@ -59,9 +59,11 @@ class Reading:
     Example: `async for page in Reading(store, moment).pages(after=""): ...`
     """
 
-    def __init__(self, store: Store, moment: Moment, *, page: int = PAGE) -> None:
+    def __init__(
+        self, store: Store, moment: Moment, *, page: int = PAGE, prices: dict[str, int] | None = None
+    ) -> None:
         self._store, self._moment, self._page = store, moment, page
-        self._prices: dict[str, int] = {}
+        self.prices = prices  # of the property's units; read with the first page where they are not given
 
     async def count(self) -> int:
         """How many residents live there."""
@@ -69,7 +71,8 @@ class Reading:
 
     async def pages(self, after: str = "") -> AsyncIterator[list[Known]]:
         """Those who live there, in id order, from `after` on."""
-        self._prices = await self._read_prices()
+        if self.prices is None:
+            self.prices = await self._read_prices()
         residents = self._residents().where("id", ">", after) if after else self._residents()
         fields = ("unit_id", "first_name", "last_name", "status")
         async for rows in self._store.select(residents.order_by("id").limit(self._page), *fields, "id"):
@@ -85,14 +88,14 @@ class Reading:
         leases, ledgers, offers = await asyncio.gather(
             self._read_leases(first, last), self._read_ledgers(first, last), self._read_offers(first, last)
         )
-        as_of, known = self._moment.as_of, []
+        as_of, known, prices = self._moment.as_of, [], self.prices or {}
         for id, unit_id, first_name, last_name, status, _ in rows:
             lease = current_lease(leases[id], as_of) if id in leases else None
             facts = None
             if lease is not None:
                 made = offers.get(id)
                 offered = made is not None and any(counts(offer, lease, as_of) for offer in made)
-                facts = Facts(lease, ledgers.get(id) or Ledger(), offered, self._prices.get(unit_id))
+                facts = Facts(lease, ledgers.get(id) or Ledger(), offered, prices.get(unit_id))
             name = f"{first_name} {last_name}".strip()
             known.append(Known(id, unit_id, name, status == "notice_given", facts))
         return known

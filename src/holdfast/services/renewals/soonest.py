@@ -21,12 +21,14 @@ from holdfast.store.cursors import cursor_at, mark_of, place_in
 STRETCH: Final = 500
 
 
-class Ending(NamedTuple):
-    """Whose lease ends in how many days; None is from month to month: at any time, so before all others."""
+# In place of days, for who lives from month to month: at any time, so before all others.
+ANY_TIME: Final = -(10**9)
+# In how many days whose lease ends, and their tier.
+Ending = tuple[int, str, Tier]
 
-    days: int | None
-    resident_id: str
-    tier: Tier
+
+def ending(days: int | None, resident_id: str, tier: Tier) -> Ending:
+    return ANY_TIME if days is None else days, resident_id, tier
 
 
 class Place(NamedTuple):
@@ -48,9 +50,10 @@ class Soonest:
 
     def writes(self, endings: Iterable[Ending]) -> Iterator[Write]:
         """What keeps the order; writing it again changes nothing."""
-        ordered = sorted(endings, key=lambda one: (one.days is not None, one.days or 0, one.resident_id))
+        ordered = sorted(endings)
         for number, start in enumerate(range(0, len(ordered), STRETCH)):
-            days, residents, tiers = map(list, zip(*ordered[start : start + STRETCH], strict=True))
+            numbers, residents, tiers = map(list, zip(*ordered[start : start + STRETCH], strict=True))
+            days = [None if number == ANY_TIME else number for number in numbers]
             yield put(RunOrder(
                 tenant_id=self._store.tenant_id or "-", property_id=self._property_id,
                 calculated_at=self._calculated_at, number=number, days=days, residents=residents, tiers=tiers,
