@@ -177,6 +177,12 @@ def test_words_in_the_url_that_make_no_sense_are_refused(query: str) -> None:
         parse_url(f"postgresql://u@h/d?{query}")
 
 
+@pytest.mark.parametrize("port", ["db", "70000"])
+def test_a_port_that_is_none_is_refused_in_words(port: str) -> None:
+    with pytest.raises(ConfigError, match="port"):
+        parse_url(f"postgresql://u@h:{port}/d")
+
+
 def test_our_words_are_taken_out_of_the_url_and_the_rest_left() -> None:
     address = parse_url(
         "postgresql://u:p@h:6432/d?sslmode=require&pooler=transaction&direct=db:5432&readers=3"

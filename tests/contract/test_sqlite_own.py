@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import resource
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -124,6 +125,23 @@ async def test_a_backup_never_overwrites(sqlite_url: str, tmp_path: Path) -> Non
         with pytest.raises(ConfigError, match="exists already"):
             await store.engine.back_up(taken)
     assert taken.read_text() == "somebody's"
+
+
+async def test_a_backup_that_does_not_fit_is_told_and_leaves_nothing_behind(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    async with opened(sqlite_url) as store:
+        await store.commit(*(create(Part(id=f"p{n}", round=1, batch=n, text="x" * 500)) for n in range(400)))
+        assert isinstance(store.engine, SqliteEngine)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+        try:
+            with pytest.raises(StoreUnavailableError, match="space left"):
+                await store.engine.back_up(tmp_path / "copy.db")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert list(tmp_path.glob("copy.db*")) == []
+        assert await store.engine.back_up(tmp_path / "copy.db") > 50_000
 
 
 async def test_pruned_space_goes_back_to_the_disk_and_is_used_again(sqlite_url: str) -> None:

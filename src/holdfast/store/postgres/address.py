@@ -31,6 +31,10 @@ def parse_url(url: str) -> Address:
     Example: `postgresql://app@db/holdfast?pooler=transaction&direct=db:5432&readers=20`
     """
     parts = urlsplit(url)
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ConfigError("the port in a postgresql:// address is a number from 0 to 65535") from None
     words = dict(parse_qsl(parts.query))
     pooler = words.pop("pooler", "none")
     if pooler not in ("none", "session", "transaction"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import apsw
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, StoreUnavailableError
 
 PAGES_A_STEP = 1_000
 
@@ -16,8 +17,21 @@ def back_up(link: apsw.Connection, target: Path) -> int:
     if target.exists():
         raise ConfigError(f"{target} exists already; a backup never overwrites: choose another name")
     partial = target.with_name(target.name + ".partial")
-    partial.unlink(missing_ok=True)
-    partial.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        partial.unlink(missing_ok=True)
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        _copy(link, partial)
+        partial.rename(target)
+        return target.stat().st_size
+    except (apsw.Error, OSError) as fault:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise StoreUnavailableError(
+            f"the backup can't be written to {target}: {fault}; check the folder and the space left"
+        ) from None
+
+
+def _copy(link: apsw.Connection, partial: Path) -> None:
     copy = apsw.Connection(str(partial))
     try:
         # A reading transaction pins one moment, so the copy need not start over when others write.
@@ -29,5 +43,3 @@ def back_up(link: apsw.Connection, target: Path) -> int:
     finally:
         link.execute("ROLLBACK")
         copy.close()
-    partial.rename(target)
-    return target.stat().st_size
