@@ -47,7 +47,8 @@ async def ours(url: str, plan: Plan) -> AsyncIterator[Measure]:
         pass
     # As every worker does once it is ready.
     leave_what_is_built()
-    flow, stop = workflow(store, beside=Beside(url)), asyncio.Event()
+    beside, stop = Beside(url), asyncio.Event()
+    flow = workflow(store, beside=beside)
     working = asyncio.create_task(Runner(store.privileged(), [flow], kinds=JOBS).run(stop))
     jobs = Jobs(store.tenant("-"), flow)
 
@@ -61,6 +62,7 @@ async def ours(url: str, plan: Plan) -> AsyncIterator[Measure]:
     yield once
     stop.set()
     await working
+    await beside.close()
     await store.close()
 
 

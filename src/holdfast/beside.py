@@ -31,6 +31,7 @@ from holdfast.worker import leave_what_is_built
 LENGTH: Final = 4
 # How much of what the companion gave may wait in this process.
 UNREAD_BYTES_MAX: Final = 1_000_000
+REST_S: Final = 60.0
 READY, MORE, END, FAULT = b"r", b"m", b"e", b"f"
 log: Final = structlog.get_logger("holdfast.beside")
 
@@ -41,31 +42,49 @@ class Opening(msgspec.Struct, frozen=True):
     url: str
     env: str
     part: str
+    path: list[str]  # where its modules are found, as here
 
 
 class Beside:
-    """Starts companions that look at the same store.
+    """Starts companions that look at the same store, and lets one wait a minute for the next who asks.
 
     Example: `async with Beside(url)("shop.pricing:PART") as companion: ...`
     """
 
-    def __init__(self, url: str, *, env: str = "dev") -> None:
-        self._url, self._env = url, env
+    def __init__(self, url: str, *, env: str = "dev", rest_s: float = REST_S) -> None:
+        self._url, self._env, self._rest_s = url, env, rest_s
+        self._resting: dict[str, Companion] = {}
 
     @contextlib.asynccontextmanager
     async def __call__(self, part: str) -> AsyncIterator[Companion]:
         """A companion for as long as the block lasts; one that can't be started is never ready."""
+        companion = self._resting.pop(part, None)
+        if companion is not None and companion.at_rest:
+            companion.stay()
+        else:
+            companion = await self._start(part)
+        try:
+            yield companion
+        finally:
+            if companion.at_rest and part not in self._resting:
+                self._resting[part] = companion
+                companion.end_after(self._rest_s)
+            else:
+                await companion.close()
+
+    async def close(self) -> None:
+        """End those that wait."""
+        while self._resting:
+            await self._resting.popitem()[1].close()
+
+    async def _start(self, part: str) -> Companion:
         process = None
         with contextlib.suppress(OSError):
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", "holdfast.beside",
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=UNREAD_BYTES_MAX,
             )  # fmt: skip
-        companion = Companion(process, Opening(self._url, self._env, part))
-        try:
-            yield companion
-        finally:
-            await companion.close()
+        return Companion(process, Opening(self._url, self._env, part, sys.path))
 
 
 class Companion:
@@ -74,6 +93,8 @@ class Companion:
     def __init__(self, process: asyncio.subprocess.Process | None, opening: Opening) -> None:
         self._process = process
         self._opened = asyncio.create_task(self._open(opening))
+        self._busy = False
+        self._end: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -83,6 +104,12 @@ class Companion:
     def ready(self) -> bool:
         return self._opened.done() and not self._opened.cancelled() and self._opened.exception() is None
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether it lives, is ready, and has nothing to do."""
+        alive = self._process is not None and self._process.returncode is None
+        return alive and self.ready and not self._busy
+
     async def begun(self) -> None:
         """Returns once it is ready; `CompanionLostError` where it will never be."""
         await asyncio.shield(self._opened)
@@ -90,14 +117,33 @@ class Companion:
     async def stream(self, given: bytes) -> AsyncGenerator[bytes, None]:
         """What the part makes of what is given; `CompanionLostError` where that ends too early."""
         await self.begun()
+        self._busy = True
         await self._send(given)
         while True:
             kind, message = await self._receive()
             if kind == END:
+                self._busy = False
                 return
             yield message
 
+    def end_after(self, seconds: float) -> None:
+        """Let it go then, unless it is told to stay before."""
+        self._end = asyncio.create_task(self._rest(seconds))
+
+    def stay(self) -> None:
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+
+    async def _rest(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._end = None
+        await self.close()
+
     async def close(self) -> None:
+        """End it, whatever it is at."""
+        self.stay()
+        self._busy = True
         self._opened.cancel()
         await asyncio.gather(self._opened, return_exceptions=True)
         if self._process is not None:
@@ -169,6 +215,7 @@ async def _work(desk: _Desk) -> None:
     if first is None:
         return
     opening = msgspec.json.decode(first, type=Opening)
+    sys.path[:] = opening.path
     module, _, name = opening.part.partition(":")
     part: Part = getattr(importlib.import_module(module), name)
     store = await open_store(opening.url, part.documents, env=opening.env)

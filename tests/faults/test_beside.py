@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.beside import Beside
+from holdfast.beside import Beside, Companion
 from holdfast.service import CompanionLostError
 from tests.faults.beside_parts import Note
 from tests.faults.puppet import puppets
@@ -17,9 +19,17 @@ from tests.kit.eventually import until
 PARTS = "tests.faults.beside_parts"
 
 
+@contextlib.asynccontextmanager
+async def beside(url: str, part: str) -> AsyncIterator[Companion]:
+    made = Beside(url)
+    async with made(f"{PARTS}:{part}") as companion:
+        yield companion
+    await made.close()
+
+
 async def test_it_reads_the_same_store_and_gives_what_it_makes_of_it(sqlite_url: str) -> None:
     await Note.keep(sqlite_url, "one", "two")
-    async with Beside(sqlite_url)(f"{PARTS}:READ") as companion:
+    async with beside(sqlite_url, "READ") as companion:
         given = [message async for message in companion.stream(b"all ")]
         assert given == [b"all one", b"all two"]
         assert companion.ready
@@ -28,7 +38,7 @@ async def test_it_reads_the_same_store_and_gives_what_it_makes_of_it(sqlite_url:
 
 
 async def test_what_the_part_prints_does_not_come_between_what_it_gives(sqlite_url: str) -> None:
-    async with Beside(sqlite_url)(f"{PARTS}:TALK") as companion:
+    async with beside(sqlite_url, "TALK") as companion:
         assert [message async for message in companion.stream(b"x")] == [b"x" * 300_000] * 3
 
 
@@ -37,14 +47,14 @@ async def test_what_the_part_prints_does_not_come_between_what_it_gives(sqlite_u
     [("FAIL", "ValueError: not today"), ("NOTHING", "NOTHING"), ("SPLIT", "ended in the middle")],
 )
 async def test_who_asked_is_told_why_it_was_lost(sqlite_url: str, part: str, why: str) -> None:
-    async with Beside(sqlite_url)(f"{PARTS}:{part}") as companion:
+    async with beside(sqlite_url, part) as companion:
         with pytest.raises(CompanionLostError, match=why):
             async for _ in companion.stream(b""):
                 pass
 
 
 async def test_one_that_is_killed_before_it_is_ready_never_is(sqlite_url: str) -> None:
-    async with Beside(sqlite_url)(f"{PARTS}:READ") as companion:
+    async with beside(sqlite_url, "READ") as companion:
         assert companion.pid is not None
         os.kill(companion.pid, signal.SIGKILL)
         with pytest.raises(CompanionLostError):
@@ -56,19 +66,54 @@ async def test_one_that_can_not_be_started_is_never_ready(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
-    async with Beside(sqlite_url)(f"{PARTS}:READ") as companion:
+    async with beside(sqlite_url, "READ") as companion:
         with pytest.raises(CompanionLostError, match="could not be started"):
             await anext(companion.stream(b""))
         assert not companion.ready
 
 
 async def test_it_is_gone_when_the_block_ends_whatever_it_was_doing(sqlite_url: str) -> None:
-    async with Beside(sqlite_url)(f"{PARTS}:WAIT") as companion:
+    async with beside(sqlite_url, "WAIT") as companion:
         stream = companion.stream(b"")
         assert await anext(stream) == b"waiting"
         pid = companion.pid
         await stream.aclose()
     assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_the_next_who_asks_gets_the_same_one_and_who_asks_meanwhile_another(sqlite_url: str) -> None:
+    await Note.keep(sqlite_url, "one")
+    made, pids = Beside(sqlite_url), list[int | None]()
+    for _ in range(2):
+        async with made(f"{PARTS}:READ") as companion:
+            assert [message async for message in companion.stream(b"")] == [b"one"]
+            pids.append(companion.pid)
+    assert pids[0] == pids[1]
+    async with made(f"{PARTS}:READ") as first, made(f"{PARTS}:READ") as second:
+        await second.begun()
+        assert pids[0] == first.pid != second.pid
+    await made.close()
+    assert not any(_alive(one.pid or 0) for one in (first, second))
+
+
+async def test_one_that_was_left_in_the_middle_is_not_given_to_the_next(sqlite_url: str) -> None:
+    made = Beside(sqlite_url)
+    async with made(f"{PARTS}:GO_ON") as companion, contextlib.aclosing(companion.stream(b"")) as stream:
+        await anext(stream)
+    assert not _alive(companion.pid or 0)
+    await made.close()
+
+
+async def test_it_ends_when_nobody_asks_for_it_any_more(sqlite_url: str) -> None:
+    made = Beside(sqlite_url, rest_s=0.05)
+    async with made(f"{PARTS}:READ") as companion:
+        await companion.begun()
+    assert _alive(companion.pid or 0)
+    await until(lambda: not _alive(companion.pid or 0), within_s=30)
+    async with made(f"{PARTS}:READ") as another:
+        await another.begun()
+        assert another.pid != companion.pid
+    await made.close()
 
 
 async def test_it_ends_when_who_started_it_is_killed(sqlite_url: str) -> None:
@@ -80,7 +125,7 @@ async def test_it_ends_when_who_started_it_is_killed(sqlite_url: str) -> None:
 
 
 async def test_the_address_of_the_store_is_not_in_the_list_of_processes(sqlite_url: str) -> None:
-    async with Beside(sqlite_url)(f"{PARTS}:READ") as companion:
+    async with beside(sqlite_url, "READ") as companion:
         await companion.begun()
         said = Path(f"/proc/{companion.pid}/cmdline").read_text()
         assert "holdfast.beside" in said

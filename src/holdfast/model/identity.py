@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -89,10 +88,17 @@ def _text_of(value: Any) -> str:
     return str(msgspec.to_builtins(value))
 
 
-@lru_cache(maxsize=64)
+# The last time that was asked for and its text: a run of documents often shares its time.
+_last: tuple[datetime, str] = (datetime(1970, 1, 1, tzinfo=UTC), "1970-01-01T00:00:00Z")
+
+
 def _time_text(value: datetime) -> str:
-    """A run of documents often shares its time."""
-    return str(msgspec.to_builtins(value))
+    global _last
+    time, text = _last
+    if time != value:
+        text = str(msgspec.to_builtins(value))
+        _last = (value, text)
+    return text
 
 
 @dataclass(frozen=True, init=False)

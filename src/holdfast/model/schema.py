@@ -131,9 +131,10 @@ class Schema(Generic[D]):
         current = getattr(document, name)
         if not current or not isinstance(identity, _FREE):
             made = identity.make(document.__getattribute__)
-            if current and made != current:
+            if not current:
+                msgspec.structs.force_setattr(document, name, made)
+            elif made != current:
                 raise BadIdError(f"the id must be {made!r}, made from the fields it names", name)
-            msgspec.structs.force_setattr(document, name, made)
         identity.check(getattr(document, name), name)
 
     # -- writing ----------------------------------------------------------------------------------

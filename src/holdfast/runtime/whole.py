@@ -56,6 +56,7 @@ class Runtime:
         self.inbox = Inbox(store)
         self._sender = RawSender(AddressGuard(allow=config.allow))
         self.dispatcher = Dispatcher(store, self._sender, signing=EndpointSecrets(vault).signing)
+        self._beside = Beside(config.store, env=config.prefix)
         self._grants: dict[str, Provider] = {}
         self.connections = Connections(store, vault, self._grants)
         self.parts: dict[str, Parts] = {s.name: s.build(self._context(s)) for s in services}
@@ -186,6 +187,7 @@ class Runtime:
         for parts in self.parts.values():
             if parts.close is not None:
                 await parts.close()
+        await self._beside.close()
         await self._sender.close()
         await self.store.close()
 
@@ -195,7 +197,7 @@ class Runtime:
             vault=self.vault, public_url=self.config.public_url, home=self.config.home,
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), near=self.dispatcher),
             dispatcher=self._dispatcher_for, connections=self.connections,
-            beside=Beside(self.config.store, env=self.config.prefix),
+            beside=self._beside,
             audit=lambda tenant: Audit(self.store, tenant_id=tenant),
             meter=lambda tenant: Meter(self.store, tenant_id=tenant),
         )  # fmt: skip

@@ -53,6 +53,7 @@ class Watched:
             await companion.begun()
             self.companions.append(companion)
             yield companion
+        await self._beside.close()
 
 
 def runner_of(store: Store, *, page: int, beside: Watched | None = None) -> Runner:

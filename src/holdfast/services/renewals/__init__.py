@@ -15,9 +15,7 @@ from __future__ import annotations
 from functools import partial
 
 from holdfast.service import Context, Parts, Service
-from holdfast.services.renewals.commands import commands
 from holdfast.services.renewals.feeding.settings import Settings
-from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     JOBS,
@@ -27,11 +25,14 @@ from holdfast.services.renewals.models import (
     RmsEndpoint,
     TriggerJob,
 )
-from holdfast.services.renewals.routes import ROUTES
-from holdfast.services.renewals.views import pages
 
 
 def build(context: Context) -> Parts:
+    # Only who serves or works needs these; the process that scores beside it starts in half the time.
+    from holdfast.services.renewals.keeper import Renewals
+    from holdfast.services.renewals.routes import ROUTES
+    from holdfast.services.renewals.views import pages
+
     renewals = Renewals(context)
     refreshing = renewals.refreshing
     return Parts(
@@ -61,5 +62,4 @@ service = Service(
     settings=Settings,
     build=build,
     sealed={RmsEndpoint: ("secrets.sealed",)},
-    commands=commands,
 )

@@ -19,6 +19,7 @@ from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.plan import Plan
 from holdfast.store.port import Capabilities, ClaimRequest, Wake
+from holdfast.store.query import fitting
 from holdfast.store.relational import walk
 from holdfast.store.relational.tables import KEY
 from holdfast.store.sqlite.backup import back_up
@@ -105,7 +106,7 @@ class SqliteEngine:
     async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
         sql, values = walk.totals(plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of)
         rows = await self._elsewhere(lambda link: _added_up(link, sql, values))
-        return _plain([(*row[:-1], walk.added(row[-1]) or 0) for row in rows], by, start=0)
+        return _plain([row if row[-1] is not None else (*row[:-1], 0) for row in rows], by, start=0)
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         return await self._writer.commit(commits)
@@ -204,4 +205,6 @@ def _added_up(link: apsw.Connection, sql: str, values: Sequence[Any]) -> list[tu
             raise
         # A sum of halves stays inside 64 bits.
         halves = _run(link, sql.replace("sum(v)", "sum(v >> 32), sum(v & 4294967295)"), values)
-        return [(*row[:-2], None if row[-1] is None else (row[-2] << 32) + row[-1]) for row in halves]
+        return [
+            (*row[:-2], None if row[-1] is None else fitting((row[-2] << 32) + row[-1])) for row in halves
+        ]
