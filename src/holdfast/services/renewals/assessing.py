@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import date, datetime
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -55,6 +55,10 @@ class Assignment(msgspec.Struct, frozen=True):
     def reading(self, store: Store) -> Reading:
         return Reading(store, self.moment, page=self.page, prices=self.prices)
 
+    def rest(self, after: str, reading: Reading) -> bytes:
+        """What is left behind a resident, with what was read for all of them."""
+        return msgspec.msgpack.encode(msgspec.structs.replace(self, after=after, prices=reading.prices))
+
 
 class Scored(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A resident, and their score as it is kept with the days to the lease's end; none without a lease."""
@@ -74,21 +78,20 @@ async def scored_pages(
 ) -> AsyncGenerator[list[Scored], None]:
     """Every resident's score in id order: from the companion as soon as it is ready, otherwise made here."""
     reading, after = assignment.reading(store), assignment.after
-
-    def rest() -> Assignment:
-        return msgspec.structs.replace(assignment, after=after, prices=reading.prices)
-
-    async with contextlib.aclosing(_made_here(reading, assignment)) as pages:
-        async for page in pages:
-            yield page
-            after = page[-1].resident_id
+    frames: _Ahead[bytes] | None = None
+    async with contextlib.aclosing(_Ahead(reading.pages(after))) as pages:
+        async for known in pages:
+            after = known[-1].resident_id
             if companion is not None and companion.ready:
+                # It begins with the next page while this one is still made here.
+                frames = _Ahead(companion.stream(assignment.rest(after, reading)))
+            yield await _score_all(known, assignment)
+            if frames is not None:
                 break
-        else:
-            return
-    assert companion is not None
+    if frames is None:
+        return
     try:
-        async with contextlib.aclosing(companion.stream(msgspec.msgpack.encode(rest()))) as frames:
+        async with contextlib.aclosing(frames):
             async for frame in frames:
                 page = _PAGE.decode(frame)
                 yield page
@@ -96,15 +99,9 @@ async def scored_pages(
             return
     except CompanionLostError as lost:
         log.warning("scoring goes on here", because=str(lost), property=assignment.property_id)
-    async with contextlib.aclosing(_made_here(reading, rest())) as pages:
-        async for page in pages:
-            yield page
-
-
-async def _made_here(reading: Reading, assignment: Assignment) -> AsyncGenerator[list[Scored], None]:
-    async with contextlib.aclosing(_ahead(reading.pages(assignment.after))) as pages:
-        async for page in pages:
-            yield await _score_all(page, assignment)
+    async with contextlib.aclosing(_Ahead(reading.pages(after))) as pages:
+        async for known in pages:
+            yield await _score_all(known, assignment)
 
 
 async def _score_all(page: list[Known], assignment: Assignment) -> list[Scored]:
@@ -130,23 +127,30 @@ def _score(known: Known, assignment: Assignment) -> Scored:
     return Scored(known.resident_id, score, found.tier, found.days_to_expiry)
 
 
-async def _ahead(pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """The same pages, the next one being read while the present one is worked on."""
-    coming = asyncio.ensure_future(anext(pages, None))
-    try:
-        while (page := await coming) is not None:
-            coming = asyncio.ensure_future(anext(pages, None))
-            yield page
-    finally:
-        coming.cancel()
-        await asyncio.gather(coming, return_exceptions=True)
+class _Ahead(Generic[T]):
+    """The same items, the next one being made while the present one is worked on; the first one at once."""
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._coming = asyncio.ensure_future(anext(items, None))
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        while (item := await self._coming) is not None:
+            self._coming = asyncio.ensure_future(anext(self._items, None))
+            yield item
+
+    async def aclose(self) -> None:
+        self._coming.cancel()
+        await asyncio.gather(self._coming, return_exceptions=True)
+        await self._items.aclose()
 
 
 async def _in_the_companion(store: Store, given: bytes) -> AsyncIterator[bytes]:
     assignment = _ASSIGNMENT.decode(given)
     reading = assignment.reading(store.tenant(assignment.tenant_id))
-    async for page in _made_here(reading, assignment):
-        yield msgspec.msgpack.encode(page)
+    async with contextlib.aclosing(_Ahead(reading.pages(assignment.after))) as pages:
+        async for known in pages:
+            yield msgspec.msgpack.encode(await _score_all(known, assignment))
 
 
 PART: Final = Part(documents=[Resident, LeaseRow, LedgerRow, OfferRow, UnitPricing], act=_in_the_companion)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
@@ -105,8 +106,7 @@ class Calculation:
                 companion = await stack.enter_async_context(beside(PART_NAME))
             pages = scored_pages(self._store, assignment, companion=companion)
             await self._keep_all(await stack.enter_async_context(contextlib.aclosing(pages)))
-        await self._keep_order(whole=not assignment.after)
-        summary = await self._summary()
+        summary = self._summary(await self._keep_order(whole=not assignment.after))
         job.high, job.medium, job.low = summary.high, summary.medium, summary.low
         self._step.change(
             residents=job.residents, scored=job.scored, skipped=job.skipped, sent=job.sent,
@@ -184,7 +184,7 @@ class Calculation:
         self._endings += lot.endings
         await self._runs.give_way(job.id)
 
-    async def _keep_order(self, *, whole: bool) -> None:
+    async def _keep_order(self, *, whole: bool) -> list[Ending]:
         """Who leaves when, once everybody is scored; what an earlier worker scored is read again."""
         endings = self._endings if whole else [one async for one in self._kept_endings()]
         job = self._job
@@ -192,6 +192,7 @@ class Calculation:
         for start in range(0, len(writes), ORDERS_A_COMMIT):
             ours = check(JOBS.run, job.id, expect=Fence(job.fence))
             await self._store.commit(ours, *writes[start : start + ORDERS_A_COMMIT])
+        return endings
 
     async def _kept_endings(self) -> AsyncIterator[Ending]:
         query = of_run(self._job.property_id, self._job.calculated_at, tiers=TIERS)
@@ -206,14 +207,11 @@ class Calculation:
         event = event_of(write.prepared.document, self._store.clock.now())
         return [write, *self._outbox.writes(event, [self._endpoint])]
 
-    async def _summary(self) -> Summary:
-        """Counted in what is kept, so that it is right also after a crash."""
-        job = self._job
-        high, medium, low = [
-            await self._store.count(of_run(job.property_id, job.calculated_at, tiers=[tier]))
-            for tier in TIERS
-        ]
+    def _summary(self, endings: Sequence[Ending]) -> Summary:
+        """Counted in all that is kept, so that it is right also after a crash."""
+        job, tiers = self._job, Counter(tier for _, _, tier in endings)
         return Summary(
             job_id=job.id, calculated_at=job.calculated_at, as_of_date=job.as_of_date,
-            total_residents=high + medium + low, skipped=job.skipped, high=high, medium=medium, low=low,
+            total_residents=len(endings), skipped=job.skipped,
+            high=tiers["high"], medium=tiers["medium"], low=tiers["low"],
         )  # fmt: skip

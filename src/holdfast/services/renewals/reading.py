@@ -10,7 +10,7 @@ and of the prices of one property.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
@@ -69,7 +69,7 @@ class Reading:
         """How many residents live there."""
         return await self._store.count(self._residents().where("status", "in", _LIVING))
 
-    async def pages(self, after: str = "") -> AsyncIterator[list[Known]]:
+    async def pages(self, after: str = "") -> AsyncGenerator[list[Known], None]:
         """Those who live there, in id order, from `after` on."""
         if self.prices is None:
             self.prices = await self._read_prices()
@@ -78,17 +78,17 @@ class Reading:
         async for rows in self._store.select(residents.order_by("id").limit(self._page), *fields, "id"):
             living = [row for row in rows if row[4] in _LIVING]
             if living:
-                yield await self._known(living)
+                yield await self._known(living, self.prices)
 
     def _residents(self) -> Query[Resident]:
         return Query(Resident).where("property_id", "==", self._moment.property_id)
 
-    async def _known(self, rows: list[tuple[Any, ...]]) -> list[Known]:
+    async def _known(self, rows: list[tuple[Any, ...]], prices: dict[str, int]) -> list[Known]:
         first, last = rows[0][0], rows[-1][0]
         leases, ledgers, offers = await asyncio.gather(
             self._read_leases(first, last), self._read_ledgers(first, last), self._read_offers(first, last)
         )
-        as_of, known, prices = self._moment.as_of, [], self.prices or {}
+        as_of, known = self._moment.as_of, []
         for id, unit_id, first_name, last_name, status, _ in rows:
             lease = current_lease(leases[id], as_of) if id in leases else None
             facts = None
@@ -106,10 +106,11 @@ class Reading:
         """The latest market rent of each unit on the as-of date."""
         query = Query(UnitPricing).where("property_id", "==", self._moment.property_id)
         query = query.where("effective_date", "<=", self._moment.as_of)
-        query = query.order_by("unit_id", "effective_date", "market_rent").limit(_ROWS)
+        fields = ("unit_id", "effective_date", "market_rent")
         found: dict[str, int] = {}
-        async for rows in self._store.select(query, "unit_id", "market_rent"):
-            found.update([(row[1], row[2]) for row in rows])
+        # In the order of days: of a unit's prices the last one stays.
+        async for rows in self._store.select(query.order_by(*fields).limit(_ROWS), *fields):
+            found.update({unit: rent for _, unit, _, rent in rows})
         return found
 
     async def _read_leases(self, first: str, last: str) -> dict[str, list[Lease]]:
