@@ -81,23 +81,20 @@ class Stamped(msgspec.Struct, frozen=True):
             raise BadIdError(f"{value!r} doesn't begin with {self.prefix}-", path)
 
 
-def _text_of(value: Any) -> str:
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        # Times are kept in UTC: an id must not change with the zone its time was given in.
-        return _time_text(value if value.tzinfo is UTC else value.astimezone(UTC))
-    return str(msgspec.to_builtins(value))
-
-
 # The last time that was asked for and its text: a run of documents often shares its time.
 _last: tuple[datetime, str] = (datetime(1970, 1, 1, tzinfo=UTC), "1970-01-01T00:00:00Z")
 
 
-def _time_text(value: datetime) -> str:
+def _text_of(value: Any) -> str:
     global _last
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return str(msgspec.to_builtins(value))
     time, text = _last
     if time != value:
-        text = str(msgspec.to_builtins(value))
-        _last = (value, text)
+        # Times are kept in UTC: an id must not change with the zone its time was given in.
+        time = value.astimezone(UTC)
+        text = str(msgspec.to_builtins(time))
+        _last = (time, text)
     return text
 
 
@@ -116,9 +113,11 @@ class Joined:
         object.__setattr__(self, "separator", separator)
 
     def make(self, read: Callable[[str], Any]) -> str | None:
-        return self.separator.join(
-            [v if type(v := read(name)) is str else _text_of(v) for name in self.fields]
-        )
+        parts = []
+        for name in self.fields:
+            value = read(name)
+            parts.append(value if type(value) is str else _text_of(value))
+        return self.separator.join(parts)
 
     def check(self, value: str, path: str) -> None:
         return None

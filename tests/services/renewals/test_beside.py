@@ -20,7 +20,7 @@ from holdfast.store import Store
 from tests.services.renewals.bed import AS_OF
 from tests.services.renewals.calculations import Watched, opened, working
 
-RESIDENTS, PAGE = 300, 30
+PAGE = 30
 PROPERTY = "property-0001"
 
 
@@ -30,8 +30,8 @@ def little_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holdfast.beside, "UNREAD_BYTES_MAX", 1_000)
 
 
-async def fill(store: Store) -> None:
-    plan = Plan(residents=RESIDENTS, as_of=AS_OF, tenant_id="-", per_property=RESIDENTS)
+async def fill(store: Store, residents: int) -> None:
+    plan = Plan(residents=residents, as_of=AS_OF, tenant_id="-", per_property=residents)
     async for _ in keep(store.tenant("-"), plan):
         pass
 
@@ -84,7 +84,7 @@ async def test_the_scores_are_the_same_with_a_process_beside(
     url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with opened(url) as store:
-        await fill(store)
+        await fill(store, 200)
         watched = Watched(url)
         alone, by_itself = await calculated(store)
         ended, together = await calculated(store, beside=watched)
@@ -99,7 +99,8 @@ async def test_a_run_goes_on_by_itself_when_the_process_beside_it_is_killed(
     url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with opened(url) as store:
-        await fill(store)
+        # Far more pages than the pipes between the processes hold, so that it is not done before.
+        await fill(store, 1_200)
         _, by_itself = await calculated(store)
         ended, together = await calculated(store, beside=Doomed(url))
         assert (ended.status, ended.scored) == ("completed", len(by_itself))

@@ -90,11 +90,9 @@ class Reading:
         )
         as_of, known = self._moment.as_of, []
         for id, unit_id, first_name, last_name, status, _ in rows:
-            lease = current_lease(leases[id], as_of) if id in leases else None
-            facts = None
+            lease, facts = current_lease(leases.get(id, ()), as_of), None
             if lease is not None:
-                made = offers.get(id)
-                offered = made is not None and any(counts(offer, lease, as_of) for offer in made)
+                offered = any(counts(offer, lease, as_of) for offer in offers.get(id, ()))
                 facts = Facts(lease, ledgers.get(id) or Ledger(), offered, prices.get(unit_id))
             name = f"{first_name} {last_name}".strip()
             known.append(Known(id, unit_id, name, status == "notice_given", facts))

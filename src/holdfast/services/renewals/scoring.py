@@ -10,6 +10,7 @@ Every weight is a share of 100, so a score is 0 to 100 and is the sum of its sig
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import Annotated, Final, Literal
@@ -224,7 +225,6 @@ def no_offer_signal(weight: int) -> Signal:
     return Signal(True, weight, "No renewal offer was made in this lease.")
 
 
-@lru_cache(maxsize=4_096)
 def market_signal(rent: int, market: int | None, weight: int) -> Signal:
     if market is None:
         return Signal(None, 0, "No data: the unit has no pricing.")
@@ -240,7 +240,7 @@ _NO_LEDGER: Final = Signal(None, 0, "No data: the ledger has no rows in the last
 # -- choosing -------------------------------------------------------------------------------------
 
 
-def current_lease(leases: list[Lease], as_of: date) -> Lease | None:
+def current_lease(leases: Sequence[Lease], as_of: date) -> Lease | None:
     """The lease a resident lives under: the newest that has begun, else the next one to begin."""
     if len(leases) == 1:
         return leases[0]
