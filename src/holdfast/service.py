@@ -278,7 +278,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     build: Callable[[Context], Parts]
     settings: type[msgspec.Struct] = NoSettings
     sealed: Mapping[type[Document], Sequence[str]] = {}  # fields the vault seals, for `keys rotate`
-    commands: Any = None  # a typer.Typer, mounted as `holdfast <name>`
+    # A typer.Typer, mounted as `holdfast <name>`; a folder of `holdfast.services` has a module `commands` instead.
+    commands: Any = None
 
     @property
     def address(self) -> str:

@@ -6,7 +6,6 @@ from holdfast.kit.channels import Watch
 from holdfast.kit.inbox import Source
 from holdfast.service import Answers, Context, Health, Hook, Parts, Service
 from holdfast.services.calendar_sync.checks import address, credentials
-from holdfast.services.calendar_sync.commands import commands
 from holdfast.services.calendar_sync.jobs import jobs_of
 from holdfast.services.calendar_sync.keeper import Keeper
 from holdfast.services.calendar_sync.loops import FirstLook
@@ -54,5 +53,4 @@ service = Service(
     documents=DOCUMENTS,
     settings=Settings,
     build=build,
-    commands=commands,
 )
