@@ -278,7 +278,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     build: Callable[[Context], Parts]
     settings: type[msgspec.Struct] = NoSettings
     sealed: Mapping[type[Document], Sequence[str]] = {}  # fields the vault seals, for `keys rotate`
-    # A typer.Typer, mounted as `holdfast <name>`; a folder of `holdfast.services` has a module `commands` instead.
+    # A typer.Typer, mounted as `holdfast <name>`; a folder of `holdfast.services` has its module `commands`.
     commands: Any = None
 
     @property
