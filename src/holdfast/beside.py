@@ -32,6 +32,8 @@ LENGTH: Final = 4
 # How much of what the companion gave may wait in this process.
 UNREAD_BYTES_MAX: Final = 1_000_000
 REST_S: Final = 60.0
+# Who says nothing for so long is taken for lost, whatever it is at.
+SILENCE_S_MAX: Final = 120.0
 READY, MORE, END, FAULT = b"r", b"m", b"e", b"f"
 log: Final = structlog.get_logger("holdfast.beside")
 
@@ -163,7 +165,7 @@ class Companion:
         try:
             pipe.write(_framed(message))
             await pipe.drain()
-        except OSError as fault:
+        except (OSError, RuntimeError) as fault:  # uvloop says of a closed pipe that it is one by the latter
             raise CompanionLostError(f"it is gone: {fault}") from None
 
     async def _receive(self) -> tuple[bytes, bytes]:
@@ -171,10 +173,13 @@ class Companion:
         assert self._process.stdout is not None
         pipe = self._process.stdout
         try:
-            size = int.from_bytes(await pipe.readexactly(LENGTH), "big")
-            message = await pipe.readexactly(size)
+            async with asyncio.timeout(SILENCE_S_MAX):
+                size = int.from_bytes(await pipe.readexactly(LENGTH), "big")
+                message = await pipe.readexactly(size)
         except asyncio.IncompleteReadError:
             raise CompanionLostError("it ended in the middle of its work") from None
+        except TimeoutError:
+            raise CompanionLostError(f"nothing was heard from it for {SILENCE_S_MAX:g} s") from None
         kind = message[:1]
         if kind == FAULT:
             raise CompanionLostError(message[1:].decode())

@@ -53,6 +53,19 @@ async def test_who_asked_is_told_why_it_was_lost(sqlite_url: str, part: str, why
                 pass
 
 
+async def test_one_that_stands_still_is_not_waited_for_in_vain(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with beside(sqlite_url, "READ") as companion:
+        await companion.begun()
+        monkeypatch.setattr("holdfast.beside.SILENCE_S_MAX", 0.2)
+        assert companion.pid is not None
+        os.kill(companion.pid, signal.SIGSTOP)
+        with pytest.raises(CompanionLostError, match="nothing was heard"):
+            await anext(companion.stream(b""))
+    assert not _alive(companion.pid)
+
+
 async def test_one_that_is_killed_before_it_is_ready_never_is(sqlite_url: str) -> None:
     async with beside(sqlite_url, "READ") as companion:
         assert companion.pid is not None

@@ -49,11 +49,13 @@ class Watched:
 
     @contextlib.asynccontextmanager
     async def __call__(self, part: str) -> AsyncIterator[Companion]:
-        async with self._beside(part) as companion:
-            await companion.begun()
-            self.companions.append(companion)
-            yield companion
-        await self._beside.close()
+        try:
+            async with self._beside(part) as companion:
+                await companion.begun()
+                self.companions.append(companion)
+                yield companion
+        finally:
+            await self._beside.close()
 
 
 def runner_of(store: Store, *, page: int, beside: Watched | None = None) -> Runner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -12,9 +13,10 @@ import pytest
 
 import holdfast.beside
 from holdfast.beside import Companion
+from holdfast.services.renewals.assessing import PART_NAME, Assignment, scored_pages
 from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.sampling import Plan, keep
-from holdfast.services.renewals.scoring import TIERS
+from holdfast.services.renewals.scoring import TIERS, Rules
 from holdfast.services.renewals.triggering import scores_of_run
 from holdfast.store import Store
 from tests.services.renewals.bed import AS_OF
@@ -106,3 +108,17 @@ async def test_a_run_goes_on_by_itself_when_the_process_beside_it_is_killed(
         assert (ended.status, ended.scored) == ("completed", len(by_itself))
         assert said(together) == said(by_itself)
         assert "scoring goes on here" in capfd.readouterr().out
+
+
+async def test_a_run_given_up_as_the_other_process_begins_leaves_nothing_behind(
+    sqlite_url: str,
+) -> None:
+    async with opened(sqlite_url) as store:
+        await fill(store, 200)
+        watched = Watched(sqlite_url)
+        assignment = Assignment("-", PROPERTY, "UTC", AS_OF, Rules(), store.clock.now(), page=PAGE)
+        async with watched(PART_NAME) as companion:
+            pages = scored_pages(store.tenant("-"), assignment, companion=companion)
+            assert len(await anext(pages)) == PAGE
+            await pages.aclose()
+        assert len(asyncio.all_tasks()) == 1

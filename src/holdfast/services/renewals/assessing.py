@@ -78,27 +78,28 @@ async def scored_pages(
 ) -> AsyncGenerator[list[Scored], None]:
     """Every resident's score in id order: from the companion as soon as it is ready, otherwise made here."""
     reading, after = assignment.reading(store), assignment.after
-    frames: _Ahead[bytes] | None = None
-    async with contextlib.aclosing(_Ahead(reading.pages(after))) as pages:
+    async with contextlib.AsyncExitStack() as stack:
+        frames: _Ahead[bytes] | None = None
+        pages = await stack.enter_async_context(contextlib.aclosing(_Ahead(reading.pages(after))))
         async for known in pages:
             after = known[-1].resident_id
             if companion is not None and companion.ready:
                 # It begins with the next page while this one is still made here.
                 frames = _Ahead(companion.stream(assignment.rest(after, reading)))
+                stack.push_async_callback(frames.aclose)
             yield await _score_all(known, assignment)
             if frames is not None:
                 break
-    if frames is None:
-        return
-    try:
-        async with contextlib.aclosing(frames):
+        if frames is None:
+            return
+        try:
             async for frame in frames:
                 page = _PAGE.decode(frame)
                 yield page
                 after = page[-1].resident_id
             return
-    except CompanionLostError as lost:
-        log.warning("scoring goes on here", because=str(lost), property=assignment.property_id)
+        except CompanionLostError as lost:
+            log.warning("scoring goes on here", because=str(lost), property=assignment.property_id)
     async with contextlib.aclosing(_Ahead(reading.pages(after))) as pages:
         async for known in pages:
             yield await _score_all(known, assignment)

@@ -19,8 +19,6 @@ from holdfast.store import Page, Store, Write, put
 from holdfast.store.cursors import cursor_at, mark_of, place_in
 
 STRETCH: Final = 500
-
-
 # In place of days, for who lives from month to month: at any time, so before all others.
 ANY_TIME: Final = -(10**9)
 # In how many days whose lease ends, and their tier.
@@ -52,8 +50,8 @@ class Soonest:
         """What keeps the order; writing it again changes nothing."""
         ordered = sorted(endings)
         for number, start in enumerate(range(0, len(ordered), STRETCH)):
-            numbers, residents, tiers = map(list, zip(*ordered[start : start + STRETCH], strict=True))
-            days = [None if number == ANY_TIME else number for number in numbers]
+            ends, residents, tiers = map(list, zip(*ordered[start : start + STRETCH], strict=True))
+            days = [None if one == ANY_TIME else one for one in ends]
             yield put(RunOrder(
                 tenant_id=self._store.tenant_id or "-", property_id=self._property_id,
                 calculated_at=self._calculated_at, number=number, days=days, residents=residents, tiers=tiers,
