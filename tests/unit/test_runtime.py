@@ -13,7 +13,8 @@ import pytest
 from holdfast.app import open_store
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError
+from holdfast.kit.audit.models import AuditHead
 from holdfast.kit.inbox import InboxItem, Source, Verified
 from holdfast.kit.retention import Sweeper
 from holdfast.kit.schedules import Job, Slot
@@ -201,3 +202,45 @@ async def test_drains_at_once_share_one_set_of_loops_until_the_last_ends(tmp_pat
         assert busy.running == 0
     finally:
         await runtime.close()
+
+
+def _closing(name: str, closed: list[str], *, fails: bool, starts: bool = True) -> Service:
+    """A service that notes when it is closed, and may fail to."""
+
+    def build(context: Context) -> Parts:
+        async def start() -> None:
+            if not starts:
+                raise RuntimeError(f"{name} does not start")
+
+        async def close() -> None:
+            closed.append(name)
+            if fails:
+                raise OSError(f"{name} does not close")
+
+        return Parts(start=start, close=close)
+
+    return Service(name=name, summary="Closes.", documents=[], build=build)
+
+
+async def test_every_part_is_closed_also_after_those_that_fail_and_each_failure_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed: list[str] = []
+    services = [_closing(name, closed, fails=name != "second") for name in ("first", "second", "third")]
+    runtime = await Runtime.open(load_config({"home": tmp_path}, environ={}), services=services)
+    with pytest.raises(OSError, match="third does not close"):
+        await runtime.close()
+    assert closed == ["first", "second", "third"]
+    told = capsys.readouterr().out
+    assert "first does not close" in told
+    assert "third does not close" in told
+    with pytest.raises(HoldfastError):
+        await runtime.store.get(AuditHead, "-")
+
+
+async def test_why_it_did_not_start_is_raised_though_something_fails_to_close(tmp_path: Path) -> None:
+    closed: list[str] = []
+    service = _closing("sullen", closed, fails=True, starts=False)
+    with pytest.raises(RuntimeError, match="does not start"):
+        await Runtime.open(load_config({"home": tmp_path}, environ={}), services=[service])
+    assert closed == ["sullen"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -101,7 +102,9 @@ class Runtime:
                 if parts.start is not None:
                     await parts.start()
         except BaseException:
-            await runtime.close()
+            # Why it did not start matters more than what then failed to close, which is in the log.
+            with contextlib.suppress(Exception):
+                await runtime.close()
             raise
         return runtime
 
@@ -184,12 +187,14 @@ class Runtime:
         return [kind for kind in documents_of(self.services) if issubclass(kind, ChannelFields)]
 
     async def close(self) -> None:
-        for parts in self.parts.values():
-            if parts.close is not None:
-                await parts.close()
-        await self._beside.close()
-        await self._sender.close()
-        await self.store.close()
+        """Close every part, the store last, also after one that fails to; what failed is told and raised."""
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(_close, "store", self.store.close)
+            closing.push_async_callback(_close, "sender", self._sender.close)
+            closing.push_async_callback(_close, "beside", self._beside.close)
+            for name, parts in reversed(self.parts.items()):
+                if parts.close is not None:
+                    closing.push_async_callback(_close, name, parts.close)
 
     def _context(self, service: Service) -> Context:
         return Context(
@@ -236,3 +241,11 @@ class Runtime:
 
     async def _longest_wait_s(self) -> float:
         return max((await self.backlog()).values())
+
+
+async def _close(part: str, close: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await close()
+    except Exception as fault:
+        log.error("closing failed", part=part, exc_info=fault)
+        raise
