@@ -7,14 +7,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.kit.audit import Audit, AuditHead, Entry
+from holdfast.kit.access import Links, User
+from holdfast.kit.access.links import SignInLink
+from holdfast.kit.access.sessions import Session
+from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
-from holdfast.kit.outbox import Delivery, Endpoint
+from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
 from holdfast.kit.runs import RunDocument
 from holdfast.kit.schedules import Schedule
-from holdfast.store import create, patch, put
-from tests.console.bed import Bed, console
+from holdfast.store import Query, create, patch, put
+from tests.console.bed import PASSWORD, Bed, console
 from tests.console.desk import connect, desk
 from tests.console.workshop import Workshop, runs_of
 from tests.providers.setting import ALICE, a_setting
@@ -69,3 +72,91 @@ async def test_what_cant_be_put_on_record_is_not_done(tmp_path: Path) -> None:
         )
         assert [status for status, _, _ in done] == [409] * len(asked)
         assert [await store.get(*place) for place in places] == before
+
+
+async def _people(bed: Bed) -> list[Any]:
+    """Everything there is of people."""
+    store, found = bed.runtime.store.privileged(), list[Any]()
+    for kind in (User, Session, SignInLink):
+        found += [one async for one in store.scan(Query(kind))]
+    return found
+
+
+async def test_people_and_sessions_are_not_changed_where_that_cant_be_put_on_record(tmp_path: Path) -> None:
+    async with console(tmp_path) as bed:
+        ann = await bed.signed_in("ann")
+        await bed.person("ben")
+        await bed.person("cy", tenant_id="acme")
+        code = await Links(bed.runtime.store).make("ben")
+        csrf = {"x-csrf-token": await ann.csrf()}
+        asked: list[tuple[str, dict[str, Any]]] = [
+            ("/api/v1/users", {"name": "dan", "role": "viewer", "tenantId": "acme"}),
+            ("/api/v1/users/cy/link", {}), ("/api/v1/users/cy/disable", {}), ("/api/v1/users/cy/enable", {}),
+            ("/sign-out", {}), ("/sign-out", {"everywhere": True}),
+            ("/sign-in/password", {"current": PASSWORD, "password": "another horse battery"}),
+        ]  # fmt: skip
+        typed = [
+            ("/sign-in", {"name": "ben", "password": PASSWORD}),
+            ("/sign-in/link", {"code": code, "password": PASSWORD, "again": PASSWORD}),
+        ]
+        before = await _people(bed)
+        await _block_the_trail(bed)
+        done = await asyncio.gather(
+            *(ann.ask("POST", path, json=body, headers=csrf) for path, body in asked),
+            *(bed.visitor().ask("POST", path, data=form) for path, form in typed),
+        )
+        assert [status for status, _, _ in done] == [409] * len(done)
+        assert await _people(bed) == before
+
+
+async def test_dead_letters_stay_dead_where_their_replay_cant_be_put_on_record(tmp_path: Path) -> None:
+    async with console(tmp_path) as bed:
+        ann = await bed.signed_in("ann")
+        store = bed.runtime.store.tenant("-")
+        await _die(bed, Endpoint(id="rms", url="https://rms.example", created_at=AT), "e1")
+        csrf = {"x-csrf-token": await ann.csrf()}
+        before = await store.get(Delivery, "e1~rms"), await store.get(DeadLetter, "e1~rms")
+        await _block_the_trail(bed)
+        status, _, _ = await ann.ask(
+            "POST", "/api/v1/dead-letters/replay", json={"dryRun": False}, headers=csrf
+        )
+        assert status == 409
+        assert (await store.get(Delivery, "e1~rms"), await store.get(DeadLetter, "e1~rms")) == before
+
+
+async def _die(bed: Bed, endpoint: Endpoint, *events: str) -> None:
+    store = bed.runtime.store.tenant("-")
+    await store.commit(put(endpoint))
+    for event in events:
+        given_up = Delivery(
+            id=f"{event}~{endpoint.id}", event_id=event, endpoint_id=endpoint.id, event_type="paid",
+            body=b"{}", occurred_at=AT, created_at=AT,
+        )  # fmt: skip
+        await store.commit(create(given_up))
+        for status in ("sending", "dead"):
+            await store.commit(patch(Delivery, given_up.id, changes={"status": status}))
+        await store.commit(
+            create(
+                DeadLetter(
+                    id=given_up.id, event_id=event, endpoint_id=endpoint.id, event_type="paid", reason="500",
+                    died_at=AT,
+                )
+            )
+        )  # fmt: skip
+
+
+async def test_each_commit_of_a_replay_says_on_record_how_many_it_puts_out(tmp_path: Path) -> None:
+    async with console(tmp_path) as bed:
+        ann = await bed.signed_in("ann")
+        await _die(bed, Endpoint(id="rms", url="https://rms.example", created_at=AT), "e1", "e2", "e3")
+        await _die(bed, Endpoint(id="kept", url="https://k.example", created_at=AT, fifo=True), "e1", "e2")
+        status, text, _ = await ann.act("/api/v1/dead-letters/replay", {"dryRun": False})
+        assert (status, '"changed":5' in text) == (200, True), text
+        store = bed.runtime.store.tenant("-")
+        replays = Query(AuditEvent).where("action", "==", "dead_letters.replayed").order_by("-sequence")
+        page = await store.query(replays)
+        # Of an ordered endpoint each commit takes one: only one delivery may be due there.
+        assert sorted(event.details["changed"] for event in page.docs) == [1, 4]
+        due = [await store.get(Delivery, f"{event}~kept") for event in ("e1", "e2")]
+        assert [one is not None and one.doc.status for one in due] == ["pending", "pending"]
+        assert sum(one is not None and one.doc.next_attempt_at is not None for one in due) == 1

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
+from holdfast.http.routes.deliveries import replay_letters
 from holdfast.kit.outbox import DeadLetter, Ledger, Report, Selection
 from holdfast.runtime import Runtime
 from holdfast.store import Page
@@ -62,14 +63,7 @@ def replay_command(
 
     async def act(runtime: Runtime) -> Report:
         selection = Selection(statuses=["dead"], endpoint_id=endpoint, event_type=event_type)
-        ledger = Ledger(runtime.store.tenant(tenant))
-        report = await ledger.replay(selection, dry_run=dry_run, limit=limit)
-        if report.changed:
-            details = {"changed": report.changed}
-            await noted(
-                runtime, tenant, action="dead_letters.replayed", subject=endpoint or "", details=details
-            )
-        return report
+        return await replay_letters(runtime, tenant, selection, actor=person(), dry_run=dry_run, limit=limit)
 
     report = within(act)
     said = f"{report.matched} would go out again" if dry_run else f"{report.changed} go out again"

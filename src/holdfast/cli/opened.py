@@ -18,10 +18,11 @@ from rich.text import Text
 
 from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
-from holdfast.http.noting import note
+from holdfast.http.noting import on_record
 from holdfast.kit import NO_TENANT
 from holdfast.runtime import Runtime, find_services
 from holdfast.service import Service
+from holdfast.store import Transaction
 
 T = TypeVar("T")
 PIPE_COLUMNS = 240
@@ -68,9 +69,20 @@ def person() -> str:
         return f"cli:{os.getuid()}"
 
 
-async def noted(runtime: Runtime, tenant_id: str, *, action: str, subject: str, details: Any = None) -> None:
-    """Put what a person did here on the tenant's audit trail."""
-    await note(runtime, tenant_id, actor=person(), action=action, subject=subject, details=details)
+async def recorded(
+    runtime: Runtime,
+    tenant_id: str,
+    act: Callable[[Transaction], Awaitable[T]],
+    *,
+    action: str,
+    subject: str,
+    details: Any = None,
+) -> T:
+    """Do what a person asks for here, to anybody's documents, and put it on the tenant's audit trail: both or
+    neither."""
+    return await on_record(
+        runtime, tenant_id, act, actor=person(), action=action, subject=subject, details=details, across=True
+    )
 
 
 def as_dict(value: Any) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from typing import Annotated, Final, cast, get_args
 import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, recorded, show, tell, within
 from holdfast.kit.access import TokenRole, Tokens
 from holdfast.runtime import Runtime
+from holdfast.store import Transaction
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -66,10 +67,14 @@ def create_command(
     lasting = _seconds(expires_in)
 
     async def act(runtime: Runtime) -> str:
-        made = await Tokens(runtime.store).create(
+        made, write = Tokens(runtime.store).write(
             name, role=cast(TokenRole, role), tenant_id=tenant, scopes=scope or ["*"], expires_in_s=lasting
         )
-        await noted(runtime, tenant, action="token.created", subject=name, details={"role": role})
+
+        async def keep(tx: Transaction) -> None:
+            tx.write(write)
+
+        await recorded(runtime, tenant, keep, action="token.created", subject=name, details={"role": role})
         return made
 
     token = within(act)
@@ -108,8 +113,11 @@ def revoke_command(
     """
 
     async def act(runtime: Runtime) -> None:
-        await Tokens(runtime.store).revoke(token_id)
-        await noted(runtime, PLATFORM, action="token.revoked", subject=token_id)
+        tokens = Tokens(runtime.store)
+        await recorded(
+            runtime, PLATFORM, lambda tx: tokens.revoke(token_id, tx), action="token.revoked",
+            subject=token_id,
+        )  # fmt: skip
 
     within(act)
     tell({"revoked": token_id}, f"revoked {token_id}", as_json=as_json)

@@ -9,13 +9,14 @@ from typing import Annotated, cast, get_args
 import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, noted, show, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, recorded, show, tell, within
 from holdfast.config import load_config
 from holdfast.errors import InvalidError
 from holdfast.kit.access import Links, User, UserRole, Users
 from holdfast.kit.access.links import link_to
-from holdfast.kit.access.passwords import check_password
+from holdfast.kit.access.passwords import check_password, hashed
 from holdfast.runtime import Runtime
+from holdfast.store import Transaction
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -63,11 +64,17 @@ def add_command(
 
     async def act(runtime: Runtime) -> str:
         runtime.store.tenant(tenant)
-        user = await Users(runtime.store).add(
-            name, role=cast(UserRole, role), tenant_id=tenant, created_by="cli"
+        users = Users(runtime.store)
+        user = await users.made(
+            name, role=cast(UserRole, role), tenant_id=tenant, password=None, created_by="cli"
         )
-        code = await Links(runtime.store).make(user.id, created_by="cli")
-        await noted(runtime, PLATFORM, action="user.added", subject=user.id, details={"role": role})
+        code, link = Links(runtime.store).write(user, created_by="cli")
+
+        async def keep(tx: Transaction) -> None:
+            await users.keep(user, tx)
+            tx.write(link)
+
+        await recorded(runtime, PLATFORM, keep, action="user.added", subject=user.id, details={"role": role})
         return link_to("link", code, _address())
 
     url = within(act)
@@ -103,8 +110,10 @@ def disable_command(name: _Name, as_json: AsJson = False) -> None:
     """
 
     async def act(runtime: Runtime) -> None:
-        await Users(runtime.store).disable(name)
-        await noted(runtime, PLATFORM, action="user.disabled", subject=name)
+        users = Users(runtime.store)
+        await recorded(
+            runtime, PLATFORM, lambda tx: users.disable(name, tx), action="user.disabled", subject=name
+        )
 
     within(act)
     tell({"disabled": name}, f"disabled {name}", as_json=as_json)
@@ -120,8 +129,10 @@ def enable_command(name: _Name, as_json: AsJson = False) -> None:
     """
 
     async def act(runtime: Runtime) -> None:
-        await Users(runtime.store).enable(name)
-        await noted(runtime, PLATFORM, action="user.enabled", subject=name)
+        users = Users(runtime.store)
+        await recorded(
+            runtime, PLATFORM, lambda tx: users.enable(name, tx), action="user.enabled", subject=name
+        )
 
     within(act)
     tell({"enabled": name}, f"enabled {name}", as_json=as_json)
@@ -137,8 +148,11 @@ def sign_out_command(name: _Name, as_json: AsJson = False) -> None:
     """
 
     async def act(runtime: Runtime) -> None:
-        await Users(runtime.store).end_sessions(name)
-        await noted(runtime, PLATFORM, action="session.ended_everywhere", subject=name)
+        users = Users(runtime.store)
+        await recorded(
+            runtime, PLATFORM, lambda tx: users.end_sessions(name, tx), action="session.ended_everywhere",
+            subject=name,
+        )  # fmt: skip
 
     within(act)
     tell({"signedOut": name}, f"{name} is signed out everywhere", as_json=as_json)
@@ -157,8 +171,11 @@ def password_command(name: _Name, as_json: AsJson = False) -> None:
     check_password(password)
 
     async def act(runtime: Runtime) -> None:
-        await Users(runtime.store).set_password(name, password)
-        await noted(runtime, PLATFORM, action="user.password_set", subject=name)
+        users, kept = Users(runtime.store), await hashed(password)
+        await recorded(
+            runtime, PLATFORM, lambda tx: users.keep_password(name, kept, tx),
+            action="user.password_set", subject=name,
+        )  # fmt: skip
 
     within(act)
     tell({"name": name}, f"{name} has a new password", as_json=as_json)
@@ -184,8 +201,11 @@ def link_command(name: _Name, as_json: AsJson = False) -> None:
     """
 
     async def act(runtime: Runtime) -> str:
-        code = await Links(runtime.store).make(name, created_by="cli")
-        await noted(runtime, PLATFORM, action="user.link_made", subject=name)
+        links = Links(runtime.store)
+        code = await recorded(
+            runtime, PLATFORM, lambda tx: links.make(name, tx, created_by="cli"),
+            action="user.link_made", subject=name,
+        )  # fmt: skip
         return link_to("link", code, _address())
 
     url = within(act)

@@ -14,15 +14,17 @@ from litestar.params import JSONBody
 from holdfast.console.places import HOME
 from holdfast.console.shell import AnyRequest, Shell
 from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError, UnverifiedError
-from holdfast.http.noting import note
+from holdfast.http.noting import note, on_record
 from holdfast.http.origin import next_of
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import COOKIE, Links, SessionCaller, Sessions, SignInTries, User, Users
 from holdfast.kit.access.links import link_to
-from holdfast.kit.access.passwords import check_password
+from holdfast.kit.access.passwords import check_password, hashed
 from holdfast.kit.access.sessions import LASTS_S
 from holdfast.kit.access.users import plain_name
+from holdfast.kit.audit import Audit, Entry
 from holdfast.runtime import Runtime
+from holdfast.store import Transaction
 
 FORM_BYTES_MAX: Final = 10_000
 LINK_PATHS: Final = ["/sign-in/first", "/sign-in/link"]
@@ -108,10 +110,14 @@ class SignIn:
         if user is None:
             # People type a password where the name belongs: what names nobody is not written down for good.
             who = name if await self._users.exists(name) else "somebody unknown"
-            await self._note(NO_TENANT, "nobody", "session.refused", who)
+            await note(self._runtime, NO_TENANT, actor="nobody", action="session.refused", subject=who)
             return self._form(request, after, name=name, fault=_WRONG, status=401)
         await self._tries.forgive(name)
-        return await self._welcome(user, await self._sessions.begin(user), after)
+        cookie = await on_record(
+            self._runtime, user.tenant_id, lambda tx: self._sessions.begin(user, tx), actor=f"user:{user.id}",
+            action="session.began", subject=user.id,
+        )  # fmt: skip
+        return self._welcome(cookie, after)
 
     def _form(
         self, request: AnyRequest, after: str, *, name: str = "", fault: str = "", status: int = 200,
@@ -140,28 +146,37 @@ class SignIn:
         try:
             if form.get("password", "") != form.get("again", ""):
                 raise InvalidError("the two passwords differ", "again")
-            user, cookie = await self._links.use(code, name=name, password=form.get("password", ""))
+            password = form.get("password", "")
+            _, cookie = await self._links.use(code, name=name, password=password, also=self._note_began)
         except UnverifiedError as spent:
             return self._shell.error(request, 410, spent.message)
         except InvalidError as fault:
             return await self._link_form(request, code, name=name, fault=_sentence(fault), status=422)
-        return await self._welcome(user, cookie, HOME)
+        return self._welcome(cookie, HOME)
+
+    async def _note_began(self, tx: Transaction, user: User) -> None:
+        entry = Entry(action="session.began", actor=f"user:{user.id}", subject=user.id)
+        await Audit(self._runtime.store, tenant_id=user.tenant_id).add(tx, entry)
 
     # -- both ---------------------------------------------------------------------------------------
 
-    async def _welcome(self, user: User, cookie: str, after: str) -> Response[None]:
-        await self._note(user.tenant_id, f"user:{user.id}", "session.began", user.id)
+    def _welcome(self, cookie: str, after: str) -> Response[None]:
         return Response(
             None, status_code=303, headers={"location": after}, cookies=[self._cookie(cookie, int(LASTS_S))]
         )
 
     async def _leave(self, request: AnyRequest, *, everywhere: bool) -> Response[SignedOut]:
         caller = _person(request)
-        if everywhere:
-            await self._users.end_sessions(caller.name)
-        await self._sessions.end(caller.session_id)
-        action = "session.ended_everywhere" if everywhere else "session.ended"
-        await self._note(next(iter(caller.roles)), str(caller.user_id), action, caller.name)
+
+        async def leave(tx: Transaction) -> None:
+            if everywhere:
+                await self._users.end_sessions(caller.name, tx)
+            await self._sessions.end(caller.session_id, tx)
+
+        await on_record(
+            self._runtime, next(iter(caller.roles)), leave, actor=str(caller.user_id),
+            action="session.ended_everywhere" if everywhere else "session.ended", subject=caller.name,
+        )  # fmt: skip
         return Response(SignedOut(True), cookies=[self._cookie("", 0)])
 
     async def _renew(self, request: AnyRequest, wanted: NewPassword) -> Response[PasswordSet]:
@@ -172,9 +187,18 @@ class SignIn:
         if await self._users.verify(caller.name, wanted.current) is None:
             raise InvalidError("the password you have is another one", "current")
         await self._tries.forgive(caller.name)
-        await self._users.set_password(caller.name, wanted.password)
-        await self._note(next(iter(caller.roles)), str(caller.user_id), "user.password_set", caller.name)
-        cookie = await self._sessions.begin(await self._users.get(caller.name))
+        kept = await hashed(wanted.password)
+
+        async def renew(tx: Transaction) -> str:
+            user = await self._users.keep_password(caller.name, kept, tx)
+            cookie, began = self._sessions.write(user)
+            tx.write(began)
+            return cookie
+
+        cookie = await on_record(
+            self._runtime, next(iter(caller.roles)), renew, actor=str(caller.user_id),
+            action="user.password_set", subject=caller.name,
+        )  # fmt: skip
         return Response(PasswordSet(caller.name), cookies=[self._cookie(cookie, int(LASTS_S))])
 
     def _cookie(self, value: str, max_age_s: int) -> Cookie:
@@ -182,9 +206,6 @@ class SignIn:
             key=COOKIE, value=value, max_age=max_age_s, path="/", httponly=True, samesite="lax",
             secure=self._runtime.config.public_url.startswith("https:"),
         )  # fmt: skip
-
-    async def _note(self, tenant_id: str, actor: str, action: str, subject: str) -> None:
-        await note(self._runtime, tenant_id, actor=actor, action=action, subject=subject)
 
 
 def _person(request: AnyRequest) -> SessionCaller:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from holdfast.kit.audit import Audit, Entry
+from holdfast.kit.audit.trail import ATTEMPTS
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 
@@ -29,10 +30,12 @@ async def on_record(
     action: str,
     subject: str,
     details: Any = None,
+    across: bool = False,
 ) -> T:
     """Do it and put it on the tenant's audit trail, in one commit: both or neither.
 
-    An act that gives False found nothing to do, and nothing goes on record.
+    An act that gives False found nothing to do, and nothing goes on record. With `across`, the act reaches
+    documents of every tenant.
     """
     audit = Audit(runtime.store, tenant_id=tenant_id)
     entry = Entry(action=action, actor=actor, subject=subject, details=details)
@@ -43,4 +46,6 @@ async def on_record(
             await audit.add(tx, entry)
         return answer
 
+    if across:
+        return await runtime.store.privileged().transact(both, attempts=ATTEMPTS)
     return await audit.transact(both)

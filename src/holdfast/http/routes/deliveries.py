@@ -11,11 +11,13 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.errors import NotFoundError
 from holdfast.http.declare import Whole
-from holdfast.http.noting import note, on_record
+from holdfast.http.noting import on_record
+from holdfast.kit.audit import Audit, Entry
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Report, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
 from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
 from holdfast.runtime import Runtime
+from holdfast.store import Transaction
 
 REPLAY_MAX: Final = 1_000
 
@@ -81,6 +83,23 @@ def detail(delivery: Delivery) -> DeliveryDetail:
         **msgspec.structs.asdict(row(delivery)), occurred_at=delivery.occurred_at,
         content_type=delivery.content_type, body=body, body_is_base64=coded, attempts=delivery.attempts,
     )  # fmt: skip
+
+
+async def replay_letters(
+    runtime: Runtime, tenant_id: str, selection: Selection, *, actor: str, dry_run: bool, limit: int | None
+) -> Report:
+    """Put them out again; each commit that does has its entry on the audit trail."""
+    audit = Audit(runtime.store, tenant_id=tenant_id)
+
+    async def put_on_record(tx: Transaction, count: int) -> None:
+        await audit.add(tx, Entry(
+            action="dead_letters.replayed", actor=actor, subject=selection.endpoint_id or "",
+            details={"changed": count},
+        ))  # fmt: skip
+
+    return await _ledger(runtime, tenant_id).replay(
+        selection, dry_run=dry_run, limit=limit, also=put_on_record
+    )
 
 
 def _ledger(runtime: Runtime, tenant_id: str) -> Ledger:
@@ -152,13 +171,9 @@ async def replay_dead(
 ) -> Report:
     """Put dead letters out again, at most a thousand at a time; says what it did, or would do."""
     selection = Selection(statuses=["dead"], endpoint_id=data.endpoint_id, event_type=data.event_type)
-    report = await _ledger(runtime, tenant_id).replay(selection, dry_run=data.dry_run, limit=REPLAY_MAX)
-    if report.changed:
-        await note(
-            runtime, tenant_id, actor=actor, action="dead_letters.replayed",
-            subject=data.endpoint_id or "", details={"changed": report.changed},
-        )  # fmt: skip
-    return report
+    return await replay_letters(
+        runtime, tenant_id, selection, actor=actor, dry_run=data.dry_run, limit=REPLAY_MAX
+    )
 
 
 ROUTES: Final = (deliveries, delivery, replay, dead_letters, replay_dead)

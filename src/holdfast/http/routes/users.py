@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from holdfast.errors import ForbiddenError, InvalidError
 from holdfast.http.declare import Whole
-from holdfast.http.noting import note
+from holdfast.http.noting import on_record
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Links, User, UserRole, Users
 from holdfast.kit.access.links import link_to
@@ -82,11 +82,14 @@ async def add(
     """Add somebody; a link lets them in."""
     _check_reach(request, data.role)
     runtime.store.tenant(data.tenant_id)  # refuses an id that none can have
-    user = await Users(runtime.store).add(
-        data.name, role=data.role, tenant_id=data.tenant_id, created_by=actor
+    people = Users(runtime.store)
+    user = await people.made(
+        data.name, role=data.role, tenant_id=data.tenant_id, password=None, created_by=actor
     )
-    details = {"role": user.role, "tenant": user.tenant_id}
-    await note(runtime, NO_TENANT, actor=actor, action="user.added", subject=user.id, details=details)
+    await on_record(
+        runtime, NO_TENANT, lambda tx: people.keep(user, tx), actor=actor, action="user.added",
+        subject=user.id, details={"role": user.role, "tenant": user.tenant_id}, across=True,
+    )  # fmt: skip
     return row(user)
 
 
@@ -96,8 +99,11 @@ async def link(
 ) -> OneTimeLink:
     """A link with which they set a new password, once, within an hour."""
     user = await _reached(request, runtime, name)
-    code = await Links(runtime.store).make(user.id, created_by=actor)
-    await note(runtime, NO_TENANT, actor=actor, action="user.link_made", subject=user.id)
+    links = Links(runtime.store)
+    code = await on_record(
+        runtime, NO_TENANT, lambda tx: links.make(user.id, tx, created_by=actor), actor=actor,
+        action="user.link_made", subject=user.id, across=True,
+    )  # fmt: skip
     address = runtime.config.public_url or str(request.base_url)
     return OneTimeLink(link_to("link", code, address))
 
@@ -110,9 +116,11 @@ async def disable(
     user = await _reached(request, runtime, name)
     if actor == f"user:{user.id}":
         raise InvalidError("nobody disables themselves: another administrator can", "name")
-    await Users(runtime.store).disable(user.id)
-    await note(runtime, NO_TENANT, actor=actor, action="user.disabled", subject=user.id)
-    return row(await Users(runtime.store).get(user.id))
+    people = Users(runtime.store)
+    return row(await on_record(
+        runtime, NO_TENANT, lambda tx: people.disable(user.id, tx), actor=actor, action="user.disabled",
+        subject=user.id, across=True,
+    ))  # fmt: skip
 
 
 @acts("/users/{name:str}/enable", "admin", area="users", action="update", platform=True)
@@ -121,9 +129,11 @@ async def enable(
 ) -> UserRow:
     """Let them in again."""
     user = await _reached(request, runtime, name)
-    await Users(runtime.store).enable(user.id)
-    await note(runtime, NO_TENANT, actor=actor, action="user.enabled", subject=user.id)
-    return row(await Users(runtime.store).get(user.id))
+    people = Users(runtime.store)
+    return row(await on_record(
+        runtime, NO_TENANT, lambda tx: people.enable(user.id, tx), actor=actor, action="user.enabled",
+        subject=user.id, across=True,
+    ))  # fmt: skip
 
 
 ROUTES: Final = (users, add, link, disable, enable)

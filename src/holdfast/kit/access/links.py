@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 import secrets
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,10 +16,11 @@ from holdfast.kit.access.passwords import check_password, hashed
 from holdfast.kit.access.sessions import Sessions
 from holdfast.kit.access.users import SetUp, User, Users
 from holdfast.model import Access, Document, Given, Retention, document
-from holdfast.store import Store, Transaction, create, put
+from holdfast.store import Store, Transaction, Write, create, put
 
 FIRST: Final = ""
 LASTS_S: Final = 3_600.0
+ATTEMPTS: Final = 100
 _CODE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _SPENT: Final = "this link was used, has ended or was never given; make another: holdfast users link NAME"
 
@@ -43,6 +45,10 @@ class SignInLink(Document, rename="camel"):
     used_at: datetime | None = None
 
 
+# What lands with the use of a link, such as its entry on the audit trail.
+Also = Callable[[Transaction, User], Awaitable[None]]
+
+
 class Links:
     """Makes links' codes and lets each be used once.
 
@@ -57,23 +63,35 @@ class Links:
 
     async def first(self) -> str | None:
         """A code for the first person; None where there has been one already."""
-        return None if await self._users.any() else await self._make(FIRST, NO_TENANT, "")
+        if await self._users.any():
+            return None
+        code, write = self._write(FIRST, NO_TENANT, "")
+        await self._store.commit(write)
+        return code
 
-    async def make(self, name: str, *, created_by: str = "") -> str:
-        """A code with which this person sets a new password; it ends after an hour."""
-        user = await self._users.get(name)
+    async def make(self, name: str, transaction: Transaction | None = None, *, created_by: str = "") -> str:
+        """A code with which this person sets a new password, kept in the caller's transaction, if given; it
+        ends after an hour."""
+        if transaction is None:
+            return await self._store.transact(lambda own: self.make(name, own, created_by=created_by))
+        user = await self._users.get(name, transaction)
         if user.disabled_at is not None:
             raise InvalidError(f"{user.id} is disabled; enable them first", "name")
-        return await self._make(user.id, user.tenant_id, created_by)
+        code, write = self.write(user, created_by=created_by)
+        transaction.write(write)
+        return code
 
-    async def _make(self, user_id: str, tenant_id: str, created_by: str) -> str:
+    def write(self, user: User, *, created_by: str) -> tuple[str, Write]:
+        """The same for somebody who is added in the caller's own commit."""
+        return self._write(user.id, user.tenant_id, created_by)
+
+    def _write(self, user_id: str, tenant_id: str, created_by: str) -> tuple[str, Write]:
         code, now = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("="), self._clock.now()
         link = SignInLink(
             id=_hash(code), tenant_id=tenant_id, user_id=user_id, created_at=now, created_by=created_by,
             expires_at=now + timedelta(seconds=LASTS_S),
         )  # fmt: skip
-        await self._store.commit(create(link))
-        return code
+        return code, create(link)
 
     async def look(self, code: str) -> str:
         """Whom the link lets in, empty for the first person; raises once it lets nobody in."""
@@ -90,10 +108,10 @@ class Links:
             raise UnverifiedError(_SPENT)
         return link
 
-    async def use(self, code: str, *, name: str, password: str) -> tuple[User, str]:
+    async def use(self, code: str, *, name: str, password: str, also: Also | None = None) -> tuple[User, str]:
         """Set the password and begin a session: person and cookie. Of many at once, one gets in.
 
-        Spending the link, keeping the person and beginning the session is one commit.
+        Spending the link, keeping the person and beginning the session is one commit, with what `also` adds.
         """
         wanted = await self.look(code)
         check_password(password)
@@ -101,9 +119,20 @@ class Links:
             made = await self._users.made(
                 name, role="owner", tenant_id=NO_TENANT, password=password, created_by="first link"
             )
-            return await self._store.transact(lambda tx: self._first(tx, code, made))
+            return await self._in_one(lambda tx: self._first(tx, code, made), also)
         kept = await hashed(password)
-        return await self._store.transact(lambda tx: self._again(tx, code, kept))
+        return await self._in_one(lambda tx: self._again(tx, code, kept), also)
+
+    async def _in_one(
+        self, act: Callable[[Transaction], Awaitable[tuple[User, str]]], also: Also | None
+    ) -> tuple[User, str]:
+        async def whole(tx: Transaction) -> tuple[User, str]:
+            user, cookie = await act(tx)
+            if also is not None:
+                await also(tx, user)
+            return user, cookie
+
+        return await self._store.transact(whole, attempts=ATTEMPTS)
 
     async def _first(self, tx: Transaction, code: str, user: User) -> tuple[User, str]:
         await self._spend(tx, code)

@@ -15,7 +15,7 @@ from holdfast.errors import ConflictError, RetryLaterError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.users import User
 from holdfast.model import Access, Caller, Document, Given, Retention, document
-from holdfast.store import Store, Write, create, delete, patch
+from holdfast.store import Store, Transaction, Write, create, delete, patch
 
 COOKIE: Final = "holdfast_session"
 LASTS_S: Final = 7 * 86_400.0
@@ -63,11 +63,15 @@ class Sessions:
     def __init__(self, store: Store) -> None:
         self._store, self._clock = store.privileged(), store.clock
 
-    async def begin(self, user: User) -> str:
-        """A new session's cookie, of 256 random bits; every sign-in begins one, so none can be planted."""
+    async def begin(self, user: User, transaction: Transaction | None = None) -> str:
+        """A new session's cookie, of 256 random bits; every sign-in begins one, so none can be planted.
+
+        It begins in the caller's transaction, if given.
+        """
+        if transaction is None:
+            return await self._store.transact(lambda own: self.begin(user, own))
         cookie, write = self.write(user)
-        seen = patch(User, user.id, changes={"last_seen_at": self._clock.now()})
-        await self._store.commit(write, seen)
+        transaction.write(write, patch(User, user.id, changes={"last_seen_at": self._clock.now()}))
         return cookie
 
     def write(self, user: User) -> tuple[str, Write]:
@@ -115,9 +119,11 @@ class Sessions:
                 patch(User, session.user_id, changes={"last_seen_at": now}),
             )
 
-    async def end(self, session_id: str) -> None:
-        """Sign out; once more is fine."""
-        await self._store.commit(delete(Session, session_id))
+    async def end(self, session_id: str, transaction: Transaction | None = None) -> None:
+        """Sign out, in the caller's transaction, if given; once more is fine."""
+        if transaction is None:
+            return await self._store.transact(lambda own: self.end(session_id, own))
+        transaction.write(delete(Session, session_id))
 
 
 def csrf_of(cookie: str) -> str:

@@ -19,7 +19,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.access.models import ApiToken, TokenRole
 from holdfast.kit.access.scopes import check_scopes
 from holdfast.model import Caller
-from holdfast.store import Query, Store, create, patch
+from holdfast.store import Query, Store, Transaction, Write, create, patch
 
 PREFIX: Final = "hf_"
 ID_BYTES: Final = 10
@@ -61,6 +61,24 @@ class Tokens:
         created_by: str = "",
     ) -> str:
         """A new token. It is not kept: whoever asked must keep it now."""
+        token, write = self.write(
+            name, role=role, tenant_id=tenant_id, scopes=scopes, expires_in_s=expires_in_s,
+            created_by=created_by,
+        )  # fmt: skip
+        await self._store.commit(write)
+        return token
+
+    def write(
+        self,
+        name: str,
+        *,
+        role: TokenRole,
+        tenant_id: str = NO_TENANT,
+        scopes: Iterable[str] = ("*",),
+        expires_in_s: float | None = None,
+        created_by: str = "",
+    ) -> tuple[str, Write]:
+        """The same for the caller's own commit."""
         if not 1 <= len(name) <= NAME_CHARACTERS_MAX:
             raise InvalidError(f"a token's name has 1 to {NAME_CHARACTERS_MAX} characters", "name")
         if expires_in_s is not None and not 0 < expires_in_s <= EXPIRES_S_MAX:
@@ -71,11 +89,10 @@ class Tokens:
         token = f"{PREFIX}{id}{_text(SECRET_BYTES)}"
         now = self._clock.now()
         expires_at = None if expires_in_s is None else now + timedelta(seconds=expires_in_s)
-        await self._store.commit(create(ApiToken(
+        return token, create(ApiToken(
             id=id, tenant_id=tenant_id, name=name, role=role, scopes=check_scopes(scopes), hash=_hash(token),
             created_at=now, created_by=created_by, expires_at=expires_at, ended_at=expires_at,
-        )))  # fmt: skip
-        return token
+        ))  # fmt: skip
 
     async def verify(self, token: str) -> TokenCaller | None:
         """Who asks with this token; None for one that was never given, has ended or was revoked."""
@@ -104,14 +121,17 @@ class Tokens:
         with contextlib.suppress(ConflictError, RetryLaterError):
             await self._store.commit(patch(ApiToken, doc.id, changes={"last_used_at": now}))
 
-    async def revoke(self, id: str) -> None:
-        """Let nobody in with this token any more, at once; once more is fine."""
-        found = await self._store.get(ApiToken, id)
+    async def revoke(self, id: str, transaction: Transaction | None = None) -> None:
+        """Let nobody in with this token any more, at once, in the caller's transaction, if given; once more
+        is fine."""
+        if transaction is None:
+            return await self._store.transact(lambda own: self.revoke(id, own))
+        found = await transaction.get(ApiToken, id)
         if found is None:
             raise NotFoundError(f"no token {id!r}")
         if found.doc.revoked_at is None:
             now = self._clock.now()
-            await self._store.commit(patch(ApiToken, id, changes={"revoked_at": now, "ended_at": now}))
+            transaction.write(patch(ApiToken, id, changes={"revoked_at": now, "ended_at": now}))
 
     async def listed(
         self, *, limit: int = 50, cursor: str | None = None

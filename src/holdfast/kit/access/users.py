@@ -13,7 +13,7 @@ from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.passwords import fits, hashed
 from holdfast.model import Access, Document, Given, Index, document
-from holdfast.store import Increment, Query, Store, Write, create, patch, put
+from holdfast.store import Query, Store, Transaction, create, put
 
 UserRole = Literal["viewer", "developer", "admin", "owner"]
 _NAME: Final = r"[a-z0-9][a-z0-9._@+-]{0,99}"
@@ -82,11 +82,14 @@ class Users:
     ) -> User:
         """A new person; without a password they need a link to set one."""
         user = await self.made(name, role=role, tenant_id=tenant_id, password=password, created_by=created_by)
-        try:
-            await self._store.commit(create(user), put(SetUp(at=user.created_at)))
-        except AlreadyExistsError:
-            raise AlreadyExistsError(f"somebody is called {user.id!r} already; choose another name") from None
+        await self._store.transact(lambda own: self.keep(user, own))
         return user
+
+    async def keep(self, user: User, transaction: Transaction) -> None:
+        """Keep a person who was `made`, in the caller's transaction; raises where the name is taken."""
+        if await transaction.get(User, user.id) is not None:
+            raise AlreadyExistsError(f"somebody is called {user.id!r} already; choose another name")
+        transaction.write(create(user), put(SetUp(at=user.created_at)))
 
     async def made(
         self, name: str, *, role: UserRole, tenant_id: str, password: str | None, created_by: str
@@ -104,45 +107,54 @@ class Users:
         kept = found.password if found is not None and found.disabled_at is None else ""
         return found if await fits(password, kept or None) else None
 
-    async def get(self, name: str) -> User:
-        found = await self._found(plain_name(name))
+    async def get(self, name: str, transaction: Transaction | None = None) -> User:
+        return msgspec.structs.replace(await self._whole(name, transaction), password="")
+
+    async def _whole(self, name: str, transaction: Transaction | None) -> User:
+        found = await self._found(plain_name(name), transaction)
         if found is None:
             raise NotFoundError(f"nobody is called {name!r}")
-        return msgspec.structs.replace(found, password="")
+        return found
 
     async def exists(self, name: str) -> bool:
         """Whether somebody is called so."""
         return await self._found(plain_name(name)) is not None
 
-    async def _found(self, name: str) -> User | None:
+    async def _found(self, name: str, transaction: Transaction | None = None) -> User | None:
         if not re.fullmatch(_NAME, name):
             return None
-        found = await self._store.get(User, name)
+        found = await (transaction or self._store).get(User, name)
         return None if found is None else found.doc
 
-    async def disable(self, name: str) -> None:
+    # Each of these is in the caller's transaction, if given, ends all sessions and gives the person then.
+
+    async def disable(self, name: str, transaction: Transaction | None = None) -> User:
         """Let the person in no more and end their sessions, at once."""
-        await self._change(name, {"disabled_at": self._clock.now()})
+        return await self._change(name, {"disabled_at": self._clock.now()}, transaction)
 
-    async def enable(self, name: str) -> None:
+    async def enable(self, name: str, transaction: Transaction | None = None) -> User:
         """Let a disabled person in again."""
-        await self._change(name, {"disabled_at": None})
+        return await self._change(name, {"disabled_at": None}, transaction)
 
-    async def set_password(self, name: str, password: str) -> None:
+    async def set_password(self, name: str, password: str) -> User:
         """A new password; whoever is signed in with the old one is signed out."""
-        await self._change(name, {"password": await hashed(password)})
+        return await self.keep_password(name, await hashed(password))
 
-    async def end_sessions(self, name: str) -> None:
+    async def keep_password(self, name: str, kept: str, transaction: Transaction | None = None) -> User:
+        """The same with what `hashed` made of it: slow on purpose, so not to be done at every try."""
+        return await self._change(name, {"password": kept}, transaction)
+
+    async def end_sessions(self, name: str, transaction: Transaction | None = None) -> User:
         """Sign the person out, wherever they are."""
-        await self._change(name, {})
+        return await self._change(name, {}, transaction)
 
-    async def _change(self, name: str, changes: dict[str, Any]) -> None:
-        await self.get(name)
-        await self._store.commit(self.write(name, changes))
-
-    def write(self, name: str, changes: dict[str, Any]) -> Write:
-        """A change of a person that ends their sessions, for the caller's own commit."""
-        return patch(User, plain_name(name), changes={**changes, "generation": Increment()})
+    async def _change(self, name: str, changes: dict[str, Any], transaction: Transaction | None) -> User:
+        if transaction is None:
+            return await self._store.transact(lambda own: self._change(name, changes, own))
+        found = await self._whole(name, transaction)
+        user = msgspec.structs.replace(found, **changes, generation=found.generation + 1)
+        transaction.write(put(user))
+        return msgspec.structs.replace(user, password="")
 
     async def listed(
         self, *, limit: int = 50, cursor: str | None = None

@@ -16,6 +16,7 @@ from holdfast.store import Query, Store, Transaction, create, put
 
 T = TypeVar("T")
 PAGE: Final = 1_000
+ATTEMPTS: Final = 100
 KEY_BYTES_MIN: Final = 32
 _INDEXED: Final = ("action", "actor", "subject")
 
@@ -61,7 +62,7 @@ class Audit:
         tx.write(*(create(event) for event in events), put(head))
         return events
 
-    async def transact(self, act: Callable[[Transaction], Awaitable[T]], *, attempts: int = 100) -> T:
+    async def transact(self, act: Callable[[Transaction], Awaitable[T]], *, attempts: int = ATTEMPTS) -> T:
         """`store.transact` for acts that append here: in turn inside this process, so that they don't
         spoil each other's chain head; other processes are met by trying again."""
         async with self._turn:

@@ -24,8 +24,12 @@ from holdfast.store import Page, Query, Snapshot, Store, Transaction, put
 
 BATCH: Final = 100
 SAMPLE_MAX: Final = 20
+ATTEMPTS: Final = 100
 REPLAYABLE: Final[tuple[DeliveryStatus, ...]] = ("dead", "failed", "delivered", "skipped", "cancelled")
 _CANCELLABLE: Final = ("pending", "failed")
+
+# What lands in each commit of a replay, such as an entry on the audit trail; told how many it puts out.
+Also = Callable[[Transaction, int], Awaitable[None]]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,19 +124,52 @@ class Ledger:
         dry_run: bool = True,
         limit: int | None = None,
         cursor: str | None = None,
+        also: Also | None = None,
     ) -> Report:
         """Put finished deliveries out again, each under its old event id with its old body.
 
-        Dead letters that are marked as dealt with are left alone; `replay_one` sends also those.
+        Dead letters that are marked as dealt with are left alone; `replay_one` sends also those. It takes a
+        commit for each hundred at most; `also` adds to each, told how many it puts out.
         """
         wrong = set(selection.statuses) - set(REPLAYABLE)
         if wrong:
             raise InvalidError(f"can't replay what is {', '.join(sorted(wrong))}", "statuses")
 
-        async def act(delivery_id: str) -> bool:
-            return await self.replay_one(delivery_id, only=selection.statuses)
+        async def act(ids: Sequence[str]) -> int:
+            return await self._replay_some(ids, only=selection.statuses, also=also)
 
         return await self._each(selection, act, dry_run=dry_run, limit=limit, cursor=cursor)
+
+    async def _replay_some(
+        self, ids: Sequence[str], *, only: Collection[DeliveryStatus], also: Also | None
+    ) -> int:
+        async def act(tx: Transaction) -> tuple[int, list[str]]:
+            begun, left = await self._replay_apart(tx, ids, only)
+            if begun and also is not None:
+                await also(tx, begun)
+            return begun, left
+
+        done, left = await self._store.transact(act, attempts=ATTEMPTS)
+        return done + sum([await self._replay_some([one], only=only, also=also) for one in left])
+
+    async def _replay_apart(
+        self, tx: Transaction, ids: Sequence[str], only: Collection[DeliveryStatus]
+    ) -> tuple[int, list[str]]:
+        """Replay these in one commit but for those it gives back: of each ordered endpoint only the first,
+        since the next one's place depends on what that changes."""
+        begun, left = 0, list[str]()
+        queued: set[str] = set()
+        for id in ids:
+            found = await tx.get(self._kinds.delivery, id)
+            if found is None or found.doc.status not in only:
+                continue
+            if found.doc.endpoint_id in queued:
+                left.append(id)
+                continue
+            begun += 1
+            if await self._replay(tx, found.doc):
+                queued.add(found.doc.endpoint_id)
+        return begun, left
 
     async def cancel(
         self,
@@ -146,7 +183,11 @@ class Ledger:
         wrong = set(selection.statuses) - set(_CANCELLABLE)
         if wrong:
             raise InvalidError(f"can't cancel what is {', '.join(sorted(wrong))}", "statuses")
-        return await self._each(selection, self.cancel_one, dry_run=dry_run, limit=limit, cursor=cursor)
+
+        async def act(ids: Sequence[str]) -> int:
+            return sum([await self.cancel_one(id) for id in ids])
+
+        return await self._each(selection, act, dry_run=dry_run, limit=limit, cursor=cursor)
 
     async def replay_one(
         self,
@@ -167,20 +208,23 @@ class Ledger:
         await self._replay(transaction, found.doc)
         return True
 
-    async def _replay(self, tx: Transaction, delivery: Delivery) -> None:
+    async def _replay(self, tx: Transaction, delivery: Delivery) -> bool:
+        """Whether it took a place among others that wait in order."""
         now = self._store.clock.now()
         was_dead = delivery.status == "dead"
         endpoint = await tx.get(self._kinds.endpoint, delivery.endpoint_id)
-        if delivery.status == "failed" or endpoint is None or not endpoint.doc.fifo:
-            delivery.next_attempt_at = now
-        else:
+        ordered = delivery.status != "failed" and endpoint is not None and endpoint.doc.fifo
+        if ordered:
             await fifo.rejoin(tx, delivery, kinds=self._kinds, now=now)
+        else:
+            delivery.next_attempt_at = now
         delivery.status, delivery.reason, delivery.finished_at = "pending", "", None
         delivery.attempt_count = 0
         delivery.replay_count += 1
         tx.write(put(delivery))
         if was_dead:
             await self._resolve(tx, delivery.id, "replayed")
+        return ordered
 
     async def cancel_one(self, delivery_id: str) -> bool:
         """Give up one that waits; False where it is under way or finished."""
@@ -225,7 +269,7 @@ class Ledger:
     async def _each(
         self,
         selection: Selection,
-        act: Callable[[str], Awaitable[bool]],
+        act: Callable[[Sequence[str]], Awaitable[int]],
         *,
         dry_run: bool,
         limit: int | None,
@@ -234,11 +278,10 @@ class Ledger:
         matched = changed = 0
         sample: list[str] = []
         async for page in self._pages(selection, limit, cursor):
-            for item in page.items:
-                matched += 1
-                if len(sample) < SAMPLE_MAX:
-                    sample.append(item.doc.id)
-                changed += 0 if dry_run else await act(item.doc.id)
+            ids = [item.doc.id for item in page.items]
+            matched += len(ids)
+            sample += ids[: SAMPLE_MAX - len(sample)]
+            changed += 0 if dry_run or not ids else await act(ids)
             cursor = page.cursor
         return Report(matched, changed, dry_run, tuple(sample), cursor)
 
