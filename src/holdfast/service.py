@@ -78,11 +78,16 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider's webhook: verified, kept in the inbox, then answered."""
+    """A provider's webhook: verified, kept in the inbox, then answered.
+
+    What can't be kept within `time_limit_s` is answered 504, so that the provider sends it again; without
+    one, `request_s` of the limits holds, as for any request.
+    """
 
     path: str
     source: Source
     answers: Answers = Answers()
+    time_limit_s: float | None = None
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):

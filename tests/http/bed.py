@@ -62,7 +62,7 @@ async def page() -> str:
     return "for people"
 
 
-def echo_service() -> Service:
+def echo_service(*, hook_s: float | None = None) -> Service:
     """Keeps each message that comes in, and sends it on to the endpoint `there` in the same commit."""
 
     def build(context: Context) -> Parts:
@@ -78,8 +78,8 @@ def echo_service() -> Service:
             await context.store.commit(put(Echo(id="daily", text="by the clock")))
 
         return Parts(
-            routes=[hello, page], hooks=[Hook(path="/webhook", source=SOURCE)], handlers={"echoes": echo},
-            jobs=[Job(name="daily", cron="0 0 1 1 *", act=daily)],
+            routes=[hello, page], hooks=[Hook(path="/webhook", source=SOURCE, time_limit_s=hook_s)],
+            handlers={"echoes": echo}, jobs=[Job(name="daily", cron="0 0 1 1 *", act=daily)],
         )  # fmt: skip
 
     return Service(name="echo_chamber", summary="Sends back.", documents=[Echo], build=build)

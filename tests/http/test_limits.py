@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from holdfast.config import Limits
 from holdfast.http.limits import Addresses, Buckets
 from holdfast.http.patience import HEAD_BYTES_MAX
 from holdfast.testing import ManualClock
-from tests.http.bed import Bed, serving
+from tests.http.bed import SECRET, Bed, echo_service, serving
 from tests.http.processes import announce, holdfast_process
 
 # So slow to fill again that a busy machine makes no difference.
@@ -146,6 +148,44 @@ async def test_an_answer_that_takes_too_long_is_given_up_whole(tmp_path: Path) -
         _is_fault(body, headers, "timed_out")
         # The connection is as good as before.
         assert (await bed.ask("GET", "/health"))[0] == 200
+
+
+@contextlib.contextmanager
+def _nothing_can_be_written(home: Path) -> Iterator[None]:
+    """Somebody else holds the store's file for writing."""
+    with contextlib.closing(apsw.Connection(str(home / "holdfast.db"))) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def test_a_webhook_that_cant_be_kept_in_time_is_given_up_and_kept_once_when_it_comes_again(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, limits={"request_s": 0.5}) as bed:
+        with _nothing_can_be_written(tmp_path):
+            async with asyncio.timeout(20):
+                status, body, headers = await bed.ask(
+                    "POST", "/echo-chamber/webhook", headers={"x-word": SECRET, "x-name": "m1"}, data="hi"
+                )
+            assert (status, headers["retry-after"]) == (504, "1")
+            _is_fault(body, headers, "timed_out")
+            assert "send it again" in body["error"]["message"]
+        assert await bed.send("m1") in (200, 202)
+        assert await bed.send("m1") == 200
+        waiting, _ = await bed.runtime.inbox.listed("pending")
+        assert [item.mark for item in waiting] == ["m1"]
+        _, told, _ = await bed.ask("GET", "/metrics", token=await bed.token("viewer"))
+        counted = 'holdfast_http_requests_total{method="POST",route="/echo-chamber/webhook",status="504"} 1.0'
+        assert counted in told
+
+
+async def test_a_hook_may_have_a_time_limit_of_its_own(tmp_path: Path) -> None:
+    async with serving(tmp_path, services=[echo_service(hook_s=0.3)]) as bed:
+        with _nothing_can_be_written(tmp_path):
+            async with asyncio.timeout(20):
+                assert await bed.send("m1") == 504
+        assert await bed.send("m1") in (200, 202)
 
 
 async def test_a_route_may_take_longer_than_the_usual_time(tmp_path: Path) -> None:

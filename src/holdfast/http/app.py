@@ -133,7 +133,7 @@ def _hooks(runtime: Runtime, *, at_root: bool) -> dict[str, Ingest]:
             for path in _places(service, hook.path, at_root=at_root):
                 if path in found:
                     raise DeclarationError(f"two hooks at {path}")
-                found[path] = Ingest(hook, runtime.inbox)
+                found[path] = Ingest(hook, runtime.inbox, time_limit_s=runtime.config.limits.request_s)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
@@ -22,6 +23,8 @@ _JSON: Final = (b"content-type", b"application/json")
 _KEPT: Final = b'{"status":"kept"}'
 _KNOWN: Final = b'{"status":"duplicate"}'
 _IGNORED: Final = b'{"status":"ignored"}'
+# Nothing is lost: nobody was told that it is kept, and if it was after all, it is known when it comes again.
+_TOO_SLOW: Final = "it could not be kept in time; send it again, it is kept once however often it comes"
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
 _ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -29,8 +32,9 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 class Ingest:
     """One hook as an ASGI application."""
 
-    def __init__(self, hook: Hook, inbox: Inbox) -> None:
+    def __init__(self, hook: Hook, inbox: Inbox, *, time_limit_s: float) -> None:
         self.hook, self._inbox = hook, inbox
+        self._time_limit_s = time_limit_s if hook.time_limit_s is None else hook.time_limit_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Take a message in and answer; gives the answer's status."""
@@ -38,13 +42,19 @@ class Ingest:
             id = request_id_of(scope)
             refused = _ENCODE(refusal("method_not_allowed", "use POST", id))
             return await _answer(send, 405, refused, (b"allow", b"POST"), _told(id))
+        limit = asyncio.timeout(self._time_limit_s)
         try:
-            body = await _body(receive, self.hook.source.body_bytes_max)
-            received = await self._inbox.receive(self.hook.source, _headers(scope), body)
+            async with limit:
+                body = await _body(receive, self.hook.source.body_bytes_max)
+                received = await self._inbox.receive(self.hook.source, _headers(scope), body)
         except HoldfastError as fault:
             return await self._refuse(send, fault, request_id_of(scope))
         except Exception as fault:
             id = request_id_of(scope)
+            if isinstance(fault, TimeoutError) and limit.expired():
+                log.warning("webhook given up", path=scope["path"], request_id=id)
+                late = _ENCODE(refusal("timed_out", _TOO_SLOW, id))
+                return await _answer(send, 504, late, _told(id), (b"retry-after", b"1"))
             log.error("webhook failed", path=scope["path"], request_id=id, exc_info=fault)
             return await _answer(send, 500, _ENCODE(internal(id)), _told(id))
         if received.duplicate:
