@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-import uvicorn
 from yarl import URL
 
 from holdfast.clock import SystemClock
@@ -28,6 +26,7 @@ from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, Outbox, Retry,
 from holdfast.runtime import Runtime
 from holdfast.service import Service
 from holdfast.store import put
+from tests.serving import served
 
 PASSWORD: Final = "correct horse battery"
 TENANT: Final = "-"
@@ -130,14 +129,6 @@ class Visitor:
         return await self.ask("POST", path, json=body or {}, headers={"x-csrf-token": await self.csrf()})
 
 
-def _listening() -> socket.socket:
-    """A socket that says it is TCP: only then does asyncio send small answers at once, as uvloop does."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(128)
-    return listener
-
-
 @contextlib.asynccontextmanager
 async def console(
     home: Path,
@@ -154,20 +145,17 @@ async def console(
     surface.ready = True
     stop = asyncio.Event()
     working = asyncio.create_task(runtime.work(stop)) if work else None
-    listener = _listening()
-    server = uvicorn.Server(settings(surface))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    bed = Bed(runtime, surface, f"http://127.0.0.1:{listener.getsockname()[1]}")
     try:
-        yield bed
+        async with served(settings(surface)) as address:
+            bed = Bed(runtime, surface, address)
+            try:
+                yield bed
+            finally:
+                for session in bed.sessions:
+                    await session.close()
+                surface.changes.close()
     finally:
-        for session in bed.sessions:
-            await session.close()
-        surface.changes.close()
         stop.set()
-        server.should_exit = True
-        await serving
         if working is not None:
             await working
-        listener.close()
         await runtime.close()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-import uvicorn
 from litestar import get
 
 from holdfast.clock import Clock
@@ -29,6 +26,7 @@ from holdfast.model import Document, document
 from holdfast.runtime import Runtime
 from holdfast.service import Context, Hook, Parts, Service
 from holdfast.store import Transaction, put
+from tests.serving import served
 
 SECRET: Final = "let me in"
 TENANT: Final = "-"
@@ -135,15 +133,11 @@ async def serving(
     runtime = await Runtime.open(config, services=services or [echo_service()], clock=clock)
     surface = create_app(runtime, at_root=at_root, more=more(runtime))
     surface.ready = ready
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(serving_process.settings(surface))
-    task = asyncio.create_task(server.serve(sockets=[listener]))
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
-        async with aiohttp.ClientSession(address) as client:
+        async with (
+            served(serving_process.settings(surface)) as address,
+            aiohttp.ClientSession(address) as client,
+        ):
             yield Bed(runtime, surface, client)
     finally:
-        server.should_exit = True
-        await task
-        listener.close()
         await runtime.close()

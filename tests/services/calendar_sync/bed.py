@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -36,6 +34,7 @@ from holdfast.simulators.google import (
 )
 from holdfast.store import Query
 from holdfast.testing import ManualClock
+from tests.serving import served
 
 ALICE, BOB, CAROL = "alice@hoge.jp", "bob@hoge.jp", "carol@hoge.jp"
 ALICE2, BOB2, CAROL2 = "alice@fuga.jp", "bob@fuga.jp", "carol@fuga.jp"
@@ -192,20 +191,6 @@ class _Swapped:
 
 
 @contextlib.asynccontextmanager
-async def _serving(app: Any) -> AsyncIterator[str]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, http="httptools", log_level="warning", lifespan="off", access_log=False)
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        await task
-        listener.close()
-
-
-@contextlib.asynccontextmanager
 async def calendar_bed(
     url: str,
     clock: Clock,
@@ -225,7 +210,8 @@ async def calendar_bed(
         file = home / "mappings.csv"
         file.write_text(as_csv(mappings))
         app = _Swapped()
-        address = await stack.enter_async_context(_serving(app))
+        beneath = uvicorn.Config(app, http="httptools", log_level="warning", lifespan="off", access_log=False)
+        address = await stack.enter_async_context(served(beneath))
         table = {
             "service_account": str(home / "key.json"), "mappings": str(file),
             "calendar_url": google.calendar_url, "sheets_url": google.sheets_url, "sync_gap_s": 0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -34,6 +33,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Store, create
+from tests.serving import served
 
 AS_OF: Final = date(2026, 3, 1)
 TENANT: Final = "-"
@@ -170,23 +170,19 @@ async def serving(home: Path, *, url: str | None = None, working: bool = True) -
     runtime = await Runtime.open(load_config(settings, environ={}), services=[service], clock=SystemClock())
     surface = create_app(runtime)
     surface.ready = True
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(surface, http="httptools", log_level="warning", lifespan="off"))
-    tasks = [asyncio.create_task(server.serve(sockets=[listener]))]
     stop = asyncio.Event()
-    if working:
-        tasks.append(asyncio.create_task(runtime.work(stop)))
+    work = asyncio.create_task(runtime.work(stop)) if working else None
     token = await Tokens(runtime.store).create("test", role="admin", tenant_id=TENANT)
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    beneath = uvicorn.Config(surface, http="httptools", log_level="warning", lifespan="off")
     try:
         async with (
+            served(beneath) as address,
             RmsSimulator(clock=SystemClock()) as rms,
             aiohttp.ClientSession(address) as client,
         ):
             yield Bed(runtime, client, rms, token)
     finally:
-        server.should_exit = True
         stop.set()
-        await asyncio.gather(*tasks)
-        listener.close()
+        if work is not None:
+            await work
         await runtime.close()
