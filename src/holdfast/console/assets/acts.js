@@ -1,5 +1,6 @@
 // Buttons that do something. `data-act` is where to POST, `data-body` what; with `data-text` a dialog says first what
-// will happen. With `data-dry` that body is sent before, and {fields} of its answer stand in the texts.
+// will happen. With `data-dry` that body is sent before, and {fields} of its answer stand in the texts. A form with
+// `data-form` is sent there: a field `one.two` stands inside `one`, and what a number is typed into is a number.
 import { refresh } from "./live.js";
 
 const dialog = document.getElementById("confirm");
@@ -23,7 +24,13 @@ async function send(url, body, method = "POST") {
   const told = await answer.json().catch(() => ({}));
   if (answer.ok) return told;
   if (answer.status === 401) throw new Refused("You are signed out. Load the page again to sign in.");
-  throw new Refused(told.error?.message ?? `The server answered ${answer.status}.`);
+  throw new Refused(reason(told.error) ?? `The server answered ${answer.status}.`);
+}
+
+// Where fields do not fit, the message only says that some don't; what is wrong with each is in the details.
+function reason(error) {
+  const faults = Array.isArray(error?.details) ? error.details : [];
+  return faults.length ? faults.map(({ key, message }) => (key ? `${key}: ${message}` : message)).join("; ") : error?.message;
 }
 
 function fill(text, values) {
@@ -78,12 +85,24 @@ async function done(element, told) {
 }
 
 async function act(button) {
-  const { act: url, body = "{}", dry, title, text, verb } = button.dataset;
+  const { act: url, body = "{}", dry, title, text, verb, method } = button.dataset;
   if (text) {
     const foreseen = dry ? await send(url, JSON.parse(dry)) : {};
     if (!(await ask({ title: fill(title, foreseen), text: fill(text, foreseen), verb: fill(verb, foreseen) }))) return;
   }
-  await done(button, await send(url, JSON.parse(body)));
+  await done(button, await send(url, JSON.parse(body), method));
+}
+
+function typed(form) {
+  const fields = {};
+  for (const [name, value] of new FormData(form)) {
+    if (value === "") continue;
+    const path = name.split(".");
+    const last = path.pop();
+    const place = path.reduce((one, word) => (one[word] ??= {}), fields);
+    place[last] = form.elements[name].type === "number" ? Number(value) : value;
+  }
+  return fields;
 }
 
 async function guarded(control, doing) {
@@ -110,9 +129,10 @@ document.addEventListener("submit", (event) => {
   const form = event.target.closest("[data-form]");
   if (!form) return;
   event.preventDefault();
-  const fields = Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
   guarded(form, async () => {
-    const told = await send(form.dataset.form, fields, form.dataset.method);
+    const { form: url, method, title, text, verb } = form.dataset;
+    if (text && !(await ask({ title, text, verb }))) return;
+    const told = await send(url, typed(form), method);
     form.reset();
     await done(form, told);
   });
