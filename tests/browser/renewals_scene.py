@@ -173,6 +173,7 @@ async def paths(runtime: Runtime) -> dict[str, str]:
         "renewals-deliveries": f"{second}/deliveries",
         "renewals-delivery": f"/renewals/deliveries/{letters[0].id}",
         "renewals-dead-letters": "/renewals/dead-letters",
+        "renewals-rules": f"{first}/rules",
         "renewals-what-if": f"{first}/what-if?expiry=60&delinquency=20&no_offer=10&market_rent=10",
         "renewals-resident": f"/renewals/residents/{riskiest.resident_id}",
         "renewals-calibration": "/renewals/calibration",

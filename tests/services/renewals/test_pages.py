@@ -109,6 +109,7 @@ async def test_what_waits_for_an_rms_that_is_paused_says_so_in_every_list(bed: B
 WRONG: Final = (
     ("/properties/nowhere", 404, "no property 'nowhere'"),
     ("/properties/nowhere/what-if", 404, "no property 'nowhere'"),
+    ("/properties/nowhere/rules", 404, "no property 'nowhere'"),
     ("/properties/nowhere/deliveries", 404, "no property 'nowhere'"),
     ("/residents/nobody", 404, "no resident 'nobody'"),
     ("/residents/__x__", 404, "no resident '__x__'"),

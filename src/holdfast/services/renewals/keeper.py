@@ -27,6 +27,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio
+from holdfast.services.renewals.rules import RuleBook
 from holdfast.services.renewals.trigger_jobs import trigger_workflow
 from holdfast.store import Query, Store, Transaction
 
@@ -73,6 +74,9 @@ class Renewals:
     def outcomes(self, tenant_id: str) -> Outcomes:
         return Outcomes(self.store(tenant_id))
 
+    def rules(self, tenant_id: str) -> RuleBook:
+        return RuleBook(self.store(tenant_id))
+
     def importer(self, tenant_id: str, source: Source, *, replace: bool = False) -> Import:
         return Import(self.store(tenant_id), source, replace=replace)
 
@@ -95,12 +99,13 @@ class Renewals:
     async def noted(
         self, tenant_id: str, actor: str, action: str, *, subject: str, act: Act[T], details: Any = None
     ) -> T:
-        """The same in the commit of the act itself."""
+        """The same in the commit of the act itself; `details` may be a function of what came of it."""
         audit = self.context.audit(tenant_id)
-        entry = Entry(actor=actor, action=f"renewals.{action}", subject=subject, details=details)
 
         async def whole(tx: Transaction) -> T:
             made = await act(tx)
+            told = details(made) if callable(details) else details
+            entry = Entry(actor=actor, action=f"renewals.{action}", subject=subject, details=told)
             await audit.add(tx, entry)
             return made
 

@@ -15,13 +15,13 @@ from holdfast.services.renewals.history import History
 from holdfast.services.renewals.jobs import Jobs
 from holdfast.services.renewals.models import (
     Property,
-    PropertyRules,
     PropertyState,
     Resident,
     RiskScore,
     Summary,
     TriggerJob,
 )
+from holdfast.services.renewals.rules import RuleBook
 from holdfast.services.renewals.runs import FinishedRuns, count_of
 from holdfast.services.renewals.scoring import (
     DELINQUENT,
@@ -110,15 +110,6 @@ class Portfolio:
             rows.append(Standing(one.id, one.name, one.city, latest, job_id))
         return rows, page.cursor
 
-    async def rules(self, property_id: str) -> PropertyRules:
-        """The property's own rules, or those of everybody."""
-        found = await self.store.get(PropertyRules, property_id)
-        if found is not None:
-            return found.doc
-        return PropertyRules(
-            property_id=property_id, tenant_id=self.store.tenant_id or "-", updated_at=self.store.clock.now()
-        )
-
     # -- risk -------------------------------------------------------------------------------------
 
     async def latest(self, property_id: str) -> Summary | None:
@@ -181,7 +172,7 @@ class Portfolio:
         examples: int = 20,
     ) -> WhatIf:
         """The latest run judged by other rules; those left out are the property's own."""
-        run, own = await self._must_have_run(property_id), await self.rules(property_id)
+        run, own = await self._must_have_run(property_id), await RuleBook(self.store).get(property_id)
         weights, thresholds = weights or own.weights, thresholds or own.thresholds
         tiers: dict[Tier, int] = {"high": 0, "medium": 0, "low": 0}
         count, shown = 0, list[Moved]()

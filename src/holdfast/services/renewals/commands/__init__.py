@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import typer
 
-from holdfast.services.renewals.commands import data, endpoints, looking, sending
+from holdfast.services.renewals.commands import data, endpoints, looking, rules, sending
 
 commands = typer.Typer(help="Who will not renew, why, and telling the RMS.", no_args_is_help=True)
 
@@ -20,3 +20,4 @@ for name, command in _COMMANDS.items():
     commands.command(name)(command)
 commands.add_typer(sending.dlq, name="dlq")
 commands.add_typer(endpoints.endpoints, name="endpoints")
+commands.add_typer(rules.rules, name="rules")

@@ -12,11 +12,9 @@ from msgspec import Meta
 from holdfast.routing import Actor, Asked, Tenant, TenantId, Whole
 from holdfast.services.renewals.calibration import Calibration
 from holdfast.services.renewals.models import Outcome, PropertyRules
-from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.routes.asked import acts, reads, renewals_of, sets
 from holdfast.services.renewals.routes.events import PropertyFilter
-from holdfast.services.renewals.scoring import TOLERANCE_CENTS, Thresholds, Weights
-from holdfast.store import Transaction, put
+from holdfast.services.renewals.rules import RulesOrder
 
 Id = Annotated[str, Meta(min_length=1, max_length=400)]
 
@@ -26,15 +24,6 @@ class OutcomeOrder(Asked, frozen=True):
     lease_id: Id
     outcome: Literal["renewed", "left"]
     decided_on: date
-
-
-class RulesOrder(Asked, frozen=True):
-    """How a property's next run judges, and what it sends out by itself."""
-
-    weights: Weights = Weights()
-    thresholds: Thresholds = Thresholds()
-    tolerance_cents: Annotated[int, Meta(ge=0, le=10**9)] = TOLERANCE_CENTS
-    send: Sending = "nothing"
 
 
 @acts("/outcomes", "developer", action="record", status=201)
@@ -82,9 +71,9 @@ async def rules(
 
     Example: `GET …/properties/property-0001/rules`
     """
-    portfolio = renewals_of(runtime).portfolio(tenant_id)
-    await portfolio.property(property_id)
-    return await portfolio.rules(property_id)
+    renewals = renewals_of(runtime)
+    await renewals.portfolio(tenant_id).property(property_id)
+    return await renewals.rules(tenant_id).get(property_id)
 
 
 @sets("/properties/{property_id:str}/rules", "admin", action="configure")
@@ -101,19 +90,10 @@ async def set_rules(
     Example: `PUT …/properties/property-0001/rules {"thresholds": {"high": 60, "medium": 40}, "send": "high"}`
     """
     renewals = renewals_of(runtime)
-    portfolio = renewals.portfolio(tenant_id)
-    await portfolio.property(property_id)
-    made = PropertyRules(
-        property_id=property_id, tenant_id=tenant_id, weights=data.weights, thresholds=data.thresholds,
-        tolerance_cents=data.tolerance_cents, send=data.send, updated_at=renewals.clock.now(),
+    return await renewals.noted(
+        tenant_id, actor, "rules_set", subject=property_id, details=msgspec.to_builtins(data),
+        act=lambda tx: renewals.rules(tenant_id).set(property_id, data, tx=tx),
     )  # fmt: skip
-
-    async def act(tx: Transaction) -> PropertyRules:
-        tx.write(put(made))
-        return made
-
-    details = msgspec.to_builtins(data)
-    return await renewals.noted(tenant_id, actor, "rules_set", subject=property_id, details=details, act=act)
 
 
 ROUTES: Final = (record_outcome, calibration, rules, set_rules)

@@ -12,6 +12,8 @@ from holdfast.service import Ask, Page
 from holdfast.services.renewals.history import History
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import LeaseRow, PropertyRules, Resident, RiskScore, Unit
+from holdfast.services.renewals.models.scores import Sending
+from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RulesOrder, order_of
 from holdfast.services.renewals.scoring import Thresholds, Weights
 from holdfast.services.renewals.there import found
 from holdfast.services.renewals.views.heading import choices, heading
@@ -29,6 +31,11 @@ WEIGHTS: Final = {
     "market_rent": "Market rent above rent",
 }
 THRESHOLDS: Final = {"high": "High from", "medium": "Medium from"}
+SENDINGS: Final[dict[Sending, str]] = {
+    "nothing": "nobody",
+    "high": "those at high risk",
+    "flagged": "those at high or medium risk",
+}
 
 
 class JudgingPages:
@@ -72,7 +79,7 @@ class JudgingPages:
         return leases[0] if leases else None
 
     async def _rules(self, ask: Ask, property_id: str) -> PropertyRules:
-        return await self._renewals.portfolio(ask.tenant_id).rules(property_id)
+        return await self._renewals.rules(ask.tenant_id).get(property_id)
 
     async def what_if(self, ask: Ask) -> Mapping[str, Any]:
         """Asked by the address alone, so that nothing is stored and a link shows the same again."""
@@ -81,7 +88,7 @@ class JudgingPages:
         given = _given(ask, rules)
         told: dict[str, Any] = {
             "title": f"What if, at {head.property.name}", "head": head, "given": given, "weights": WEIGHTS,
-            "thresholds": THRESHOLDS, "result": None, "fault": "", "asked": bool(ask.query),
+            "thresholds": THRESHOLDS, "result": None, "fault": "", "asked": bool(ask.query), "order": None,
         }  # fmt: skip
         if head.run is None:
             return told
@@ -91,7 +98,20 @@ class JudgingPages:
             return {**told, "fault": f"{str(fault).partition(' - at')[0]}.".capitalize()}
         portfolio = self._renewals.portfolio(ask.tenant_id)
         result = await portfolio.what_if(head.property.id, weights=weights, thresholds=thresholds)
-        return {**told, "result": result}
+        own = order_of(rules)
+        order = msgspec.structs.replace(own, weights=weights, thresholds=thresholds)
+        return {**told, "result": result, "order": None if order == own else msgspec.to_builtins(order)}
+
+    async def rules(self, ask: Ask) -> Mapping[str, Any]:
+        """How the property's next runs judge and what they send, beside what everybody begins with."""
+        head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
+        rules, everybodys = await self._rules(ask, head.property.id), RulesOrder()
+        return {
+            "title": f"Rules of {head.property.name}", "head": head, "weights": WEIGHTS,
+            "thresholds": THRESHOLDS, "rules": rules, "everybodys": everybodys,
+            "own": order_of(rules) != everybodys, "tolerance_max": TOLERANCE_CENTS_MAX, "sendings": SENDINGS,
+            "spelt": {name: _camel(name) for name in WEIGHTS},
+        }  # fmt: skip
 
     async def calibration(self, ask: Ask) -> Mapping[str, Any]:
         store, property_id = self._renewals.store(ask.tenant_id), ask.text("property")
@@ -128,6 +148,10 @@ def pages(renewals: Renewals) -> list[Page]:
         Page(
             path="/properties/{property_id}/what-if", title="What if", template="what_if.html",
             data=shown.what_if, nav=False,
+        ),
+        Page(
+            path="/properties/{property_id}/rules", title="Rules", template="rules.html", data=shown.rules,
+            live=("renewals",), nav=False,
         ),
         Page(
             path="/residents/{resident_id}", title="Resident", template="resident.html", data=shown.resident,

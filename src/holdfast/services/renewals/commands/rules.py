@@ -1,0 +1,136 @@
+"""How each property's next runs judge, and what they send out by themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from holdfast.services.renewals.commands.asked import OWN, AsJson, PropertyId, Tenant, inside, me, terminal
+from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.models import PropertyRules
+from holdfast.services.renewals.models.scores import Sending
+from holdfast.services.renewals.money import from_cents, to_cents
+from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RulesOrder, order_of
+
+rules = typer.Typer(help="How a property's next runs judge, and what they send.", no_args_is_help=True)
+
+_SENT = {"nothing": "nothing", "high": "those at high risk", "flagged": "those at high or medium risk"}
+
+
+@rules.command("show")
+def rules_show(
+    ctx: typer.Context, property_id: PropertyId, tenant: Tenant = OWN, as_json: AsJson = False
+) -> None:
+    """Show a property's weights, thresholds, tolerance, and what a run sends by itself.
+
+    \b
+    Example:
+      holdfast renewals rules show property-0001
+    """
+
+    async def act(renewals: Renewals) -> PropertyRules:
+        await renewals.portfolio(tenant).property(property_id)
+        return await renewals.rules(tenant).get(property_id)
+
+    _tell(ctx, inside(ctx, act), as_json=as_json)
+
+
+@rules.command("set")
+def rules_set(
+    ctx: typer.Context,
+    property_id: PropertyId,
+    expiry: Annotated[int | None, typer.Option(min=0, max=100, help="Points of a lease that ends.")] = None,
+    delinquency: Annotated[
+        int | None, typer.Option(min=0, max=100, help="Points of rent paid late or short.")
+    ] = None,
+    no_offer: Annotated[
+        int | None, typer.Option("--no-offer", min=0, max=100, help="Points of no renewal offer.")
+    ] = None,
+    market_rent: Annotated[
+        int | None, typer.Option(min=0, max=100, help="Points of a market rent above the rent.")
+    ] = None,
+    high: Annotated[int | None, typer.Option(min=0, max=100, help="High risk from this score on.")] = None,
+    medium: Annotated[int | None, typer.Option(min=0, max=100, help="Medium from this score on.")] = None,
+    tolerance: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="Rent may be short by so much, as in 1.50.")
+    ] = None,
+    send: Annotated[
+        Sending | None,
+        typer.Option(help="Whom a run tells the RMS of by itself; flagged is high and medium."),
+    ] = None,
+    tenant: Tenant = OWN,
+    as_json: AsJson = False,
+) -> None:
+    """Change a property's rules for the runs to come; what is left out stays as it is.
+
+    The four weights add up to 100. Scores and tiers that are kept stay as they are.
+
+    \b
+    Examples:
+      holdfast renewals rules set property-0001 --high 60 --send high
+      holdfast renewals rules set property-0001 --expiry 50 --delinquency 15
+    """
+    given: dict[str, Any] = {
+        "expiry": expiry, "delinquency": delinquency, "no_offer": no_offer, "market_rent": market_rent,
+        "high": high, "medium": medium, "send": send,
+        "tolerance_cents": None if tolerance is None else _cents(tolerance),
+    }  # fmt: skip
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given:
+        raise typer.BadParameter("say what to change, as in --high 60; `rules show` tells what there is")
+
+    async def act(renewals: Renewals) -> PropertyRules:
+        book = renewals.rules(tenant)
+        return await renewals.noted(
+            tenant, me(), "rules_set", subject=property_id, details=_details,
+            act=lambda tx: book.change(property_id, given, tx=tx),
+        )  # fmt: skip
+
+    _tell(ctx, inside(ctx, act), as_json=as_json)
+
+
+@rules.command("reset")
+def rules_reset(
+    ctx: typer.Context, property_id: PropertyId, tenant: Tenant = OWN, as_json: AsJson = False
+) -> None:
+    """Give a property the rules again that everybody begins with; its runs then send nothing by themselves.
+
+    \b
+    Example:
+      holdfast renewals rules reset property-0001
+    """
+
+    async def act(renewals: Renewals) -> PropertyRules:
+        book = renewals.rules(tenant)
+        return await renewals.noted(
+            tenant, me(), "rules_set", subject=property_id, details=_details,
+            act=lambda tx: book.set(property_id, RulesOrder(), tx=tx),
+        )  # fmt: skip
+
+    _tell(ctx, inside(ctx, act), as_json=as_json)
+
+
+def _cents(text: str) -> int:
+    cents = to_cents(text, "tolerance")
+    if not 0 <= cents <= TOLERANCE_CENTS_MAX:
+        raise typer.BadParameter(f"a tolerance is from 0 to {from_cents(TOLERANCE_CENTS_MAX)}, not {text}")
+    return cents
+
+
+def _details(made: PropertyRules) -> Any:
+    return msgspec.to_builtins(order_of(made))
+
+
+def _tell(ctx: typer.Context, made: PropertyRules, *, as_json: bool) -> None:
+    weights, limits = made.weights, made.thresholds
+    lines = [
+        f"{made.property_id}, for the runs to come:",
+        f"  weights    {weights.expiry} lease end, {weights.delinquency} delinquency,"
+        f" {weights.no_offer} no offer, {weights.market_rent} market rent",
+        f"  tiers      high from {limits.high}, medium from {limits.medium}",
+        f"  tolerance  {from_cents(made.tolerance_cents)} of rent",
+        f"  sends      {_SENT[made.send]}",
+    ]
+    terminal(ctx).tell(made, "\n".join(lines), as_json=as_json)
