@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
 import pytest
 
-from holdfast.errors import BadCursorError
-from holdfast.services.renewals import soonest
-from holdfast.services.renewals.models import RiskScore
+from holdfast.errors import BadCursorError, RetryLaterError
+from holdfast.services.renewals import portfolio, soonest
+from holdfast.services.renewals.calculating import workflow
+from holdfast.services.renewals.models import RiskScore, RunOrder, Summary
+from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.services.renewals.sampling import Plan, keep
 from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier
 from holdfast.services.renewals.soonest import Place, Soonest, ending
 from holdfast.services.renewals.triggering import scores_of_run
-from holdfast.store import Store
+from holdfast.store import Committed, Store, Write, delete
 from tests.services.renewals.bed import AS_OF
 from tests.services.renewals.calculations import opened, working
 
@@ -92,3 +97,64 @@ async def test_an_order_that_is_written_again_is_the_same(sqlite_url: str) -> No
             await home.commit(*Soonest(home, PROPERTY, then).writes(reversed(endings)))
         kept = [one async for one in Soonest(home, PROPERTY, then)._from(Place(), TIERS)]
         assert len(kept) == len({id for id, _ in kept}) == 20
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
+async def test_a_run_from_before_orders_were_written_down_is_listed_in_order_all_the_same(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portfolio, "WRITES_AT_ONCE", 2)
+    async with opened(url) as store:
+        await fill(store)
+        home = store.tenant("-")
+        async with working(store) as jobs:
+            await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
+        mine = Portfolio(home, workflow(store))
+        run = await mine.latest(PROPERTY)
+        assert run is not None
+        scores = await scores_of_run(home, PROPERTY, run.calculated_at, tiers=TIERS)
+        await forget_orders(home, run)
+        first, both = await asyncio.gather(
+            *(mine.risk(run, PROPERTY, sort="days", tiers=FLAGGED, limit=4) for _ in range(2))
+        )
+        assert [one.resident_id for one in first.docs] == in_order(scores, FLAGGED)[:4]
+        assert both.docs == first.docs
+        rest = await mine.risk(run, PROPERTY, sort="days", tiers=FLAGGED, limit=100, cursor=first.cursor)
+        assert [one.resident_id for one in rest.docs] == in_order(scores, FLAGGED)[4:]
+
+
+async def test_an_order_that_was_written_half_is_not_taken_for_the_whole(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portfolio, "WRITES_AT_ONCE", 2)
+    async with opened(sqlite_url) as store:
+        await fill(store)
+        home = store.tenant("-")
+        async with working(store) as jobs:
+            await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
+        mine = Portfolio(home, workflow(store))
+        run = await mine.latest(PROPERTY)
+        assert run is not None
+        await forget_orders(home, run)
+        commit, landed = Store.commit, 0
+
+        async def dies(self: Store, *writes: Write) -> Committed:
+            nonlocal landed
+            landed += 1
+            if landed > 2:
+                raise RetryLaterError("the process dies here")
+            return await commit(self, *writes)
+
+        monkeypatch.setattr(Store, "commit", dies)
+        with pytest.raises(RetryLaterError):
+            await mine.risk(run, PROPERTY, sort="days", limit=100)
+        monkeypatch.setattr(Store, "commit", commit)
+        page = await mine.risk(run, PROPERTY, sort="days", limit=100)
+        assert len(page.docs) == RESIDENTS == run.total_residents
+
+
+async def forget_orders(home: Store, run: Summary) -> None:
+    """As it was before they were written."""
+    at = msgspec.to_builtins(run.calculated_at)
+    for number in range(-(-RESIDENTS // 7)):
+        await home.commit(delete(RunOrder, f"{at}_{PROPERTY}_{number}"))

@@ -35,7 +35,7 @@ from holdfast.services.renewals.scoring import (
     expiry_share,
     tier_of,
 )
-from holdfast.services.renewals.soonest import Soonest
+from holdfast.services.renewals.soonest import Soonest, ending
 from holdfast.services.renewals.there import found
 from holdfast.services.renewals.trigger_jobs import TriggerJobs, trigger_workflow
 from holdfast.services.renewals.triggering import Triggered, Triggers, of_run, scan_run, scores_of_run
@@ -44,6 +44,8 @@ from holdfast.store import Page, Query, Store
 Sort = Literal["score", "days"]
 # How many the RMS is told of at once; of more by a job of their own.
 AT_ONCE_MAX: Final = 10_000
+# Each of an order's stretches is as large as hundreds of other writes.
+WRITES_AT_ONCE: Final = 20
 
 
 class Standing(msgspec.Struct, frozen=True, rename="camel"):
@@ -128,10 +130,25 @@ class Portfolio:
     ) -> Page[RiskScore]:
         """A run's scores, the most at risk or the soonest to end first."""
         if sort == "days":
-            soonest = Soonest(self.store, property_id, run.calculated_at)
-            return await soonest.page(tiers, limit=limit, cursor=cursor)
+            return await self._soonest(run, property_id, tiers=tiers, limit=limit, cursor=cursor)
         query = of_run(property_id, run.calculated_at, tiers=tiers)
         return await self.store.query(query.limit(limit).after(cursor))
+
+    async def _soonest(
+        self, run: Summary, property_id: str, *, tiers: Sequence[Tier], limit: int, cursor: str | None
+    ) -> Page[RiskScore]:
+        soonest = Soonest(self.store, property_id, run.calculated_at)
+        page = await soonest.page(tiers, limit=limit, cursor=cursor)
+        if page.docs or cursor is not None or not count_of(run, tiers):
+            return page
+        # A run from before the order was written down: whoever asks first writes it.
+        scores = scan_run(self.store, property_id, run.calculated_at, tiers=TIERS)
+        endings = [ending(one.days_to_expiry, one.resident_id, one.risk_tier) async for one in scores]
+        # The first stretch last, in the last commit: where it is there, all are.
+        writes, most = [*soonest.writes(endings)][::-1], WRITES_AT_ONCE
+        for start in range(0, len(writes), most):
+            await self.store.commit(*writes[start : start + most])
+        return await soonest.page(tiers, limit=limit)
 
     async def notices(
         self, property_id: str, run: Summary, *, limit: int = 50, cursor: str | None = None
