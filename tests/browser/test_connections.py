@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from holdfast.simulators.google import RevokeGrant
@@ -12,6 +13,8 @@ from tests.browser.look import sideways
 from tests.console.bed import console
 from tests.console.desk import connect, desk
 from tests.providers.setting import ALICE, BOB, a_setting
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_grant_is_found_ended_and_another_is_revoked(page: Page, tmp_path: Path) -> None:

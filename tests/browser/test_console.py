@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from holdfast.clock import SystemClock
@@ -16,6 +17,8 @@ from tests.browser.look import Watched
 from tests.browser.scene import fill
 from tests.console.bed import PASSWORD, Bed, console
 from tests.http.bed import echo_service
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def _come_in(page: Page, bed: Bed, name: str = "ann") -> None:
@@ -168,7 +171,8 @@ async def test_somebody_is_added_and_comes_in_by_a_link(page: Page, browser: Bro
         await expect(page.get_by_role("dialog", name="Keep this now")).to_be_visible()
         link = await page.get_by_label("What to keep").input_value()
         await page.get_by_role("dialog").get_by_role("button", name="Close").click()
-        other = await (await browser.new_context()).new_page()
+        elsewhere = await browser.new_context()
+        other = await elsewhere.new_page()
         watched = Watched(other)
         await other.goto(link)
         await other.get_by_label("Password").fill(PASSWORD)
@@ -181,6 +185,7 @@ async def test_somebody_is_added_and_comes_in_by_a_link(page: Page, browser: Bro
         await other.reload()
         await expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
         assert watched.faults == []
+        await elsewhere.close()
 
 
 async def test_who_signs_out_is_out(page: Page, tmp_path: Path) -> None:

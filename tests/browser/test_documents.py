@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.entering import sign_in
@@ -11,6 +12,8 @@ from tests.browser.look import cut_off, sideways
 from tests.browser.scene import fill
 from tests.console import library
 from tests.console.bed import console
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_documents_are_found_by_an_index_and_opened(page: Page, tmp_path: Path) -> None:

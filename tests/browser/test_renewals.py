@@ -7,6 +7,7 @@ import csv
 from pathlib import Path
 from typing import Final
 
+import pytest
 from playwright.async_api import Page, expect
 
 from holdfast.services.renewals.models import CalculationJob, PropertyState
@@ -22,6 +23,8 @@ from tests.browser.renewals_page import (
 )
 from tests.console.bed import Bed
 from tests.services.renewals.calculations import runner_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 HOSTILE: Final = "<img src=x onerror=alert(1)>\"'&amp;<script>alert(2)</script>"
 # A run that reads so few at once can be stopped between.

@@ -6,6 +6,7 @@ import csv
 import re
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from holdfast.services.renewals.models import CalculationJob
@@ -19,6 +20,8 @@ from tests.browser.renewals_page import (
     picture,
     renewals,
 )
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_residents_are_filtered_sorted_and_found_and_say_why(page: Page, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from tests.browser.renewals_page import (
     told,
 )
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 
 async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Page, tmp_path: Path) -> None:
     async with renewals(tmp_path) as (bed, rms):

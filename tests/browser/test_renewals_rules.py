@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from holdfast.kit.audit import AuditEvent
@@ -11,6 +12,8 @@ from holdfast.services.renewals.scoring import Thresholds, Weights
 from holdfast.store import Query
 from tests.browser import renewals_scene as scene
 from tests.browser.renewals_page import HOUSE, PROPERTY, come_in, confirm, open_page, picture, renewals
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_rules_are_changed_by_keyboard_alone_and_hold_for_the_next_run(

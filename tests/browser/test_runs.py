@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.entering import live, not_reloaded, sign_in
 from tests.browser.look import sideways
 from tests.console.bed import console
 from tests.console.workshop import Order, Workshop, runs_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_run_is_watched_step_by_step_and_cancelled(page: Page, tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.look import sideways
 from tests.demo.playing import playing
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _PASSWORD = "a horse in a harbour"
 
