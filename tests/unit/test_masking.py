@@ -46,9 +46,23 @@ SOUNDS = (
         ({"body": b"\x00\x01", "token": b"\x00"}, {"body": "2 bytes", "token": MASK}),
         ({"at": datetime(2026, 1, 1, tzinfo=UTC)}, {"at": "2026-01-01T00:00:00+00:00"}),
         ([{"csrf": "c"}, 1, None], [{"csrf": MASK}, 1, None]),
+        ({"source": "postgresql://u:p@ss:w@h/db"}, {"source": f"postgresql://u:{MASK}@h/db"}),
+        (
+            {"url": "https://rms.example/x?sig=1&access_token=ya29&n=2 and ?apiKey=k#top"},
+            {"url": f"https://rms.example/x?sig=1&access_token={MASK}&n=2 and ?apiKey={MASK}#top"},
+        ),
+        (
+            {"X-Api-Key": "k", "privateKey": "k", "signing_key": "k", "idempotency_key": "k"},
+            {"X-Api-Key": MASK, "privateKey": MASK, "signing_key": MASK, "idempotency_key": "k"},
+        ),
+        (
+            {"error": f"401 for Bearer {'y' * 20}; whsec_{'A' * 32} and hf_{'a' * 40}; the bearer of news"},
+            {"error": f"401 for {MASK}; {MASK} and {MASK}; the bearer of news"},
+        ),
     ],
     ids=[
         "names", "headers", "sealed", "inside", "counts", "empty", "address", "port", "bytes", "time", "list",
+        "signs in a password", "query", "keys", "in a sentence",
     ],
 )  # fmt: skip
 def test_secrets_are_masked_and_the_rest_stays(value: Any, shown: Any) -> None:
