@@ -15,7 +15,7 @@ from holdfast.errors import InvalidError
 from holdfast.kit.leases import LeaseDocument
 from holdfast.services.renewals.dates import zone_named
 from holdfast.services.renewals.feeding.importing import Import
-from holdfast.services.renewals.feeding.reports import TableReport
+from holdfast.services.renewals.feeding.reports import TableReport, write_aside
 from holdfast.services.renewals.feeding.sources import Folder
 from holdfast.services.renewals.models import (
     DOCUMENTS,
@@ -168,3 +168,20 @@ async def test_a_reason_is_told_of_the_rows_own_text(store: Store, tmp_path: Pat
     assert [one.reason for one in report.bad] == [
         "'third' does not fit: Expected `int | null`, got `str`", "must not be empty"
     ]  # fmt: skip
+
+
+async def test_a_row_with_more_cells_than_the_header_is_set_aside_with_them(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "properties.csv").write_text(
+        "id,name,address,city\np1,Mill House,1 Mill Lane,Leeds,,\np2,Park Court,2 Park Lane, flat 3,York\n",
+        encoding="utf-8",
+    )
+    (report,) = await Import(store, Folder(tmp_path)).run()
+    (bad,) = report.bad
+    assert (report.created, bad.row, "is a comma not in quotes?" in bad.reason) == (1, 3, True)
+    assert await store.get(Property, "p2") is None
+    (aside,) = write_aside(tmp_path / "bad", report.bad)
+    with aside.open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["id"], row["city"], row["beyond_header"]) == ("p2", "flat 3", "York")

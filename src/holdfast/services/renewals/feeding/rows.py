@@ -21,6 +21,8 @@ _MISSING: Final = re.compile(r"missing required field `(\w+)`")
 _SHOWN: Final = 60
 _TIMES: Final = frozenset({"created_at", "updated_at"})
 _OURS: Final = frozenset({"tenant_id", "price_key"})
+# Where cells that no column names are shown to whoever mends the row.
+BEYOND: Final = "beyond_header"
 # A price's property is that of its unit, which is known when the row is taken in.
 _DERIVED: Final = {"unit_pricing": frozenset({"property_id"})}
 
@@ -50,6 +52,9 @@ def key_in(table: str, values: Mapping[str, str]) -> str:
 
 def read_row(table: str, values: Mapping[str, str], tenant_id: str) -> Document:
     """A row's document; `InvalidError` names the field that does not fit."""
+    if BEYOND in values:
+        said = f"{values[BEYOND][:_SHOWN]!r} is more than the header has columns: is a comma not in quotes?"
+        raise InvalidError(said, BEYOND)
     fields: dict[str, Any] = {"tenant_id": tenant_id}
     for name, text in values.items():
         if text:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import BinaryIO, NamedTuple, Protocol, TextIO
 
 from holdfast.errors import InvalidError
-from holdfast.services.renewals.feeding.rows import columns_of
+from holdfast.services.renewals.feeding.rows import BEYOND, columns_of
 
 # What is too long for a document is a bad row like others; the reader's own limit would end the import there.
 csv.field_size_limit(1 << 24)
@@ -67,7 +67,9 @@ class Sheet:
                     values = {name: line[place] for place, name in places}
                     yield Row(values["id"] or "without an id", values)
                 else:
-                    yield Row(number, {name: line[place].strip() for place, name in places})
+                    values = {name: line[place].strip() for place, name in places}
+                    beyond = ",".join(line[len(header) :]).strip(", ")
+                    yield Row(number, values | {BEYOND: beyond} if beyond else values)
 
     @contextmanager
     def _text(self) -> Iterator[TextIO]:
