@@ -1,4 +1,4 @@
-"""The commands, in processes of their own against the simulated Google."""
+"""The commands, as typed at a terminal, against the simulated Google."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ class Shell:
         self._home = home
 
     async def run(self, *words: str) -> tuple[int, str, str]:
+        """Typed in a thread, so that the bed answers meanwhile."""
+        return await asyncio.to_thread(typed, self._home, "calendar-sync", *words)
+
+    async def run_apart(self, *words: str) -> tuple[int, str, str]:
+        """In a process of its own."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "holdfast", "calendar-sync", *words, cwd=self._home,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -46,7 +51,7 @@ async def test_an_administrators_day_at_the_terminal(one_url: str, tmp_path: Pat
         assert (code, out) == (0, "2 mappings: 2 new, 0 changed, 0 gone\n")
         code, out, _ = await shell.run("status")
         assert (code, out.startswith("critical: 2 mappings")) == (1, True)
-        code, out, _ = await shell.run("force", "--yes", "--reason", "first time")
+        code, out, _ = await shell.run_apart("force", "--yes", "--reason", "first time")
         assert (code, out) == (0, "2 registered, 0 stopped, 0 failed\n")
         assert bed.live() == [ALICE, BOB]
         code, out, _ = await shell.run("channels", "--filter", "active", "--json")
