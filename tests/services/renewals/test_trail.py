@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.kit.audit import AuditEvent
 from holdfast.model import Document
-from holdfast.services.renewals.models import Outcome, PropertyRules, RmsEndpoint
+from holdfast.services.renewals.models import DeliveryState, Outcome, PropertyRules, RmsEndpoint
+from holdfast.simulators.rms import Behave
 from holdfast.store import Query, Store
 from holdfast.store.commit import Commit, Write
 from tests.services.renewals.bed import Bed, P
@@ -68,3 +69,31 @@ async def test_a_change_that_is_refused_leaves_nothing_on_the_trail(bed: Bed) ->
         status, _ = await bed.ask(method, path, json=body)
         assert status in (404, 422), (method, path)
     assert await bed.store.count(Query(AuditEvent).order_by("sequence")) == before
+
+
+async def test_switching_an_endpoint_to_what_it_is_leaves_nothing_on_the_trail(bed: Bed) -> None:
+    await bed.endpoint()
+    path, switched = f"/properties/{P}/endpoint/act", Query(AuditEvent).where("subject", "==", P)
+    for act in ("enable", "pause", "pause", "resume", "resume"):
+        await bed.post(path, {"act": act})
+    entries = (await bed.store.query(switched.order_by("-sequence").limit(10))).docs
+    assert [one.action.removeprefix("renewals.") for one in entries] == [
+        "endpoint_resume", "endpoint_pause", "endpoint_set",
+    ]  # fmt: skip
+
+
+async def test_a_replay_and_its_entry_on_the_trail_are_one_commit_and_no_replay_is_no_entry(
+    bed: Bed, commits: list[set[type[Document]]]
+) -> None:
+    await bed.calculate()
+    await bed.endpoint(failure_rate=1.0, failure_status=400)
+    told = await bed.post(f"/properties/{P}/residents/john/trigger-renewal-event")
+    await bed.delivery(told["deliveryId"], "dlq")
+    bed.rms.run(Behave())
+    commits.clear()
+    for replayed in (True, False):
+        assert (await bed.post(f"/dlq/{told['deliveryId']}/replay"))["replayed"] is replayed
+    await bed.delivery(told["deliveryId"], "delivered")
+    assert any({DeliveryState, AuditEvent} <= one for one in commits)
+    entries = Query(AuditEvent).where("action", "==", "renewals.replayed").order_by("-sequence")
+    assert [one.subject for one in (await bed.store.query(entries)).docs] == [told["deliveryId"]]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from holdfast.errors import ConflictError
+from holdfast.kit.audit import AuditEvent
 from holdfast.kit.runs import Runs
 from holdfast.services.renewals import service
+from holdfast.services.renewals.commands.asked import at_work
 from holdfast.services.renewals.models import TRIGGER_JOBS, DeliveryState, RmsEndpoint, TriggerJob
 from holdfast.services.renewals.scoring import FLAGGED
 from holdfast.services.renewals.triggering import Triggered
@@ -19,7 +22,7 @@ from holdfast.store import Query, Store, patch
 from tests.browser import renewals_scene as scene
 from tests.console.bed import console
 from tests.faults.puppet import Puppet, puppets
-from tests.services.renewals.bed import Bed, P
+from tests.services.renewals.bed import AS_OF, Bed, P, serving, settle_in
 from tests.services.renewals.calculations import opened
 from tests.services.renewals.killing import MODULE, PAGE, order, standing, until_dead
 from tests.services.renewals.tellings import connect, flag, portfolio_of, telling, told_of, trigger_jobs_of
@@ -225,6 +228,30 @@ async def test_the_api_answers_with_the_job_and_the_rms_hears_of_each_once(
     assert sorted(heard) == ["bob", "jane", "john"]
     async with bed.client.get("/metrics", headers={"authorization": f"Bearer {bed.token}"}) as answer:
         assert 'holdfast_renewals_trigger_jobs_total{outcome="carried"} 1.0' in await answer.text()
+
+
+async def test_who_asks_second_gets_the_first_ones_job_or_is_told_what_is_under_way_and_what_to_do(
+    tmp_path: Path, two_are_many: None
+) -> None:
+    # Calculations are worked on here, trigger jobs are not: so that one stands still.
+    async with serving(tmp_path, working=False) as bed, at_work(bed.renewals.runner):
+        await settle_in(bed.store)
+        await bed.calculate()
+        await bed.endpoint()
+        path = f"/properties/{P}/trigger-renewal-events"
+        first = await bed.post(path, {}, status=202)
+        joined = await bed.post(path, {}, status=202)
+        assert (joined["jobId"], joined["requestedBy"]) == (first["jobId"], first["requestedBy"])
+        assert first["requestedBy"]
+        started = Query(AuditEvent).where("action", "==", "renewals.trigger_started").order_by("-sequence")
+        assert [one.details["job"] for one in (await bed.store.query(started)).docs] == [first["jobId"]]
+        await bed.calculate(as_of=AS_OF + timedelta(days=1))
+        status, refused = await bed.ask("POST", path, json={})
+    assert status == 409
+    said = refused["error"]["message"]
+    assert f"is being told of 3 residents (high and medium risk by an earlier run, {first['jobId']}" in said
+    assert f"asked for by {first['requestedBy']}" in said
+    assert f"`holdfast runs cancel {first['jobId']} --collection renewal_trigger_jobs`" in said
 
 
 async def test_operators_see_calculations_and_trigger_jobs_among_the_runs(

@@ -17,7 +17,7 @@ from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.services.renewals.models import DLQ, KINDS, DeadLetterRow, DeliveryState, RiskScore
 from holdfast.services.renewals.there import found
 from holdfast.services.renewals.triggering import event_id_of
-from holdfast.store import Query, Store
+from holdfast.store import Query, Store, Transaction
 
 Status = Literal["pending", "sending", "delivered", "failed", "dlq", "skipped", "cancelled"]
 STATUSES: Final[tuple[Status, ...]] = (
@@ -158,10 +158,11 @@ class Deliveries:
         )
         return [letter_shown(one) for one in page.docs], page.cursor
 
-    async def replay(self, delivery_id: str) -> bool:
-        """Put one out again, under its old event id with its old bytes; False where that was done since."""
+    async def replay(self, delivery_id: str, tx: Transaction | None = None) -> bool:
+        """Put one out again, under its old event id with its old bytes, in the caller's transaction, if
+        given; False where that was done since."""
         await found(self._store, DeadLetterRow, delivery_id, what="dead letter")
-        return await self._ledger.replay_one(delivery_id, only=["dead"])
+        return await self._ledger.replay_one(delivery_id, tx, only=["dead"])
 
     async def replay_all(self, property_id: str | None = None, *, dry_run: bool) -> Report:
         """The same for a property's dead letters, or everybody's; at most a thousand at a time."""

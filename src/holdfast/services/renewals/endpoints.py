@@ -101,12 +101,12 @@ class RmsEndpoints:
         tx.write(put(kept))
         return shown(kept, secret)
 
-    async def act(self, property_id: str, act: Act, *, reason: str, by: str) -> EndpointShown:
-        """Pause, resume, disable or enable it; says so in the endpoint's notices."""
+    async def act(self, property_id: str, act: Act, *, reason: str, by: str) -> tuple[EndpointShown, bool]:
+        """Pause, resume, disable or enable it; says so in the endpoint's notices. And whether that changed
+        anything."""
         await self.get(property_id)
-        change = getattr(self._switch, act)
-        await change(property_id, reason=reason, by=by)
-        return shown(await self.get(property_id))
+        changed: bool = await getattr(self._switch, act)(property_id, reason=reason, by=by)
+        return shown(await self.get(property_id)), changed
 
 
 def check_order(order: EndpointOrder) -> Rate | None:

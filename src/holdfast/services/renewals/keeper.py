@@ -28,7 +28,7 @@ from holdfast.services.renewals.models import (
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.services.renewals.rules import RuleBook
-from holdfast.services.renewals.trigger_jobs import trigger_workflow
+from holdfast.services.renewals.trigger_jobs import Noting, trigger_workflow
 from holdfast.store import Query, Store, Transaction
 
 T = TypeVar("T")
@@ -99,17 +99,27 @@ class Renewals:
     async def noted(
         self, tenant_id: str, actor: str, action: str, *, subject: str, act: Act[T], details: Any = None
     ) -> T:
-        """The same in the commit of the act itself; `details` may be a function of what came of it."""
-        audit = self.context.audit(tenant_id)
+        """The same in the commit of the act itself; one that gives False found nothing to do."""
+        noting = self.noting(tenant_id, actor, action, subject=subject, details=details)
 
         async def whole(tx: Transaction) -> T:
             made = await act(tx)
+            if made is not False:
+                await noting(tx, made)
+            return made
+
+        return await self.context.audit(tenant_id).transact(whole)
+
+    def noting(self, tenant_id: str, actor: str, action: str, *, subject: str, details: Any = None) -> Noting:
+        """What adds the entry to a transaction; `details` may be a function of what came of the act."""
+        audit = self.context.audit(tenant_id)
+
+        async def note(tx: Transaction, made: Any) -> None:
             told = details(made) if callable(details) else details
             entry = Entry(actor=actor, action=f"renewals.{action}", subject=subject, details=told)
             await audit.add(tx, entry)
-            return made
 
-        return await audit.transact(whole)
+        return note
 
     async def health(self) -> Health:
         """What the dispatcher of this process has done, and whether the source is read as it should be."""

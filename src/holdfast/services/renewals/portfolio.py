@@ -37,7 +37,7 @@ from holdfast.services.renewals.scoring import (
 )
 from holdfast.services.renewals.soonest import Soonest, ending
 from holdfast.services.renewals.there import found
-from holdfast.services.renewals.trigger_jobs import TriggerJobs, trigger_workflow
+from holdfast.services.renewals.trigger_jobs import Noting, TriggerJobs, trigger_workflow
 from holdfast.services.renewals.triggering import Triggered, Triggers, of_run, scan_run, scores_of_run
 from holdfast.store import Page, Query, Store
 
@@ -228,13 +228,14 @@ class Portfolio:
         )
 
     async def trigger_tiers(
-        self, property_id: str, *, tiers: Sequence[Tier] = FLAGGED, by: str = ""
+        self, property_id: str, *, tiers: Sequence[Tier] = FLAGGED, by: str = "", noting: Noting | None = None
     ) -> list[Triggered] | TriggerJob:
-        """The same for whole tiers: at once, or where they are a great many by a job of their own."""
+        """The same for whole tiers: at once, or where they are a great many by a job of their own, whose
+        commit `noting` adds to."""
         _check_flagged(tiers)
         run = await self._must_have_run(property_id)
         if count_of(run, tiers) > AT_ONCE_MAX:
-            return await self.trigger_jobs.start(property_id, run, tiers=tiers, by=by)
+            return await self.trigger_jobs.start(property_id, run, tiers=tiers, by=by, noting=noting)
         return await self.trigger_many(property_id, tiers=tiers)
 
     async def _flagged(self, residents: Sequence[str], run: Summary, property_id: str) -> list[RiskScore]:

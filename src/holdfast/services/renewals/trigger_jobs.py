@@ -10,8 +10,8 @@ An event is there or not, and each batch lands under the run's fencing number, s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 from holdfast.errors import (
     AlreadyExistsError,
@@ -21,6 +21,7 @@ from holdfast.errors import (
     VersionConflictError,
 )
 from holdfast.kit.runs import Runs, Step, Workflow
+from holdfast.model import schema_of
 from holdfast.services.renewals.models import (
     TRIGGER_JOBS,
     RiskScore,
@@ -33,11 +34,14 @@ from holdfast.services.renewals.runs import count_of
 from holdfast.services.renewals.scoring import Tier
 from holdfast.services.renewals.there import ended, found
 from holdfast.services.renewals.triggering import BATCH, Triggered, Triggers, of_run, summary_of
-from holdfast.store import ABSENT, Fence, Page, Store, Write, patch, put
+from holdfast.store import Fence, Page, Store, Transaction, Write, patch, put
 
 WORKFLOW: Final = "trigger"
+COLLECTION: Final = schema_of(TriggerJob).path.names[0]
 RUN_LIMIT_S: Final = 3_600.0
 TRIES: Final = 20
+# What adds to the commit of something new that it was made.
+Noting: TypeAlias = Callable[[Transaction, Any], Awaitable[None]]
 
 
 def trigger_workflow(store: Store, *, batch: int = BATCH) -> Workflow:
@@ -117,32 +121,50 @@ class TriggerJobs:
         return await ended(self._store, TriggerJob, job_id, what="trigger job", within_s=within_s)
 
     async def start(
-        self, property_id: str, run: Summary, *, tiers: Sequence[Tier], by: str = ""
+        self,
+        property_id: str,
+        run: Summary,
+        *,
+        tiers: Sequence[Tier],
+        by: str = "",
+        noting: Noting | None = None,
     ) -> TriggerJob:
-        """A job that tells of these tiers of a run, or the one that is at it already.
+        """A job that tells of these tiers of a run, or the one that is at it already; `noting` is for a new
+        one, in its commit.
 
         `ConflictError` while the property's RMS is told of others, or where it has none.
         """
         await Triggers(self._store).endpoint(property_id)
-        for _ in range(TRIES):
-            try:
-                return await self._try(property_id, run, tiers=tiers, by=by)
-            except (AlreadyExistsError, VersionConflictError):
-                continue
-        raise RetryLaterError(f"too many tell the RMS of {property_id!r} at this moment")
 
-    async def _try(self, property_id: str, run: Summary, *, tiers: Sequence[Tier], by: str) -> TriggerJob:
-        state = await self._store.get(TriggerState, property_id)
-        last = None if state is None else await self._store.get(TriggerJob, state.doc.job_id)
-        if last is not None and last.doc.completed_at is None:
-            return _joined(last.doc, run, tiers)
+        async def act(tx: Transaction) -> TriggerJob:
+            there = await self._under_way(property_id, tx)
+            if there is not None:
+                return _joined(there, run, tiers)
+            job = self._new(property_id, run, tiers=tiers, by=by, tx=tx)
+            if noting is not None:
+                await noting(tx, job)
+            return job
+
+        try:
+            return await self._store.transact(act, attempts=TRIES)
+        except (AlreadyExistsError, VersionConflictError):
+            raise RetryLaterError(f"too many tell the RMS of {property_id!r} at this moment") from None
+
+    async def _under_way(self, property_id: str, tx: Transaction) -> TriggerJob | None:
+        state = await tx.get(TriggerState, property_id)
+        last = None if state is None else await tx.get(TriggerJob, state.doc.job_id)
+        return None if last is None or last.doc.completed_at is not None else last.doc
+
+    def _new(
+        self, property_id: str, run: Summary, *, tiers: Sequence[Tier], by: str, tx: Transaction
+    ) -> TriggerJob:
         job, writes = self._runs.writes_start(self._workflow, fields={
             "property_id": property_id, "calculated_at": run.calculated_at, "tiers": list(tiers),
             "requested_by": by, "residents": count_of(run, tiers),
         })  # fmt: skip
         assert isinstance(job, TriggerJob)
         marked = TriggerState(property_id=property_id, tenant_id=job.tenant_id, job_id=job.id)
-        await self._store.commit(*writes, put(marked, ABSENT if state is None else state.unchanged))
+        tx.write(*writes, put(marked))
         return job
 
 
@@ -150,10 +172,18 @@ def _joined(job: TriggerJob, run: Summary, tiers: Sequence[Tier]) -> TriggerJob:
     """The job under way where it does what is asked for."""
     if (job.calculated_at, set(job.tiers)) == (run.calculated_at, set(tiers)):
         return job
+    earlier = "" if job.calculated_at == run.calculated_at else " by an earlier run"
+    by = f", asked for by {job.requested_by}" if job.requested_by else ""
     raise ConflictError(
         f"the RMS of {job.property_id!r} is being told of {job.residents:,} residents"
-        f" ({' and '.join(job.tiers)} risk, {job.id}); wait until that is done"
+        f" ({' and '.join(job.tiers)} risk{earlier}, {job.id}{by}); wait until that is done, or end it with"
+        f" `holdfast runs cancel {job.id} --collection {COLLECTION}`"
     )
+
+
+def started_details(job: TriggerJob) -> dict[str, Any]:
+    """What the audit trail says of a new one."""
+    return {"job": job.id, "residents": job.residents}
 
 
 def progress_of(job: TriggerJob) -> str:

@@ -115,8 +115,9 @@ def endpoints_act(
     """
 
     async def change(renewals: Renewals) -> EndpointShown:
-        done = await renewals.endpoints(tenant).act(property_id, act, reason=reason, by=me())
-        await renewals.note(tenant, me(), f"endpoint_{act}", subject=property_id)
+        done, changed = await renewals.endpoints(tenant).act(property_id, act, reason=reason, by=me())
+        if changed:
+            await renewals.note(tenant, me(), f"endpoint_{act}", subject=property_id)
         return done
 
     done = inside(ctx, change)

@@ -26,7 +26,7 @@ from holdfast.services.renewals.deliveries import STATUSES, DeadLetterShown, Del
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import TriggerJob
 from holdfast.services.renewals.scoring import FLAGGED, Tier
-from holdfast.services.renewals.trigger_jobs import progress_of
+from holdfast.services.renewals.trigger_jobs import progress_of, started_details
 from holdfast.services.renewals.triggering import Triggered, counts_of
 
 dlq = typer.Typer(help="What the RMS did not take: list, replay, resolve.", no_args_is_help=True)
@@ -65,9 +65,12 @@ def trigger_command(
             told = await portfolio.trigger_many(property_id, residents=resident)
         else:
             tiers = FLAGGED if tier is None else (tier,)
-            made = await portfolio.trigger_tiers(property_id, tiers=tiers, by=me())
+            noting = renewals.noting(
+                tenant, me(), "trigger_started", subject=property_id, details=started_details
+            )
+            made = await portfolio.trigger_tiers(property_id, tiers=tiers, by=me(), noting=noting)
             if isinstance(made, TriggerJob):
-                return await _carry(renewals, tenant, made, wait=wait)
+                return await _carry(renewals, tenant, made) if wait else made
             told = made
         await renewals.note(tenant, me(), "triggered", subject=property_id, details=counts_of(told))
         return told
@@ -83,12 +86,8 @@ def trigger_command(
         raise typer.Exit(1)
 
 
-async def _carry(renewals: Renewals, tenant: str, job: TriggerJob, *, wait: bool) -> TriggerJob:
-    """The job, once it has ended where it is waited for."""
-    details = {"job": job.id, "residents": job.residents}
-    await renewals.note(tenant, me(), "trigger_started", subject=job.property_id, details=details)
-    if not wait:
-        return job
+async def _carry(renewals: Renewals, tenant: str, job: TriggerJob) -> TriggerJob:
+    """The job, once it has ended."""
     jobs = renewals.portfolio(tenant).trigger_jobs
     with progress() as bar:
         task = bar.add_task("told of", total=job.residents)
@@ -208,14 +207,14 @@ def dlq_replay(
         if property_id is not None:
             await renewals.portfolio(tenant).property(property_id)
         if letter_id is not None and not dry_run:
-            report = Report(1, int(await deliveries.replay(letter_id)), False, (letter_id,), None)
-        elif letter_id is not None:
+            return await _replay_one(renewals, tenant, letter_id)
+        if letter_id is not None:
             found = await deliveries.get(letter_id)
             report = Report(int(found.status == "dlq"), 0, True, (letter_id,), None)
         else:
             report = await deliveries.replay_all(property_id, dry_run=dry_run)
         if report.changed:
-            subject = letter_id or property_id or "all properties"
+            subject = property_id or "all properties"
             await renewals.note(
                 tenant, me(), "replayed", subject=subject, details={"changed": report.changed}
             )
@@ -224,6 +223,15 @@ def dlq_replay(
     report = inside(ctx, act)
     said = f"{report.matched} would go out again" if dry_run else f"{report.changed} go out again"
     terminal(ctx).tell(report, said, as_json=as_json)
+
+
+async def _replay_one(renewals: Renewals, tenant: str, letter_id: str) -> Report:
+    deliveries = renewals.deliveries(tenant)
+    done = await renewals.noted(
+        tenant, me(), "replayed", subject=letter_id, details={"changed": 1},
+        act=lambda tx: deliveries.replay(letter_id, tx),
+    )  # fmt: skip
+    return Report(1, int(done), False, (letter_id,), None)
 
 
 @dlq.command("resolve")

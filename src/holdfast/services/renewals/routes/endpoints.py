@@ -96,8 +96,10 @@ async def switch(
     Example: `POST …/properties/property-0001/endpoint/act {"act": "pause", "reason": "maintenance"}`
     """
     renewals = renewals_of(runtime)
-    done = await renewals.endpoints(tenant_id).act(property_id, data.act, reason=data.reason, by=actor)
-    await renewals.note(tenant_id, actor, f"endpoint_{data.act}", subject=property_id)
+    endpoints = renewals.endpoints(tenant_id)
+    done, changed = await endpoints.act(property_id, data.act, reason=data.reason, by=actor)
+    if changed:
+        await renewals.note(tenant_id, actor, f"endpoint_{data.act}", subject=property_id)
     return done
 
 

@@ -139,9 +139,10 @@ async def replay(
     Example: `POST …/dlq/evt-property-0001-resident-0000001-2026-03-01T09:30:00Z~property-0001/replay`
     """
     renewals = renewals_of(runtime)
-    done = await renewals.deliveries(tenant_id).replay(letter_id)
-    if done:
-        await renewals.note(tenant_id, actor, "replayed", subject=letter_id)
+    deliveries = renewals.deliveries(tenant_id)
+    done = await renewals.noted(
+        tenant_id, actor, "replayed", subject=letter_id, act=lambda tx: deliveries.replay(letter_id, tx)
+    )
     return Replayed(letter_id, done)
 
 

@@ -16,7 +16,7 @@ from holdfast.routing import PREFIX, Actor, Asked, Tenant, TenantId, Whole
 from holdfast.services.renewals.models import Told, TriggerJob
 from holdfast.services.renewals.routes.asked import acts, reads, renewals_of
 from holdfast.services.renewals.scoring import FLAGGED, Tier
-from holdfast.services.renewals.trigger_jobs import progress_of
+from holdfast.services.renewals.trigger_jobs import progress_of, started_details
 from holdfast.services.renewals.triggering import Triggered, counts_of, summary_of
 
 SHOWN_MAX: Final = 100
@@ -47,13 +47,15 @@ class TriggerReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TriggerJobShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A trigger job; the RMS is `told` of so many of its `residents`."""
+    """A trigger job; the RMS is `told` of so many of its `residents`. Whoever asks for the same meanwhile
+    gets this one; `requested_by` is who asked first."""
 
     job_id: str
     status_url: str
     property_id: str
     status: RunStatus
     tiers: list[Tier]
+    requested_by: str
     calculated_at: datetime
     residents: int
     told: int
@@ -67,8 +69,8 @@ class TriggerJobShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 def trigger_job_shown(job: TriggerJob) -> TriggerJobShown:
     return TriggerJobShown(
         job_id=job.id, status_url=f"/renewals{PREFIX}/trigger-jobs/{job.id}", property_id=job.property_id,
-        status=job.status, tiers=job.tiers, calculated_at=job.calculated_at, residents=job.residents,
-        told=job.told, summary=progress_of(job), counts=job.counts, error=job.error,
+        status=job.status, tiers=job.tiers, requested_by=job.requested_by, calculated_at=job.calculated_at,
+        residents=job.residents, told=job.told, summary=progress_of(job), counts=job.counts, error=job.error,
         created_at=job.created_at, completed_at=job.completed_at,
     )  # fmt: skip
 
@@ -118,10 +120,11 @@ async def trigger_many(
         told = await portfolio.trigger_many(property_id, residents=data.residents)
     else:
         tiers = FLAGGED if data.tier is None else (data.tier,)
-        made = await portfolio.trigger_tiers(property_id, tiers=tiers, by=actor)
+        noting = renewals.noting(
+            tenant_id, actor, "trigger_started", subject=property_id, details=started_details
+        )
+        made = await portfolio.trigger_tiers(property_id, tiers=tiers, by=actor, noting=noting)
         if isinstance(made, TriggerJob):
-            details = {"job": made.id, "residents": made.residents}
-            await renewals.note(tenant_id, actor, "trigger_started", subject=property_id, details=details)
             return Response(trigger_job_shown(made), status_code=202)
         told = made
     counts = counts_of(told)
