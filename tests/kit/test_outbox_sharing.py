@@ -20,6 +20,7 @@ DEAD = 60
 # More than there are connections to one host.
 MANY = 130
 EACH = 10
+SLOW_S = 2.0
 
 
 @pytest.fixture
@@ -31,16 +32,21 @@ async def store(sqlite_url: str) -> AsyncIterator[Store]:
 
 
 class Host:
-    """Answers every path at once but those it was told to hang on."""
+    """Answers every path at once but those it was told to hang on, and those that are slow."""
 
     def __init__(self) -> None:
         self.hangs = asyncio.Event()
-        self.waiting = 0
+        self.waiting = self.slow = self.slow_most = 0
 
     async def say(self, received: Received) -> bytes:
         if "/dead" in received.line and self.hangs.is_set():
             self.waiting += 1
             await asyncio.Event().wait()
+        if "/slow" in received.line:
+            self.slow += 1
+            self.slow_most = max(self.slow_most, self.slow)
+            await asyncio.sleep(SLOW_S)
+            self.slow -= 1
         return OK
 
     @contextlib.asynccontextmanager
@@ -108,6 +114,37 @@ async def test_however_many_hang_one_that_is_known_to_answer_is_not_delayed(stor
             await _pile_up(store, dead, "dead")
             await until(lambda: host.waiting >= 80)
             assert await _arrives(store, receiver, alive, "evt-2") < 1.0
+
+
+async def test_endpoints_that_answer_slowly_leave_connections_to_one_that_is_prompt(store: Store) -> None:
+    host = Host()
+    async with host.serving() as receiver:
+        # Two at once for each are more than the host has connections.
+        *slow, prompt = await _endpoints(store, receiver, [*(f"slow-{n}" for n in range(DEAD)), "prompt"])
+        async with dispatching(store, drain_s=0.1) as dispatcher:
+            await _arrives(store, receiver, prompt, "evt-0")
+            await _pile_up(store, slow, "slow")
+            await until(lambda: host.slow >= 90)
+            for n in range(1, 4):
+                assert await _arrives(store, receiver, prompt, f"evt-{n}") < 0.5
+            # The slow ones use all of their share, and none fails for having waited for its turn.
+            await until(lambda: dispatcher.status().counts.delivered >= DEAD + 2 * 90)
+            assert (host.slow_most, dispatcher.status().counts.failed) == (90, 0)
+            assert await _arrives(store, receiver, prompt, "evt-9") < 0.5
+
+
+async def test_endpoints_that_hang_leave_connections_to_slow_ones(store: Store) -> None:
+    host = Host()
+    host.hangs.set()
+    async with host.serving() as receiver:
+        names = [*(f"dead-{n}" for n in range(MANY)), "slow-1"]
+        *dead, slow = await _endpoints(store, receiver, names)
+        async with dispatching(store, drain_s=0.1):
+            await _arrives(store, receiver, slow, "evt-1")
+            await until(lambda: host.slow == 0)
+            await _pile_up(store, dead, "dead")
+            await until(lambda: host.waiting >= 80)
+            assert await _arrives(store, receiver, slow, "evt-2") < 1.0
 
 
 async def test_a_receiver_that_answers_slowly_gets_as_many_at_once_as_it_may(store: Store) -> None:

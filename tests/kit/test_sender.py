@@ -275,6 +275,27 @@ async def test_receivers_in_doubt_leave_connections_to_the_others(limits: PoolLi
     await sender.close()
 
 
+async def test_what_waits_for_a_place_among_the_slow_ones_keeps_its_whole_time() -> None:
+    sender = local(PoolLimits(per_host_max=5))
+
+    async def slowly(state: Serving, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await state.read(reader)
+            await asyncio.sleep(0.2)
+            writer.write(OK)
+
+    async with serving(slowly) as receiver:
+        slow = msgspec.structs.replace(outgoing(receiver.url(), timeout_s=1.0), slow=True, wait_s=30.0)
+        # Ten rounds of four take twice the time that one has.
+        answers = await asyncio.gather(*(sender.send(slow) for _ in range(40)))
+        assert [one.status for one in answers] == [200] * 40
+        assert receiver.open_most == 4
+        hurried = msgspec.structs.replace(slow, timeout_s=0.3, wait_s=0.0)
+        ended = await asyncio.gather(*(sender.send(hurried) for _ in range(12)), return_exceptions=True)
+        assert sum(isinstance(one, SendFailure) for one in ended) >= 4
+    await sender.close()
+
+
 async def test_whoever_waits_for_a_connection_gets_a_timeout_and_leaves_no_gap() -> None:
     sender = local(PoolLimits(per_host_max=1))
     async with serving(never_answering) as receiver:

@@ -212,6 +212,31 @@ def test_a_lane_lets_more_go_at_once_as_answers_come_and_fewer_when_they_stay_aw
     assert seen == [(1, True), (2, False), (4, False), (4, False), (1, True)]
 
 
+def test_a_lane_lets_no_more_go_at_once_while_connections_are_few() -> None:
+    lane = a_lane(concurrency=8)
+    lane.waiting.extend(Held(a_delivery(), 100.0) for _ in range(50))
+    under_way, seen = all_taken(lane), []
+    for waited_s in (0.0, 0.0, 0.6, 6.0, 0.0):
+        seen.append(len(under_way))
+        following = []
+        for held in under_way:
+            lane.done(held, healthy=True, hung=False, now=0.0, took_s=2.0, waited_s=waited_s)
+            following += all_taken(lane)
+        under_way = following
+    assert seen == [1, 2, 4, 4, 1]
+    assert lane.slow
+
+
+def test_a_lane_is_slow_by_its_receivers_last_answer() -> None:
+    lane, seen = a_lane(), []
+    for took_s, hung in ((2.0, False), (5.0, True), (0.01, False)):
+        lane.waiting.append(Held(a_delivery(), 100.0))
+        (held,) = all_taken(lane)
+        lane.done(held, healthy=not hung, hung=hung, now=0.0, took_s=took_s)
+        seen.append((lane.slow, lane.in_doubt))
+    assert seen == [(True, False), (True, True), (False, False)]
+
+
 def test_a_lane_that_never_needed_more_at_once_starts_few_when_many_come() -> None:
     lane = a_lane(concurrency=10)
     for _ in range(50):

@@ -86,7 +86,7 @@ class Courier:
             result = await self._send(lane, held, at, left_s=held.until - SETTLE_S - started)
             ended = self._clock.monotonic()
             attempted(held.delivery, result, at=at, latency_s=ended - started)
-            self._conclude(lane, held, result)
+            self._conclude(lane, held, result, latency_s=ended - started)
             held = None if self.stopping else lane.take(ended)
             if lane.waiting and lane.in_flight < lane.at_once:
                 self.pump(lane)  # an answer lets more go at once
@@ -106,7 +106,7 @@ class Courier:
         timeout_s = min(endpoint.timeout_s, left_s)
         request = Outgoing(
             "POST", endpoint.url, tuple(headers), delivery.body, timeout_s, endpoint.response_bytes_max,
-            lane.in_doubt,
+            lane.in_doubt, lane.slow, left_s - timeout_s,
         )  # fmt: skip
         self.counts.sent += 1
         if tracing.on:
@@ -134,14 +134,18 @@ class Courier:
                     tracing.failed(part, str(result.status))
         return result
 
-    def _conclude(self, lane: Lane, held: Held, result: Answer | SendFailure) -> None:
+    def _conclude(self, lane: Lane, held: Held, result: Answer | SendFailure, *, latency_s: float) -> None:
         delivery, endpoint = held.delivery, lane.endpoint
         assert endpoint is not None
         now = self._clock.now()
         verdict = judge(result, endpoint.retry, attempt=delivery.attempt_count, now=now, roll=random.random())
         monotonic = self._clock.monotonic()
         hung = isinstance(result, SendFailure) and result.reason == "timeout"
-        lane.done(held, healthy=verdict.healthy, hung=hung, now=monotonic)
+        took_s = latency_s if isinstance(result, SendFailure) else result.latency_s
+        lane.done(
+            held, healthy=verdict.healthy, hung=hung, now=monotonic, took_s=took_s,
+            waited_s=latency_s - took_s,
+        )  # fmt: skip
         if verdict.hold_s:
             lane.shut(monotonic + verdict.hold_s)
         setattr(self.counts, verdict.status, getattr(self.counts, verdict.status) + 1)

@@ -16,6 +16,12 @@ RATE_HORIZON_S: Final = 1.0
 # near enough that another process could take over soon.
 PACE_HORIZON_S: Final = 0.25
 PACE_OVER_S: Final = 0.1
+# An answer that takes longer is slow: its receiver leaves some connections to those that are prompt.
+SLOW_S: Final = 0.5
+# Where sends wait longer than this for a connection, more at once would only wait longer; where they wait
+# very long, their leases might end before they are sent.
+WAITED_S: Final = 0.5
+WAITED_S_MAX: Final = 5.0
 # A send must not outlive its lease; this much is left for the answer to be settled.
 SETTLE_S: Final = 1.0
 
@@ -46,7 +52,7 @@ class Lane:
         self.breaker: Breaker | None = None
         self.closed_until = 0.0
         self.more = False  # the store may hold more that is due than was fetched
-        self.answered = self.hung = False  # ever; last time
+        self.answered = self.hung = self.slow = False  # ever; last time; last time it answered
         self.at_once = 1  # how many it is trusted with now, of its endpoint's concurrency
         self._pace_per_s = 0.0
         self._ended, self._ended_since = 0, 0.0
@@ -129,9 +135,14 @@ class Lane:
             self.waiting.popleft()
             self.more = True
 
-    def done(self, held: Held, *, healthy: bool, hung: bool, now: float) -> None:
-        """A send has ended; `hung` when its time was up before there was an answer."""
-        self._learn(hung=hung)
+    def done(
+        self, held: Held, *, healthy: bool, hung: bool, now: float, took_s: float = 0.0, waited_s: float = 0.0
+    ) -> None:
+        """A send has ended; `hung` when its time was up before there was an answer. The receiver had it for
+        `took_s`, after it had waited for a connection."""
+        if not hung:
+            self.slow = took_s > SLOW_S
+        self._learn(hung=hung, waited_s=waited_s)
         self.in_flight -= 1
         self._ended += 1
         if now - self._ended_since >= PACE_OVER_S:
@@ -140,13 +151,17 @@ class Lane:
         assert self.breaker is not None
         self.breaker.end(held.turn, healthy=healthy, now=now)
 
-    def _learn(self, *, hung: bool) -> None:
-        """Let more go at once only while answers come and more is wanted: a receiver that begins to hang
-        then holds few of the connections that others need too."""
+    def _learn(self, *, hung: bool, waited_s: float) -> None:
+        """Let more go at once only while answers come, connections are at hand and more is wanted: a receiver
+        that begins to hang then holds few of the connections that others need too."""
         self.hung = hung
         self.answered = self.answered or not hung
         if hung:
             self.at_once = max(1, self.at_once // 2)
+        elif waited_s > WAITED_S_MAX:
+            self.at_once = max(1, self.at_once - 1)
+        elif waited_s > WAITED_S:
+            return
         elif self.waiting and self.in_flight >= self.at_once and self.endpoint is not None:
             self.at_once = min(self.endpoint.concurrency, self.at_once + 1)
 

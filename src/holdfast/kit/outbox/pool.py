@@ -6,7 +6,8 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -18,6 +19,8 @@ from holdfast.kit.outbox.wire import Connection
 
 # Of the connections, what receivers in doubt may hold at once: those that hang leave the rest to the others.
 DOUBTED_SHARE: Final = 0.8
+# What those and the slow ones may hold together: the rest is for receivers that answer promptly.
+SLOW_SHARE: Final = 0.9
 PoolKey = tuple[str, str, int, frozenset[Address]]
 
 
@@ -31,18 +34,33 @@ class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     # meet the closing and count as a failed attempt.
     idle_s: float = 4.0
 
-    def share(self, of: int) -> asyncio.Semaphore:
-        """Places for requests in doubt among so many."""
-        return asyncio.Semaphore(max(1, int(of * DOUBTED_SHARE)))
+
+class Shares:
+    """Places among so many connections for receivers that may hold one for long."""
+
+    __slots__ = ("_doubted", "_slow")
+
+    def __init__(self, of: int) -> None:
+        self._doubted = asyncio.Semaphore(max(1, int(of * DOUBTED_SHARE)))
+        self._slow = asyncio.Semaphore(max(1, int(of * SLOW_SHARE)))
+
+    @asynccontextmanager
+    async def place(self, *, in_doubt: bool) -> AsyncIterator[None]:
+        """A place for as long as the block lasts; one in doubt is one among the slow ones besides."""
+        async with AsyncExitStack() as places:
+            if in_doubt:
+                await places.enter_async_context(self._doubted)
+            await places.enter_async_context(self._slow)
+            yield
 
 
 class Pool:
     """The connections to one pinned target."""
 
-    __slots__ = ("doubted", "idle", "open", "pin", "waiters")
+    __slots__ = ("idle", "open", "pin", "shares", "waiters")
 
-    def __init__(self, pin: Pin, doubted: asyncio.Semaphore) -> None:
-        self.pin, self.doubted = pin, doubted
+    def __init__(self, pin: Pin, shares: Shares) -> None:
+        self.pin, self.shares = pin, shares
         self.open = 0
         self.idle: list[Connection] = []
         # A waiter gets a connection, or None: leave to open one.
@@ -58,7 +76,7 @@ class Pools:
         self._pools: dict[PoolKey, Pool] = {}
         self._homes: dict[Connection, Pool] = {}
         self._total = 0
-        self.doubted = limits.share(limits.total_max)
+        self.shares = Shares(limits.total_max)
         # Pools with waiters that could go on if a connection or a slot became free, in turn.
         self._starved: dict[Pool, None] = {}
         self._gone = asyncio.Event()
@@ -75,7 +93,7 @@ class Pools:
         key = (target.scheme, target.host, target.port, frozenset(pin.addresses))
         found = self._pools.get(key)
         if found is None:
-            found = self._pools[key] = Pool(pin, self._limits.share(self._limits.per_host_max))
+            found = self._pools[key] = Pool(pin, Shares(self._limits.per_host_max))
         found.pin = pin
         return found
 

@@ -23,6 +23,10 @@ class Outgoing(msgspec.Struct, frozen=True):
     response_bytes_max: int
     # The receiver hung last time, or is not known yet: it may take a share of the connections, not all.
     in_doubt: bool = False
+    # It took its time to answer last time: the same, with a larger share.
+    slow: bool = False
+    # How long it may wait for a place in that share before its own time begins.
+    wait_s: float = 0.0
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -47,7 +51,7 @@ class Sender(Protocol):
     """Sends requests. Safe to call from many tasks at once; never follows redirects."""
 
     async def send(self, request: Outgoing) -> Answer:
-        """The answer, or `SendFailure`; takes no longer than `request.timeout_s`."""
+        """The answer, or `SendFailure`; takes no longer than `request.timeout_s`, and `wait_s` before it."""
 
     async def close(self) -> None: ...
 

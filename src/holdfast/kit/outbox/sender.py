@@ -82,8 +82,10 @@ class RawSender:
         if route is None or route.until <= self._guard.monotonic():
             route = await self._find_route(request.url, deadline)
         head = self._head(request, route)
-        exchange = self._exchange_in_share if request.in_doubt else self._exchange
-        answer = await exchange(route.pool, request, head=head, deadline=deadline)
+        if request.in_doubt or request.slow:
+            answer = await self._exchange_in_share(route.pool, request, head=head, deadline=deadline)
+        else:
+            answer = await self._exchange(route.pool, request, head=head, deadline=deadline)
         self._sent += 1
         return answer
 
@@ -112,11 +114,14 @@ class RawSender:
     async def _exchange_in_share(
         self, pool: Pool, request: Outgoing, *, head: bytes, deadline: float
     ) -> Answer:
+        asked_at = time.monotonic()
         async with AsyncExitStack() as places:
-            async with _in_time(deadline, "no connection became free"):
-                await places.enter_async_context(pool.doubted)
-                await places.enter_async_context(self._pools.doubted)
-            return await self._exchange(pool, request, head=head, deadline=deadline)
+            async with _in_time(deadline + request.wait_s, "no connection became free"):
+                for shares in (pool.shares, self._pools.shares):
+                    await places.enter_async_context(shares.place(in_doubt=request.in_doubt))
+            # A receiver is not to blame for what others hold: it has its whole time, unless too much went by.
+            waited_s = min(time.monotonic() - asked_at, request.wait_s)
+            return await self._exchange(pool, request, head=head, deadline=deadline + waited_s)
 
     async def _obtain(self, pool: Pool, deadline: float) -> Connection:
         async with _in_time(deadline, "no connection became free"):
