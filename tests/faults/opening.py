@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
 from holdfast.app import open_store
+from holdfast.clock import Clock
 from holdfast.model import Document
 from holdfast.store import Store
 
 
-def opener(
-    classes: Sequence[type[Document]],
-) -> Callable[[str], contextlib.AbstractAsyncContextManager[Store]]:
+class Opened(Protocol):
+    def __call__(
+        self, url: str, clock: Clock | None = None
+    ) -> contextlib.AbstractAsyncContextManager[Store]: ...
+
+
+def opener(classes: Sequence[type[Document]]) -> Opened:
     """Opens stores of these classes by their URL, and closes them."""
 
     @contextlib.asynccontextmanager
-    async def opened(url: str) -> AsyncIterator[Store]:
-        store = await open_store(url, classes)
+    async def opened(url: str, clock: Clock | None = None) -> AsyncIterator[Store]:
+        store = await open_store(url, classes, clock=clock)
         try:
             yield store
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -10,10 +11,12 @@ from holdfast.errors import InProgressError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.idempotency import Idempotency
 from holdfast.store import Store
+from holdfast.testing import ManualClock
 from tests.faults.idempotency_worker import Sale, opened, sell
 from tests.faults.puppet import puppets
 
 WORKER = "tests.faults.idempotency_worker"
+PROCESSING_S = 60.0
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
 
@@ -42,14 +45,15 @@ async def test_fifty_requests_from_five_processes_do_the_work_once(url: str) -> 
 async def test_the_work_of_a_killed_process_is_taken_over_when_its_time_is_over(url: str) -> None:
     async with opened(url) as store:
         await store.migrate()
-        idempotency = Idempotency(store)
-        order = {"url": url, "me": "killed", "processing_s": 3.0}
+        order = {"url": url, "me": "killed", "processing_s": PROCESSING_S}
         async with puppets(WORKER, "stuck", order) as (stuck,):
             assert await stuck.hear() == "working"
             await stuck.kill()
             with pytest.raises(InProgressError):
-                await idempotency.run("k", b"body", sell("too early"))
-            given = await idempotency.run("k", b"body", sell("successor"), wait_s=20)
+                await Idempotency(store).run("k", b"body", sell("too early"))
+        later = ManualClock(store.clock.now() + timedelta(seconds=PROCESSING_S))
+        async with opened(url, later) as store_later:
+            given = await Idempotency(store_later).run("k", b"body", sell("successor"))
         assert (given.answer.body, given.replayed) == ("successor", False)
         assert await _made(store) == 1
 
