@@ -185,7 +185,7 @@ class Reference:
             del rows[change.key]
             return 0
         version = next(self._place.versions)
-        kept = change.schema.copy(change.prepared.document)
+        kept = change.schema.document_of(change.prepared)
         rows[change.key] = Row(change.schema, version, change.prepared.tenant, kept)
         return version
 

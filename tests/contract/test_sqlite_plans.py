@@ -181,7 +181,7 @@ def test_a_claim_searches_its_partial_indexes(link: apsw.Connection, lanes: bool
         return True
 
     link.execute("BEGIN")
-    link.execute(shelf.insert_sql, shelf.insert_row(job, 1))
+    link.execute(shelf.insert_sql, shelf.inserted(job, version=1))
     link.exec_trace = note
     taken = claim(Desk(link, {schema: shelf}), ClaimRequest(
         schema=schema, now_us=to_us(NOON), lease_us=1, limit=5, owner="w", tenant=tenant,

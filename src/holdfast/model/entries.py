@@ -16,16 +16,15 @@ class Entries:
 
     def __init__(self, columns: tuple[Column, ...], indexes: tuple[ResolvedIndex, ...]) -> None:
         self._columns, self._indexes = columns, indexes
-        self._lists = any(column.kind == "list" for column in columns)
+        lists = any(column.kind == "list" for column in columns)
+        # No entry is longer than the JSON and the key twice: where the JSON and eight times the key are no
+        # longer than this, and no character is escaped, the values need no look.
+        self.short = -1 if lists else INDEX_ENTRY_BYTES_MAX - 8 * len(columns)
 
-    def check(self, values: tuple[Any, ...], key: str, *, body: bytes) -> None:
-        """Refuse what can't be indexed: `values` of the columns, of the document whose JSON is `body`."""
-        # No entry is longer than the JSON and the key twice: what is this short, and escapes no character,
-        # needs no look at its values.
-        longest = len(body) + 8 * (len(key) + len(values))
-        if self._lists or longest > INDEX_ENTRY_BYTES_MAX or b"\\" in body:
-            self._check_values(values)
-            self._check_sizes(values, key)
+    def check(self, values: tuple[Any, ...], key: str) -> None:
+        """Refuse what can't be indexed: `values` are those of the columns."""
+        self._check_values(values)
+        self._check_sizes(values, key)
 
     def _check_values(self, values: tuple[Any, ...]) -> None:
         for column, value in zip(self._columns, values, strict=True):

@@ -87,9 +87,11 @@ _last: tuple[datetime, str] = (datetime(1970, 1, 1, tzinfo=UTC), "1970-01-01T00:
 
 def _text_of(value: Any) -> str:
     global _last
+    time, text = _last
+    if value is time:
+        return text
     if not isinstance(value, datetime) or value.tzinfo is None:
         return str(msgspec.to_builtins(value))
-    time, text = _last
     if time != value:
         # Times are kept in UTC: an id must not change with the zone its time was given in.
         time = value.astimezone(UTC)

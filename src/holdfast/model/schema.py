@@ -46,33 +46,16 @@ def _said(fault: Exception) -> WrongTypeError:
     return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
 
 
-class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """A checked document, ready for an engine: where it goes, its JSON, its columns."""
+class Prepared(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A checked document, ready for an engine: where it goes, its JSON, its columns.
 
-    schema: Schema[Any]
+    Plain values only, so that another process can check a document and hand it over as MessagePack.
+    """
+
     key: str
     tenant: str | None
     body: bytes
     values: tuple[Any, ...]
-
-    @property
-    def document(self) -> Any:
-        """Made when asked for: thousands of documents may wait for their commit, and few are looked into."""
-        return self.schema.load(self.body, split_key(self.key))
-
-    @property
-    def state(self) -> Any:
-        """What the field of the lifecycle holds."""
-        state = self.schema.state
-        assert state is not None
-        # Of several types, the column holds something to sort by instead of the value.
-        return state.read(self.document) if state.kind == "open" else self.value(state.path)
-
-    def value(self, path: str) -> Any:
-        """What a column holds, by the path of its field."""
-        column = self.schema.column(path)
-        assert column is not None
-        return self.values[self.schema.columns.index(column)]
 
 
 class Schema(Generic[D]):
@@ -153,28 +136,6 @@ class Schema(Generic[D]):
             return self.prepare(document)
         return self._encoded(document, key, [check for check in self.checks if check[0] in heads])
 
-    def encode(self, document: D) -> bytes:
-        """A document as JSON, with its id, for `prepare_encoded`, which checks it."""
-        self.give_id(document)
-        try:
-            return _ENCODER.encode(document)
-        except (TypeError, AttributeError, UnicodeEncodeError) as fault:
-            raise self._wrong_type(document, fault) from None
-
-    def prepare_encoded(self, body: bytes) -> Prepared:
-        """Check a document that comes as `encode` gave it, perhaps in another process."""
-        try:
-            document = self._decoder.decode(body)
-        except msgspec.DecodeError as fault:
-            raise _said(fault) from None
-        _, key = self.key_of(document)
-        self.give_id(document)
-        for name, stored, check in self.checks:
-            value = getattr(document, name)
-            if value is not UNSET and check(value, stored) is not value:
-                return self.prepare(document)
-        return self._whole(document, key, body)
-
     def _encoded(self, document: D, key: str, checks: list[tuple[str, str, Check]]) -> Prepared:
         try:
             for name, stored, check in checks:
@@ -188,9 +149,10 @@ class Schema(Generic[D]):
         return self._whole(whole, key, body)
 
     def _whole(self, document: D, key: str, body: bytes) -> Prepared:
-        check_size(body, _ANY_DECODER.decode)
         values = self.values(document)
-        self._entries.check(values, key, body=body)
+        if len(body) + 8 * len(key) > self._entries.short or b"\\" in body:
+            check_size(body, _ANY_DECODER.decode)
+            self._entries.check(values, key)
         tenant = None
         for column, position in self._named:
             if not (isinstance(values[position], str) and values[position]):
@@ -198,7 +160,7 @@ class Schema(Generic[D]):
             tenant = values[position] if column is self.tenant else tenant
         if self.declared.path_only:
             body = self._without_path_fields(body)
-        return Prepared(self, key, tenant, body, values)
+        return Prepared(key, tenant, body, values)
 
     def _wrong_type(self, document: D, fault: Exception) -> HoldfastError:
         if not isinstance(fault, msgspec.ValidationError):
@@ -221,6 +183,18 @@ class Schema(Generic[D]):
         return _ENCODER.encode(kept)
 
     # -- reading ----------------------------------------------------------------------------------
+
+    def document_of(self, prepared: Prepared) -> D:
+        """Made when asked for: thousands of documents may wait for their commit, and few are looked into."""
+        return self.load(prepared.body, split_key(prepared.key))
+
+    def state_of(self, prepared: Prepared) -> Any:
+        """What the field of the lifecycle holds."""
+        assert self.state is not None
+        if self.state.kind == "open":
+            # Of several types, the column holds something to sort by instead of the value.
+            return self.state.read(self.document_of(prepared))
+        return prepared.values[self.columns.index(self.state)]
 
     def load(self, body: bytes | str, ids: tuple[str, ...]) -> D:
         """A document from its stored JSON, upgraded where it is of an older version."""

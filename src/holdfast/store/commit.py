@@ -97,16 +97,12 @@ def create(document: Document) -> Write:
     return Write("create", schema, prepared.key, ABSENT, prepared)
 
 
-def encoded(document: Document) -> bytes:
-    """A document as JSON, its id filled in: what `create_encoded` takes, here or in another process."""
-    return schema_of(type(document)).encode(document)
+def create_prepared(cls: type[D], prepared: Prepared) -> Write:
+    """`create` for a document that was checked before, perhaps in another process of the same code.
 
-
-def create_encoded(cls: type[D], body: bytes) -> Write:
-    """`create` for a document that comes as `encoded` gave it; it is checked here as any other."""
-    schema = schema_of(cls)
-    prepared = schema.prepare_encoded(body)
-    return Write("create", schema, prepared.key, ABSENT, prepared)
+    Example: `create_prepared(Score, prepared)`, where `prepared` is that of `create(score)` over there
+    """
+    return Write("create", schema_of(cls), prepared.key, ABSENT, prepared)
 
 
 def put(document: Document, expect: Expect = None) -> Write:
@@ -237,7 +233,7 @@ def _label(write: Write) -> str:
 def _check_start(write: Write) -> None:
     schema = write.schema
     if schema.lifecycle and schema.state and write.prepared is not None:
-        schema.lifecycle.check_start(write.prepared.state, schema.state.stored)
+        schema.lifecycle.check_start(schema.state_of(write.prepared), schema.state.stored)
 
 
 def _insert(write: Write, mine: Current | None) -> Change:
@@ -253,7 +249,7 @@ def _put(write: Write, mine: Current | None) -> Change:
         return _insert(write, None)
     assert write.prepared is not None
     if write.schema.moves_checked:
-        check_move(write.schema, mine.document(), write.prepared.document)
+        check_move(write.schema, mine.document(), write.schema.document_of(write.prepared))
     return Change("update", write.schema, write.key, write.prepared, before=mine)
 
 

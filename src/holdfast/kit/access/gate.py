@@ -115,4 +115,4 @@ def area_of(schema: Schema[Any]) -> str:
 
 def _prepared(write: Write) -> Any:
     assert write.prepared is not None
-    return write.prepared.document
+    return write.schema.document_of(write.prepared)

@@ -21,6 +21,7 @@ import structlog
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Outbox
 from holdfast.kit.runs import Runs, Step, Workflow
+from holdfast.model import schema_of
 from holdfast.service import Beside
 from holdfast.services.renewals.assessing import PART_NAME, TURN, Assignment, Scored, scored_pages
 from holdfast.services.renewals.models import (
@@ -37,7 +38,7 @@ from holdfast.services.renewals.reading import PAGE, Reading
 from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier
 from holdfast.services.renewals.soonest import Ending, Soonest, ending
 from holdfast.services.renewals.triggering import event_of, of_run
-from holdfast.store import Fence, Store, Write, check, create_encoded, patch
+from holdfast.store import Fence, Store, Write, check, create_prepared, patch
 
 WORKFLOW: Final = "calculate"
 RUN_LIMIT_S: Final = 3_600.0
@@ -72,14 +73,14 @@ class _Lot:
         self.scored = self.skipped = self.sent = 0
         self.after = ""
 
-    def add(self, one: Scored, writes: Sequence[Write]) -> None:
-        self.after = one.resident_id
+    def add(self, some: Sequence[Scored], writes: Sequence[Write], *, sent: int) -> None:
+        endings = [ending(one.days, one.resident_id, one.tier) for one in some if one.score is not None]
+        self.after = some[-1].resident_id
         self.writes += writes
-        if writes:
-            self.endings.append(ending(one.days, one.resident_id, one.tier))
-        self.scored += bool(writes)
-        self.skipped += not writes
-        self.sent += len(writes) > 1
+        self.endings += endings
+        self.scored += len(endings)
+        self.skipped += len(some) - len(endings)
+        self.sent += sent
 
 
 class Calculation:
@@ -158,15 +159,17 @@ class Calculation:
     async def _lots(self, page: list[Scored]) -> AsyncIterator[_Lot]:
         """The page in parts that fit a commit beside how far the run came."""
         room = self._store.capabilities.writes_max - 1
-        lot = _Lot()
-        for number, one in enumerate(page, 1):
-            if number % TURN == 0:
-                await asyncio.sleep(0)
-            writes = () if one.score is None else self._writes(one.score, one.tier)
-            if len(lot.writes) + len(writes) > room:
+        # Each resident takes a score and perhaps an event.
+        lot, size = _Lot(), min(TURN, room // 2)
+        for start in range(0, len(page), size):
+            some = page[start : start + size]
+            writes = [create_prepared(RiskScore, one.score) for one in some if one.score is not None]
+            events = self._events(some)
+            if len(lot.writes) + len(writes) + len(events) > room:
                 yield lot
                 lot = _Lot()
-            lot.add(one, writes)
+            lot.add(some, [*writes, *events], sent=len(events))
+            await asyncio.sleep(0)
         yield lot
 
     async def _keep(self, lot: _Lot) -> None:
@@ -199,13 +202,15 @@ class Calculation:
         async for one in self._store.scan(query.limit(1_000)):
             yield ending(one.doc.days_to_expiry, one.doc.resident_id, one.doc.risk_tier)
 
-    def _writes(self, score: bytes, tier: Tier) -> Sequence[Write]:
-        write = create_encoded(RiskScore, score)
-        if tier not in self._send or self._endpoint is None:
-            return (write,)
-        assert write.prepared is not None
-        event = event_of(write.prepared.document, self._store.clock.now())
-        return [write, *self._outbox.writes(event, [self._endpoint])]
+    def _events(self, some: Sequence[Scored]) -> list[Write]:
+        """What tells of those who are to be told of."""
+        if self._endpoint is None:
+            return []
+        now, schema, writes = self._store.clock.now(), schema_of(RiskScore), list[Write]()
+        for one in some:
+            if one.score is not None and one.tier in self._send:
+                writes += self._outbox.writes(event_of(schema.document_of(one.score), now), [self._endpoint])
+        return writes
 
     def _summary(self, endings: Sequence[Ending]) -> Summary:
         """Counted in all that is kept, so that it is right also after a crash."""

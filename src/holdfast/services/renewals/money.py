@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Annotated, Final
 
 from msgspec import Meta
@@ -28,6 +29,8 @@ def to_cents(text: str, field: str = "amount") -> int:
     return -cents if sign else cents
 
 
+# The same rents are told again and again.
+@lru_cache(maxsize=4_096)
 def from_cents(cents: int) -> str:
     """Cents as decimal text: `from_cents(140050)` gives `1400.50`."""
     sign, cents = ("-", -cents) if cents < 0 else ("", cents)

@@ -196,13 +196,12 @@ def delinquency_signal(facts: Facts, *, as_of: date, rules: Rules) -> Signal:
     if ledger.payments and not ledger.rent_charges:
         due = rent_due(facts.lease, as_of)
     short = ledger.paid < due - rules.tolerance_cents
-    return _delinquency(
-        ledger.paid, due, short=short, fees=ledger.late_fees, weight=rules.weights.delinquency
-    )
+    return _delinquency(ledger.paid, due, short, ledger.late_fees, rules.weights.delinquency)
 
 
+# All by position: names would be hashed with the values.
 @lru_cache(maxsize=4_096)
-def _delinquency(paid: int, due: int, *, short: bool, fees: int, weight: int) -> Signal:
+def _delinquency(paid: int, due: int, short: bool, fees: int, weight: int, /) -> Signal:
     said = f"Paid {from_cents(paid)} of {from_cents(due)} rent due in the last six months"
     # A fee that was taken back is a charge below nothing: what is left of them counts.
     late = short or fees > 0

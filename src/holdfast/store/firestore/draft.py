@@ -64,7 +64,7 @@ def _write(change: Change, name: str, stored: Stored | None) -> Any:
     if change.kind == "delete":
         return wire.Write(delete=name, current_document=_as_read(stored))
     assert change.prepared is not None
-    document = to_document(change.schema, change.prepared.document, name)
+    document = to_document(change.schema, change.schema.document_of(change.prepared), name)
     if stored is not None:
         stored.differ(document)
     return wire.Write(update=document, current_document=_as_read(stored))

@@ -79,6 +79,6 @@ def _changes(shelf: Shelf, todo: ToFill, prepared: list[Prepared]) -> list[Chang
         if items.table in todo.lists:
             change = Change("item", items.table, items.names, items.arrays)
             for one in prepared:
-                change.rows += items.rows(one.key, one.tenant, document=one.document)
+                change.rows += items.rows(one.key, one.tenant, document=shelf.schema.document_of(one))
             changes += [change] if change.rows else []
     return changes

@@ -28,17 +28,17 @@ Plain = Write | Amendment
 class Landed:
     """A document as an earlier commit of the same batch left it."""
 
-    __slots__ = ("prepared", "version")
+    __slots__ = ("prepared", "schema", "version")
 
-    def __init__(self, prepared: Prepared, version: int) -> None:
-        self.prepared, self.version = prepared, version
+    def __init__(self, schema: Schema[Any], prepared: Prepared, version: int) -> None:
+        self.schema, self.prepared, self.version = schema, prepared, version
 
     @property
     def tenant(self) -> str | None:
         return self.prepared.tenant
 
     def document(self) -> Any:
-        return self.prepared.document
+        return self.schema.document_of(self.prepared)
 
 
 class UnseenError(Exception):
@@ -158,7 +158,7 @@ class Work:
             slot.now = None
             return 0
         version = self._next_version()
-        slot.now = Landed(change.prepared, version)
+        slot.now = Landed(change.schema, change.prepared, version)
         return version
 
     def changes(self) -> list[TableChange]:

@@ -76,12 +76,9 @@ class Bulk:
 
     def _insert(self, shelf: Shelf, some: list[Numbered[Write]]) -> None:
         version = self._desk.next_version()
-        values: list[Any] = []
-        for _, write in some:
-            assert write.prepared is not None
-            values += shelf.insert_row(write.prepared, version)
+        made = [write.prepared for _, write in some if write.prepared is not None]
         try:
-            self._desk.link.execute(shelf.insert_many_sql(len(some)), values)
+            self._desk.link.execute(shelf.insert_many_sql(len(some)), shelf.inserted(*made, version=version))
         except apsw.ConstraintError:
             return
         self._landed(shelf, some, version)

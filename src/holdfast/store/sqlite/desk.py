@@ -107,9 +107,9 @@ class Desk:
         elif change.kind == "update":
             self.link.execute(*shelf.update(change.prepared, version, before=change.before))
         elif change.blind:
-            self.link.execute(shelf.upsert_sql, shelf.insert_row(change.prepared, version))
+            self.link.execute(shelf.upsert_sql, shelf.inserted(change.prepared, version=version))
         else:
-            self.link.execute(shelf.insert_sql, shelf.insert_row(change.prepared, version))
+            self.link.execute(shelf.insert_sql, shelf.inserted(change.prepared, version=version))
         if shelf.lists:
             self._rewrite_items(shelf, change)
         return 0 if change.kind == "delete" else version

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from holdfast.errors import HoldfastError
-from holdfast.model.schema import Schema
+from holdfast.model.schema import Prepared, Schema
 from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide
 from holdfast.store.sqlite.shelf import Shelf
 
@@ -72,7 +72,7 @@ def _may_fill(shelf: Shelf, writes: Sequence[Write], tenant: str | None) -> bool
     if shelf.lists or shelf.schema.lifecycle:
         return False
     # A privileged handle names no tenant and may write for any.
-    return tenant is None or all(w.prepared and w.prepared.tenant in (None, tenant) for w in writes)
+    return tenant is None or {w.prepared.tenant for w in writes if w.prepared} <= {None, tenant}
 
 
 def _land(
@@ -85,7 +85,7 @@ def _land(
         for change in changes:
             desk.apply(change, version)
         for shelf, writes in new.items():
-            _insert(desk.link, shelf, [shelf.insert_row(w.prepared, version) for w in writes if w.prepared])
+            _insert(desk.link, shelf, [w.prepared for w in writes if w.prepared], version=version)
             desk.touched.add(shelf.schema)
     except apsw.ConstraintError:
         desk.link.execute("ROLLBACK TO filling")
@@ -96,13 +96,11 @@ def _land(
     return True
 
 
-def _insert(link: apsw.Connection, shelf: Shelf, rows: list[list[Any]]) -> None:
+def _insert(link: apsw.Connection, shelf: Shelf, new: list[Prepared], *, version: int) -> None:
     start = 0
-    while (left := len(rows) - start) > 0:
+    while (left := len(new) - start) > 0:
         # Powers of two: few statements for any number, and few to keep prepared.
         size = 1 << (min(shelf.rows_a_statement, left).bit_length() - 1)
-        values: list[Any] = []
-        for row in rows[start : start + size]:
-            values += row
-        link.execute(shelf.insert_many_sql(size), values)
+        bound = shelf.inserted(*new[start : start + size], version=version)
+        link.execute(shelf.insert_many_sql(size), bound)
         start += size

@@ -108,15 +108,18 @@ class Shelf:
             return [values[p] for p in positions]
         return [DIALECT.bind(values[p]) if p in times else values[p] for p in positions]
 
-    def insert_row(self, prepared: Prepared, version: int) -> list[Any]:
-        values = prepared.values if self._has_all else [prepared.values[p] for p in self._positions]
-        row = [prepared.key, version, *values, prepared.body.decode()]
+    def inserted(self, *prepared: Prepared, version: int) -> list[Any]:
+        """What an insert of these documents binds, row after row."""
+        bound: list[Any] = []
+        for one in prepared:
+            values = one.values if self._has_all else [one.values[p] for p in self._positions]
+            bound += (one.key, version, *values, one.body.decode())
+            if self.schema.path.nested:
+                bound.append(parent_of(one.key))
+        width = len(bound) // len(prepared)
         for place in self._times_in_row:
-            if row[place] is not None:
-                row[place] = to_us(row[place])
-        if self.schema.path.nested:
-            row.append(parent_of(prepared.key))
-        return row
+            bound[place::width] = [time and to_us(time) for time in bound[place::width]]
+        return bound
 
     def update(self, prepared: Prepared, version: int, *, before: Current | None) -> tuple[str, Row]:
         """The statement that writes what differs: SQLite writes every index whose column is named in one."""
@@ -203,7 +206,7 @@ class ItemShelf:
         )
 
     def rows(self, prepared: Prepared) -> Sequence[Row]:
-        document = prepared.document
+        document = self._schema.document_of(prepared)
         items = self._member.read(document)
         if not isinstance(items, (list, tuple)):
             return []
