@@ -121,9 +121,6 @@ class Joined:
             parts.append(value if type(value) is str else _text_of(value))
         return self.separator.join(parts)
 
-    def check(self, value: str, path: str) -> None:
-        return None
-
 
 class Padded(msgspec.Struct, frozen=True):
     """A number from another field, padded with zeros so that text order is number order.
@@ -136,9 +133,6 @@ class Padded(msgspec.Struct, frozen=True):
 
     def make(self, read: Callable[[str], Any]) -> str | None:
         return ids.padded(read(self.field), self.width)
-
-    def check(self, value: str, path: str) -> None:
-        return None
 
 
 Identity = Given | Ulid | Stamped | Joined | Padded

@@ -107,18 +107,15 @@ class Schema(Generic[D]):
     def give_id(self, document: D) -> None:
         """Fill in an id that is still empty, where the declaration says how."""
         name = self.path.parameters[-1]
-        identity = self.declared.id
-        if isinstance(identity, Given):
-            identity.check(getattr(document, name), name)
+        identity, current = self.declared.id, getattr(document, name)
+        if isinstance(identity, Given) or (current and isinstance(identity, _FREE)):
+            identity.check(current, name)
             return
-        current = getattr(document, name)
-        if not current or not isinstance(identity, _FREE):
-            made = identity.make(document.__getattribute__)
-            if not current:
-                msgspec.structs.force_setattr(document, name, made)
-            elif made != current:
-                raise BadIdError(f"the id must be {made!r}, made from the fields it names", name)
-        identity.check(getattr(document, name), name)
+        made = identity.make(document.__getattribute__)
+        if not current:
+            msgspec.structs.force_setattr(document, name, made)
+        elif made != current:
+            raise BadIdError(f"the id must be {made!r}, made from the fields it names", name)
 
     # -- writing ----------------------------------------------------------------------------------
 

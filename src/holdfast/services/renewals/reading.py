@@ -92,7 +92,8 @@ class Reading:
         for id, unit_id, first_name, last_name, status, _ in rows:
             lease, facts = current_lease(leases.get(id, ()), as_of), None
             if lease is not None:
-                offered = any(counts(offer, lease, as_of) for offer in offers.get(id, ()))
+                made = offers.get(id)
+                offered = made is not None and any(counts(offer, lease, as_of) for offer in made)
                 facts = Facts(lease, ledgers.get(id) or Ledger(), offered, prices.get(unit_id))
             name = f"{first_name} {last_name}".strip()
             known.append(Known(id, unit_id, name, status == "notice_given", facts))
