@@ -109,6 +109,10 @@ def test_a_parked_message_is_worked_on_again_and_another_tenants_is_not() -> Non
     assert [row["id"] for row in _json("inbox", "list")["items"]] == ["github_m1"]
     other = CliRunner().invoke(app, ["inbox", "replay", "github_m1", "--tenant", "other", "--json"])
     assert json.loads(other.stdout)["replayed"] == []
+    assert (other.exit_code, other.stderr) == (1, "not there: github_m1\n")
+    some = CliRunner().invoke(app, ["inbox", "replay", "github_m1", "lost", "--tenant", "acme", "--dry-run"])
+    assert (some.exit_code, some.stdout) == (1, "1 would be worked on again\n")
+    assert some.stderr == "not there: lost\n"
     assert _json("inbox", "replay", "github_m1")["replayed"] == ["github_m1"]
     assert [row["id"] for row in _json("inbox", "list", "--status", "pending")["items"]] == ["github_m1"]
     assert _actions() == ["inbox.replayed"]

@@ -63,12 +63,17 @@ def replay_command(
     Examples:
       holdfast inbox replay github_72d3162e --dry-run
       holdfast inbox replay github_72d3162e github_8a01bb4c
+
+    Exit code 1 when one of them is not there.
     """
 
-    async def act(runtime: Runtime) -> list[str]:
+    async def act(runtime: Runtime) -> tuple[list[str], list[str]]:
         found = await runtime.store.tenant(tenant).get_many(InboxItem, ids)
+        lost = [id for id, one in zip(ids, found, strict=True) if one is None]
         again = await runtime.inbox.replay([one.doc.id for one in found if one], dry_run=True)
-        return again if dry_run else [item_id for item_id in again if await replayed(runtime, item_id)]
+        if not dry_run:
+            again = [item_id for item_id in again if await replayed(runtime, item_id)]
+        return again, lost
 
     async def replayed(runtime: Runtime, item_id: str) -> bool:
         return await on_record(
@@ -76,6 +81,9 @@ def replay_command(
             action="inbox.replayed", subject=item_id,
         )  # fmt: skip
 
-    again = within(act)
+    again, lost = within(act)
     verb = "would be" if dry_run else "will be"
     tell({"replayed": again, "dryRun": dry_run}, f"{len(again)} {verb} worked on again", as_json=as_json)
+    if lost:
+        typer.echo(f"not there: {', '.join(lost)}", err=True)
+        raise typer.Exit(1)

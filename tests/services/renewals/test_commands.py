@@ -141,6 +141,16 @@ def test_a_calculation_that_fails_ends_with_1_and_the_reason(tmp_path: Path) -> 
         (("calculate", P, "--key", ""), 2, "not be empty"),
         (("endpoints", "set", "nowhere", "https://rms.example"), 1, "no property"),
         (("calculate", P, "--as-of", "soon"), 2, "no day such as"),
+        (
+            ("sample", "--residents", "3", "--as-of", "9999-12-31"),
+            1,
+            "no day between 1900-01-01 and 2999-12-31",
+        ),
+        (
+            ("sample", "--residents", "3", "--as-of", "0001-01-01"),
+            1,
+            "no day between 1900-01-01 and 2999-12-31",
+        ),
         (("deliveries", P, "--waiting", "due"), 2, "leave PROPERTY out"),
         (("deliveries", "--status", "dlq"), 2, "say which"),
         (("deliveries", "--waiting", "due", "--event", "evt-1"), 2, "not both"),

@@ -23,6 +23,7 @@ from holdfast.services.renewals.commands.asked import (
     progress,
     terminal,
 )
+from holdfast.services.renewals.dates import check_day
 from holdfast.services.renewals.feeding.reports import TableReport, write_aside
 from holdfast.services.renewals.feeding.sources import Folder, Source, open_source
 from holdfast.services.renewals.jobs import KEY_MAX, failure_of
@@ -190,6 +191,8 @@ def sample_command(
       holdfast renewals sample --residents 100000 --per-property 100000
     """
     chosen = day(as_of)
+    if chosen is not None:
+        check_day(chosen, "as_of")
 
     async def act(renewals: Renewals) -> int:
         plan = Plan(

@@ -214,7 +214,12 @@ def calibration_command(
     if as_json:
         terminal(ctx).tell(told, "", as_json=True)
         return
-    terminal(ctx).show(told.bands, ("low", "high", "count", "left", "rate"), as_json=False)
+    bands = [
+        {"low": one.low, "high": one.high, "count": one.count, "left": one.left,
+         "rate": None if one.rate is None else f"{one.rate:.0%}"}
+        for one in told.bands
+    ]  # fmt: skip
+    terminal(ctx).show(bands, ("low", "high", "count", "left", "rate"), as_json=False)
     brier = "–" if told.brier is None else f"{told.brier:.4f}"
     auc = "–" if told.auc is None else f"{told.auc:.4f}"
     typer.echo(f"{told.count} outcomes, {told.left} left; Brier {brier}, AUC {auc}")
