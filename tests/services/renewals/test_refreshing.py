@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -16,11 +15,9 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.config import load_config
 from holdfast.errors import ConfigError, InProgressError
 from holdfast.kit.schedules import Schedule, SlotRun
-from holdfast.kit.schedules.cron import slots_after
-from holdfast.runtime import Runtime, settings_of
+from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
 from holdfast.services.renewals.feeding.refreshing import JOB
-from holdfast.services.renewals.feeding.settings import MINUTES, Settings
 from holdfast.services.renewals.feeding.sources import Folder
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import LeaseRow, SourceState
@@ -259,34 +256,6 @@ async def test_without_a_source_nothing_is_read_and_nothing_is_wrong(
         assert (list(parts.jobs), "source" in parts.loops) == ([], False)
         assert (await inside(runtime).refreshing.check()).fine
         assert (await inside(runtime).health()).status == "ok"
-
-
-def test_settings_come_from_the_environment_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_RENEWALS_SOURCE", "postgresql://u:hush@db/platform?schema=rop")
-    monkeypatch.setenv("HOLDFAST_RENEWALS_REFRESH_MINUTES", "30")
-    found = settings_of(service, load_config({"home": tmp_path}, environ={}))
-    assert (found.source_tenant, found.refresh_minutes, found.cron) == ("-", 30, "*/30 * * * *")
-    assert "hush" not in repr(found)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("SOURCE", "postgresql://u:hu/sh@db/x"), ("SOURCE", "/some/folder"), ("REFRESH_MINUTES", "7")],
-)
-def test_settings_that_do_not_fit_are_refused_without_being_quoted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
-    monkeypatch.setenv(f"HOLDFAST_RENEWALS_{name}", value)
-    with pytest.raises(ConfigError, match=r"\[services\.renewals\]") as raised:
-        settings_of(service, load_config({"home": tmp_path}, environ={}))
-    assert "sh@" not in raised.value.message
-
-
-@pytest.mark.parametrize("minutes", MINUTES)
-def test_a_schedule_comes_as_often_as_is_asked_for(minutes: int) -> None:
-    start = ManualClock().now()
-    slots = slots_after(Settings(refresh_minutes=minutes).cron, "UTC", start)
-    assert [next(slots) - start for _ in range(3)] == [timedelta(minutes=n * minutes) for n in (1, 2, 3)]
 
 
 async def test_callers_are_told_how_old_the_data_is(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""What tests of calculation runs share: the people, and what was found of them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from holdfast.clock import SystemClock, to_us
+from holdfast.services.renewals.models import CalculationJob, RiskScore
+from holdfast.services.renewals.scoring import TIERS
+from holdfast.services.renewals.triggering import scores_of_run
+from holdfast.store import Store
+from tests.faults.puppet import Puppet
+from tests.services.renewals.bed import Person
+from tests.services.renewals.killing import until_dead
+
+PEOPLE = [Person(f"R{n:02}", 20 + n, 1_400) for n in range(20)]
+
+
+class Wayward(SystemClock):
+    """A clock whose hands somebody moves, or holds; what has passed is not changed by it."""
+
+    def __init__(self) -> None:
+        self.held: datetime | None = None
+        self.moved = timedelta()
+
+    def now_us(self) -> int:
+        return to_us(self.held) if self.held else super().now_us() + self.moved // timedelta(microseconds=1)
+
+
+async def scores_by_resident(store: Store, job: CalculationJob) -> dict[str, RiskScore]:
+    """Everybody's score of a run; each resident has one."""
+    found = await scores_of_run(store.tenant("-"), job.property_id, job.calculated_at, tiers=TIERS)
+    by_id = {one.resident_id: one for one in found}
+    assert len(by_id) == len(found)
+    return by_id
+
+
+async def lives(process: Puppet, store: Store, job_id: str) -> int:
+    """Let it work until it dies; gives how many the run has scored by then."""
+    await until_dead(process)
+    found = await store.tenant("-").get(CalculationJob, job_id)
+    assert found is not None
+    return found.doc.scored
