@@ -55,6 +55,12 @@ def test_a_sample_is_calculated_looked_at_and_told_to_the_rms(tmp_path: Path) ->
     told = run("trigger", P, top["resident_id"])["items"]
     assert [one["status"] for one in told] == ["created"]
     assert [one["status"] for one in run("trigger", P, top["resident_id"])["items"]] == ["already queued"]
+    one = run("delivery", told[0]["deliveryId"])
+    assert (one["status"], one["attempts"]) == ("pending", [])
+    assert json.loads(one["payload"])["residentId"] == top["resident_id"]
+    text = CliRunner().invoke(app, ["renewals", "delivery", told[0]["deliveryId"]]).stdout
+    assert one["payload"] in text
+    assert "not tried yet" in text
     assert "not flagged in the latest run: nobody" in run("trigger", P, "nobody", code=1)
     assert "high or medium" in run("trigger", P, "--tier", "low", code=1)
     assert "a rate is" in run("endpoints", "set", P, "https://rms.example/1", "--rate", "inf", code=1)
@@ -128,6 +134,7 @@ def test_a_calculation_that_fails_ends_with_1_and_the_reason(tmp_path: Path) -> 
         (("risk", "nowhere"), 1, "no property 'nowhere'"),
         (("runs", "nowhere"), 1, "no property 'nowhere'"),
         (("history", "nobody"), 1, "no resident 'nobody'"),
+        (("delivery", "nothing"), 1, "no delivery 'nothing'"),
         (("dlq", "replay", "nothing"), 1, "no dead letter 'nothing'"),
         (("dlq", "list", "--property", "nowhere"), 1, "no property 'nowhere'"),
         (("dlq", "replay", "--property", "nowhere"), 1, "no property 'nowhere'"),

@@ -33,6 +33,20 @@ def test_rules_are_changed_one_by_one_and_hold_for_the_next_run() -> None:
     assert "high from 70, medium from 40" in text
 
 
+def test_other_weights_are_tried_by_a_command_and_nothing_is_stored() -> None:
+    run("sample", "--residents", "60", "--as-of", "2026-03-01")
+    assert "was not calculated yet" in run("what-if", P, "--high", "60", code=1)
+    job = run("calculate", P, "--as-of", "2026-03-01")
+    told = run("what-if", P, "--high", "1", "--medium", "1")
+    assert told["riskTiers"] == {"high": 60, "medium": 0, "low": 0}
+    assert told["before"] == {name: job[name] for name in ("high", "medium", "low")}
+    text = CliRunner().invoke(app, ["renewals", "what-if", P, "--high", "1", "--medium", "1"]).stdout
+    assert f"{told['moved']} would change their tier" in text
+    assert run("rules", "show", P)["thresholds"] == {"high": 70, "medium": 40}
+    assert "add up to 110" in run("what-if", P, "--expiry", "50", code=1)
+    assert "no property 'nowhere'" in run("what-if", "nowhere", code=1)
+
+
 def test_a_change_of_rules_is_on_record_with_the_whole_of_them() -> None:
     run("sample", "--residents", "5", "--as-of", "2026-03-01")
     run("rules", "set", P, "--send", "high")

@@ -14,6 +14,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "portfolio": looking.portfolio_command, "risk": looking.risk_command,
     "runs": looking.runs_command, "history": looking.history_command,
     "trigger": sending.trigger_command, "deliveries": sending.deliveries_command,
+    "delivery": sending.delivery_command, "what-if": rules.what_if_command,
     "outcome": looking.outcome_command, "calibration": looking.calibration_command,
 }  # fmt: skip
 for name, command in _COMMANDS.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import typer
@@ -12,10 +12,24 @@ from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import PropertyRules
 from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.money import from_cents, to_cents
-from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RulesOrder, order_of
+from holdfast.services.renewals.portfolio import WhatIf
+from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RulesOrder, changed, order_of
+from holdfast.services.renewals.scoring import TIERS
 
 rules = typer.Typer(help="How a property's next runs judge, and what they send.", no_args_is_help=True)
 
+Expiry: TypeAlias = Annotated[int | None, typer.Option(min=0, max=100, help="Points of a lease that ends.")]
+Delinquency: TypeAlias = Annotated[
+    int | None, typer.Option(min=0, max=100, help="Points of rent paid late or short.")
+]
+NoOffer: TypeAlias = Annotated[
+    int | None, typer.Option("--no-offer", min=0, max=100, help="Points of no renewal offer.")
+]
+MarketRent: TypeAlias = Annotated[
+    int | None, typer.Option(min=0, max=100, help="Points of a market rent above the rent.")
+]
+High: TypeAlias = Annotated[int | None, typer.Option(min=0, max=100, help="High risk from this score on.")]
+Medium: TypeAlias = Annotated[int | None, typer.Option(min=0, max=100, help="Medium from this score on.")]
 _SENT = {"nothing": "nothing", "high": "those at high risk", "flagged": "those at high or medium risk"}
 
 
@@ -41,18 +55,12 @@ def rules_show(
 def rules_set(
     ctx: typer.Context,
     property_id: PropertyId,
-    expiry: Annotated[int | None, typer.Option(min=0, max=100, help="Points of a lease that ends.")] = None,
-    delinquency: Annotated[
-        int | None, typer.Option(min=0, max=100, help="Points of rent paid late or short.")
-    ] = None,
-    no_offer: Annotated[
-        int | None, typer.Option("--no-offer", min=0, max=100, help="Points of no renewal offer.")
-    ] = None,
-    market_rent: Annotated[
-        int | None, typer.Option(min=0, max=100, help="Points of a market rent above the rent.")
-    ] = None,
-    high: Annotated[int | None, typer.Option(min=0, max=100, help="High risk from this score on.")] = None,
-    medium: Annotated[int | None, typer.Option(min=0, max=100, help="Medium from this score on.")] = None,
+    expiry: Expiry = None,
+    delinquency: Delinquency = None,
+    no_offer: NoOffer = None,
+    market_rent: MarketRent = None,
+    high: High = None,
+    medium: Medium = None,
     tolerance: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Rent may be short by so much, as in 1.50.")
     ] = None,
@@ -72,12 +80,10 @@ def rules_set(
       holdfast renewals rules set property-0001 --high 60 --send high
       holdfast renewals rules set property-0001 --expiry 50 --delinquency 15
     """
-    given: dict[str, Any] = {
-        "expiry": expiry, "delinquency": delinquency, "no_offer": no_offer, "market_rent": market_rent,
-        "high": high, "medium": medium, "send": send,
-        "tolerance_cents": None if tolerance is None else _cents(tolerance),
-    }  # fmt: skip
-    given = {name: value for name, value in given.items() if value is not None}
+    given = _given(
+        expiry=expiry, delinquency=delinquency, no_offer=no_offer, market_rent=market_rent, high=high,
+        medium=medium, send=send, tolerance_cents=None if tolerance is None else _cents(tolerance),
+    )  # fmt: skip
     if not given:
         raise typer.BadParameter("say what to change, as in --high 60; `rules show` tells what there is")
 
@@ -112,6 +118,10 @@ def rules_reset(
     _tell(ctx, inside(ctx, act), as_json=as_json)
 
 
+def _given(**words: Any) -> dict[str, Any]:
+    return {name: value for name, value in words.items() if value is not None}
+
+
 def _cents(text: str) -> int:
     cents = to_cents(text, "tolerance")
     if not 0 <= cents <= TOLERANCE_CENTS_MAX:
@@ -134,3 +144,44 @@ def _tell(ctx: typer.Context, made: PropertyRules, *, as_json: bool) -> None:
         f"  sends      {_SENT[made.send]}",
     ]
     terminal(ctx).tell(made, "\n".join(lines), as_json=as_json)
+
+
+def what_if_command(
+    ctx: typer.Context,
+    property_id: PropertyId,
+    expiry: Expiry = None,
+    delinquency: Delinquency = None,
+    no_offer: NoOffer = None,
+    market_rent: MarketRent = None,
+    high: High = None,
+    medium: Medium = None,
+    tenant: Tenant = OWN,
+    as_json: AsJson = False,
+) -> None:
+    """Show how the latest run's residents would be judged by other weights or tiers; nothing is stored.
+
+    What is left out is as the property has it.
+
+    \b
+    Examples:
+      holdfast renewals what-if property-0001 --expiry 50 --delinquency 15
+      holdfast renewals what-if property-0001 --high 60 --json | jq .riskTiers
+    """
+    given = _given(
+        expiry=expiry, delinquency=delinquency, no_offer=no_offer, market_rent=market_rent, high=high,
+        medium=medium,
+    )  # fmt: skip
+
+    async def act(renewals: Renewals) -> WhatIf:
+        portfolio = renewals.portfolio(tenant)
+        await portfolio.property(property_id)
+        asked = changed(order_of(await renewals.rules(tenant).get(property_id)), given)
+        return await portfolio.what_if(property_id, weights=asked.weights, thresholds=asked.thresholds)
+
+    told = inside(ctx, act)
+    if as_json:
+        terminal(ctx).tell(told, "", as_json=True)
+        return
+    rows = [{"tier": tier, "now": told.before[tier], "then": told.risk_tiers[tier]} for tier in TIERS]
+    terminal(ctx).show(rows, ("tier", "now", "then"), as_json=False)
+    typer.echo(f"{told.moved:,} would change their tier; `rules set` uses such weights from the next run on")

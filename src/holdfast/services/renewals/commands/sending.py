@@ -153,6 +153,34 @@ def deliveries_command(
     listing(ctx, act, columns=columns, as_json=as_json, none="no deliveries")
 
 
+def delivery_command(
+    ctx: typer.Context,
+    delivery_id: Annotated[
+        str, typer.Argument(metavar="ID", help="As `deliveries --json` and `dlq list` show it.")
+    ],
+    tenant: Tenant = OWN,
+    as_json: AsJson = False,
+) -> None:
+    """Show one delivery: how it stands, every attempt, and the payload as it is sent.
+
+    \b
+    Example:
+      holdfast renewals delivery evt-property-0001-resident-0000001-2026-03-01T09:30:00Z~property-0001
+    """
+    found = inside(ctx, lambda renewals: renewals.deliveries(tenant).get(delivery_id))
+    if as_json:
+        terminal(ctx).tell(found, "", as_json=True)
+        return
+    reason = f": {found.reason}" if found.reason else ""
+    terminal(ctx).tell(found, f"{found.status}{reason}\n{found.payload}", as_json=False)
+    terminal(ctx).show(
+        found.attempts,
+        ("at", "status", "failure", "latencyMs", "excerpt"),
+        as_json=False,
+        none="not tried yet",
+    )
+
+
 @dlq.command("list")
 def dlq_list(
     ctx: typer.Context,
