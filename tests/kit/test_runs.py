@@ -1,97 +1,23 @@
-"""Runs: steps in order, each committed once with all that belongs to it."""
+"""Runs: steps in order, each committed once with all that belongs to it, until the end or a failure."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import pytest
 
-from holdfast.errors import AlreadyExistsError, InvalidError, LeaseLostError, NotFoundError
+from holdfast.errors import AlreadyExistsError, InvalidError
 from holdfast.kit.checkpoints import Checkpoints
-from holdfast.kit.runs import (
-    KIT,
-    RUN_CLAIM,
-    RUN_LIFE,
-    STEP_LIFE,
-    BackOff,
-    Kinds,
-    Moved,
-    RunDocument,
-    RunFields,
-    Runner,
-    Runs,
-    Step,
-    StepFields,
-    StepSummary,
-    StepWaits,
-    Tokens,
-    Workflow,
-)
-from holdfast.model import Document, Index, Stamped, document
-from holdfast.store import Fence, Increment, Store, Transaction, create, patch, upsert
-from holdfast.testing import ManualClock, settle
-from tests.kit.eventually import ended, until
-
-SOON = BackOff(first_s=0.01)
-
-
-@document("results/{id}", tenant="tenant_id")
-class Result(Document):
-    id: str
-    tenant_id: str = "acme"
-    text: str = ""
-    count: int = 1
-
-
-class OwnSummary(StepSummary, rename="camel", kw_only=True):
-    name: str = msgspec.field(name="agent")
-
-
-@document("own_runs/{id}", id=Stamped("run"), tenant="tenant_id", lifecycle=RUN_LIFE, claim=RUN_CLAIM)
-class OwnRun(RunFields, rename="camel"):
-    """A service's run: its own collection, its own fields beside the kit's."""
-
-    repo_id: str
-    type: Literal["w", "other"]
-    steps: list[OwnSummary] = []  # type: ignore[assignment]
-    approval_status: str = "none"
-
-
-@document("own_runs/{run_id}/steps/{id}", tenant="tenant_id", indexes=[Index("number")], lifecycle=STEP_LIFE)
-class OwnStep(StepFields, rename="camel"):
-    name: str = msgspec.field(name="agent")
-
+from holdfast.kit.runs import KIT, Kinds, Moved, RunDocument, Runs, Step, Tokens, Workflow
+from holdfast.store import Increment, Store, Transaction, create, upsert
+from holdfast.testing import ManualClock
+from tests.kit.eventually import ended
+from tests.kit.run_bed import OwnRun, OwnStep, OwnSummary, Result, carried, one, simple
 
 OWN = Kinds(run=OwnRun, step=OwnStep, summary=OwnSummary)
 DOCUMENTS = [*KIT.documents, OwnRun, OwnStep, Result]
-
-
-@contextlib.asynccontextmanager
-async def carried(store: Store, *workflows: Workflow, **settings: Any) -> AsyncIterator[Runner]:
-    """A worker that carries runs while the block runs."""
-    runner, stop = Runner(store.privileged(), workflows, **settings), asyncio.Event()
-    working = asyncio.create_task(runner.run(stop))
-    try:
-        yield runner
-    finally:
-        stop.set()
-        await asyncio.wait_for(working, 20)
-
-
-def simple(*acts: Callable[[Step], Awaitable[Any]], **settings: Any) -> Workflow:
-    workflow = Workflow("w")
-    for number, act in enumerate(acts, 1):
-        workflow.step(name=f"s{number}", **({"back_off": SOON} | settings))(act)
-    return workflow
-
-
-async def one(step: Step) -> dict[str, int]:
-    step.state["seen"] = [*step.state.get("seen", []), step.name]
-    return {"n": step.input["n"] + 1}
 
 
 async def test_steps_run_in_order_each_on_what_the_one_before_gave(live_store: Store) -> None:
@@ -209,39 +135,6 @@ async def test_a_run_over_its_time_fails_before_its_next_step(live_store: Store)
     assert (run.status, run.error) == ("failed", "the run took longer than its time limit")
 
 
-async def test_a_cancel_lets_the_step_finish_and_no_further_one_begin(live_store: Store) -> None:
-    inside, go_on = asyncio.Event(), asyncio.Event()
-
-    async def gate(step: Step) -> dict[str, int]:
-        inside.set()
-        await go_on.wait()
-        return {"n": 1}
-
-    workflow = simple(gate, one)
-    runs = Runs(live_store.tenant("acme"))
-    async with carried(live_store, workflow):
-        run_id = (await runs.start(workflow)).id
-        await inside.wait()
-        assert await runs.cancel(run_id, reason="enough") == "running"
-        go_on.set()
-        run = await ended(runs, run_id)
-    assert (run.status, run.error) == ("cancelled", "enough")
-    assert [step.status for step in run.steps] == ["completed", "skipped"]
-
-
-async def test_a_run_that_nobody_holds_is_cancelled_at_once(kit_store: Store) -> None:
-    workflow = simple(one)
-    runs = Runs(kit_store.tenant("acme"))
-    run = await runs.start(workflow)
-    assert await runs.cancel(run.id) == "cancelled"
-    assert await runs.cancel(run.id) == "cancelled"
-    assert await kit_store.privileged().claim_due(RunDocument, limit=1, lease_s=1) == []
-    with pytest.raises(NotFoundError):
-        await runs.cancel("run-none")
-    with pytest.raises(NotFoundError):
-        await Runs(kit_store.tenant("beta")).cancel(run.id)
-
-
 async def test_what_a_step_writes_lands_with_its_checkpoint_or_not_at_all(live_store: Store) -> None:
     acme = live_store.tenant("acme")
     await acme.commit(create(Result(id="taken")))
@@ -290,40 +183,6 @@ async def test_joins_add_to_the_commit_of_each_step_and_see_its_tokens(live_stor
     assert used.doc.count == 400
 
 
-async def test_a_run_waits_for_what_wakes_it(live_store: Store) -> None:
-    waiting = asyncio.Event()
-
-    async def approval(step: Step) -> str:
-        found = await live_store.tenant("acme").get(Result, "approval")
-        if found is None:
-            waiting.set()
-            raise StepWaits
-        return found.doc.text
-
-    workflow, acme = simple(approval), live_store.tenant("acme")
-    runs = Runs(acme)
-
-    async def approve(transaction: Transaction) -> None:
-        transaction.write(create(Result(id="approval", text="yes")))
-        await runs.wake(run_id, transaction)
-
-    async with carried(live_store, workflow):
-        run_id = (await runs.start(workflow)).id
-        await waiting.wait()
-        # The step may not have come to rest yet: a wake-up in between must not be missed.
-        await acme.transact(approve)
-        run = await ended(runs, run_id)
-    assert (run.status, run.result, run.steps[0].failures) == ("completed", "yes", 0)
-
-
-async def test_waking_an_ended_run_does_nothing(kit_store: Store) -> None:
-    runs = Runs(kit_store.tenant("acme"))
-    run = await runs.start(simple(one))
-    await runs.cancel(run.id)
-    await runs.wake(run.id)
-    assert await kit_store.privileged().claim_due(RunDocument, limit=1, lease_s=1) == []
-
-
 async def test_the_start_of_a_run_can_be_part_of_another_commit(kit_store: Store) -> None:
     acme = kit_store.tenant("acme")
     runs = Runs(acme)
@@ -343,106 +202,6 @@ async def test_a_run_is_due_only_after_its_delay(kit_store: Store, clock: Manual
     assert len(await kit_store.privileged().claim_due(RunDocument, limit=1, lease_s=1)) == 1
 
 
-async def test_a_worker_told_to_stop_gives_back_what_it_can_not_finish(live_store: Store) -> None:
-    inside = asyncio.Event()
-    attempts: list[int] = []
-
-    async def hangs_once(step: Step) -> str:
-        attempts.append(step.attempt)
-        if len(attempts) == 1:
-            inside.set()
-            await asyncio.Event().wait()
-        return "done"
-
-    workflow, runs = simple(one, hangs_once), Runs(live_store.tenant("acme"))
-    run_id = (await runs.start(workflow, input={"n": 1})).id
-    async with carried(live_store, workflow, stop_s=0.05):
-        await inside.wait()
-    given_back = await runs.get(run_id)
-    assert given_back is not None
-    assert (given_back.status, given_back.held_by) == ("running", "")
-    assert [step.status for step in given_back.steps] == ["completed", "pending"]
-    async with carried(live_store, workflow):
-        run = await ended(runs, run_id)
-    assert run.status == "completed"
-    assert attempts == [1, 1]
-
-
-async def test_a_worker_that_is_cancelled_while_it_stops_still_gives_back(live_store: Store) -> None:
-    inside = asyncio.Event()
-
-    async def hangs(step: Step) -> None:
-        inside.set()
-        await asyncio.Event().wait()
-
-    workflow, runs = simple(hangs), Runs(live_store.tenant("acme"))
-    run_id = (await runs.start(workflow)).id
-    stop = asyncio.Event()
-    working = asyncio.create_task(Runner(live_store.privileged(), [workflow], stop_s=60).run(stop))
-    await inside.wait()
-    stop.set()
-    await settle()
-    working.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await working
-    run = await runs.get(run_id)
-    assert run is not None
-    assert (run.held_by, run.steps[0].status, run.steps[0].attempts) == ("", "pending", 0)
-
-
-async def test_a_worker_told_to_stop_finishes_the_step_and_leaves_the_next(live_store: Store) -> None:
-    inside, go_on = asyncio.Event(), asyncio.Event()
-
-    async def gate(step: Step) -> str:
-        inside.set()
-        await go_on.wait()
-        return "done"
-
-    workflow, runs = simple(gate, one), Runs(live_store.tenant("acme"))
-    run_id = (await runs.start(workflow)).id
-    stop = asyncio.Event()
-    working = asyncio.create_task(Runner(live_store.privileged(), [workflow]).run(stop))
-    await inside.wait()
-    stop.set()
-    go_on.set()
-    await working
-    run = await runs.get(run_id)
-    assert run is not None
-    assert [step.status for step in run.steps] == ["completed", "pending"]
-
-
-async def test_a_run_of_an_unknown_workflow_is_left_to_others(live_store: Store) -> None:
-    known, unknown = simple(one), Workflow("unknown")
-    unknown.step(name="s")(one)
-    runs = Runs(live_store.tenant("acme"))
-    left = await runs.start(unknown, input={"n": 1})
-    async with carried(live_store, known) as runner:
-        await ended(runs, (await runs.start(known, input={"n": 1})).id)
-        await until(lambda: runner.status().held == 0)
-    found = await runs.get(left.id)
-    assert found is not None
-    assert (found.held_by, found.steps[0].status) == ("", "pending")
-
-
-async def test_many_runs_go_on_at_once_and_a_crowded_tenant_delays_no_other(live_store: Store) -> None:
-    together = asyncio.Barrier(20)
-
-    async def meets(step: Step) -> str:
-        await together.wait()
-        return "met"
-
-    workflow = simple(meets)
-    crowd, small = Runs(live_store.tenant("crowd")), Runs(live_store.tenant("small"))
-    many = [await crowd.start(workflow) for _ in range(38)]
-    few = [await small.start(workflow) for _ in range(2)]
-    async with carried(live_store, workflow, at_once=20):
-        done = [await ended(small, run.id) for run in few]
-        done += [await ended(crowd, run.id) for run in many]
-    assert {run.status for run in done} == {"completed"}
-    first = min(run.completed_at for run in done[2:] if run.completed_at is not None)
-    assert all(run.started_at is not None and run.started_at <= first for run in done[:2])
-
-
 async def test_a_service_keeps_runs_under_its_own_names_with_its_own_fields(live_store: Store) -> None:
     async def asks(step: Step) -> str:
         assert isinstance(step.run, OwnRun)
@@ -458,19 +217,3 @@ async def test_a_service_keeps_runs_under_its_own_names_with_its_own_fields(live
     stored = msgspec.to_builtins(run)
     assert stored["steps"][0]["agent"] == "s1"
     assert msgspec.to_builtins((await runs.steps(run.id))[0])["agent"] == "s1"
-
-
-async def test_whoever_lost_a_run_can_not_write_it(kit_store: Store, clock: ManualClock) -> None:
-    runs = Runs(kit_store.tenant("acme"))
-    await runs.start(simple(one))
-    (old,) = await kit_store.privileged().claim_due(RunDocument, limit=1, lease_s=60, owner="old")
-    await clock.advance(60)
-    (new,) = await kit_store.privileged().claim_due(RunDocument, limit=1, lease_s=60, owner="new")
-    late = Step(old.doc, "s1", input=None, state={}, attempt=1)
-    with pytest.raises(LeaseLostError):
-        await kit_store.tenant("acme").commit(late.guard(), create(Result(id="late")))
-    assert new.fenced == Fence(old.doc.fence + 1)
-    with pytest.raises(LeaseLostError):
-        await kit_store.tenant("acme").commit(
-            patch(RunDocument, old.doc.id, changes={"result": "late"}, expect=old.fenced)
-        )

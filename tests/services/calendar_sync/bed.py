@@ -21,7 +21,7 @@ from holdfast.kit.access import Tokens
 from holdfast.runtime import Runtime
 from holdfast.services.calendar_sync import service
 from holdfast.services.calendar_sync.keeper import Keeper
-from holdfast.services.calendar_sync.models import CalendarState, WatchChannel
+from holdfast.services.calendar_sync.models import CalendarState, SyncedEvent, WatchChannel
 from holdfast.simulators.google import (
     AddPerson,
     CreateEvent,
@@ -154,6 +154,9 @@ class Bed:
         found = await self.runtime.store.get(CalendarState, calendar_id)
         assert found is not None
         return found.doc
+
+    async def records(self) -> list[SyncedEvent]:
+        return (await self.runtime.store.query(Query(SyncedEvent).order_by("event_id"))).docs
 
     async def channels(self, status: str = "active") -> list[WatchChannel]:
         query = Query(WatchChannel).where("status", "==", status).order_by("expiration")

@@ -1,0 +1,117 @@
+"""`holdfast doctor` on stores and what they hold: each fault is planted for real and found."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import asyncpg
+
+from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointSecrets, new_secret
+from holdfast.kit.releases import Release
+from holdfast.kit.vault import new_key
+from holdfast.runtime import Runtime
+from holdfast.store import create, put
+from tests.cli.doctor.examined import examine, fault, faults, keep, nothing
+
+_LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_store_that_can_not_be_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    assert "HOLDFAST_STORE" in fault(tmp_path, "store", HOLDFAST_STORE="sqlite:///folder")
+
+
+def test_a_store_that_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "notes.db").write_text("dear diary, today I lost a webhook. " * 500)
+    assert "HOLDFAST_STORE" in fault(tmp_path, "store", HOLDFAST_STORE="sqlite:///notes.db")
+
+
+def test_a_server_that_can_not_be_reached(home: Path) -> None:
+    assert "HOLDFAST_STORE" in fault(
+        home, "store", HOLDFAST_STORE="postgresql://127.0.0.1:1/none?patience_s=0.2"
+    )
+
+
+def test_a_password_that_is_wrong(home: Path, postgres_url: str) -> None:
+    asyncio.run(_want_password(postgres_url))
+    url = f"postgresql://doctored:guess@{postgres_url.partition('://')[2].rpartition('@')[2]}"
+    told = fault(home, "store", HOLDFAST_STORE=url)
+    assert "correct the user and password" in told
+    assert "guess" not in told
+
+
+async def _want_password(url: str) -> None:
+    """From now on the server wants a password of one person it knows."""
+    link = await asyncpg.connect(url)
+    try:
+        await link.execute(
+            "do $$ begin if not exists (select from pg_roles where rolname = 'doctored') "
+            "then create role doctored login password 'right'; end if; end $$"
+        )
+        rules = Path(await link.fetchval("show hba_file"))
+        rule = "host all doctored all scram-sha-256\nlocal all doctored scram-sha-256\n"
+        if rule not in rules.read_text():
+            rules.write_text(rule + rules.read_text())
+            await link.execute("select pg_reload_conf()")
+    finally:
+        await link.close()
+
+
+def test_a_database_that_is_not_there(home: Path, postgres_url: str) -> None:
+    url = f"{postgres_url.rpartition('/')[0]}/nowhere"
+    assert "createdb" in fault(home, "store", HOLDFAST_STORE=url)
+
+
+def test_an_old_schema(tmp_path: Path) -> None:
+    (tmp_path / "old.db").touch()
+    assert "holdfast serve" in fault(tmp_path, "schema", HOLDFAST_STORE="sqlite:///old.db")
+
+
+def test_a_store_that_a_newer_release_worked_on(tmp_path: Path) -> None:
+    async def act(runtime: Runtime) -> None:
+        await runtime.store.privileged().commit(put(Release(version="99.1.0", at=_LONG_AGO)))
+
+    keep(tmp_path, act)
+    assert "holdfast>=99.1.0" in fault(tmp_path, "release")
+
+
+def test_nobody_who_may_do_everything(tmp_path: Path) -> None:
+    keep(tmp_path, nothing, admin=False)
+    assert "tokens create" in fault(tmp_path, "admin")
+
+
+def test_secrets_that_the_keys_do_not_open(tmp_path: Path) -> None:
+    async def act(runtime: Runtime) -> None:
+        made = Endpoint(id="there", tenant_id="acme", url="https://rms.example", created_at=_LONG_AGO)
+        made.secrets = [EndpointSecrets(runtime.vault).seal(made, new_secret())]
+        await runtime.store.tenant("acme").commit(create(made))
+
+    keep(tmp_path, act)
+    assert faults(examine(tmp_path)) == []
+    assert "put the key" in fault(tmp_path, "sealed secrets", HOLDFAST_KEYS=new_key("other"))
+
+
+def test_due_work_that_nobody_does(tmp_path: Path) -> None:
+    async def act(runtime: Runtime) -> None:
+        delivery = Delivery(
+            id="e1~rms", tenant_id="acme", event_id="e1", endpoint_id="rms", event_type="paid", body=b"{}",
+            occurred_at=_LONG_AGO, created_at=_LONG_AGO, next_attempt_at=_LONG_AGO,
+        )  # fmt: skip
+        await runtime.store.tenant("acme").commit(create(delivery))
+
+    keep(tmp_path, act)
+    assert "holdfast work" in fault(tmp_path, "backlog")
+
+
+def test_dead_letters_that_wait_for_somebody(tmp_path: Path) -> None:
+    async def act(runtime: Runtime) -> None:
+        letter = DeadLetter(
+            id="e1~rms", tenant_id="acme", event_id="e1", endpoint_id="rms", event_type="paid", reason="no",
+            died_at=_LONG_AGO,
+        )  # fmt: skip
+        await runtime.store.tenant("acme").commit(create(letter))
+
+    keep(tmp_path, act)
+    assert "holdfast dlq" in fault(tmp_path, "dead letters")

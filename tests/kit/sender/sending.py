@@ -1,0 +1,26 @@
+"""What the sender is given to send, and how its failures are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.kit.outbox.guard import AddressGuard
+from holdfast.kit.outbox.pool import PoolLimits
+from holdfast.kit.outbox.port import Outgoing, SendFailure
+from holdfast.kit.outbox.sender import RawSender
+
+HEADERS = (("content-type", "application/json"), ("webhook-id", "evt-1"))
+
+
+def outgoing(url: str, *, timeout_s: float = 5.0, response_bytes_max: int = 65_536) -> Outgoing:
+    return Outgoing("POST", url, HEADERS, b'{"a":1}', timeout_s, response_bytes_max)
+
+
+def local(limits: PoolLimits | None = None) -> RawSender:
+    return RawSender(AddressGuard(allow=["127.0.0.1"]), limits=limits)
+
+
+async def failure_of(sender: RawSender, request: Outgoing) -> str:
+    with pytest.raises(SendFailure) as caught:
+        await sender.send(request)
+    return caught.value.reason
