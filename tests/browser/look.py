@@ -45,6 +45,14 @@ async def cut_off(page: Page) -> list[str]:
     return found
 
 
+async def crowded(page: Page) -> list[str]:
+    """What reaches out of its place in a table, over what stands beside it."""
+    found: list[str] = await page.locator("main .rows td").evaluate_all(
+        "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.innerText)"
+    )
+    return found
+
+
 def chromium() -> str | None:
     """Where the machine's own Chromium is."""
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
+from holdfast.store import create
 from tests.browser.entering import sign_in
-from tests.browser.look import cut_off, sideways
+from tests.browser.look import crowded, cut_off, sideways
 from tests.browser.scene import fill
 from tests.console import library
 from tests.console.bed import console
@@ -57,6 +58,12 @@ async def test_a_wrong_value_is_told_and_the_form_stays_on_a_phone_by_keyboard(
         await expect(page.get_by_role("alert").first).to_contain_text("boughtAt takes a time as in")
         await expect(field).to_have_value("yesterday")
         assert await sideways(page) == 0
+        now = bed.runtime.clock.now()
+        book = library.Book(id="b-1", shelf="the-third-shelf-from-the-left", bought_at=now)
+        await bed.runtime.store.tenant("-").commit(create(book))
+        await page.goto(f"{bed.address}/console/documents/books")
+        await expect(page.locator("#rows")).to_contain_text("the-third-shelf-from-the-left")
+        assert await crowded(page) == []
         await page.goto(f"{bed.address}/console/documents/holdfast_connections")
         await page.locator("#rows a").first.press("Enter")
         await expect(page.locator(".payload")).to_contain_text('"accessToken": "••••••"')

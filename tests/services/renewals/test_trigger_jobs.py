@@ -279,6 +279,11 @@ async def test_the_page_of_the_property_shows_how_far_it_is_and_why_it_stopped(
         assert isinstance(job, TriggerJob)
         assert "Telling the RMS of 7 residents at high risk: 0 are done." in await ann.page(page)
         assert job.id in await ann.page("/console/runs?collection=renewal_trigger_jobs")
+        shown = await ann.page(f"/console/runs/renewal_trigger_jobs/{job.id}")
+        assert f"&#34;propertyId&#34;: &#34;{P}&#34;" in shown
+        assert "&#34;residents&#34;: 7" in shown
+        ben = await bed.signed_in("ben", role="viewer")
+        assert "propertyId" not in await ben.page(f"/console/runs/renewal_trigger_jobs/{job.id}")
         await home.commit(patch(RmsEndpoint, P, changes={"status": "disabled", "reason": "gone"}))
         async with telling(store):
             await portfolio.trigger_jobs.ended(job.id, within_s=30)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, cast, get_args
 
+import msgspec
 from markupsafe import Markup
 
 from holdfast.console.plots import stretch
@@ -47,6 +48,13 @@ def bar(step: StepSummary, run: RunFields, now: datetime) -> Markup:
     return stretch(start_s / whole_s, (start_s + took_s) / whole_s, tone=tone(step.status), said=said)
 
 
+def about(run: RunFields) -> dict[str, Any] | None:
+    """What a service's own kind of run keeps beside what every run has: whom it is about, how far it is."""
+    of_all = {one.name for one in msgspec.structs.fields(RunFields)}
+    own = [one for one in msgspec.structs.fields(type(run)) if one.name not in of_all]
+    return {one.encode_name: msgspec.to_builtins(getattr(run, one.name)) for one in own} or None
+
+
 class RunPages:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime, self._clock = runtime, runtime.clock
@@ -67,13 +75,11 @@ class RunPages:
         runs = runs_in(self._runtime, ask.tenant_id, ask.path["collection"])
         run, now = await run_in(runs, ask.path["run_id"]), self._clock.now()
         # Who only looks on sees how far it is; what it works with may hold what is not for them.
-        values = (
-            {name: masked(getattr(run, name)) for name in ("input", "result")} if ask.may("admin") else {}
-        )
+        values = {"about": about(run), "input": run.input, "result": run.result} if ask.may("admin") else {}
         return {
             "title": f"Run {run.id}", "run": run, "collection": runs.collection,
             "standing": standing(run, now), "steps": [(step, bar(step, run, now)) for step in run.steps],
-            "values": {name: value for name, value in values.items() if value is not None},
+            "values": {name: masked(value) for name, value in values.items() if value is not None},
             "topics": topics(self._runtime),
         }  # fmt: skip
 
