@@ -14,6 +14,7 @@ import pytest
 import holdfast.beside
 from holdfast.beside import Companion
 from holdfast.errors import ConfigError
+from holdfast.service import More
 from holdfast.services.renewals.assessing import PART, PART_NAME, Assignment, scored_pages
 from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.sampling import Plan, keep
@@ -67,12 +68,12 @@ class Doomed(Watched):
             yield companion
 
 
-def _killing(companion: Companion) -> Callable[[bytes], AsyncGenerator[bytes, None]]:
+def _killing(companion: Companion) -> Callable[[bytes, More | None], AsyncGenerator[bytes, None]]:
     stream = companion.stream
 
-    async def killed_half_way(given: bytes) -> AsyncGenerator[bytes, None]:
+    async def killed_half_way(given: bytes, more: More | None = None) -> AsyncGenerator[bytes, None]:
         came = 0
-        async for message in stream(given):
+        async for message in stream(given, more):
             yield message
             came += 1
             if came == 2:
@@ -95,6 +96,36 @@ async def test_the_scores_are_the_same_with_a_process_beside(
         assert (ended.status, ended.scored, ended.skipped) == ("completed", alone.scored, alone.skipped)
         assert said(together) == said(by_itself)
         assert "scoring goes on here" not in capfd.readouterr().out
+
+
+class Late:
+    """Ready only when asked for the third time: after two pages."""
+
+    def __init__(self, companion: Companion) -> None:
+        self._companion, self._asked, self.pages = companion, 0, 0
+
+    @property
+    def ready(self) -> bool:
+        self._asked += 1
+        return self._asked > 2
+
+    async def stream(self, given: bytes, more: More | None = None) -> AsyncGenerator[bytes, None]:
+        assert more is None, "prices that were read go with the first message"
+        async for message in self._companion.stream(given):
+            self.pages += 1
+            yield message
+
+
+async def test_a_process_that_is_ready_late_makes_the_rest(sqlite_url: str) -> None:
+    async with opened(sqlite_url) as store:
+        await fill(store, 200)
+        assignment = Assignment("-", PROPERTY, "UTC", AS_OF, Rules(), store.clock.now(), page=PAGE)
+        async with Watched(sqlite_url)(PART_NAME) as companion:
+            late = Late(companion)
+            pages = [page async for page in scored_pages(store.tenant("-"), assignment, companion=late)]
+        alone = [page async for page in scored_pages(store.tenant("-"), assignment)]
+        assert pages == alone
+        assert late.pages == len(alone) - 2 > 2
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
@@ -125,8 +156,12 @@ async def test_a_run_given_up_as_the_other_process_begins_leaves_nothing_behind(
         assert len(asyncio.all_tasks()) == 1
 
 
+async def no_more() -> bytes:
+    raise AssertionError("nobody should ask")
+
+
 async def test_a_process_beside_of_a_newer_program_makes_no_scores_for_an_older_one(sqlite_url: str) -> None:
     async with opened(sqlite_url) as store:
         assignment = Assignment("-", PROPERTY, "UTC", AS_OF, Rules(), store.clock.now(), shape=("id", "risk"))
         with pytest.raises(ConfigError, match="restart the worker"):
-            await anext(aiter(PART.act(store, msgspec.msgpack.encode(assignment))))
+            await anext(aiter(PART.act(store, msgspec.msgpack.encode(assignment), no_more)))

@@ -17,7 +17,7 @@ import structlog
 
 from holdfast.errors import ConfigError
 from holdfast.model import Prepared, schema_of
-from holdfast.service import Companion, CompanionLostError, Part
+from holdfast.service import Companion, CompanionLostError, More, Part
 from holdfast.services.renewals.dates import zone_named
 from holdfast.services.renewals.models import (
     LeaseRow,
@@ -32,6 +32,9 @@ from holdfast.services.renewals.scoring import Rules, Tier, assess
 from holdfast.store import Store, create
 
 T = TypeVar("T")
+Prices = dict[str, int]  # of units
+# How many more pages the companion reads while it waits for the prices.
+READ_AHEAD: Final = 4
 # How many residents are scored before others on the event loop get their turn.
 TURN: Final = 200
 log: Final = structlog.get_logger("holdfast.renewals")
@@ -48,7 +51,7 @@ class Assignment(msgspec.Struct, frozen=True):
     calculated_at: datetime
     after: str = ""
     page: int = PAGE
-    prices: dict[str, int] | None = None  # where somebody has read them already
+    prices: Prices | None = None  # where somebody has read them already
     shape: tuple[str, ...] = ()  # of a score, as whoever asks for it keeps it
 
     @property
@@ -56,13 +59,11 @@ class Assignment(msgspec.Struct, frozen=True):
         return Moment(self.property_id, self.as_of, zone_named(self.zone))
 
     def reading(self, store: Store) -> Reading:
-        return Reading(store, self.moment, page=self.page, prices=self.prices)
+        return Reading(store, self.moment, page=self.page)
 
-    def rest(self, after: str, reading: Reading) -> bytes:
+    def rest(self, after: str, prices: Prices | None) -> Assignment:
         """What is left behind a resident, with what was read for all of them."""
-        return msgspec.msgpack.encode(
-            msgspec.structs.replace(self, after=after, prices=reading.prices, shape=_shape())
-        )
+        return msgspec.structs.replace(self, after=after, prices=prices, shape=_shape())
 
 
 class Scored(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -81,51 +82,80 @@ def _shape() -> tuple[str, ...]:
 
 _PAGE: Final = msgspec.msgpack.Decoder(list[Scored])
 _ASSIGNMENT: Final = msgspec.msgpack.Decoder(Assignment)
+_PRICES: Final = msgspec.msgpack.Decoder(Prices)
 
 
 async def scored_pages(
     store: Store, assignment: Assignment, *, companion: Companion | None = None
 ) -> AsyncGenerator[list[Scored], None]:
     """Every resident's score in id order: from the companion as soon as it is ready, otherwise made here."""
-    reading, after = assignment.reading(store), assignment.after
-    async with contextlib.AsyncExitStack() as stack:
-        frames: _Ahead[bytes] | None = None
-        pages = await stack.enter_async_context(contextlib.aclosing(_Ahead(reading.pages(after))))
-        async for known in pages:
-            after = known[-1].resident_id
-            if companion is not None and companion.ready:
-                # It begins with the next page while this one is still made here.
-                frames = _Ahead(companion.stream(assignment.rest(after, reading)))
-                stack.push_async_callback(frames.aclose)
-            yield await _score_all(known, assignment)
-            if frames is not None:
-                break
-        if frames is None:
+    pages = _Pages(store, assignment)
+    async with contextlib.aclosing(pages.made_here(until=companion)) as made:
+        async for page in made:
+            yield page
+    if companion is None or not companion.ready:
+        return
+    try:
+        async with contextlib.aclosing(pages.made_by(companion)) as made:
+            async for page in made:
+                yield page
+        return
+    except CompanionLostError as lost:
+        log.warning("scoring goes on here", because=str(lost), property=assignment.property_id)
+    async with contextlib.aclosing(pages.made_here()) as made:
+        async for page in made:
+            yield page
+
+
+class _Pages:
+    """One assignment's scores, wherever they are made: always those behind the last that were given."""
+
+    def __init__(self, store: Store, assignment: Assignment) -> None:
+        self._assignment, self._reading = assignment, assignment.reading(store)
+        self._after, self._prices = assignment.after, assignment.prices
+
+    async def made_here(self, *, until: Companion | None = None) -> AsyncGenerator[list[Scored], None]:
+        """All that are left, or those until the companion is ready."""
+        if until is not None and until.ready:
             return
-        try:
+        prices = await self._known_prices()
+        async with contextlib.aclosing(_Ahead(self._reading.pages(self._after))) as pages:
+            async for known in pages:
+                yield await _score_all(known, self._assignment, prices)
+                self._after = known[-1].resident_id
+                if until is not None and until.ready:
+                    return
+
+    async def made_by(self, companion: Companion) -> AsyncGenerator[list[Scored], None]:
+        rest = msgspec.msgpack.encode(self._assignment.rest(self._after, self._prices))
+        # Prices are read here while the companion reads all else.
+        more = self._packed_prices if self._prices is None else None
+        async with contextlib.aclosing(_Ahead(companion.stream(rest, more))) as frames:
             async for frame in frames:
                 page = _PAGE.decode(frame)
                 yield page
-                after = page[-1].resident_id
-            return
-        except CompanionLostError as lost:
-            log.warning("scoring goes on here", because=str(lost), property=assignment.property_id)
-    async with contextlib.aclosing(_Ahead(reading.pages(after))) as pages:
-        async for known in pages:
-            yield await _score_all(known, assignment)
+                self._after = page[-1].resident_id
+
+    async def _known_prices(self) -> Prices:
+        if self._prices is None:
+            self._prices = await self._reading.prices()
+        return self._prices
+
+    async def _packed_prices(self) -> bytes:
+        return msgspec.msgpack.encode(await self._known_prices())
 
 
-async def _score_all(page: list[Known], assignment: Assignment) -> list[Scored]:
+async def _score_all(page: list[Known], assignment: Assignment, prices: Prices) -> list[Scored]:
     made: list[Scored] = []
     for number, known in enumerate(page, 1):
         if number % TURN == 0:
             await asyncio.sleep(0)
-        made.append(_score(known, assignment))
+        made.append(_score(known, assignment, prices))
     return made
 
 
-def _score(known: Known, assignment: Assignment) -> Scored:
-    facts = known.facts
+def _score(known: Known, assignment: Assignment, prices: Prices) -> Scored:
+    facts = known.facts(prices)
     if facts is None:
         return Scored(known.resident_id)
     found = assess(facts, as_of=assignment.as_of, rules=assignment.rules)
@@ -139,32 +169,43 @@ def _score(known: Known, assignment: Assignment) -> Scored:
 
 
 class _Ahead(Generic[T]):
-    """The same items, the next one being made while the present one is worked on; the first one at once."""
+    """The same items, the next one being made while the present one is worked on, and so many more."""
 
-    def __init__(self, items: AsyncGenerator[T, None]) -> None:
-        self._items = items
-        self._coming = asyncio.ensure_future(anext(items, None))
+    def __init__(self, items: AsyncGenerator[T, None], *, more: int = 0) -> None:
+        self._made: asyncio.Queue[T | None] = asyncio.Queue()
+        self._room = asyncio.Semaphore(more)
+        self._making = asyncio.create_task(self._make(items))
+        self._making.add_done_callback(lambda _: self._made.put_nowait(None))
+
+    async def _make(self, items: AsyncGenerator[T, None]) -> None:
+        async with contextlib.aclosing(items):
+            async for item in items:
+                self._made.put_nowait(item)
+                await self._room.acquire()
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        while (item := await self._coming) is not None:
-            self._coming = asyncio.ensure_future(anext(self._items, None))
+        while (item := await self._made.get()) is not None:
+            self._room.release()
             yield item
+        await self._making
 
     async def aclose(self) -> None:
-        self._coming.cancel()
-        await asyncio.gather(self._coming, return_exceptions=True)
-        await self._items.aclose()
+        self._making.cancel()
+        await asyncio.gather(self._making, return_exceptions=True)
 
 
-async def _in_the_companion(store: Store, given: bytes) -> AsyncIterator[bytes]:
+async def _in_the_companion(store: Store, given: bytes, more: More) -> AsyncIterator[bytes]:
     assignment = _ASSIGNMENT.decode(given)
     if assignment.shape != _shape():
         # The program was replaced since whoever asks was started.
         raise ConfigError("scores look different here; restart the worker")
     reading = assignment.reading(store.tenant(assignment.tenant_id))
-    async with contextlib.aclosing(_Ahead(reading.pages(assignment.after))) as pages:
+    async with contextlib.aclosing(_Ahead(reading.pages(assignment.after), more=READ_AHEAD)) as pages:
+        prices = assignment.prices
+        if prices is None:
+            prices = _PRICES.decode(await more())
         async for known in pages:
-            yield msgspec.msgpack.encode(await _score_all(known, assignment))
+            yield msgspec.msgpack.encode(await _score_all(known, assignment, prices))
 
 
 PART: Final = Part(documents=[Resident, LeaseRow, LedgerRow, OfferRow, UnitPricing], act=_in_the_companion)

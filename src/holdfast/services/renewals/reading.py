@@ -1,7 +1,7 @@
 """All that scoring needs of a property's residents, in sets: no question is asked for one resident alone.
 
     residents, a page in id order ──► leases, ledger, offers between its first and its last id
-    prices of the property, once  ──► by unit
+    prices of the property, once  ──► by unit, whenever they are wanted
 
 Only fields that indexes hold are read, so that no document is opened. Memory is that of one page
 and of the prices of one property.
@@ -10,7 +10,7 @@ and of the prices of one property.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
@@ -36,13 +36,20 @@ _LIVING: Final = ("active", "notice_given")
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
-    """A resident and what is known of them; no facts where there is no active lease."""
+    """A resident and what is known of them but their unit's price; no lease where none is active."""
 
     resident_id: str
     unit_id: str
     name: str
     notice_given: bool
-    facts: Facts | None
+    lease: Lease | None
+    ledger: Ledger
+    has_offer: bool
+
+    def facts(self, prices: Mapping[str, int]) -> Facts | None:
+        if self.lease is None:
+            return None
+        return Facts(self.lease, self.ledger, self.has_offer, prices.get(self.unit_id))
 
 
 class Moment(NamedTuple):
@@ -59,11 +66,8 @@ class Reading:
     Example: `async for page in Reading(store, moment).pages(after=""): ...`
     """
 
-    def __init__(
-        self, store: Store, moment: Moment, *, page: int = PAGE, prices: dict[str, int] | None = None
-    ) -> None:
+    def __init__(self, store: Store, moment: Moment, *, page: int = PAGE) -> None:
         self._store, self._moment, self._page = store, moment, page
-        self.prices = prices  # of the property's units; read with the first page where they are not given
 
     async def count(self) -> int:
         """How many residents live there."""
@@ -71,37 +75,17 @@ class Reading:
 
     async def pages(self, after: str = "") -> AsyncGenerator[list[Known], None]:
         """Those who live there, in id order, from `after` on."""
-        if self.prices is None:
-            self.prices = await self._read_prices()
         residents = self._residents().where("id", ">", after) if after else self._residents()
         fields = ("unit_id", "first_name", "last_name", "status")
         async for rows in self._store.select(residents.order_by("id").limit(self._page), *fields, "id"):
             living = [row for row in rows if row[4] in _LIVING]
             if living:
-                yield await self._known(living, self.prices)
+                yield await self._known(living)
 
     def _residents(self) -> Query[Resident]:
         return Query(Resident).where("property_id", "==", self._moment.property_id)
 
-    async def _known(self, rows: list[tuple[Any, ...]], prices: dict[str, int]) -> list[Known]:
-        first, last = rows[0][0], rows[-1][0]
-        leases, ledgers, offers = await asyncio.gather(
-            self._read_leases(first, last), self._read_ledgers(first, last), self._read_offers(first, last)
-        )
-        as_of, known = self._moment.as_of, []
-        for id, unit_id, first_name, last_name, status, _ in rows:
-            lease, facts = current_lease(leases.get(id, ()), as_of), None
-            if lease is not None:
-                made = offers.get(id)
-                offered = made is not None and any(counts(offer, lease, as_of) for offer in made)
-                facts = Facts(lease, ledgers.get(id) or Ledger(), offered, prices.get(unit_id))
-            name = f"{first_name} {last_name}".strip()
-            known.append(Known(id, unit_id, name, status == "notice_given", facts))
-        return known
-
-    # -- tables -----------------------------------------------------------------------------------
-
-    async def _read_prices(self) -> dict[str, int]:
+    async def prices(self) -> dict[str, int]:
         """The latest market rent of each unit on the as-of date."""
         query = Query(UnitPricing).where("property_id", "==", self._moment.property_id)
         query = query.where("effective_date", "<=", self._moment.as_of)
@@ -111,6 +95,22 @@ class Reading:
         async for rows in self._store.select(query.order_by(*fields).limit(_ROWS), *fields):
             found.update({unit: rent for _, unit, _, rent in rows})
         return found
+
+    async def _known(self, rows: list[tuple[Any, ...]]) -> list[Known]:
+        first, last = rows[0][0], rows[-1][0]
+        leases, ledgers, offers = await asyncio.gather(
+            self._read_leases(first, last), self._read_ledgers(first, last), self._read_offers(first, last)
+        )
+        as_of, known = self._moment.as_of, []
+        for id, unit_id, first_name, last_name, status, _ in rows:
+            lease, made = current_lease(leases.get(id, ()), as_of), offers.get(id, ())
+            offered = bool(made) and lease is not None and any(counts(offer, lease, as_of) for offer in made)
+            name = f"{first_name} {last_name}".strip()
+            ledger = ledgers.get(id) or Ledger()
+            known.append(Known(id, unit_id, name, status == "notice_given", lease, ledger, offered))
+        return known
+
+    # -- tables -----------------------------------------------------------------------------------
 
     async def _read_leases(self, first: str, last: str) -> dict[str, list[Lease]]:
         query = Query(LeaseRow).where("property_id", "==", self._moment.property_id)
