@@ -118,7 +118,7 @@ class _Pages:
         """All that are left, or those until the companion is ready."""
         if until is not None and until.ready:
             return
-        prices = await self._known_prices()
+        prices = self._prices = self._prices or await self._reading.prices()
         async with contextlib.aclosing(_Ahead(self._reading.pages(self._after))) as pages:
             async for known in pages:
                 yield await _score_all(known, self._assignment, prices)
@@ -128,21 +128,17 @@ class _Pages:
 
     async def made_by(self, companion: Companion) -> AsyncGenerator[list[Scored], None]:
         rest = msgspec.msgpack.encode(self._assignment.rest(self._after, self._prices))
-        # Prices are read here while the companion reads all else.
+        # Where they are not read yet, prices are read here while the companion reads all else.
         more = self._packed_prices if self._prices is None else None
+        self._prices = None
         async with contextlib.aclosing(_Ahead(companion.stream(rest, more))) as frames:
             async for frame in frames:
                 page = _PAGE.decode(frame)
                 yield page
                 self._after = page[-1].resident_id
 
-    async def _known_prices(self) -> Prices:
-        if self._prices is None:
-            self._prices = await self._reading.prices()
-        return self._prices
-
     async def _packed_prices(self) -> bytes:
-        return msgspec.msgpack.encode(await self._known_prices())
+        return msgspec.msgpack.encode(await self._reading.prices())
 
 
 async def _score_all(page: list[Known], assignment: Assignment, prices: Prices) -> list[Scored]:
