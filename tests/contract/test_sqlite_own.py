@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import resource
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -23,6 +22,7 @@ from holdfast.store import Increment, Query, Store, create, delete, patch
 from holdfast.store.sqlite import SqliteEngine
 from tests.faults.models import ALL, Counter, Part, Seat
 from tests.faults.nursery import Nursery
+from tests.faults.opening import opener
 
 
 class Progress(Enum):
@@ -46,14 +46,7 @@ class Errand(Document):
     fence: int = 0
 
 
-@contextlib.asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
-    store = await open_store(url, ALL)
-    try:
-        await store.migrate()
-        yield store
-    finally:
-        await store.close()
+opened = opener(ALL, migrate=True)
 
 
 @pytest.fixture(scope="module")

@@ -114,6 +114,12 @@ def continued(plan: Plan) -> Plan:
     )
 
 
+def short_pages(schema: Schema[Any]) -> list[Plan]:
+    """The first page and a later one of every question, of five documents each."""
+    plans = [plan for index in schema.indexes for plan in planned(schema, index)]
+    return [msgspec.structs.replace(one, limit=5) for plan in plans for one in (plan, continued(plan))]
+
+
 def explained(link: apsw.Connection, sql: str, values: list[Any]) -> list[str]:
     return [str(row[3]) for row in link.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
 
@@ -200,11 +206,9 @@ def test_a_claim_searches_its_partial_indexes(link: apsw.Connection, lanes: bool
 async def test_a_page_costs_the_same_among_ten_times_as_many_documents(sqlite_url: str) -> None:
     schema = schema_of(Note)
     shelf = Shelf(schema, CATALOG.table(schema))
-    plans = [plan for index in schema.indexes for plan in planned(schema, index)]
     statements = [
-        walk.select(msgspec.structs.replace(p, limit=5), shelf.table, dialect=DIALECT, columns=shelf.selected)
-        for plan in plans
-        for p in (plan, continued(plan))
+        walk.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
+        for page in short_pages(schema)
     ]
     store = await open_store(sqlite_url, [Note])
     await store.migrate()

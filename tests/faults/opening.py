@@ -18,13 +18,15 @@ class Opened(Protocol):
     ) -> contextlib.AbstractAsyncContextManager[Store]: ...
 
 
-def opener(classes: Sequence[type[Document]]) -> Opened:
-    """Opens stores of these classes by their URL, and closes them."""
+def opener(classes: Sequence[type[Document]], *, migrate: bool = False) -> Opened:
+    """Opens stores of these classes by their URL, migrated where that is wanted, and closes them."""
 
     @contextlib.asynccontextmanager
     async def opened(url: str, clock: Clock | None = None) -> AsyncIterator[Store]:
         store = await open_store(url, classes, clock=clock)
         try:
+            if migrate:
+                await store.migrate()
             yield store
         finally:
             await store.close()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections import Counter as Counting
 from collections import defaultdict
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from holdfast.app import open_store
-from holdfast.store import Store, create
+from holdfast.store import create
 from tests.faults.models import ALL, Counter, Seat, Task
 from tests.faults.nursery import Nursery
+from tests.faults.opening import opener
 
 ROUND_S = 0.4
 TURNS_S = 1.5
@@ -26,14 +24,7 @@ ROUNDS_MAX = 15
 pytestmark = pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
 
 
-@contextlib.asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
-    store = await open_store(url, ALL)
-    try:
-        await store.migrate()
-        yield store
-    finally:
-        await store.close()
+opened = opener(ALL, migrate=True)
 
 
 def assert_nobody_starved(reports: list[dict[str, Any]]) -> None:

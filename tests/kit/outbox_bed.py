@@ -49,6 +49,21 @@ async def receiving(say: Answering = lambda received: OK) -> AsyncIterator[Servi
         yield state
 
 
+class Slowly:
+    """Answers each request after a while, and remembers how many it had at once."""
+
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self._now = self.most = 0
+
+    async def __call__(self, received: Received) -> bytes:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(self._wait_s)
+        self._now -= 1
+        return OK
+
+
 async def signing(endpoint: Endpoint) -> Sign:
     return Signer([SECRET]).headers
 

@@ -11,6 +11,7 @@ from holdfast.store import Store
 from tests.kit.eventually import until
 from tests.kit.outbox_bed import (
     FAIL,
+    Slowly,
     answer,
     delivery,
     dispatching,
@@ -26,22 +27,13 @@ SLACK_S = 0.25
 
 
 async def test_no_more_than_the_concurrency_is_under_way_at_once(live_store: Store) -> None:
-    now = most = 0
-
-    async def slowly(received: Received) -> bytes:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0.02)
-        now -= 1
-        return OK
-
+    slowly = Slowly(0.02)
     async with receiving(slowly) as receiver:
         endpoint = await endpoint_at(live_store, receiver.url(), concurrency=3)
         await send(live_store, endpoint, *(f"evt-{n}" for n in range(15)))
         async with dispatching(live_store):
             await receiver.received(15)
-    assert most == 3
+    assert slowly.most == 3
 
 
 async def test_an_endpoint_more_patient_than_a_lease_is_served_all_the_same(live_store: Store) -> None:

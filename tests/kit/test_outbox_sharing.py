@@ -13,7 +13,7 @@ from holdfast.app import open_store
 from holdfast.kit.outbox import KINDS, Dispatcher, Endpoint, Event, Outbox
 from holdfast.store import Store, put
 from tests.kit.eventually import until
-from tests.kit.outbox_bed import dispatching, receiving, send
+from tests.kit.outbox_bed import Slowly, dispatching, receiving, send
 from tests.kit.receiver import OK, Received, Serving
 
 DEAD = 60
@@ -148,23 +148,14 @@ async def test_endpoints_that_hang_leave_connections_to_slow_ones(store: Store) 
 
 
 async def test_a_receiver_that_answers_slowly_gets_as_many_at_once_as_it_may(store: Store) -> None:
-    now = most = 0
-
-    async def slowly(received: Received) -> bytes:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0.05)
-        now -= 1
-        return OK
-
+    slowly = Slowly(0.05)
     async with receiving(slowly) as receiver:
         (endpoint,) = await _endpoints(store, receiver, ["slow"])
         for n in range(4):
             await _pile_up(store, [endpoint], f"slow-{n}")
         async with dispatching(store):
             await receiver.received(4 * EACH)
-    assert most == endpoint.concurrency
+    assert slowly.most == endpoint.concurrency
 
 
 def _in_flight(dispatcher: Dispatcher) -> int:

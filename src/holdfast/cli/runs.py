@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast, get_args
+from collections.abc import Awaitable
+from functools import partial
+from typing import Annotated, Protocol, cast, get_args
 
 import typer
 
@@ -29,6 +31,7 @@ from holdfast.http.routes.runs import (
     runs_in,
     wake_run,
 )
+from holdfast.kit.runs import Runs
 from holdfast.kit.runs.models import RunStatus
 from holdfast.runtime import Runtime
 
@@ -50,6 +53,22 @@ def _short(reason: str) -> str:
     if not 1 <= len(reason) <= REASON_CHARACTERS_MAX:
         raise typer.BadParameter(f"a reason has 1 to {REASON_CHARACTERS_MAX} characters")
     return reason
+
+
+class _Change(Protocol):
+    def __call__(
+        self, runtime: Runtime, tenant_id: str, runs: Runs, /, *, run_id: str, actor: str
+    ) -> Awaitable[RunRow]: ...
+
+
+def _after(change: _Change, run_id: str, *, collection: str, tenant: str) -> RunRow:
+    """The run once this person changed it, which is on record."""
+
+    async def act(runtime: Runtime) -> RunRow:
+        runs = runs_in(runtime, tenant, collection)
+        return await change(runtime, tenant, runs, run_id=run_id, actor=person())
+
+    return within(act, services=None)
 
 
 @commands.command("list")
@@ -124,12 +143,7 @@ def cancel_command(
     Example:
       holdfast runs cancel run-mhz1k0-4f2a9c --tenant acme --reason "wrong branch"
     """
-
-    async def act(runtime: Runtime) -> RunRow:
-        runs = runs_in(runtime, tenant, collection)
-        return await cancel_run(runtime, tenant, runs, run_id=run_id, actor=person(), reason=reason)
-
-    found = within(act, services=None)
+    found = _after(partial(cancel_run, reason=reason), run_id, collection=collection, tenant=tenant)
     ended = found.status == "cancelled"
     text = "cancelled" if ended else f"ends when its present step does ({found.held_by} holds it)"
     tell(found, f"{run_id}: {text}", as_json=as_json)
@@ -145,10 +159,5 @@ def wake_command(
     Example:
       holdfast runs wake run-mhz1k0-4f2a9c --tenant acme
     """
-
-    async def act(runtime: Runtime) -> RunRow:
-        runs = runs_in(runtime, tenant, collection)
-        return await wake_run(runtime, tenant, runs, run_id=run_id, actor=person())
-
-    found = within(act, services=None)
+    found = _after(wake_run, run_id, collection=collection, tenant=tenant)
     tell(found, f"{run_id} goes on as soon as a process that works sees it", as_json=as_json)

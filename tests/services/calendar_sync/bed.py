@@ -42,6 +42,8 @@ STRANGER: Final = "xavier@else.org"
 BOSS: Final = "boss@hoge.jp"  # has a calendar in the domain, and no mapping
 PLAIN: Final = {ALICE: [ALICE2], BOB: [BOB2]}
 SOON: Final = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+# What an administrator can ask for, each at `/admin/<act>`.
+ACTS: Final = ("reload-mappings", "renew-expiring-channels", "force-register-channels", "stop-channel")
 
 
 def as_csv(mappings: Mapping[str, Sequence[str]]) -> str:

@@ -16,9 +16,9 @@ import asyncpg
 
 from holdfast.app import open_store
 from holdfast.kit.leases import LeaseDocument
-from holdfast.model import Document
+from holdfast.model import Document, schema_of
 from holdfast.services.renewals.models import DOCUMENTS, TABLES
-from holdfast.store import Store
+from holdfast.store import Query, Store
 
 Link: TypeAlias = "asyncpg.Connection[Any]"
 # With what must be escaped in a URL, and must never be shown.
@@ -182,3 +182,13 @@ async def kept_in(url: str) -> AsyncIterator[Store]:
         yield store
     finally:
         await store.close()
+
+
+async def everything(store: Store) -> dict[str, Document]:
+    """All given rows of the portfolio, by table and id, each with its version."""
+    found = {}
+    for table, cls in TABLES.items():
+        fields = [field.column.path for field in schema_of(cls).indexes[0].fields]
+        async for item in store.scan(Query(cls).order_by(*fields).limit(500)):
+            found[f"{table}/{item.key}@{item.version}"] = item.doc
+    return found

@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.model import Document, schema_of
 from holdfast.services.renewals.feeding.importing import Import
 from holdfast.services.renewals.feeding.reports import TableReport, write_aside
 from holdfast.services.renewals.feeding.sources import Folder
 from holdfast.services.renewals.models import TABLES
-from holdfast.store import Query, Store
-from tests.services.renewals.platform import kept_in
+from holdfast.store import Store
+from tests.services.renewals.platform import everything, kept_in
 from tests.services.renewals.test_importing import write
 
 EACH = 824
@@ -149,16 +148,6 @@ async def take(store: Store, folder: Path) -> dict[str, TableReport]:
     return {one.table: one for one in await Import(store, Folder(folder)).run()}
 
 
-async def kept(store: Store) -> dict[str, Document]:
-    """Every row that was kept, with its version."""
-    found = {}
-    for table, cls in TABLES.items():
-        fields = [field.column.path for field in schema_of(cls).indexes[0].fields]
-        async for item in store.scan(Query(cls).order_by(*fields).limit(1_000)):
-            found[f"{table}/{item.key}@{item.version}"] = item.doc
-    return found
-
-
 def mend(aside: Path, table: str) -> int:
     """Put right what a person would, in the file that the import set aside."""
     lines = list(csv.DictReader(aside.read_text(encoding="utf-8").splitlines()))
@@ -190,17 +179,17 @@ async def test_the_rest_is_kept_each_bad_row_is_named_and_what_was_mended_goes_i
     first = await take(store, tmp_path)
     assert {t: [(one.row, one.field) for one in report.bad] for t, report in first.items()} == expected
     assert {t: report.created for t, report in first.items()} == {t: len(good(t)) for t in TABLES}
-    before = await kept(store)
+    before = await everything(store)
     assert len(before) == ROWS - BAD_ROWS
 
     again = await take(store, tmp_path)
     assert {t: report.bad for t, report in again.items()} == {t: report.bad for t, report in first.items()}
     assert sum(report.created + report.updated + report.removed for report in again.values()) == 0
-    assert await kept(store) == before
+    assert await everything(store) == before
 
     files = write_aside(tmp_path / "bad", [one for report in first.values() for one in report.bad])
     assert sum(mend(path, path.stem) for path in files) == BAD_ROWS
     mended = await take(store, tmp_path / "bad")
     assert [one for report in mended.values() for one in report.bad] == []
     assert sum(report.created for report in mended.values()) == BAD_ROWS
-    assert len(await kept(store)) == ROWS
+    assert len(await everything(store)) == ROWS

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Document, schema_of
+from holdfast.model import Document
 from holdfast.services.renewals.feeding.importing import Import
 from holdfast.services.renewals.feeding.reports import TableReport
 from holdfast.services.renewals.feeding.sources import open_source
-from holdfast.services.renewals.models import TABLES
-from holdfast.store import Query, Store
-from tests.services.renewals.platform import Platform
+from holdfast.store import Store
+from tests.services.renewals.platform import Platform, everything
 
 RESIDENTS = 60
 
@@ -34,16 +33,6 @@ def sums(reports: dict[str, TableReport]) -> dict[str, int]:
 
 
 NOTHING = {"created": 0, "updated": 0, "removed": 0, "bad": 0}
-
-
-async def everything(store: Store) -> dict[str, Document]:
-    """All given rows of the portfolio, by table and id, each with its version."""
-    found = {}
-    for table, cls in TABLES.items():
-        fields = [field.column.path for field in schema_of(cls).indexes[0].fields]
-        async for item in store.scan(Query(cls).order_by(*fields).limit(500)):
-            found[f"{table}/{item.key}@{item.version}"] = item.doc
-    return found
 
 
 async def contents(store: Store) -> dict[str, Document]:

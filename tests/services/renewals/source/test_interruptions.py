@@ -12,13 +12,12 @@ from holdfast.services.renewals.feeding.importing import Import
 from holdfast.services.renewals.feeding.sources import Folder, open_source
 from holdfast.store import Store
 from tests.faults.puppet import puppets
-from tests.services.renewals.platform import Platform
+from tests.services.renewals.platform import Platform, everything
 from tests.services.renewals.source.mirror import (
     NOTHING,
     RESIDENTS,
     both,
     contents,
-    everything,
     sqlite,
     sums,
     take,

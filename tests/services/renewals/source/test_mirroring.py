@@ -31,14 +31,13 @@ from holdfast.services.renewals.models import (
 from holdfast.services.renewals.sampling import name_key
 from holdfast.store import Store, create, delete
 from holdfast.store.tally import TALLY
-from tests.services.renewals.platform import Platform, id_of
+from tests.services.renewals.platform import Platform, everything, id_of
 from tests.services.renewals.source.mirror import (
     NOTHING,
     both,
     contents,
     doc,
     engines,
-    everything,
     sqlite,
     sums,
     take,

@@ -10,8 +10,8 @@ import pytest
 from holdfast.errors import ConfigError, HoldfastError, InvalidError, RetryLaterError
 from holdfast.services.renewals.feeding.sources import open_source, parse_address
 from holdfast.store import Store
-from tests.services.renewals.platform import PASSWORD, Platform
-from tests.services.renewals.source.mirror import everything, sqlite, take
+from tests.services.renewals.platform import PASSWORD, Platform, everything
+from tests.services.renewals.source.mirror import sqlite, take
 
 
 async def missing_table(source: Platform) -> None:

@@ -1,0 +1,85 @@
+"""How the service says it is: channels as JSON and as a table, health, and rest without settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing import ManualClock
+from tests.services.calendar_sync.bed import ACTS, ALICE, BOB, Bed, calendar_bed
+
+DAY = 86_400
+
+
+async def test_channel_status_as_json(bed: Bed) -> None:
+    await bed.begin()
+    token = await bed.token()
+    await bed.clock.advance(11 * 3_600 + 26 * 60)  # type: ignore[attr-defined]
+    _, told, _ = await bed.ask("GET", "/admin/channel-status", token=token)
+    assert [one["expiresIn"] for one in told["channels"]] == ["6d 12h 34m"] * 2
+    assert not any(one["warning"] for one in told["channels"])
+    assert told["summary"] == {"total": 2, "active": 2, "expired": 0, "stopped": 0, "warnings": 0}
+    assert told["health"]["lastRenewalAt"]
+    assert told["health"]["nextRenewalAt"]
+    await bed.clock.advance(6 * DAY)  # type: ignore[attr-defined]
+    _, told, _ = await bed.ask("GET", "/admin/channel-status?filter=active", token=token)
+    assert all(one["warning"] for one in told["channels"])
+    _, told, _ = await bed.ask("GET", "/admin/channel-status?filter=expired", token=token)
+    assert told["channels"] == []
+    _, first, _ = await bed.ask("GET", "/admin/channel-status?limit=1", token=token)
+    _, second, _ = await bed.ask(
+        "GET", f"/admin/channel-status?limit=1&cursor={first['cursor']}", token=token
+    )
+    names = [page["channels"][0]["calendarId"] for page in (first, second)]
+    assert sorted(names) == [ALICE, BOB]
+
+
+async def test_channel_status_as_a_table(quick_bed: Bed) -> None:
+    await quick_bed.begin()
+    _, text, headers = await quick_bed.ask(
+        "GET", "/admin/channel-status?format=table", token=await quick_bed.token()
+    )
+    assert headers["content-type"].startswith("text/plain")
+    lines = text.splitlines()
+    assert lines[0].split() == ["CHANNEL", "CALENDAR", "STATUS", "EXPIRES", "IN"]
+    assert len({line.index("active") for line in lines[1:3]}) == 1, "columns stand under each other"
+    assert lines[-1] == "ok: 2 total, 2 active, 0 expired, 0 stopped, 0 warnings"
+
+
+@pytest.mark.parametrize("query", ["format=xml", "filter=dead", "limit=0", "limit=many", "cursor=nonsense"])
+async def test_a_bad_question_is_refused(quick_bed: Bed, query: str) -> None:
+    await quick_bed.begin()
+    status, _, _ = await quick_bed.ask("GET", f"/admin/channel-status?{query}", token=await quick_bed.token())
+    assert status in (400, 422)
+
+
+async def test_health_is_for_everybody_and_names_nobody(bed: Bed) -> None:
+    status, told, _ = await bed.ask("GET", "/health")
+    assert (status, told["status"]) == (200, "degraded"), "nothing was read yet"
+    await bed.keeper.refresh()
+    status, told, _ = await bed.ask("GET", "/health")
+    assert (status, told["status"]) == (503, "critical"), "wanted, and nothing is live"
+    await bed.work()
+    status, told, _ = await bed.ask("GET", "/health")
+    assert (status, told["status"]) == (200, "ok")
+    assert told["mappings"]["count"] == 2
+    assert told["mappings"]["ageSeconds"] == 0
+    assert told["channels"] == {"active": 2, "expired": 0, "stopped": 0}
+    assert told["lastSyncAt"]
+    assert "@" not in str(told)
+
+
+async def test_without_settings_the_service_rests_and_says_so(
+    one_url: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with calendar_bed(
+        one_url, clock, tmp_path, settings={"service_account": "", "mappings": ""}
+    ) as bed:
+        _, told, _ = await bed.ask("GET", "/health")
+        assert (told["status"], told["inUse"]) == ("ok", False)
+        assert not bed.runtime.parts["calendar_sync"].loops
+        for act in ACTS[:3]:
+            status, body, _ = await bed.ask("POST", f"/admin/{act}", token=await bed.token())
+            assert status == 409
+            assert "set its service_account" in body["error"]["message"]
