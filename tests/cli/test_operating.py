@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -134,3 +135,41 @@ def test_usage_is_shown_and_adds_up() -> None:
     assert _json("usage", "show", *month)["items"] == [{"metric": "runs", "used": 3}]
     assert _text("usage", "rebuild", *month) == "all sums agree\n"
     assert _text("usage", "allowances") == "nothing limited was taken\n"
+
+
+def test_an_export_that_fails_leaves_the_file_of_an_earlier_one_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    _text("inbox", "replay", "github_m1")
+    _text("audit", "export", "--out", str(file))
+    before = file.read_bytes()
+    assert b"inbox.replayed" in before
+    file.chmod(0o640)
+    _text("audit", "export", "--out", str(file))
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (before, 0o640)
+    monkeypatch.setenv("HOLDFAST_STORE", f"sqlite:///{tmp_path}")
+    told = CliRunner().invoke(app, ["audit", "export", "--tenant", "acme", "--out", str(file)])
+    assert told.exit_code == 1
+    assert file.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir() if "audit.jsonl" in one.name] == ["audit.jsonl"]
+
+
+def test_an_export_goes_through_links_and_into_pipes_and_leaves_them_as_they_are(tmp_path: Path) -> None:
+    file, link, pipe = tmp_path / "audit.jsonl", tmp_path / "latest", tmp_path / "pipe"
+    _text("inbox", "replay", "github_m1")
+    link.symlink_to(file)
+    _text("audit", "export", "--out", str(link))
+    assert link.is_symlink()
+    assert b"inbox.replayed" in file.read_bytes()
+    os.mkfifo(tmp_path / "fifo")
+    pipe.symlink_to(tmp_path / "fifo")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        _text("audit", "export", "--out", str(pipe))
+        assert os.read(reader, 100_000) == file.read_bytes()
+    finally:
+        os.close(reader)
+    assert pipe.is_symlink()
+    assert pipe.is_fifo()
+    assert not [one for one in tmp_path.iterdir() if one.name.startswith(".")]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
 
 from holdfast.cli.opened import PLATFORM, AsJson, Tenant, tell, within
 from holdfast.errors import ConfigError
+from holdfast.ids import ulid
 from holdfast.kit.audit import Audit
 from holdfast.kit.audit.trail import Verdict
 from holdfast.runtime import Runtime
@@ -61,7 +66,28 @@ def export_command(
         within(lambda runtime: copy(runtime, sys.stdout.buffer))
         return
     try:
-        with open(out, "wb") as file:
+        with _whole(Path(out)) as file:
             within(lambda runtime: copy(runtime, file))
     except OSError as fault:
         raise ConfigError(f"can't write {out}: {fault.strerror}") from None
+
+
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that is there once all of it is: an export that fails must not take the place of a whole one."""
+    if path.exists() and not path.is_file():
+        # A device or a pipe: nothing can be put in its place.
+        with path.open("wb") as file:
+            yield file
+        return
+    # What a link leads to, never the link itself.
+    path = path.resolve()
+    unfinished = path.with_name(f".{path.name}.{ulid()}")
+    try:
+        with unfinished.open("xb") as file:
+            yield file
+        if path.exists():
+            shutil.copymode(path, unfinished)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
