@@ -19,7 +19,8 @@ from holdfast.model import Document, Schema
 from holdfast.model.columns import Column
 from holdfast.model.path import split_key
 from holdfast.store import Capabilities, Catalog, Committed, Snapshot, Wake
-from holdfast.store.commit import Change, Commit, Outcome, Write, decide
+from holdfast.store.commit import Commit, Outcome, Write
+from holdfast.store.deciding import Change, decide
 from holdfast.store.plan import Plan
 from holdfast.store.port import ClaimRequest
 from holdfast.store.query import fitting, rows_of, totals_of

@@ -13,7 +13,8 @@ from holdfast.model.path import split_key
 from holdfast.model.permission import permits
 from holdfast.model.schema import Schema
 from holdfast.store import Fence, Page, Query, Snapshot, Store, Transaction, Version, Write
-from holdfast.store.commit import Present, apply
+from holdfast.store.commit import Present
+from holdfast.store.deciding import apply
 
 D = TypeVar("D", bound=Document)
 

@@ -11,7 +11,8 @@ import msgspec
 from holdfast.kit.runs.decision import Changes, End, ended, summed
 from holdfast.kit.runs.models import Kinds, RunFields, StepSummary
 from holdfast.model.document import schema_of
-from holdfast.store.commit import Expect, Write, apply, patch
+from holdfast.store.commit import Expect, Write, patch
+from holdfast.store.deciding import apply
 from holdfast.store.transaction import Transaction
 
 

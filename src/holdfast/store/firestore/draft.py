@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.store.commit import Change, Commit, Committed, Outcome, decide
+from holdfast.store.commit import Commit, Committed, Outcome
+from holdfast.store.deciding import Change, decide
 from holdfast.store.firestore import wire
 from holdfast.store.firestore.places import Places, Stored, to_document
 

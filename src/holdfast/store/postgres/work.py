@@ -13,7 +13,8 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.amend import UNDER_BYTES_MAX, Amendment, Group, amendment, free
-from holdfast.store.commit import Change, Commit, Committed, Current, Outcome, Write, decide, needs_current
+from holdfast.store.commit import Commit, Committed, Outcome, Write
+from holdfast.store.deciding import Change, Current, decide, needs_current
 from holdfast.store.postgres.dialect import array_of
 from holdfast.store.postgres.shelf import Row, Shelf, StoredRow
 from holdfast.store.postgres.statement import Change as TableChange

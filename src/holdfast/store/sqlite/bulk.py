@@ -15,7 +15,8 @@ import msgspec
 from holdfast.errors import HoldfastError
 from holdfast.model.schema import Schema
 from holdfast.store.amend import UNDER_BYTES_MAX, Amendment, Group, amendment, free
-from holdfast.store.commit import Commit, Committed, Outcome, Write, decide
+from holdfast.store.commit import Commit, Committed, Outcome, Write
+from holdfast.store.deciding import decide
 from holdfast.store.relational.dialect import quote
 from holdfast.store.relational.tables import AMENDED, BODY, KEY, VERSION
 from holdfast.store.sqlite.dialect import DIALECT

@@ -10,7 +10,8 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model.schema import Schema
-from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide, needs_current
+from holdfast.store.commit import Commit, Committed, Outcome, Write
+from holdfast.store.deciding import Change, decide, needs_current
 from holdfast.store.sqlite.bulk import Bulk
 from holdfast.store.sqlite.filling import fill, fill_one
 from holdfast.store.sqlite.shelf import Row, Shelf, StoredRow

@@ -13,7 +13,8 @@ import apsw
 
 from holdfast.errors import HoldfastError
 from holdfast.model.schema import Prepared, Schema
-from holdfast.store.commit import Change, Commit, Committed, Outcome, Write, decide
+from holdfast.store.commit import Commit, Committed, Outcome, Write
+from holdfast.store.deciding import Change, decide
 from holdfast.store.sqlite.shelf import Shelf
 
 if TYPE_CHECKING:

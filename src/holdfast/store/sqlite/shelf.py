@@ -14,7 +14,8 @@ from holdfast.model.order import ordered
 from holdfast.model.path import parent_of, split_key
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.amend import Group, laid_over
-from holdfast.store.commit import Current, Snapshot
+from holdfast.store.commit import Snapshot
+from holdfast.store.deciding import Current
 from holdfast.store.relational.dialect import quote
 from holdfast.store.relational.overlay import conversion
 from holdfast.store.relational.tables import (
