@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast.config import load_config
-from holdfast.kit.runs import Runs, Step, Workflow
+from holdfast.kit.runs import RunDocument, Runs, Step, Workflow
 from holdfast.runtime import Runtime
+from holdfast.store import patch
 from tests.cli.terminal import Typed, typed
 
 _TENANT = ("--tenant", "acme")
@@ -62,6 +63,31 @@ def test_runs_are_listed_by_pages_looked_at_woken_and_cancelled(tmp_path: Path, 
     trail = typed(tmp_path, "audit", "export", *_TENANT, HOLDFAST_HOME=str(tmp_path)).stdout
     actions = [json.loads(line)["action"] for line in trail.splitlines()]
     assert actions == ["run.woken", "run.cancelled", "run.cancelled"]
+
+
+async def _failed(home: Path, id: str) -> None:
+    runtime = await Runtime.open(load_config({"home": home}, environ={}), services=[])
+    acme, now = runtime.store.tenant("acme"), runtime.clock.now()
+    await acme.commit(patch(RunDocument, id, changes={"status": "running"}))
+    over = {"status": "failed", "error": "the wood broke", "completed_at": now, "due_at": None}
+    await acme.commit(patch(RunDocument, id, changes=over))
+    await runtime.close()
+
+
+def test_a_run_that_failed_is_retried_and_no_other(tmp_path: Path, ids: list[str]) -> None:
+    asyncio.run(_failed(tmp_path, ids[0]))
+    again = _runs(tmp_path, "retry", ids[0])
+    assert (again.returncode, again.stdout) == (
+        0,
+        f"{ids[0]} goes on as soon as a process that works sees it\n",
+    )
+    shown = _json(tmp_path, "show", ids[0])
+    assert (shown["status"], shown["error"]) == ("pending", None)
+    refused = _runs(tmp_path, "retry", ids[0])
+    assert (refused.returncode, "is pending; only one that failed" in refused.stderr) == (1, True)
+    trail = typed(tmp_path, "audit", "export", *_TENANT, HOLDFAST_HOME=str(tmp_path)).stdout
+    (entry,) = [json.loads(line) for line in trail.splitlines()]
+    assert (entry["action"], entry["details"]) == ("run.retried", {"error": "the wood broke"})
 
 
 def test_what_cant_be_done_is_one_line_and_exit_1(tmp_path: Path, ids: list[str]) -> None:

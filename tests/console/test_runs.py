@@ -95,7 +95,7 @@ async def test_a_run_shows_each_step_with_its_times_tries_and_error(
     assert "1 failed" in text
     assert "1 of 3 done" in text
     assert "&#34;wood&#34;: &#34;rotten&#34;" in text
-    assert "data-act" not in text.partition('id="run"')[2]
+    assert re.findall(r'data-act="[^"]*/(\w+)"', text.partition('id="run"')[2]) == ["retry"]
 
 
 async def test_who_only_looks_on_sees_the_steps_but_not_what_they_work_with(
@@ -189,6 +189,42 @@ async def test_a_run_that_waits_for_something_goes_on_when_told(tmp_path: Path, 
         assert (await ended(runs, run.id)).status == "completed"
         assert await _actions(bed) == [("run.woken", run.id)]
         assert (await ann.act(url))[0] == 409
+
+
+async def test_a_run_that_failed_goes_on_when_told_and_that_is_on_record_once(
+    tmp_path: Path, workshop: Workshop
+) -> None:
+    workshop.saw.set()
+    async with console(tmp_path, services=[workshop.service()], work=True) as bed:
+        runs = runs_of(bed.runtime)
+        run = await runs.start(workshop.chair, input={"wood": "rotten"})
+        await ended(runs, run.id)
+        ann, vic = await bed.signed_in("ann"), await bed.signed_in("vic", role="viewer")
+        url = await _button(ann, f"/console/runs/holdfast_runs/{run.id}", "retry")
+        assert (await vic.act(url))[0] == 403
+        workshop.mended = True
+        csrf = {"x-csrf-token": await ann.csrf()}
+        done = await asyncio.gather(*(ann.ask("POST", url, json={}, headers=csrf) for _ in range(3)))
+        assert sorted(status for status, _, _ in done) == [200, 409, 409]
+        over = await ended(runs, run.id)
+        assert (over.status, over.error) == ("completed", None)
+        assert await _actions(bed) == [("run.retried", run.id)]
+        status, told, _ = await ann.act(url)
+        assert (status, "only one that failed" in told) == (409, True)
+        page = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("-sequence").limit(1))
+        assert "broke" in page.docs[0].details["error"]
+
+
+async def test_a_service_whose_runs_end_for_good_offers_no_retry(tmp_path: Path, workshop: Workshop) -> None:
+    workshop.saw.set()
+    async with console(tmp_path, services=[workshop.service()], work=True) as bed:
+        runs = runs_of(bed.runtime, kind=Order)
+        run = await runs.start(workshop.chair, input={"wood": "rotten"})
+        await ended(runs, run.id)
+        ann = await bed.signed_in("ann")
+        assert "data-act" not in (await ann.page(f"/console/runs/orders/{run.id}")).partition('id="run"')[2]
+        status, told, _ = await ann.act(f"/api/v1/runs/orders/{run.id}/retry")
+        assert (status, "start another" in told) == (422, True)
 
 
 async def test_a_run_of_another_tenant_is_not_there(bed: Bed, workshop: Workshop) -> None:

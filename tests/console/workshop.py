@@ -35,12 +35,12 @@ ORDERS = Kinds(run=Order)
 
 
 class Workshop:
-    """Measures, saws and glues. Sawing sets `sawing` and holds until `saw` is set; a run waits where the glue
-    is not `dry`."""
+    """Measures, saws and glues. Sawing sets `sawing` and holds until `saw` is set; rotten wood breaks unless
+    it is `mended`; a run waits where the glue is not `dry`."""
 
     def __init__(self) -> None:
         self.sawing, self.saw = asyncio.Event(), asyncio.Event()
-        self.dry = True
+        self.dry, self.mended = True, False
         self.chair = Workflow("chair")
         self.chair.step()(self.measure)
         self.chair.step(name="saw", retries=0)(self.cut)
@@ -54,7 +54,7 @@ class Workshop:
     async def cut(self, step: Step) -> dict[str, int]:
         self.sawing.set()
         await self.saw.wait()
-        if step.run.input == {"wood": "rotten"}:
+        if step.run.input == {"wood": "rotten"} and not self.mended:
             raise ValueError("the wood <b>broke</b>")
         return {"cut": 4}
 

@@ -51,6 +51,7 @@ DECLARED: Final = {
     "GET /api/v1/runs": "viewer",
     "GET /api/v1/runs/{collection:str}/{run_id:str}": "viewer",
     "POST /api/v1/runs/{collection:str}/{run_id:str}/cancel": "admin",
+    "POST /api/v1/runs/{collection:str}/{run_id:str}/retry": "admin",
     "POST /api/v1/runs/{collection:str}/{run_id:str}/wake": "admin",
     "GET /api/v1/schedules": "viewer",
     "POST /api/v1/schedules/{schedule_id:str}/run": "admin",

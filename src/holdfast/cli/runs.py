@@ -1,4 +1,4 @@
-"""`holdfast runs`: list runs and their steps, cancel one, let one that waits go on."""
+"""`holdfast runs`: list runs and their steps, cancel one, let one that waits or has failed go on."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from holdfast.http.routes.runs import (
     RunPage,
     RunRow,
     cancel_run,
+    retry_run,
     row,
     run_in,
     runs_in,
@@ -160,4 +161,23 @@ def wake_command(
       holdfast runs wake run-mhz1k0-4f2a9c --tenant acme
     """
     found = _after(wake_run, run_id, collection=collection, tenant=tenant)
+    tell(found, f"{run_id} goes on as soon as a process that works sees it", as_json=as_json)
+
+
+@commands.command("retry")
+def retry_command(
+    run_id: _Id, collection: _Collection = KIT_RUNS, tenant: Tenant = PLATFORM, as_json: AsJson = False
+) -> None:
+    """Let a run that failed go on from the step that did; what its finished steps did stays done.
+
+    \b
+    Example:
+      holdfast runs retry run-mhz1k0-4f2a9c --tenant acme
+    """
+
+    async def act(runtime: Runtime) -> RunRow:
+        runs = runs_in(runtime, tenant, collection)
+        return await retry_run(runtime, tenant, runs, run_id=run_id, actor=person())
+
+    found = within(act, services=None)
     tell(found, f"{run_id} goes on as soon as a process that works sees it", as_json=as_json)

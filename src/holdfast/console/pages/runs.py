@@ -77,7 +77,7 @@ class RunPages:
         # Who only looks on sees how far it is; what it works with may hold what is not for them.
         values = {"about": about(run), "input": run.input, "result": run.result} if ask.may("admin") else {}
         return {
-            "title": f"Run {run.id}", "run": run, "collection": runs.collection,
+            "title": f"Run {run.id}", "run": run, "collection": runs.collection, "retriable": runs.retriable,
             "standing": standing(run, now), "steps": [(step, bar(step, run, now)) for step in run.steps],
             "values": {name: masked(value) for name, value in values.items() if value is not None},
             "topics": topics(self._runtime),

@@ -1,4 +1,4 @@
-"""Runs: how far each is, cancelling one, letting one that waits go on."""
+"""Runs: how far each is, cancelling one, letting one that waits or has failed go on."""
 
 from __future__ import annotations
 
@@ -128,6 +128,21 @@ async def wake_run(runtime: Runtime, tenant_id: str, runs: Runs, *, run_id: str,
     return row(await run_in(runs, run_id), runs.collection)
 
 
+async def retry_run(runtime: Runtime, tenant_id: str, runs: Runs, *, run_id: str, actor: str) -> RunRow:
+    """Let one that failed go on and put that on record with what it failed of, in one commit."""
+    error = (await run_in(runs, run_id)).error
+
+    async def act(tx: Transaction) -> None:
+        before = await run_in(runs, run_id)
+        if before.status != "failed" or await runs.retry(run_id, tx) != "pending":
+            raise ConflictError(f"run {run_id} is {before.status}; only one that failed can be tried again")
+
+    await on_record(
+        runtime, tenant_id, act, actor=actor, action="run.retried", subject=run_id, details={"error": error}
+    )
+    return row(await run_in(runs, run_id), runs.collection)
+
+
 async def _under_way(runs: Runs, run_id: str) -> None:
     if (await run_in(runs, run_id)).completed_at is not None:
         raise _ended(run_id)
@@ -200,4 +215,18 @@ async def wake(
     return await wake_run(runtime, tenant_id, kept, run_id=run_id, actor=actor)
 
 
-ROUTES: Final = (runs, run, cancel, wake)
+@acts(f"{_RUN}/retry", "admin", area="runs", action="retry")
+async def retry(
+    runtime: Whole,
+    tenant_id: TenantId,
+    actor: Actor,
+    collection: FromPath[str],
+    run_id: FromPath[str],
+    tenant: Tenant = None,
+) -> RunRow:
+    """Let a run that failed go on from the step that did, with all its tries; finished steps stay done."""
+    kept = runs_in(runtime, tenant_id, collection)
+    return await retry_run(runtime, tenant_id, kept, run_id=run_id, actor=actor)
+
+
+ROUTES: Final = (runs, run, cancel, wake, retry)

@@ -75,6 +75,10 @@ class Checkpoints:
         changes = {"is_latest": is_latest, "expires_at": self.expiry()}
         return [patch(self._kind, last.checkpoint_id, changes=changes, expect=PRESENT)]
 
+    def writes_revive(self, last: CheckpointFields) -> list[Write]:
+        """Somebody goes on from it after all: it stays."""
+        return [patch(self._kind, last.checkpoint_id, changes={"expires_at": None}, expect=PRESENT)]
+
     def expiry(self) -> datetime:
         """When a checkpoint that is done with now may be removed."""
         return self._store.clock.now() + timedelta(seconds=RETIRED_S)

@@ -11,6 +11,7 @@ add. Every commit carries the claim's fencing number, so a worker that lost the 
 
 from holdfast.kit.runs.models import (
     KIT,
+    RETRIED_RUN_LIFE,
     RUN_CLAIM,
     RUN_INDEXES,
     RUN_LIFE,
@@ -30,6 +31,7 @@ from holdfast.kit.runs.writing import Join, Moved
 
 __all__ = [
     "KIT",
+    "RETRIED_RUN_LIFE",
     "RUN_CLAIM",
     "RUN_INDEXES",
     "RUN_LIFE",

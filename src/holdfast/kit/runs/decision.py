@@ -161,6 +161,22 @@ def ended(run: RunFields, end: End, *, now: datetime) -> Changes:
     }  # fmt: skip
 
 
+def retried(run: RunFields, *, now: datetime) -> Changes:
+    """The run back among those that are due, with the whole of its time before it; what it did stays done."""
+    return given_up(run, due_at=now) | {
+        "status": "pending", "error": None, "started_at": None, "completed_at": None, "duration_ms": None,
+        "deadline_at": None, "updated_at": now,
+    }  # fmt: skip
+
+
+def begin_anew() -> Changes:
+    """The step as if it had not begun, but for what it used and the last error, which people may want."""
+    return {
+        "status": "pending", "attempts": 0, "failures": 0, "started_at": None, "completed_at": None,
+        "duration_ms": None,
+    }  # fmt: skip
+
+
 def _ended(summary: StepSummary, *, step: Step, now: datetime) -> Changes:
     started = summary.started_at or now
     return {"completed_at": now, "duration_ms": _ms(started, now), "tokens_used": _tokens(summary, step)}

@@ -14,18 +14,21 @@ from holdfast.model import Claim, Document, Index, Lifecycle, Retention, Stamped
 RunStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 StepStatus = Literal["pending", "running", "completed", "failed", "skipped"]
 
-RUN_LIFE = Lifecycle(
-    "status",
-    initial=["pending"],
-    moves={"pending": ["running", "cancelled"], "running": ["completed", "failed", "cancelled"]},
-)
-# A step that is to be tried again, or waits, is pending; one that a crash or a cancel left is skipped.
+_RUN_MOVES = {"pending": ["running", "cancelled"], "running": ["completed", "failed", "cancelled"]}
+# For runs that end for good: whoever wants it anew starts another.
+RUN_LIFE = Lifecycle("status", initial=["pending"], moves=_RUN_MOVES)
+# For runs that people may let go on after they failed, from the step that did.
+RETRIED_RUN_LIFE = Lifecycle("status", initial=["pending"], moves={**_RUN_MOVES, "failed": ["pending"]})
+# A step that is to be tried again, or waits, is pending; one that a crash or a cancel left is skipped. What a
+# run has not done is pending again when it is retried.
 STEP_LIFE = Lifecycle(
     "status",
     initial=["pending"],
     moves={
         "pending": ["running", "skipped"],
         "running": ["pending", "completed", "failed", "skipped"],
+        "failed": ["pending"],
+        "skipped": ["pending"],
     },
 )
 # The questions that operators ask of runs; a service's own runs that they are to see declare them too.
@@ -123,7 +126,7 @@ class RunFields(Document, rename="camel"):
     id=Stamped("run"),
     tenant="tenant_id",
     indexes=[*RUN_INDEXES, Index("status", "-created_at", across="tenants")],
-    lifecycle=RUN_LIFE,
+    lifecycle=RETRIED_RUN_LIFE,
     claim=RUN_CLAIM,
     immutable=["created_at", "type"],
     retention=Retention("completed_at", after_s=90 * 86_400),

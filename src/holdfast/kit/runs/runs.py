@@ -1,4 +1,4 @@
-"""Runs from the outside: start, look, cancel, wake."""
+"""Runs from the outside: start, look, cancel, wake, retry."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import ids
-from holdfast.errors import DeclarationError, NotFoundError, TooLargeError
+from holdfast.errors import ConflictError, DeclarationError, InvalidError, NotFoundError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import Checkpoints
 from holdfast.kit.runs.decision import End
 from holdfast.kit.runs.models import KIT, Kinds, RunFields, RunStatus, StepFields
 from holdfast.kit.runs.workflow import StepWaits, Workflow
-from holdfast.kit.runs.writing import Join, ending
+from holdfast.kit.runs.writing import Join, ending, retrying
 from holdfast.model.document import schema_of
 from holdfast.store.commit import Write, create, patch
 from holdfast.store.query import Page, Query
@@ -151,6 +151,46 @@ class Runs:
         for join in self._joins:
             await join(transaction, moved)
         return moved.run.status
+
+    @property
+    def retriable(self) -> bool:
+        """Whether runs that failed may go on: whether their lifecycle declares that move."""
+        lifecycle = schema_of(self._kinds.run).lifecycle
+        return lifecycle is not None and "pending" in lifecycle.moves.get("failed", ())
+
+    async def retry(self, run_id: str, transaction: Transaction | None = None) -> RunStatus:
+        """Let a run that failed go on from the step that did; gives the run's status after it.
+
+        In the caller's transaction, if given.
+
+        Finished steps stay done. The others have all their tries again, and the run its whole time. Only runs
+        whose class declares `RETRIED_RUN_LIFE` can be retried, while the checkpoint to go on from is kept.
+        """
+        if transaction is None:
+            return await self._store.transact(lambda own: self.retry(run_id, own))
+        found = await transaction.get(self._kinds.run, run_id)
+        if found is None:
+            raise NotFoundError(f"run {run_id!r} is not there")
+        run = found.doc
+        if run.status != "failed":
+            return run.status
+        if not self.retriable:
+            raise InvalidError(f"runs in {self.collection} end for good when they fail; start another")
+        move = retrying(run, now=self._store.clock.now())
+        transaction.write(*move.writes(run, self._kinds, None), *await self._revived(run))
+        for join in self._joins:
+            await join(transaction, move.moved(run))
+        return "pending"
+
+    async def _revived(self, run: RunFields) -> list[Write]:
+        if not any(step.status == "completed" for step in run.steps):
+            return []
+        last = await self._checkpoints.latest(run.id)
+        if last is None:
+            raise ConflictError(
+                f"the checkpoint that run {run.id} would go on from was removed; start another"
+            )
+        return self._checkpoints.writes_revive(last)
 
     async def wake(self, run_id: str, transaction: Transaction | None = None) -> bool:
         """Let a run that waits go on; in the caller's transaction, in the commit of what it waited for.

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.kit.runs.decision import Changes, End, ended, summed
+from holdfast.kit.runs.decision import Changes, End, begin_anew, ended, retried, summed
 from holdfast.kit.runs.models import Kinds, RunFields, StepSummary
 from holdfast.model.document import schema_of
 from holdfast.store.commit import Expect, Write, patch
@@ -61,3 +61,9 @@ def ending(run: RunFields, end: End, *, now: datetime) -> Move:
     skipped: Changes = {"status": "skipped", "completed_at": now}
     open_steps = {n: skipped for n, step in enumerate(run.steps) if step.status in ("pending", "running")}
     return Move(ended(run, end, now=now), open_steps)
+
+
+def retrying(run: RunFields, *, now: datetime) -> Move:
+    """The run due again, and every step that is not done pending again."""
+    again = {n: begin_anew() for n, step in enumerate(run.steps) if step.status in ("failed", "skipped")}
+    return Move(retried(run, now=now), again)
