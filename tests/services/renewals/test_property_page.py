@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from holdfast.services.renewals import service
+from holdfast.services.renewals.endpoints import EndpointOrder
 from holdfast.services.renewals.exporting import plain
 from holdfast.services.renewals.finding import find_residents
 from holdfast.services.renewals.models import Property, PropertyRules, Resident
@@ -178,3 +179,24 @@ async def test_a_spreadsheet_gets_every_score_and_runs_no_formula(bed: Bed) -> N
 def test_text_that_could_begin_a_formula_is_quoted(start: str) -> None:
     assert plain(f"{start}1+1") == f"'{start}1+1"
     assert plain(f"a{start}") == f"a{start}"
+
+
+async def test_a_resident_with_more_events_than_are_shown_leads_to_all_of_them(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.services.renewals.views.judging.EVENTS", 2)
+    await scene.settle(bed.runtime, residents=10)
+    renewals, house = scene.renewals_of(bed.runtime), scene.PROPERTIES[0]
+    await renewals.endpoints("-").set(house, EndpointOrder(url="https://rms.example/1"))
+    ann, page, flagged = await bed.signed_in("ann", role="viewer"), "", ""
+    for told in (1, 2, 3):
+        await scene.calculate(bed.runtime)
+        portfolio = renewals.portfolio("-")
+        run = await portfolio.latest(house)
+        assert run is not None
+        flagged = flagged or (await portfolio.risk(run, house, limit=1)).docs[0].resident_id
+        await portfolio.trigger(house, flagged)
+        page = (await ann.page(f"{ROOT}/residents/{flagged}")).partition('id="events"')[2]
+        assert page.count("<tr data-key") == min(told, 2)
+        assert ("Only the newest 2 are shown" in page) == (told == 3)
+    assert f"{HOUSE}/deliveries" in page

@@ -21,6 +21,7 @@ from holdfast.services.renewals.views.reasons import reasons_of
 from holdfast.store import Query, Store
 
 ROWS: Final = 25
+EVENTS: Final = 20
 # Somebody moved in late or was skipped at times: there are more runs than scores.
 RUNS_LOOKED_AT: Final = 2 * ROWS
 # A word for each weight and threshold, by the field it sets.
@@ -50,13 +51,14 @@ class JudgingPages:
         unit = await store.get(Unit, resident.unit_id)
         lease = await self._lease(store, id, page.docs)
         runs = await self._runs(ask, page.docs)
+        events = await self._renewals.deliveries(ask.tenant_id).of_resident(id, limit=EVENTS + 1)
         return {
             "title": resident.name or id, "resident": resident, "rows": page.docs, "after": page.cursor,
             "reasons_of": reasons_of, "runs": runs,
             "unit": None if unit is None else unit.doc, "lease": lease,
             "head": await heading(self._renewals, ask.tenant_id, resident.property_id),
             "rules": await self._rules(ask, resident.property_id),
-            "deliveries": await self._renewals.deliveries(ask.tenant_id).of_resident(id),
+            "deliveries": events[:EVENTS], "more_events": len(events) > EVENTS,
         }  # fmt: skip
 
     async def _runs(self, ask: Ask, scores: Sequence[RiskScore]) -> dict[datetime, str]:
