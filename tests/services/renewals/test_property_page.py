@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -22,6 +23,7 @@ from holdfast.services.renewals.scoring import Thresholds
 from holdfast.store import put
 from tests.browser import renewals_scene as scene
 from tests.console.bed import Bed, console
+from tests.services.renewals.bed import settle_in
 
 ROOT: Final = "/console/renewals"
 HOUSE: Final = f"{ROOT}/properties/{scene.PROPERTIES[0]}"
@@ -200,3 +202,17 @@ async def test_a_resident_with_more_events_than_are_shown_leads_to_all_of_them(
         assert page.count("<tr data-key") == min(told, 2)
         assert ("Only the newest 2 are shown" in page) == (told == 3)
     assert f"{HOUSE}/deliveries" in page
+
+
+@pytest.mark.parametrize("page", ["", "/what-if"])
+async def test_the_forms_of_a_property_lead_back_to_it_whatever_its_id(bed: Bed, page: str) -> None:
+    id = "block #7? 50%"
+    store = bed.runtime.store.tenant("-")
+    await settle_in(store, property_id=id)
+    await scene.calculate(bed.runtime, id)
+    ann = await bed.signed_in("ann", role="owner")
+    text = await ann.page(f"{ROOT}/properties/{quote(id, safe='')}{page}")
+    actions = re.findall(r'<form class="(?:filters|weights|tenant)" method="get" action="([^"]+)"', text)
+    assert len(actions) == 2
+    for action in actions:
+        assert "House block #7? 50%" in await ann.page(f"{unescape(action)}?sort=days")
