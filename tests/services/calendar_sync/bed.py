@@ -15,7 +15,6 @@ import uvicorn
 
 from holdfast.clock import Clock
 from holdfast.config import Config, load_config
-from holdfast.console import routes
 from holdfast.http.app import create_app
 from holdfast.kit.access import Tokens
 from holdfast.runtime import Runtime
@@ -168,7 +167,7 @@ class Bed:
         """Another process on the same store, in place of this one."""
         await self.runtime.close()
         self.runtime = await Runtime.open(self.config, services=[service], clock=self.clock)
-        self.server.app = create_app(self.runtime, more=routes(self.runtime))
+        self.server.app = create_app(self.runtime)
 
     server: Any = None
 
@@ -206,7 +205,7 @@ async def calendar_bed(
     settings: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Bed]:
-    """The service, ready to begin; no loop runs until the test says so."""
+    """The service without its pages, ready to begin; no loop runs until the test says so."""
     async with contextlib.AsyncExitStack() as stack:
         google = await stack.enter_async_context(GoogleSimulator(clock=clock, http_on_loopback=True))
         for person in people:
@@ -225,7 +224,7 @@ async def calendar_bed(
         base = load_config({"home": home, "store": url, "public_url": address}, environ={})
         config = msgspec.structs.replace(base, services={"calendar_sync": table}, **(more or {}))
         runtime = await Runtime.open(config, services=[service], clock=clock)
-        app.app = create_app(runtime, more=routes(runtime))
+        app.app = create_app(runtime)
         client = await stack.enter_async_context(aiohttp.ClientSession(address))
         bed = Bed(google, config, clock, file, runtime, client, stack, app)
         try:

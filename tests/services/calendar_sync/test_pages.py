@@ -5,6 +5,8 @@ from __future__ import annotations
 import aiohttp
 from yarl import URL
 
+from holdfast.console import routes
+from holdfast.http.app import create_app
 from holdfast.kit.access import Sessions, Users
 from holdfast.simulators.google import Revoke
 from tests.services.calendar_sync.bed import ALICE, ALICE2, BOB, STRANGER, Bed
@@ -13,6 +15,7 @@ DAY = 86_400
 
 
 async def _page(bed: Bed, path: str, *, role: str = "owner", status: int = 200) -> str:
+    bed.server.app = create_app(bed.runtime, more=routes(bed.runtime))
     name = f"{role}-{len(path)}"
     user = await Users(bed.runtime.store).add(name, role=role, tenant_id="-")  # type: ignore[arg-type]
     cookie = await Sessions(bed.runtime.store).begin(user)
