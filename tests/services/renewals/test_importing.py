@@ -185,3 +185,18 @@ async def test_a_row_with_more_cells_than_the_header_is_set_aside_with_them(
     with aside.open(encoding="utf-8", newline="") as file:
         (row,) = csv.DictReader(file)
     assert (row["id"], row["city"], row["beyond_header"]) == ("p2", "flat 3", "York")
+
+
+async def test_a_column_that_is_there_twice_is_refused_and_blanks_around_names_do_not_matter(
+    store: Store, tmp_path: Path
+) -> None:
+    file = tmp_path / "properties.csv"
+    file.write_text("id,name,city,name\np1,Mill House,Leeds,Leeds House\n", encoding="utf-8")
+    with pytest.raises(InvalidError, match=r"properties.csv has the column 'name' twice"):
+        await Import(store, Folder(tmp_path)).run()
+    file.write_text("id, name ,city\np1,Mill House,Leeds\n", encoding="utf-8")
+    (report,) = await Import(store, Folder(tmp_path)).run()
+    assert (report.created, report.ignored_columns) == (1, [])
+    found = await store.get(Property, "p1")
+    assert found is not None
+    assert found.doc.name == "Mill House"

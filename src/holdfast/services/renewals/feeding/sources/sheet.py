@@ -47,7 +47,7 @@ class Sheet:
     def ignored(self) -> list[str]:
         """Columns that are there and mean nothing here."""
         with self._text() as text:
-            header = next(csv.reader(text), [])
+            header = _header(csv.reader(text))
         known, _ = columns_of(self.table)
         return [name for name in header if name not in known]
 
@@ -56,10 +56,13 @@ class Sheet:
         known, needed = columns_of(self.table)
         with self._text() as text:
             lines = csv.reader(text, strict=True)
-            header = next(lines, [])
+            header = _header(lines)
             missing = [name for name in needed if name not in header]
             if missing:
                 raise InvalidError(f"{self.label} lacks the column {missing[0]!r}", self.table)
+            twice = [name for name in known if header.count(name) > 1]
+            if twice:
+                raise InvalidError(f"{self.label} has the column {min(twice)!r} twice", self.table)
             places = [(place, name) for place, name in enumerate(header) if name in known]
             for number, line in enumerate(filter(None, lines), 2):
                 line += [""] * (len(header) - len(line))
@@ -82,6 +85,10 @@ class Sheet:
         finally:
             # The file is its owner's, and is read more than once.
             text.detach()
+
+
+def _header(lines: Iterator[list[str]]) -> list[str]:
+    return [name.strip() for name in next(lines, [])]
 
 
 class Source(Protocol):
