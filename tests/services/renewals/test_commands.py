@@ -135,6 +135,9 @@ def test_a_calculation_that_fails_ends_with_1_and_the_reason(tmp_path: Path) -> 
         (("runs", "nowhere"), 1, "no property 'nowhere'"),
         (("history", "nobody"), 1, "no resident 'nobody'"),
         (("delivery", "nothing"), 1, "no delivery 'nothing'"),
+        (("dlq", "resolve", "nothing", "--note", " "), 1, "a note has 1 to 500 characters"),
+        (("dlq", "resolve", "nothing", "--note", "n" * 501), 1, "a note has 1 to 500 characters"),
+        (("endpoints", "act", P, "pause", "--reason", "n" * 501), 1, "a reason has at most 500 characters"),
         (("dlq", "replay", "nothing"), 1, "no dead letter 'nothing'"),
         (("dlq", "list", "--property", "nowhere"), 1, "no property 'nowhere'"),
         (("dlq", "replay", "--property", "nowhere"), 1, "no property 'nowhere'"),
@@ -165,7 +168,7 @@ def test_a_calculation_that_fails_ends_with_1_and_the_reason(tmp_path: Path) -> 
         (("trigger", P, "resident-1", "--tier", "high"), 2, "not both"),
         (("import", "not-there"), 2, "does not exist"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else None,
 )
 def test_what_is_wrong_is_told_in_one_line(words: tuple[str, ...], code: int, said: str) -> None:
     told = CliRunner().invoke(app, ["renewals", *words])

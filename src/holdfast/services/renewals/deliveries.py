@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.clock import from_us, to_us
-from holdfast.errors import BadCursorError
+from holdfast.errors import BadCursorError, InvalidError
 from holdfast.kit.outbox import Attempt, DeadLetter, Ledger, Report, Selection, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.services.renewals.models import DLQ, KINDS, DeadLetterRow, DeliveryState, RiskScore
@@ -27,6 +27,7 @@ STATUSES: Final[tuple[Status, ...]] = (
 WAITING: Final = ("pending", "failed")
 Wait = Literal["due", "later"]
 REPLAYED_MAX: Final = 1_000
+NOTE_MAX: Final = 500
 
 
 class DeliveryShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -170,7 +171,9 @@ class Deliveries:
         return await self._ledger.replay(selection, dry_run=dry_run, limit=REPLAYED_MAX)
 
     async def resolve(self, delivery_id: str, note: str) -> None:
-        """Mark a dead letter as dealt with, without sending it."""
+        """Mark a dead letter as dealt with, without sending it; the note says how."""
+        if not 1 <= len(note.strip()) <= NOTE_MAX:
+            raise InvalidError(f"a note has 1 to {NOTE_MAX} characters", "note")
         await found(self._store, DeadLetterRow, delivery_id, what="dead letter")
         await self._ledger.resolve(delivery_id, note)
 

@@ -18,6 +18,7 @@ from holdfast.services.renewals.there import found
 from holdfast.store import Query, Store, Transaction, create, put
 
 RATE_MAX: Final = 100_000
+REASON_MAX: Final = 500
 Act = Literal["pause", "resume", "disable", "enable"]
 
 
@@ -104,6 +105,8 @@ class RmsEndpoints:
     async def act(self, property_id: str, act: Act, *, reason: str, by: str) -> tuple[EndpointShown, bool]:
         """Pause, resume, disable or enable it; says so in the endpoint's notices. And whether that changed
         anything."""
+        if len(reason) > REASON_MAX:
+            raise InvalidError(f"a reason has at most {REASON_MAX} characters", "reason")
         await self.get(property_id)
         changed: bool = await getattr(self._switch, act)(property_id, reason=reason, by=by)
         return shown(await self.get(property_id)), changed

@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
-from holdfast.services.renewals.endpoints import Act, EndpointOrder, EndpointShown, shown
+from holdfast.services.renewals.endpoints import REASON_MAX, Act, EndpointOrder, EndpointShown, shown
 from holdfast.services.renewals.routes.asked import acts, reads, renewals_of, sets
 
 
@@ -20,7 +20,7 @@ class EndpointPage(msgspec.Struct, frozen=True):
 
 class EndpointAct(Asked, frozen=True):
     act: Act
-    reason: Annotated[str, Meta(max_length=500)] = ""
+    reason: Annotated[str, Meta(max_length=REASON_MAX)] = ""
 
 
 @reads("/endpoints", "developer")

@@ -11,7 +11,14 @@ from msgspec import Meta
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Report
 from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
-from holdfast.services.renewals.deliveries import DeadLetterShown, DeliveryDetail, DeliveryShown, Status, Wait
+from holdfast.services.renewals.deliveries import (
+    NOTE_MAX,
+    DeadLetterShown,
+    DeliveryDetail,
+    DeliveryShown,
+    Status,
+    Wait,
+)
 from holdfast.services.renewals.routes.asked import acts, reads, renewals_of
 
 PropertyFilter = Annotated[
@@ -42,7 +49,7 @@ class ReplayOrder(Asked, frozen=True):
 
 
 class ResolveOrder(Asked, frozen=True):
-    note: Annotated[str, Meta(min_length=1, max_length=500)]
+    note: Annotated[str, Meta(min_length=1, max_length=NOTE_MAX)]
 
 
 class Resolved(msgspec.Struct, frozen=True):
