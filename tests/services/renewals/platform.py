@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import asyncpg
 
 from holdfast.app import open_store
+from holdfast.clock import Clock
 from holdfast.kit.leases import LeaseDocument
 from holdfast.model import Document, schema_of
 from holdfast.services.renewals.models import DOCUMENTS, TABLES
@@ -174,9 +175,9 @@ async def platform(database_url: str) -> AsyncIterator[Platform]:
 
 
 @contextlib.asynccontextmanager
-async def kept_in(url: str) -> AsyncIterator[Store]:
+async def kept_in(url: str, clock: Clock | None = None) -> AsyncIterator[Store]:
     """A store of the given tables, with every tenant's reach."""
-    store = await open_store(url, KEPT)
+    store = await open_store(url, KEPT, clock=clock)
     await store.migrate()
     try:
         yield store

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.store import Store
 from tests.services.renewals.platform import Platform, kept_in, platform
+from tests.services.renewals.run_bed import Wayward
 from tests.services.renewals.source.mirror import RESIDENTS
 
 
@@ -26,8 +27,14 @@ def store_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def whole(store_url: str) -> AsyncIterator[Store]:
-    async with kept_in(store_url) as store:
+def hands() -> Wayward:
+    """The clock of the mirror's store."""
+    return Wayward()
+
+
+@pytest.fixture
+async def whole(store_url: str, hands: Wayward) -> AsyncIterator[Store]:
+    async with kept_in(store_url, hands) as store:
         yield store
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from holdfast.services.renewals.feeding.sources import Folder, open_source
 from holdfast.store import Store
 from tests.faults.puppet import puppets
 from tests.services.renewals.platform import Platform, everything
+from tests.services.renewals.run_bed import Wayward
 from tests.services.renewals.source.mirror import (
     NOTHING,
     RESIDENTS,
@@ -24,7 +26,7 @@ from tests.services.renewals.source.mirror import (
 )
 from tests.services.renewals.test_importing import write
 
-LEASE_S = 1.5
+LEASE_S = 60.0
 
 
 @sqlite
@@ -85,7 +87,7 @@ async def test_all_tables_are_read_as_at_one_moment(store: Store, source: Platfo
 
 @both
 async def test_an_import_that_was_killed_is_gone_on_with(
-    whole: Store, store: Store, store_url: str, source: Platform
+    store: Store, store_url: str, source: Platform, hands: Wayward
 ) -> None:
     order = {"store": store_url, "source": source.url, "lease_s": LEASE_S, "until": "residents"}
     async with puppets("tests.services.renewals.imports", "take", order) as (process,):
@@ -93,12 +95,13 @@ async def test_an_import_that_was_killed_is_gone_on_with(
         await process.kill()
     made = await contents(store)
     assert 0 < len(made) < 500
+    hands.moved = timedelta(seconds=LEASE_S)
     assert sums(await take(store, source)) == NOTHING | {"created": 628 - len(made)}
 
 
 @sqlite
 async def test_after_a_kill_no_digest_hides_what_was_half_kept(
-    whole: Store, store: Store, store_url: str, source: Platform
+    store: Store, store_url: str, source: Platform, hands: Wayward
 ) -> None:
     await take(store, source)
     before = await contents(store)
@@ -112,18 +115,20 @@ async def test_after_a_kill_no_digest_hides_what_was_half_kept(
     await source.owner.execute(
         "UPDATE rop.residents r SET last_name = w.last_name FROM public.was w WHERE w.id = r.id"
     )
+    hands.moved = timedelta(seconds=LEASE_S)
     await take(store, source, trust_digests=True)
     assert await contents(store) == before
 
 
 @both
 async def test_an_import_that_slept_through_its_lease_can_write_no_more(
-    store: Store, store_url: str, source: Platform
+    store: Store, store_url: str, source: Platform, hands: Wayward
 ) -> None:
     order = {"store": store_url, "source": source.url, "lease_s": LEASE_S, "until": "residents"}
     async with puppets("tests.services.renewals.imports", "take", order) as (process,):
         await process.hear_until("residents")
         await source.owner.execute("UPDATE rop.leases SET monthly_rent = 1; DELETE FROM rop.renewal_offers")
+        hands.moved = timedelta(seconds=LEASE_S)
         await take(store, source)
         newer = await everything(store)
         process.resume()
