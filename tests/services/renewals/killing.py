@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import pytest
@@ -14,13 +14,20 @@ from tests.faults.puppet import Puppet, puppets
 MODULE: Final = "tests.services.renewals.stages"
 # How many a job takes at once.
 PAGE: Final = 5
+# Longer than any claim is held.
+AHEAD_S: Final = 10
 
 
 def order(url: str, point: str, commit: str, number: int = 1, **more: Any) -> dict[str, Any]:
     return {
         "url": url, "page": PAGE, "point": point, "commit": commit, "number": number, "signal": "SIGKILL",
-        **more,
+        "ahead_s": 0, **more,
     }  # fmt: skip
+
+
+def orders(url: str, stages: Sequence[tuple[str, str, int]]) -> list[dict[str, Any]]:
+    """One after another, each so far ahead that it need not wait for what the one before it held."""
+    return [order(url, *stage, ahead_s=AHEAD_S * number) for number, stage in enumerate(stages)]
 
 
 async def until_dead(process: Puppet) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-
-from holdfast.clock import SystemClock, to_us
 from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.scoring import TIERS
 from holdfast.services.renewals.triggering import scores_of_run
@@ -14,17 +11,6 @@ from tests.services.renewals.bed import Person
 from tests.services.renewals.killing import until_dead
 
 PEOPLE = [Person(f"R{n:02}", 20 + n, 1_400) for n in range(20)]
-
-
-class Wayward(SystemClock):
-    """A clock whose hands somebody moves, or holds; what has passed is not changed by it."""
-
-    def __init__(self) -> None:
-        self.held: datetime | None = None
-        self.moved = timedelta()
-
-    def now_us(self) -> int:
-        return to_us(self.held) if self.held else super().now_us() + self.moved // timedelta(microseconds=1)
 
 
 async def scores_by_resident(store: Store, job: CalculationJob) -> dict[str, RiskScore]:

@@ -18,6 +18,7 @@ from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.port import ClaimRequest
 from tests.faults.puppet import Hear, Order, Role
 from tests.services.renewals.calculations import jobs_of, opened
+from tests.services.renewals.wayward import Wayward
 
 LEASE_S: Final = 1.0
 
@@ -103,7 +104,7 @@ async def tell(order: Order, say: Callable[[str], None], hear: Hear) -> None:
 async def _carry(
     order: Order, say: Callable[[str], None], hear: Hear, *, kinds: Kinds, flow: Callable[[Store], Workflow]
 ) -> None:
-    async with opened(order["url"]) as plain:
+    async with opened(order["url"], clock=Wayward(order["ahead_s"])) as plain:
         chosen = {name: order[name] for name in ("point", "commit", "number")}
         engine: Any = Watched(plain.engine, signal=getattr(signal, order["signal"]), **chosen)
         store = Store(engine, clock=plain.clock)

@@ -13,7 +13,8 @@ from tests.faults.puppet import puppets
 from tests.services.renewals.bed import AS_OF, Bed, P, Person, settle_in
 from tests.services.renewals.calculations import jobs_of, opened, working
 from tests.services.renewals.killing import MODULE, PAGE, order, standing
-from tests.services.renewals.run_bed import PEOPLE, Wayward, lives, scores_by_resident
+from tests.services.renewals.run_bed import PEOPLE, lives, scores_by_resident
+from tests.services.renewals.wayward import Wayward
 
 CALCULATE = f"/properties/{P}/renewal-risk/calculate"
 

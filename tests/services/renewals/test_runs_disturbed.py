@@ -13,8 +13,9 @@ from holdfast.store import Store, create, delete, patch
 from tests.faults.puppet import puppets
 from tests.services.renewals.bed import AS_OF, P, Person, settle_in
 from tests.services.renewals.calculations import jobs_of, opened, working
-from tests.services.renewals.killing import MODULE, PAGE, order, standing
-from tests.services.renewals.run_bed import PEOPLE, Wayward, lives, scores_by_resident
+from tests.services.renewals.killing import MODULE, PAGE, orders, standing
+from tests.services.renewals.run_bed import PEOPLE, lives, scores_by_resident
+from tests.services.renewals.wayward import Wayward
 
 BEGUN = [("before", "begin", 1), ("after", "begin", 1)]
 KEPT = [("after", "scores", 1), ("before", "end", 1)]
@@ -28,9 +29,8 @@ async def test_a_run_whose_workers_are_killed_at_every_stage_comes_to_its_end(
         await settle_in(store.tenant("-"), PEOPLE)
         jobs = jobs_of(store)
         job = await jobs.start(P, as_of=AS_OF)
-        orders = [order(url, *stage) for stage in stages]
-        async with puppets(MODULE, "calculate", *orders, order(url, "after", "end")) as processes:
-            *mortal, last = processes
+        asked = orders(url, [*stages, ("after", "end", 1)])
+        async with puppets(MODULE, "calculate", *asked) as (*mortal, last):
             scored = [await lives(one, store, job.id) for one in mortal]
             await lives(last, store, job.id)
         # What was kept is gone on from; nothing is scored anew, nothing is left out.

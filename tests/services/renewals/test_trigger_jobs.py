@@ -24,8 +24,9 @@ from tests.console.bed import console
 from tests.faults.puppet import Puppet, puppets
 from tests.services.renewals.bed import AS_OF, Bed, P, serving, settle_in
 from tests.services.renewals.calculations import opened
-from tests.services.renewals.killing import MODULE, PAGE, order, standing, until_dead
+from tests.services.renewals.killing import AHEAD_S, MODULE, PAGE, order, orders, standing, until_dead
 from tests.services.renewals.tellings import connect, flag, portfolio_of, telling, told_of, trigger_jobs_of
+from tests.services.renewals.wayward import Wayward
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
@@ -70,14 +71,15 @@ STAGES = [("before", "events", 1), ("after", "events", 1), ("before", "events", 
 async def test_a_job_whose_workers_are_killed_at_every_stage_tells_of_everybody_once(
     url: str, stages: list[tuple[str, str, int]]
 ) -> None:
-    async with opened(url) as store:
+    clock = Wayward()
+    async with opened(url, clock=clock) as store:
         run = await flag(store, high=23)
         await connect(store)
         jobs = trigger_jobs_of(store)
         job = await jobs.start(P, run, tiers=["high"])
-        orders = [order(url, *stage) for stage in stages]
-        async with puppets(MODULE, "tell", *orders) as mortal:
+        async with puppets(MODULE, "tell", *orders(url, stages)) as mortal:
             told = [await _lives(one, store, job.id) for one in mortal]
+        clock.moved = timedelta(seconds=AHEAD_S * len(stages))
         assert told == sorted(told)
         assert told[-1] == 23
         async with telling(store, batch=PAGE):

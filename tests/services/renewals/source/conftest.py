@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.store import Store
 from tests.services.renewals.platform import Platform, kept_in, platform
-from tests.services.renewals.run_bed import Wayward
 from tests.services.renewals.source.mirror import RESIDENTS
+from tests.services.renewals.wayward import Wayward
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from holdfast.services.renewals.feeding.sources import Folder, open_source
 from holdfast.store import Store
 from tests.faults.puppet import puppets
 from tests.services.renewals.platform import Platform, everything
-from tests.services.renewals.run_bed import Wayward
 from tests.services.renewals.source.mirror import (
     NOTHING,
     RESIDENTS,
@@ -25,6 +24,7 @@ from tests.services.renewals.source.mirror import (
     take,
 )
 from tests.services.renewals.test_importing import write
+from tests.services.renewals.wayward import Wayward
 
 LEASE_S = 60.0
 
