@@ -216,3 +216,18 @@ async def test_the_forms_of_a_property_lead_back_to_it_whatever_its_id(bed: Bed,
     assert len(actions) == 2
     for action in actions:
         assert "House block #7? 50%" in await ann.page(f"{unescape(action)}?sort=days")
+
+
+async def test_a_property_whose_runs_send_by_themselves_says_so_before_one_is_begun(bed: Bed) -> None:
+    await scene.settle(bed.runtime, residents=5)
+    await scene.calculate(bed.runtime)
+    ann, store = await bed.signed_in("ann", role="developer"), bed.runtime.store.tenant("-")
+    assert "by itself" not in await ann.page(HOUSE)
+    rules = PropertyRules(property_id=scene.PROPERTIES[0], send="high", updated_at=store.clock.now())
+    await store.commit(put(rules))
+    assert "by itself" not in await ann.page(HOUSE), "there is no RMS yet"
+    order = EndpointOrder(url="https://rms.example/1")
+    await scene.renewals_of(bed.runtime).endpoints("-").set(scene.PROPERTIES[0], order)
+    page = await ann.page(HOUSE)
+    assert "Every run tells the RMS of those at high risk by itself" in page
+    assert 'data-text="It tells the RMS of those at high risk by itself' in page

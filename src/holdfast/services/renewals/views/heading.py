@@ -21,10 +21,17 @@ from holdfast.services.renewals.models import (
     Summary,
     TriggerJob,
 )
+from holdfast.services.renewals.models.scores import Sending
 from holdfast.store import Query, Store
 
 PROPERTIES_MAX: Final = 200
 ON_THE_WAY: Final = ("pending", "sending", "failed")
+# Whom a run tells the RMS of by itself, in words.
+SENDINGS: Final[dict[Sending, str]] = {
+    "nothing": "nobody",
+    "high": "those at high risk",
+    "flagged": "those at high or medium risk",
+}
 
 
 class Heading(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +44,13 @@ class Heading(msgspec.Struct, frozen=True, kw_only=True):
     job: CalculationJob | None
     telling: TriggerJob | None
     endpoint: RmsEndpoint | None
+    send: Sending
     waiting: int
     dead: int
+
+    def told_of(self) -> str:
+        """Whom the next run tells the RMS of by itself; empty for nobody, and where no RMS is set."""
+        return "" if self.send == "nothing" or self.endpoint is None else SENDINGS[self.send]
 
     def when(self, instant: datetime) -> str:
         """An instant by the property's own clock."""
@@ -50,10 +62,11 @@ async def heading(renewals: Renewals, tenant_id: str, property_id: str) -> Headi
     store = renewals.store(tenant_id)
     portfolio = renewals.portfolio(tenant_id)
     house = await portfolio.property(property_id)
-    state, telling, endpoint, waiting, dead = await asyncio.gather(
+    state, telling, endpoint, rules, waiting, dead = await asyncio.gather(
         store.get(PropertyState, property_id),
         portfolio.trigger_jobs.latest(property_id),
         store.get(RmsEndpoint, property_id),
+        renewals.rules(tenant_id).get(property_id),
         count_waiting(store, property_id),
         count_dead(store, property_id),
     )
@@ -61,7 +74,8 @@ async def heading(renewals: Renewals, tenant_id: str, property_id: str) -> Headi
     return Heading(
         property=house, zone=zone_or_utc(house.time_zone),
         run=None if state is None else state.doc.latest, job=None if job is None else job.doc,
-        telling=telling, endpoint=None if endpoint is None else endpoint.doc, waiting=waiting, dead=dead,
+        telling=telling, endpoint=None if endpoint is None else endpoint.doc, send=rules.send,
+        waiting=waiting, dead=dead,
     )  # fmt: skip
 
 

@@ -12,11 +12,10 @@ from holdfast.service import Ask, Page
 from holdfast.services.renewals.history import History
 from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import LeaseRow, PropertyRules, Resident, RiskScore, Unit
-from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RulesOrder, order_of
 from holdfast.services.renewals.scoring import Thresholds, Weights
 from holdfast.services.renewals.there import found
-from holdfast.services.renewals.views.heading import choices, heading
+from holdfast.services.renewals.views.heading import SENDINGS, choices, heading
 from holdfast.services.renewals.views.reasons import reasons_of
 from holdfast.store import Query, Store
 
@@ -32,11 +31,6 @@ WEIGHTS: Final = {
     "market_rent": "Market rent above rent",
 }
 THRESHOLDS: Final = {"high": "High from", "medium": "Medium from"}
-SENDINGS: Final[dict[Sending, str]] = {
-    "nothing": "nobody",
-    "high": "those at high risk",
-    "flagged": "those at high or medium risk",
-}
 
 
 class JudgingPages:
