@@ -17,6 +17,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from tests.cli.terminal import typed
+
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 START_S = 60.0
 _LEFT_OUT = ("HOLDFAST_", "PORT")
@@ -29,17 +31,22 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def holdfast(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command, beside the demo or after it."""
+    """A command in a process of its own."""
     return subprocess.run(
         [*HOLDFAST, *arguments], cwd=home, env=environment(home, **variables), capture_output=True, text=True,
         timeout=60,
     )  # fmt: skip
 
 
-def listed(home: Path, *arguments: str) -> list[dict[str, Any]]:
-    done = holdfast(home, *arguments, "--json")
+def told(home: Path, *arguments: str, **variables: str) -> Any:
+    """What a command tells a program, beside the demo or after it."""
+    done = typed(home, *arguments, "--json", HOLDFAST_HOME=str(home / "home"), **variables)
     assert done.returncode == 0, done.stderr
-    items: list[dict[str, Any]] = json.loads(done.stdout)["items"]
+    return json.loads(done.stdout)
+
+
+def listed(home: Path, *arguments: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = told(home, *arguments)["items"]
     return items
 
 

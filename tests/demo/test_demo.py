@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import subprocess
@@ -29,13 +28,11 @@ from holdfast.services.calendar_sync.models import UserMapping
 from holdfast.simulators.finding import find_simulators
 from holdfast.store import create
 from holdfast.testing.process import free_port
-from tests.demo.playing import HOLDFAST, Play, environment, holdfast, listed, playing, until
+from tests.demo.playing import HOLDFAST, Play, environment, holdfast, listed, playing, told, until
 
 
 def _token(home: Path, **variables: str) -> str:
-    done = holdfast(home, "tokens", "create", "me", "--role", "admin", "--json", **variables)
-    assert done.returncode == 0, done.stderr
-    token: str = json.loads(done.stdout)["token"]
+    token: str = told(home, "tokens", "create", "me", "--role", "admin", **variables)["token"]
     return token
 
 
