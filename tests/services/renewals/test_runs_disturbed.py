@@ -13,7 +13,7 @@ from holdfast.store import Store, create, delete, patch
 from tests.faults.puppet import puppets
 from tests.services.renewals.bed import AS_OF, P, Person, settle_in
 from tests.services.renewals.calculations import jobs_of, opened, working
-from tests.services.renewals.killing import MODULE, PAGE, orders, standing
+from tests.services.renewals.killing import AHEAD_S, MODULE, PAGE, orders, standing
 from tests.services.renewals.run_bed import PEOPLE, lives, scores_by_resident
 from tests.services.renewals.wayward import Wayward
 
@@ -49,7 +49,8 @@ async def test_a_run_whose_workers_are_killed_at_every_stage_comes_to_its_end(
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_a_worker_that_stood_still_past_its_claim_adds_nothing_to_the_run(url: str) -> None:
-    async with opened(url) as store:
+    clock = Wayward()
+    async with opened(url, clock=clock) as store:
         home = store.tenant("-")
         await settle_in(home, PEOPLE)
         jobs = jobs_of(store)
@@ -58,6 +59,7 @@ async def test_a_worker_that_stood_still_past_its_claim_adds_nothing_to_the_run(
             # What the paused one has read and scored is no longer so.
             await home.commit(patch(Resident, "r07", changes={"status": "moved_out"}))
             await home.commit(patch(LeaseRow, "lease-r08", changes={"status": "terminated"}))
+            clock.moved = timedelta(seconds=AHEAD_S)
             async with working(store, page=PAGE):
                 ended = await jobs.ended(job.id, within_s=30)
             assert (ended.status, ended.scored, ended.skipped) == ("completed", 18, 1)
