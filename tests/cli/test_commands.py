@@ -1,8 +1,7 @@
-"""Every command: its help teaches, wrong usage is told; and the commands about the store, for real."""
+"""Every command: its help teaches, its examples can be typed, wrong usage is told."""
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -21,7 +20,7 @@ from holdfast.cli import app
 from holdfast.cli.found import Later
 from holdfast.errors import HoldfastError
 from holdfast.runtime import find_services
-from tests.cli.terminal import Typed, typed
+from tests.cli.terminal import Typed
 
 # What these print is a file, a stream or a life, not data.
 _WITHOUT_JSON = {
@@ -51,10 +50,6 @@ def _made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", lambda _: _WHOLE)
         yield
-
-
-def _run(home: Path, *arguments: str, **environment: str) -> Typed:
-    return typed(home, *arguments, **{"HOLDFAST_PORT": "0", **environment})
 
 
 @pytest.mark.parametrize("words", _COMMANDS, ids=" ".join)
@@ -90,78 +85,6 @@ def test_an_unknown_option_is_wrong_usage(words: tuple[str, ...]) -> None:
 )
 def test_a_wrong_value_is_wrong_usage(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 2
-
-
-def test_a_token_is_made_listed_without_itself_and_revoked(tmp_path: Path) -> None:
-    made = _run(
-        tmp_path, "tokens", "create", "ops", "--role", "viewer", "--tenant", "acme", "--expires-in", "90d",
-        "--json",
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    token = json.loads(made.stdout)["token"]
-    (row,) = json.loads(_run(tmp_path, "tokens", "list", "--json").stdout)["items"]
-    assert (row["name"], row["role"], row["tenantId"], row["revokedAt"]) == ("ops", "viewer", "acme", None)
-    assert token.startswith(f"hf_{row['id']}")
-    assert token not in json.dumps(row)
-    assert "hash" not in row
-    assert _run(tmp_path, "tokens", "revoke", row["id"]).returncode == 0
-    (row,) = json.loads(_run(tmp_path, "tokens", "list", "--json").stdout)["items"]
-    assert row["revokedAt"]
-    trail = "".join(_run(tmp_path, "audit", "export", "--tenant", id).stdout for id in ("-", "acme"))
-    assert [json.loads(line)["action"] for line in trail.splitlines()] == ["token.revoked", "token.created"]
-    assert token not in trail
-    unknown = _run(tmp_path, "tokens", "revoke", "aaaaaaaaaaaaaaaa")
-    assert (unknown.returncode, unknown.stderr) == (1, "holdfast: no token 'aaaaaaaaaaaaaaaa'\n")
-
-
-def test_an_error_that_is_known_is_one_line_and_exit_1(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "holdfast", "tokens", "revoke", "aaaaaaaaaaaaaaaa"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (1, "holdfast: no token 'aaaaaaaaaaaaaaaa'\n")
-
-
-def test_a_password_that_is_no_text_is_an_error_that_is_known() -> None:
-    told = CliRunner().invoke(app, ["users", "password", "ann"], input=b"a long \xff passphrase\n")
-    assert isinstance(told.exception, HoldfastError), told.exception
-    assert told.exception.message == "the password is not UTF-8"
-
-
-def test_output_that_can_not_be_written_is_told_in_one_line() -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "holdfast", "--version"], stdout=full, stderr=subprocess.PIPE, text=True
-        )
-    assert (done.returncode, done.stderr) == (1, "holdfast: No space left on device\n")
-
-
-def test_a_backup_of_a_store_that_is_not_there_is_refused_and_makes_neither(tmp_path: Path) -> None:
-    told = _run(tmp_path, "backup", "copy.db", HOLDFAST_STORE=f"sqlite:///{tmp_path}/typo.db")
-    assert told.returncode == 1
-    assert "there is no store" in told.stderr
-    assert "typo.db" in told.stderr
-    assert not (tmp_path / "copy.db").exists()
-    assert not (tmp_path / "typo.db").exists()
-
-
-def test_a_backup_is_a_store_with_what_was_kept_and_never_overwrites(tmp_path: Path) -> None:
-    _run(tmp_path, "tokens", "create", "kept", "--role", "admin")
-    done = _run(tmp_path, "backup", "copy.db", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["bytes"] == (tmp_path / "copy.db").stat().st_size
-    listed = _run(tmp_path, "tokens", "list", "--json", HOLDFAST_STORE="sqlite:///copy.db")
-    assert [row["name"] for row in json.loads(listed.stdout)["items"]] == ["kept"]
-    again = _run(tmp_path, "backup", "copy.db")
-    assert again.returncode == 1
-    assert "exists already" in again.stderr
-
-
-def test_a_backup_of_another_engine_says_what_to_use(tmp_path: Path, postgres_url: str) -> None:
-    done = _run(tmp_path, "backup", "copy.db", HOLDFAST_STORE=postgres_url)
-    assert done.returncode == 1
-    assert "pg_dump" in done.stderr
-    assert not (tmp_path / "copy.db").exists()
 
 
 def _examples(words: tuple[str, ...]) -> list[list[str]]:
