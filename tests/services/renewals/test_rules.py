@@ -33,6 +33,18 @@ def test_rules_are_changed_one_by_one_and_hold_for_the_next_run() -> None:
     assert "high from 70, medium from 40" in text
 
 
+def test_a_calculation_that_tells_the_rms_by_itself_says_of_how_many() -> None:
+    run("sample", "--residents", "60", "--as-of", "2026-03-01")
+    run("endpoints", "set", P, "https://rms.example/1")
+    calculate = ["renewals", "calculate", P, "--as-of", "2026-03-01"]
+    assert "RMS" not in CliRunner().invoke(app, calculate).stdout
+    run("rules", "set", P, "--send", "flagged")
+    said = CliRunner().invoke(app, calculate).stdout
+    flagged = len(run("risk", P, "--tier", "high", "--tier", "medium", "--limit", "100")["items"])
+    assert flagged
+    assert said.endswith(f"; the RMS is told of {flagged}\n")
+
+
 def test_other_weights_are_tried_by_a_command_and_nothing_is_stored() -> None:
     run("sample", "--residents", "60", "--as-of", "2026-03-01")
     assert "was not calculated yet" in run("what-if", P, "--high", "60", code=1)

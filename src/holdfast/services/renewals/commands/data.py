@@ -253,6 +253,7 @@ def calculate_command(
     said = (
         f"{job.id} {job.status}: {job.scored} scored, {job.skipped} without an active lease;"
         f" {job.high} high, {job.medium} medium, {job.low} low"
+        f"{f'; the RMS is told of {job.sent}' if job.sent else ''}"
     )
     terminal(ctx).tell({name: getattr(job, name) for name in fields}, said, as_json=as_json)
     if job.status in ("failed", "cancelled"):
