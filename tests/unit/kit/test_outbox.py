@@ -255,6 +255,18 @@ def test_a_lane_whose_receiver_hangs_holds_little_of_what_is_due() -> None:
     assert lane.room(0.0) == 2
 
 
+def test_a_lane_whose_receiver_is_slow_holds_what_it_sends_at_once_and_as_many_more() -> None:
+    lane = a_lane(concurrency=10)
+    lane.waiting.extend(Held(a_delivery(), 100.0) for _ in range(3))
+    rooms = []
+    for _ in range(3):
+        held = lane.take(0.0)
+        assert held is not None
+        lane.done(held, healthy=True, hung=False, now=0.0, took_s=2.0)
+        rooms.append(lane.room(0.0) + len(lane.waiting))
+    assert rooms == [4, 4, 4], "two at once: the first answer let one more go"
+
+
 def test_a_lane_shut_for_a_while_opens_by_itself() -> None:
     lane = a_lane()
     lane.shut(5.0)

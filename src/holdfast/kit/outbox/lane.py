@@ -88,7 +88,7 @@ class Lane:
             return 1
         if self.breaker.state != "closed":
             return self.breaker.limits.probes
-        whole = 2 * (self.at_once if self.hung else self.endpoint.concurrency)
+        whole = 2 * (self.at_once if self.hung or self.slow else self.endpoint.concurrency)
         if self.endpoint.rate is None:
             return max(whole, int(self._pace_per_s * PACE_HORIZON_S))
         ahead = math.ceil(self.endpoint.rate.per_s * RATE_HORIZON_S) + self.endpoint.rate.burst
