@@ -50,6 +50,11 @@ def listed(home: Path, *arguments: str) -> list[dict[str, Any]]:
     return items
 
 
+def admin_token(home: Path, **variables: str) -> str:
+    token: str = told(home, "tokens", "create", "me", "--role", "admin", **variables)["token"]
+    return token
+
+
 @dataclass
 class Play:
     process: subprocess.Popen[str]

@@ -15,25 +15,11 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 import pytest
 
 from holdfast import __version__
-from holdfast.clock import SystemClock
-from holdfast.config import load_config
 from holdfast.demo.scene import find_scenes
-from holdfast.demo.service import Troupe, demo_service
-from holdfast.demo.world import World
-from holdfast.errors import ConfigError
-from holdfast.kit.access import User
-from holdfast.kit.outbox import Endpoint
-from holdfast.runtime import Runtime, find_services
-from holdfast.services.calendar_sync.models import UserMapping
+from holdfast.runtime import find_services
 from holdfast.simulators.finding import find_simulators
-from holdfast.store import create
 from holdfast.testing.process import free_port
-from tests.demo.playing import HOLDFAST, Play, environment, holdfast, listed, playing, told, until
-
-
-def _token(home: Path, **variables: str) -> str:
-    token: str = told(home, "tokens", "create", "me", "--role", "admin", **variables)["token"]
-    return token
+from tests.demo.playing import HOLDFAST, Play, admin_token, environment, holdfast, listed, playing, until
 
 
 class Stand(NamedTuple):
@@ -48,7 +34,7 @@ class Stand(NamedTuple):
 def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     home = tmp_path_factory.mktemp("demo")
     with playing(home) as play:
-        yield Stand(home, play, _token(home))
+        yield Stand(home, play, admin_token(home))
 
 
 def _outside(play: Play, simulator: str, command: str, **body: Any) -> Any:
@@ -96,7 +82,7 @@ def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_
         until(lambda: _outside(play, "rms", "counts")["accepted"] > 21)
         delivered = ["deliveries", "list", "--tenant", "demo", "--status", "delivered", "--limit", "200"]
         before = {row["id"] for row in until(lambda: listed(tmp_path, *delivered))}
-        token = _token(tmp_path)
+        token = admin_token(tmp_path)
         _second_addresses_follow(play, token)
         assert play.interrupt() < 5
     with playing(tmp_path) as again:
@@ -112,7 +98,7 @@ def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_
 def test_a_demo_plays_on_postgresql_too(tmp_path: Path, postgres_url: str) -> None:
     with playing(tmp_path, "--port", "0", HOLDFAST_STORE=postgres_url) as play:
         until(lambda: play.ask("/health")[1]["status"] == "ok")
-        token = _token(tmp_path, HOLDFAST_STORE=postgres_url)
+        token = admin_token(tmp_path, HOLDFAST_STORE=postgres_url)
         _second_addresses_follow(play, token)
         assert "were there already" in _press(play, token, "renewals/trigger")
         accepted = _outside(play, "rms", "counts")["accepted"]
@@ -175,68 +161,11 @@ def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand
     assert ("demo.caused", "webhooks/mend") in {(one["action"], one["subject"]) for one in trail}
 
 
-def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        refused = holdfast(tmp_path, "demo", PORT=str(port))
-    assert refused.returncode == 1
-    assert refused.stderr.count("\n") == 1
-    assert f"port {port} on 127.0.0.1 is taken" in refused.stderr
-
-
 def test_a_second_demo_in_the_same_folder_is_refused(stand: Stand) -> None:
     refused = holdfast(stand.home, "demo", "--port", "0")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert "runs in" in refused.stderr
     assert stand.play.ask("/health/ready")[0] == 200
-
-
-def test_a_folder_that_can_not_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "home").touch()
-    refused = holdfast(tmp_path, "demo", "--port", "0")
-    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-
-
-def test_a_store_in_use_and_production_are_refused(tmp_path: Path) -> None:
-    _token(tmp_path)
-    refused = holdfast(tmp_path, "demo", "--port", "0")
-    assert refused.returncode == 1
-    assert "no demo's" in refused.stderr
-    refused = holdfast(tmp_path, "demo", "--port", "0", HOLDFAST_ENV="production")
-    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-
-
-async def _open(home: Path) -> Runtime:
-    """What a demo opens, without its outside worlds."""
-    troupe = Troupe({}, World(clock=SystemClock(), public_url="http://127.0.0.1:1"))
-    config = load_config({"home": home}, environ={})
-    return await Runtime.open(config, services=[demo_service(troupe), *find_services()])
-
-
-@pytest.mark.parametrize("kept", ["people", "a service's documents", "endpoints"])
-async def test_whatever_somebody_keeps_a_demo_leaves_alone(tmp_path: Path, kept: str) -> None:
-    runtime = await Runtime.open(load_config({"home": tmp_path}, environ={}))
-    now = runtime.clock.now()
-    writes = {
-        "people": create(User(id="ann", role="admin", created_at=now, created_by="cli")),
-        "a service's documents": create(
-            UserMapping(primary_email="a@hoge.jp", secondary_emails=["a@fuga.jp"], updated_at=now)
-        ),
-        "endpoints": create(Endpoint(id="e", tenant_id="acme", url="https://rms.example", created_at=now)),
-    }
-    await runtime.store.privileged().commit(writes[kept])
-    await runtime.close()
-    with pytest.raises(ConfigError, match="no demo's"):
-        await _open(tmp_path)
-
-
-async def test_a_demo_that_was_cut_short_before_its_first_scene_begins_again(tmp_path: Path) -> None:
-    await (await Runtime.open(load_config({"home": tmp_path}, environ={}))).close()
-    runtime = await _open(tmp_path)
-    endpoint = Endpoint(id="e", tenant_id="demo", url="http://127.0.0.1:1", created_at=runtime.clock.now())
-    await runtime.store.privileged().commit(create(endpoint))
-    await runtime.close()
-    await (await _open(tmp_path)).close()
 
 
 def _second(play: Play, token: str) -> int | None:
@@ -264,7 +193,7 @@ def test_the_port_variable_is_honoured_and_nothing_outlives_a_killed_demo(tmp_pa
     port = free_port()
     with playing(tmp_path, "--host", "127.0.0.1", PORT=str(port)) as play:
         assert play.url == f"http://127.0.0.1:{port}"
-        token = _token(tmp_path)
+        token = admin_token(tmp_path)
         second = _second(play, token)
         # A world that somebody emptied is told of, and is no failure of ours.
         _outside(play, "google", "reset")

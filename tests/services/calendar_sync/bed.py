@@ -180,6 +180,12 @@ class Bed:
             is_json = answer.headers.get("content-type", "").startswith("application/json")
             return answer.status, await (answer.json() if is_json else answer.text()), answer.headers
 
+    async def metrics(self) -> str:
+        bearer = {"authorization": f"Bearer {await self.token('viewer')}"}
+        async with self.client.get("/metrics", headers=bearer) as answer:
+            assert answer.status == 200
+            return await answer.text()
+
     async def token(self, role: Any = "admin", tenant: str = "-", **more: Any) -> str:
         return await Tokens(self.runtime.store).create("test", role=role, tenant_id=tenant, **more)
 

@@ -1,4 +1,4 @@
-"""The data model, line by line: every field, rule, move, index, question, route, job and retention rule."""
+"""The data model, line by line: every field, rule, move, index and question."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import json
 import urllib.request
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -25,23 +24,14 @@ from holdfast.errors import (
     InvalidError,
     UnindexedQueryError,
 )
-from holdfast.kit.channels import Life
 from holdfast.model import schema_of
 from holdfast.model.export.firestore_indexes import firestore_indexes
-from holdfast.services.calendar_sync.models import (
-    DOCUMENTS,
-    CalendarState,
-    ChannelEvent,
-    SyncedEvent,
-    WatchChannel,
-)
-from holdfast.services.calendar_sync.settings import Settings
+from holdfast.services.calendar_sync.models import DOCUMENTS, WatchChannel
 from holdfast.store import Catalog, Query, Store, create, patch, put
 from holdfast.store.plan import resolve
 from holdfast.testing import ManualClock
 from tests.services.calendar_sync.bed import ALICE, BOB, Bed
 
-DAY = 86_400
 FIELDS = {
     "channelId": str, "resourceId": str, "calendarId": str, "expiration": int, "registeredAt": int,
     "lastUpdatedAt": int, "status": str,
@@ -64,9 +54,6 @@ def _channel(bed: Bed | Store, id: str = "calendar-sync-zoe-hoge-jp-1", **fields
         "registered_at": now_ms, "last_updated_at": now_ms,
     }  # fmt: skip
     return WatchChannel(**(values | fields))
-
-
-# -- fields ---------------------------------------------------------------------------------------
 
 
 def test_a_channel_has_these_fields_and_no_other() -> None:
@@ -111,9 +98,6 @@ def _from_firestore(url: str) -> list[dict[str, Any]]:
         {name: kinds[kind](text) for name, value in one["fields"].items() for kind, text in value.items()}
         for one in found
     ]
-
-
-# -- rules ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("id", ["", "a b", "ü", "x" * 65, "a.b", "a@b"])
@@ -190,8 +174,6 @@ async def test_a_new_channel_is_active(kept: Store, status: str) -> None:
         await kept.commit(create(_channel(kept, status=status)))
 
 
-# -- indexes and questions ------------------------------------------------------------------------
-
 INDEXES = [
     ("expiration",), ("status",), ("calendarId",), ("status", "expiration"), ("calendarId", "expiration"),
     ("status", "lastUpdatedAt"),
@@ -256,59 +238,3 @@ def test_the_seeds_question_walks_the_composite_index_in_sqlite() -> None:
     asked = 'SELECT * FROM "watchChannels" WHERE "status" = ? AND "expiration" < ?'
     plan = " ".join(str(row) for row in link.execute(f"EXPLAIN QUERY PLAN {asked}", ("active", 1)))
     assert "watchChannels__status_expiration" in plan
-
-
-# -- retention, life, jobs, routes ----------------------------------------------------------------
-
-
-def test_what_is_kept_how_long() -> None:
-    channel = schema_of(WatchChannel).retention
-    assert channel is not None
-    assert (channel.field, channel.after_s, channel.when) == (
-        "last_updated_at", 30 * DAY, {"status": "expired"}
-    )  # fmt: skip
-    assert Settings().keep_stopped_s == 0
-    assert all(schema_of(kind).retention for kind in (SyncedEvent, ChannelEvent))
-    assert schema_of(ChannelEvent).append_only
-
-
-def test_a_channel_lives_seven_days_and_is_renewed_within_the_last() -> None:
-    assert (Life().ttl_s, Settings().renew_before_s) == (7 * DAY, DAY)
-    assert Settings().safety_poll_s == timedelta(hours=6).total_seconds()
-
-
-async def test_these_jobs_recur(quick_bed: Bed) -> None:
-    jobs = {job.name: job for job in quick_bed.runtime.parts["calendar_sync"].jobs}
-    told: dict[str, Any] = {
-        name: (job.cron, job.zone, job.time_limit_s, job.retries) for name, job in jobs.items()
-    }
-    assert told["renew-watch-channels"] == ("0 18 * * *", "UTC", 60, 3)
-    assert told["health-check"] == ("0 */6 * * *", "UTC", 30, 3)
-    assert told["refresh-user-mappings"][0] == "*/5 * * * *"
-    assert told["sweep-calendar-sync"][0] == "40 3 * * *"
-    await quick_bed.begin()
-    slot: Any = None
-    for job in jobs.values():
-        assert json.loads(msgspec.json.encode(await job.act(slot)))
-
-
-async def test_these_routes_answer(quick_bed: Bed) -> None:
-    await quick_bed.begin()
-    token = await quick_bed.token()
-    routes = {
-        ("POST", "/webhook"): 400, ("GET", "/health"): 200, ("POST", "/admin/reload-mappings"): 200,
-        ("POST", "/admin/renew-expiring-channels"): 200, ("POST", "/admin/force-register-channels"): 200,
-        ("GET", "/admin/channel-status"): 200, ("POST", "/admin/stop-channel"): 422,
-    }  # fmt: skip
-    for (method, path), expected in routes.items():
-        status, _, _ = await quick_bed.ask(method, path, token=token)
-        assert status == expected, path
-
-
-def test_what_else_is_kept() -> None:
-    places = {schema_of(kind).path.names[0] for kind in DOCUMENTS}
-    assert places == {
-        "watchChannels", "calendarSyncMappings", "calendarSyncReloads", "calendarSyncCalendars",
-        "calendarSyncEvents", "calendarSyncChannelEvents",
-    }  # fmt: skip
-    assert schema_of(CalendarState).declared.claim is not None
