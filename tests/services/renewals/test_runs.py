@@ -34,6 +34,9 @@ async def test_a_key_stands_for_one_request(bed: Bed) -> None:
         ):
             status, answer = await bed.ask("POST", path, json=other, headers=headers)
             assert (status, answer["error"]["code"]) == (422, "key_reused"), (key, answer)
+            said = f"the key {key!r} was used for another property or day"
+            # What is not ASCII comes in as its bytes, and is told so.
+            assert said in answer["error"]["message"] or not key.isascii()
     for key in ("", "x" * 201):
         status, answer = await bed.ask("POST", CALCULATE, json={}, headers={"Idempotency-Key": key})
         assert status == 422, (key, answer)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import ConflictError, FailedError, NotFoundError, RetryLaterError
+from holdfast.errors import ConflictError, FailedError, KeyReusedError, NotFoundError, RetryLaterError
 from holdfast.kit.idempotency import Answer, Done, Idempotency, Ticket
 from holdfast.kit.runs import Runs, Workflow
 from holdfast.services.renewals.dates import check_day, local_date, zone_named
@@ -118,7 +118,12 @@ class Jobs:
 
         body = {"propertyId": property_id, "asOfDate": as_of}
         idempotency = Idempotency(self._store, owner="renewals")
-        given = await idempotency.run(f"calculate:{key}", body, act, wait_s=10)
+        try:
+            given = await idempotency.run(f"calculate:{key}", body, act, wait_s=10)
+        except KeyReusedError:
+            raise KeyReusedError(
+                f"the key {key!r} was used for another property or day; take a new one", "Idempotency-Key"
+            ) from None
         return await self.get(given.answer.body["jobId"])
 
     async def _begin(
