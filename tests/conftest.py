@@ -36,7 +36,10 @@ from tests.memory import work_in_memory
 _RAN = pytest.StashKey[Counter[str]]()
 _MISSING = pytest.StashKey[dict[str, str]]()
 _SAID = pytest.StashKey[list[str]]()
-_LONGEST = {"test_described.py", "test_history.py"}
+_LONGEST = {
+    "test_copy_faults.py", "test_crash.py", "test_demo.py", "test_described.py", "test_fire.py",
+    "test_history.py", "test_life.py", "test_outbox_fire.py", "test_rotation.py",
+}  # fmt: skip
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
