@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from holdfast.kit.runs import RunFields, Runs
 
@@ -13,6 +13,13 @@ async def until(true: Callable[[], bool], *, within_s: float = 10.0) -> None:
     async with asyncio.timeout(within_s):
         while not true():  # noqa: ASYNC110 - what is waited for tells nobody when it comes true
             await asyncio.sleep(0.001)
+
+
+async def until_found(ask: Callable[[], Awaitable[object]], *, within_s: float = 30.0) -> None:
+    """Return once asking gives something; fail when it does not in time."""
+    async with asyncio.timeout(within_s):
+        while not await ask():  # noqa: ASYNC110 - other processes and stores tell nobody
+            await asyncio.sleep(0.01)
 
 
 async def ended(runs: Runs, run_id: str, *, within_s: float = 20.0) -> RunFields:

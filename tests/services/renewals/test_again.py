@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
@@ -14,16 +13,11 @@ from holdfast.kit.outbox import Ledger
 from holdfast.services.renewals.models import DOCUMENTS, KINDS, DeadLetterRow, DeliveryState
 from holdfast.simulators.rms import Behave, Trouble
 from holdfast.store import Query, Store
+from tests.kit.eventually import until_found
 from tests.services.renewals.bed import Bed, P, Person, settle_in
 
 TRIGGER: Final = f"/properties/{P}/residents/john/trigger-renewal-event"
 MANY: Final = f"/properties/{P}/trigger-renewal-events"
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
-        while not await holds():  # noqa: ASYNC110 - a simulator and other processes ring no bell
-            await asyncio.sleep(0.01)
 
 
 async def again(bed: Bed) -> tuple[str, str]:
@@ -48,7 +42,7 @@ async def test_a_trigger_tells_what_there_is_in_every_state(bed: Bed) -> None:
     assert told["status"] == "created"
     assert await again(bed) == ("already queued", "already queued")  # pending
     # A dispatcher may have it in hand for a moment, to see that it can't be sent.
-    await until(lambda: Ledger(bed.store, kinds=KINDS).cancel_one(id))
+    await until_found(lambda: Ledger(bed.store, kinds=KINDS).cancel_one(id))
     assert (await bed.get(f"/deliveries/{id}"))["status"] == "cancelled"
     assert await again(bed) == ("re-queued", "already queued")
     bed.rms.trouble(Trouble(count=1, status=503, retry_after_s=2, delay_s=1.0))
@@ -123,7 +117,7 @@ async def test_a_dry_run_counts_what_then_happens(bed: Bed) -> None:
     async def given_up() -> bool:
         return len((await bed.get("/dlq"))["items"]) == 10
 
-    await until(given_up)
+    await until_found(given_up)
     letters = (await bed.get("/dlq"))["items"]
     resolved = next(one["id"] for one in letters if one["propertyId"] == "p-2")
     await bed.post(f"/dlq/{resolved}/resolve", {"note": "told them by telephone"})
@@ -138,7 +132,7 @@ async def test_a_dry_run_counts_what_then_happens(bed: Bed) -> None:
     async def arrived() -> bool:
         return bed.rms.world.counts()["accepted"] == 9
 
-    await until(arrived)
+    await until_found(arrived)
     assert bed.rms.world.counts()["repeated"] == 0
     assert resolved not in {one.message_id for one in bed.rms.world.received if one.status == 200}
 

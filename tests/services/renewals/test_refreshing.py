@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -23,6 +23,7 @@ from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import LeaseRow, SourceState
 from holdfast.store import Query
 from holdfast.testing import ManualClock
+from tests.kit.eventually import until_found
 from tests.services.renewals.bed import serving
 from tests.services.renewals.platform import PASSWORD, Platform, id_of, platform
 from tests.services.renewals.test_importing import write
@@ -77,14 +78,6 @@ async def rent(runtime: Runtime) -> int:
     return 0 if found is None else found.doc.monthly_rent
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            if await condition():
-                return
-            await asyncio.sleep(0.02)
-
-
 async def raise_rent(source: Platform) -> None:
     await source.owner.execute(
         f"UPDATE rop.leases SET monthly_rent = monthly_rent + 100 WHERE id = '{LEASE}'"
@@ -99,11 +92,11 @@ async def test_a_process_reads_at_its_start_and_again_when_the_job_runs(
         async def has_rent(cents: int) -> bool:
             return await rent(runtime) == cents
 
-        await until(lambda: has_rent(140_010))
+        await until_found(lambda: has_rent(140_010))
         await raise_rent(source)
-        await until(lambda: runtime.store.tenant("-").get(Schedule, SCHEDULE))
+        await until_found(lambda: runtime.store.tenant("-").get(Schedule, SCHEDULE))
         await runtime.scheduler.run_now(SCHEDULE)
-        await until(lambda: has_rent(150_010))
+        await until_found(lambda: has_rent(150_010))
         renewals = inside(runtime)
         job = await renewals.portfolio("-").jobs.start(id_of("property", 1), by="ada")
         ended = await renewals.portfolio("-").jobs.ended(job.id, within_s=30)
@@ -229,14 +222,14 @@ async def test_a_process_that_starts_waits_for_a_source_that_is_away(
         async def failed() -> bool:
             return refreshing.failed > 0
 
-        await until(failed)
+        await until_found(failed)
         await source.owner.execute("ALTER SCHEMA moved RENAME TO rop")
 
         async def read() -> SourceState | None:
             state = await refreshing.state()
             return state if state is not None and state.read_at is not None else None
 
-        await until(read)
+        await until_found(read)
 
 
 async def test_where_no_process_stays_up_a_drain_waits_for_the_first_refresh(
