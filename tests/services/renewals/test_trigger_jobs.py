@@ -282,6 +282,7 @@ async def test_the_page_of_the_property_shows_how_far_it_is_and_why_it_stopped(
         job = await portfolio.trigger_tiers(P, tiers=["high"])
         assert isinstance(job, TriggerJob)
         assert "Telling the RMS of 7 residents at high risk: 0 are done." in await ann.page(page)
+        assert f'href="/console/runs/renewal_trigger_jobs/{job.id}"' in await ann.page(page)
         assert job.id in await ann.page("/console/runs?collection=renewal_trigger_jobs")
         shown = await ann.page(f"/console/runs/renewal_trigger_jobs/{job.id}")
         assert f"&#34;propertyId&#34;: &#34;{P}&#34;" in shown
