@@ -150,6 +150,19 @@ def test_residents_at_risk_are_told_of_and_a_broken_rms_leaves_dead_letters_to_r
     until(lambda: not counts("dlq"))
 
 
+def test_mending_the_rms_leaves_what_somebody_paused_and_a_property_without_an_endpoint_alone(
+    stand: Stand, tmp_path: Path
+) -> None:
+    home, play, token = stand
+    (tmp_path / "properties.csv").write_text("id,name\nproperty-new,New House\n", encoding="utf-8")
+    assert holdfast(home, "renewals", "import", str(tmp_path)).returncode == 0
+    path = "/renewals/api/v1/properties/property-0003/endpoint"
+    assert play.ask(f"{path}/act", token=token, body={"act": "pause"})[0] == 200
+    assert "takes everything again" in _press(play, token, "renewals/mend")
+    assert play.ask(path, token=token)[1]["status"] == "paused"
+    assert play.ask(f"{path}/act", token=token, body={"act": "resume"})[1]["status"] == "active"
+
+
 def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand) -> None:
     _, play, token = stand
     assert play.ask("/demo/scenes/webhooks/break", body={})[0] == 401

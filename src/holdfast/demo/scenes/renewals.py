@@ -126,9 +126,12 @@ async def trigger(stage: Stage) -> str:
 
 
 async def enable(stage: Stage) -> None:
+    """Those that the RMS's answers switched off; what somebody paused stays so."""
     endpoints = _renewals(stage).endpoints(NO_TENANT)
-    for property_id in await _properties(stage):
-        await endpoints.act(property_id, "enable", reason="mended", by="demo")
+    found, _ = await endpoints.all(limit=PROPERTIES_MAX, cursor=None)
+    for one in found:
+        if one.status == "disabled":
+            await endpoints.act(one.property_id, "enable", reason="mended", by="demo")
 
 
 async def replay(stage: Stage) -> str:
