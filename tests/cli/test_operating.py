@@ -173,3 +173,21 @@ def test_an_export_goes_through_links_and_into_pipes_and_leaves_them_as_they_are
     assert pipe.is_symlink()
     assert pipe.is_fifo()
     assert not [one for one in tmp_path.iterdir() if one.name.startswith(".")]
+
+
+def test_what_people_did_is_listed_and_found_by_what_who_and_whom() -> None:
+    _text("inbox", "replay", "github_m1")
+    _text("dlq", "replay")
+    newest = _json("audit", "list", "--limit", "1")
+    assert (newest["items"][0]["sequence"], bool(newest["cursor"])) == (2, True)
+    rest = _json("audit", "list", "--cursor", newest["cursor"])["items"]
+    assert [one["action"] for one in rest] == ["inbox.replayed"]
+    (found,) = _json("audit", "list", "--action", "inbox.replayed")["items"]
+    assert found["subject"] == "github_m1"
+    assert [one["id"] for one in _json("audit", "list", "--subject", "github_m1")["items"]] == [found["id"]]
+    assert len(_json("audit", "list", "--actor", found["actor"])["items"]) == 2
+    assert "nothing is on record like this" in _text("audit", "list", "--actor", "nobody")
+    assert "inbox.replayed" in _text("audit", "list")
+    both = CliRunner().invoke(app, ["audit", "list", "--actor", "a", "--action", "b"])
+    assert both.exit_code == 2
+    assert "one of --action, --actor and --subject" in " ".join(both.output.replace("│", " ").split())

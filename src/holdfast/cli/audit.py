@@ -1,4 +1,4 @@
-"""`holdfast audit`: verify a tenant's audit trail, or export it."""
+"""`holdfast audit`: list, verify or export a tenant's audit trail."""
 
 from __future__ import annotations
 
@@ -11,14 +11,49 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Tenant, tell, within
+from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
 from holdfast.errors import ConfigError
 from holdfast.ids import ulid
-from holdfast.kit.audit import Audit
+from holdfast.kit.audit import Audit, AuditEvent
 from holdfast.kit.audit.trail import Verdict
 from holdfast.runtime import Runtime
+from holdfast.store import Page, Query
 
 commands = typer.Typer(no_args_is_help=True)
+
+
+@commands.command("list")
+def list_command(
+    action: Annotated[str | None, typer.Option(metavar="TEXT", help="Of this kind alone.")] = None,
+    actor: Annotated[str | None, typer.Option(metavar="ID", help="What this one did.")] = None,
+    subject: Annotated[str | None, typer.Option(metavar="ID", help="What was done to this.")] = None,
+    tenant: Tenant = PLATFORM,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who did what to what, newest first.
+
+    \b
+    Examples:
+      holdfast audit list --tenant acme
+      holdfast audit list --action delivery.replayed --json | jq -r '.items[].actor'
+    """
+    given = {"action": action, "actor": actor, "subject": subject}
+    wanted = [(name, value) for name, value in given.items() if value is not None]
+    if len(wanted) > 1:
+        raise typer.BadParameter("give one of --action, --actor and --subject")
+
+    async def act(runtime: Runtime) -> Page[AuditEvent]:
+        query = Query(AuditEvent).order_by("-sequence").limit(limit).after(cursor)
+        for name, value in wanted:
+            query = query.where(name, "==", value)
+        return await runtime.store.tenant(tenant).query(query)
+
+    page = within(act)
+    columns = ("sequence", "at", "actor", "action", "subject")
+    none = "nothing is on record like this"
+    show(page.docs, columns, as_json=as_json, cursor=page.cursor, none=none)
 
 
 @commands.command("verify")
