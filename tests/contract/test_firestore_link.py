@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from typing import Any
 
 import pytest
+from google.api_core.exceptions import ServiceUnavailable
 
 from holdfast.errors import OutcomeUnknownError
-from holdfast.model import Document, document
+from holdfast.model import Claim, Document, document
 from holdfast.store import Catalog, Committed, Increment, Store, create, patch
 from holdfast.store.firestore import connect
+from holdfast.store.firestore.address import parse_address
+from holdfast.store.firestore.engine import FirestoreEngine
+from holdfast.store.firestore.link import Link
 
 SOON_S = 20.0
 
@@ -156,3 +162,80 @@ async def test_a_bell_is_heard_again_after_the_link_broke(far: Store, relay: Rel
     await near.commit(create(Parcel(id="2")))
     assert await bell.wait(SOON_S)
     bell.close()
+
+
+@document("tasks/{id}", claim=Claim(due="due_at", fence="fence", owner="held_by", lane="place"))
+class Task(Document):
+    id: str
+    place: str = ""
+    due_at: datetime | None = None
+    fence: int = 0
+    held_by: str = ""
+
+
+class DeafLink(Link):
+    """Makes each batch of writes, and may not hear what became of it."""
+
+    deaf = 0
+
+    async def write_each(self, writes: Iterable[Any]) -> list[tuple[int, str, Any]]:
+        answers = await super().write_each(writes)
+        if self.deaf:
+            self.deaf -= 1
+            raise ServiceUnavailable("Socket closed")  # type: ignore[no-untyped-call]
+        return answers
+
+
+@pytest.fixture
+async def deaf(firestore_url: str) -> AsyncIterator[tuple[Store, DeafLink]]:
+    link = DeafLink(parse_address(firestore_url))
+    store = Store(FirestoreEngine(link, Catalog([Task])))
+    now = store.clock.now()
+    await store.settle([create(Task(id=f"t{n}", place=f"p{n}", due_at=now))] for n in range(4))
+    yield store, link
+    await store.close()
+
+
+async def test_a_claim_whose_answer_was_lost_is_found_again_by_its_owner_and_by_nobody_else(
+    deaf: tuple[Store, DeafLink],
+) -> None:
+    store, link = deaf
+    link.deaf = 1
+    taken = await store.claim_due(Task, limit=10, lease_s=60, owner="me")
+    assert sorted(one.doc.id for one in taken) == ["t0", "t1", "t2", "t3"]
+    # Taken anew: whatever was under way under the number before can't land.
+    assert [(one.doc.fence, one.doc.held_by) for one in taken] == [(2, "me")] * 4
+    assert await store.claim_due(Task, limit=10, lease_s=60, owner="me") == []
+    assert await store.claim_due(Task, limit=10, lease_s=60, owner="you") == []
+
+
+async def test_a_claim_is_found_again_later_where_the_link_stays_bad(deaf: tuple[Store, DeafLink]) -> None:
+    store, link = deaf
+    link.deaf = 100
+    assert await store.claim_due(Task, limit=10, lease_s=60, owner="me") == []
+    link.deaf = 0
+    assert await store.claim_due(Task, limit=10, lease_s=60, owner="you") == []
+    near = await store.claim_due(Task, limit=10, lease_s=60, owner="me", only_lanes=["p1", "p2"])
+    assert sorted(one.doc.id for one in near) == ["t1", "t2"]
+    rest = await store.claim_due(Task, limit=1, lease_s=60, owner="me", skip_lanes=["p0"])
+    assert [one.doc.id for one in rest] == ["t3"]
+    assert [one.doc.id for one in await store.claim_due(Task, limit=10, lease_s=60, owner="me")] == ["t0"]
+
+
+async def test_a_lost_claim_that_another_has_taken_since_is_left_to_him(
+    deaf: tuple[Store, DeafLink],
+) -> None:
+    store, link = deaf
+    link.deaf = 100
+    assert await store.claim_due(Task, limit=10, lease_s=0.001, owner="me") == []
+    link.deaf = 0
+    theirs = await store.claim_due(Task, limit=10, lease_s=60, owner="you")
+    assert len(theirs) == 4
+    assert await store.claim_due(Task, limit=10, lease_s=60, owner="me") == []
+
+
+async def test_a_lost_claim_that_names_no_owner_is_told_as_unknown(deaf: tuple[Store, DeafLink]) -> None:
+    store, link = deaf
+    link.deaf = 1
+    with pytest.raises(OutcomeUnknownError):
+        await store.claim_due(Task, limit=10, lease_s=60)

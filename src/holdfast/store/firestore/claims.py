@@ -11,15 +11,24 @@ import msgspec
 from google.api_core.exceptions import GoogleAPICallError
 
 from holdfast.clock import from_us, to_us
+from holdfast.errors import RetryLaterError
 from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore import wire
-from holdfast.store.firestore.faults import OK, maybe_made, translate, unknown_outcome
+from holdfast.store.firestore.faults import (
+    OK,
+    UNKNOWN,
+    from_status,
+    maybe_made,
+    translate,
+    unknown_outcome,
+)
 from holdfast.store.firestore.find import compare, cursor_after, select
 from holdfast.store.firestore.link import Link, back_off
 from holdfast.store.firestore.places import Places, Stored
 from holdfast.store.firestore.turns import Turns
+from holdfast.store.firestore.unheard import Unheard, names_owner
 from holdfast.store.firestore.values import encode, encode_fields, field_path
 from holdfast.store.port import ClaimRequest
 
@@ -33,6 +42,7 @@ class Claimer:
         self._link = link
         self._places = places
         self._turns = Turns()
+        self._unheard = Unheard(link, places)
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         """Lease and fence what is due; what another worker took first is left to it."""
@@ -40,11 +50,13 @@ class Claimer:
         # This process's own workers would all go for the same earliest documents.
         async with self._turns.hold([request.schema.name]):
             for attempt in range(1, ROUNDS + 1):
-                found = await self._candidates(request, [item for _, item in taken])
-                won = await self._take(request, found)
-                taken += won
-                if len(won) == len(found):
-                    break
+                try:
+                    if await self._take(request, taken):
+                        break
+                except RetryLaterError:
+                    if not taken:
+                        raise
+                    break  # what was taken before is held: it must not wait for its lease to end
                 await back_off(attempt)
         return [item for _, item in sorted(taken, key=lambda pair: (pair[0], pair[1].key))]
 
@@ -67,13 +79,12 @@ class Claimer:
                 break
         return min(count, limit)
 
-    async def _take(
-        self, request: ClaimRequest, found: Sequence[Snapshot[Any]]
-    ) -> list[tuple[datetime, Snapshot[Any]]]:
-        won: list[tuple[datetime, Snapshot[Any]]] = []
+    async def _take(self, request: ClaimRequest, taken: list[tuple[datetime, Snapshot[Any]]]) -> bool:
+        """Take what there is room for beside `taken`; False where some of it went to others, or may have."""
+        found, before = await self._candidates(request, [item for _, item in taken]), len(taken)
         for start in range(0, len(found), TAKE_MAX):
-            won += await self._take_some(request, found[start : start + TAKE_MAX])
-        return won
+            taken += await self._take_some(request, found[start : start + TAKE_MAX])
+        return len(taken) - before == len(found)
 
     async def _take_some(
         self, request: ClaimRequest, found: Sequence[Snapshot[Any]]
@@ -83,13 +94,19 @@ class Claimer:
         try:
             answers = await self._link.write_each(writes)
         except GoogleAPICallError as fault:
-            raise (unknown_outcome(str(fault)) if maybe_made(fault) else translate(fault)) from fault
-        due = request.schema.hot[0]
-        return [
-            (due.read(item.doc), Snapshot(doc, wire.nanoseconds(result.update_time), item.key))
-            for item, doc, (code, _, result) in zip(found, leased, answers, strict=True)
-            if code == OK
-        ]
+            if not maybe_made(fault):
+                raise translate(fault) from fault
+            if not names_owner(request):
+                raise unknown_outcome(str(fault)) from fault
+            answers = [(UNKNOWN, str(fault), None)] * len(writes)
+        due, won = request.schema.hot[0], list[tuple[datetime, Snapshot[Any]]]()
+        for item, doc, (code, text, result) in zip(found, leased, answers, strict=True):
+            lost = code != OK and maybe_made(from_status(code, text))
+            self._unheard.note(request, item.key, doc if lost else None)
+            if code == OK:
+                held = Snapshot(doc, wire.nanoseconds(result.update_time), item.key)
+                won.append((due.read(item.doc), held))
+        return won
 
     def _lease(self, request: ClaimRequest, item: Snapshot[Any], leased: Any) -> Any:
         """Change what a claim changes and nothing else, if nobody was first."""
@@ -107,6 +124,7 @@ class Claimer:
 
     async def _candidates(self, request: ClaimRequest, taken: Sequence[Snapshot[Any]]) -> list[Snapshot[Any]]:
         choice = _Choice(request, taken)
+        choice.add(await self._unheard.own(request))
         if choice.lane is None:
             due = request.schema.hot[0].stored
             async for page in self._pages(request, [], [due], size=choice.wanted):
@@ -195,6 +213,7 @@ class _Choice:
     def __init__(self, request: ClaimRequest, taken: Sequence[Snapshot[Any]]) -> None:
         self._request = request
         self.items: list[Snapshot[Any]] = []
+        self._keys: set[str] = set()
         self.wanted = request.limit - len(taken)
         self.lane = _lane(request)
         self._used: Counter[str] = Counter()
@@ -212,7 +231,8 @@ class _Choice:
         return self.wanted if share is None else min(self.wanted, max(4 * share, 20))
 
     def room(self, lane: str) -> int:
-        if lane in self._request.skip_lanes:
+        only = self._request.only_lanes
+        if lane in self._request.skip_lanes or (only is not None and lane not in only):
             return 0
         left = self.wanted - len(self.items)
         share = self._request.per_lane
@@ -221,8 +241,9 @@ class _Choice:
     def add(self, page: Sequence[Snapshot[Any]]) -> None:
         for item in page:
             lane: str = "" if self.lane is None else self.lane.read(item.doc)
-            if self.room(lane) > 0:
+            if item.key not in self._keys and self.room(lane) > 0:
                 self.items.append(item)
+                self._keys.add(item.key)
                 self._used[lane] += 1
 
     def turns(self, lanes: frozenset[str]) -> list[str]:

@@ -21,6 +21,7 @@ FAILED_PRECONDITION: Final = 9
 ABORTED: Final = 10
 CONFLICT_CODES: Final = (ALREADY_EXISTS, FAILED_PRECONDITION, ABORTED)
 OK: Final = 0
+UNKNOWN: Final = 2
 
 # A commit that failed like this was certainly not made: what it expected had changed.
 CONFLICTS: Final = (exceptions.AlreadyExists, exceptions.FailedPrecondition, exceptions.Aborted)
