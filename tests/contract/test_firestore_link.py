@@ -18,6 +18,7 @@ from holdfast.store.firestore import connect
 from holdfast.store.firestore.address import parse_address
 from holdfast.store.firestore.engine import FirestoreEngine
 from holdfast.store.firestore.link import Link
+from tests.kit.eventually import until
 
 SOON_S = 20.0
 
@@ -239,3 +240,54 @@ async def test_a_lost_claim_that_names_no_owner_is_told_as_unknown(deaf: tuple[S
     link.deaf = 1
     with pytest.raises(OutcomeUnknownError):
         await store.claim_due(Task, limit=10, lease_s=60)
+
+
+class Garbling:
+    """A client that gets each answer, and can't read the next `count` of them: gRPC gives None for such."""
+
+    def __init__(self, client: Any, *, count: int) -> None:
+        self._client, self.count = client, count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def _garbled(self, answer: Any) -> Any:
+        self.count -= 1
+        return None if self.count >= 0 else answer
+
+    async def batch_write(self, **words: Any) -> Any:
+        return self._garbled(await self._client.batch_write(**words))
+
+    async def listen(self, **words: Any) -> Any:
+        return Stream(self, await self._client.listen(**words))
+
+
+class Stream:
+    def __init__(self, garbling: Garbling, stream: Any) -> None:
+        self._garbling, self._stream = garbling, stream
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for answer in self._stream:
+            yield self._garbling._garbled(answer)
+
+    def cancel(self) -> None:
+        self._stream.cancel()
+
+
+async def test_a_claim_whose_answer_cant_be_read_is_found_again(deaf: tuple[Store, DeafLink]) -> None:
+    store, link = deaf
+    link._client = Garbling(link._client, count=1)
+    assert len(await store.claim_due(Task, limit=10, lease_s=60, owner="me")) == 4
+
+
+async def test_a_bell_is_heard_after_an_answer_that_cant_be_read(
+    deaf: tuple[Store, DeafLink], firestore_url: str
+) -> None:
+    store, link = deaf
+    garbling = link._client = Garbling(link._client, count=1)
+    bell, other = store.watch(Task), Store(await connect(firestore_url, Catalog([Task])))
+    await until(lambda: garbling.count < 0)
+    await other.commit(create(Task(id="new", place="p9")))
+    assert await bell.wait(SOON_S)
+    bell.close()
+    await other.close()

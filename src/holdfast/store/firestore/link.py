@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from typing import Any, Final, TypeVar
 
 import grpc
-from google.api_core.exceptions import GoogleAPICallError
+from google.api_core.exceptions import GoogleAPICallError, Unknown
 from google.auth.exceptions import DefaultCredentialsError
 from google.cloud.firestore_v1 import types
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
@@ -62,7 +62,7 @@ class Link:
         stream = await self._client.batch_get_documents(
             request=types.BatchGetDocumentsRequest.wrap(request), **self._words
         )
-        answers = [types.BatchGetDocumentsResponse.pb(answer) async for answer in stream]
+        answers = [_plain(types.BatchGetDocumentsResponse, answer) async for answer in stream]
         return {answer.found.name: answer.found for answer in answers if answer.HasField("found")}
 
     async def query(self, parent: str, query: Any) -> list[Any]:
@@ -72,7 +72,7 @@ class Link:
     async def _query(self, parent: str, query: Any) -> list[Any]:
         request = RunQueryRequest(parent=parent, structured_query=query)
         stream = await self._client.run_query(request=types.RunQueryRequest.wrap(request), **self._words)
-        answers = [types.RunQueryResponse.pb(answer) async for answer in stream]
+        answers = [_plain(types.RunQueryResponse, answer) async for answer in stream]
         return [answer.document for answer in answers if answer.HasField("document")]
 
     async def aggregate(self, parent: str, query: Any) -> Any:
@@ -84,20 +84,20 @@ class Link:
         stream = await self._client.run_aggregation_query(
             request=types.RunAggregationQueryRequest.wrap(request), **self._words
         )
-        answers = [types.RunAggregationQueryResponse.pb(answer) async for answer in stream]
+        answers = [_plain(types.RunAggregationQueryResponse, answer) async for answer in stream]
         return answers[0].result.aggregate_fields["it"]
 
     async def commit(self, writes: Iterable[Any]) -> list[Any]:
         """Make all writes or none; raises Google's own error, once, since only the caller can judge it."""
         request = CommitRequest(database=self.address.name, writes=writes)
         answer = await self._client.commit(request=types.CommitRequest.wrap(request), **self._words)
-        return list(types.CommitResponse.pb(answer).write_results)
+        return list(_plain(types.CommitResponse, answer).write_results)
 
     async def write_each(self, writes: Iterable[Any]) -> list[tuple[int, str, Any]]:
         """Make each write by itself: a status code, its text and a result for each."""
         request = BatchWriteRequest(database=self.address.name, writes=writes)
         answer = await self._client.batch_write(request=types.BatchWriteRequest.wrap(request), **self._words)
-        plain = types.BatchWriteResponse.pb(answer)
+        plain = _plain(types.BatchWriteResponse, answer)
         pairs = zip(plain.status, plain.write_results, strict=True)
         return [(status.code, status.message, result) for status, result in pairs]
 
@@ -114,7 +114,7 @@ class Link:
         stream = await self._client.listen(requests=asking, **self._listening)
         try:
             async for answer in stream:
-                yield types.ListenResponse.pb(answer)
+                yield _plain(types.ListenResponse, answer)
         finally:
             stream.cancel()
 
@@ -130,6 +130,13 @@ def _connect(address: Address) -> Any:
         return FirestoreAsyncClient(transport=FirestoreGrpcAsyncIOTransport(channel=channel))
     except DefaultCredentialsError as fault:
         raise ConfigError(f"no Google credentials: {fault}") from None
+
+
+def _plain(kind: Any, answer: Any) -> Any:
+    """The answer without its wrapping; gRPC gives None for one that it could not read."""
+    if answer is None:
+        raise Unknown("an answer could not be read")  # type: ignore[no-untyped-call]
+    return kind.pb(answer)
 
 
 async def _repeated(call: Callable[[], Awaitable[T]]) -> T:
