@@ -39,6 +39,14 @@ class Receipt(Document):
     caller: int = 0
 
 
+@document("rounds/{id}", claim=Claim(due="due", fence="fence", owner="held_by"))
+class Round(Document):
+    id: str
+    due: datetime | None = None
+    fence: int = 0
+    held_by: str = ""
+
+
 @document("errands/{id}", claim=Claim(due="due"))
 class Errand(Document):
     id: str
@@ -49,7 +57,7 @@ class Errand(Document):
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Store]:
-    store = Store(await postgres.connect(url, Catalog([Counter, Receipt, Errand])))
+    store = Store(await postgres.connect(url, Catalog([Counter, Receipt, Errand, Round])))
     try:
         await store.migrate()
         yield store
@@ -205,6 +213,20 @@ async def test_bells_ring_again_after_a_restart(own_postgres: OwnPostgresServer)
         await other.commit(create(Receipt(id="second")))
         assert await bell.wait(5)
         bell.close()
+
+
+@pytest.mark.parametrize("loss", ["request", "answer"])
+async def test_a_claim_whose_link_breaks_is_had_by_whoever_made_it(postgres_url: str, loss: Loss) -> None:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(url) as store:
+        now = store.clock.now()
+        await store.settle([create(Round(id=f"r{n}", due=now))] for n in range(3))
+        proxy.sever(loss, when=lambda data: b"the-owner" in data)
+        taken = await store.claim_due(Round, limit=2, lease_s=60, owner="the-owner")
+        assert proxy.severed == 1
+        assert [(one.doc.id, one.doc.fence) for one in taken] == [("r0", 1), ("r1", 1)]
+        await store.commit(patch(Round, "r0", changes={"due": None}, expect=taken[0].fenced))
+        rest = await store.claim_due(Round, limit=9, lease_s=60, owner="other")
+        assert [one.doc.id for one in rest] == ["r2"]
 
 
 @pytest.mark.parametrize("loss", ["request", "answer"])

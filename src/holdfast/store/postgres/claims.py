@@ -31,6 +31,22 @@ def claim_statement(shelf: Shelf, request: ClaimRequest) -> tuple[str, list[Any]
     return f"WITH {', '.join(parts)} SELECT * FROM taken", bound.values
 
 
+def held_statement(shelf: Shelf, request: ClaimRequest) -> tuple[str, list[Any]] | None:
+    """Finds what this very claim has taken, by its owner and its end, should its answer have been lost; None
+    where a lease does not say whose it is. Its rows are as those of the claim."""
+    claim = shelf.schema.claim
+    assert claim is not None
+    if not claim.owner or not request.owner:
+        return None
+    bound, due, owner = Bound(DIALECT), shelf.hot[0], shelf.hot[2]
+    until = bound.add(from_us(request.now_us + request.lease_us))
+    mark = bound.add(ordered(request.owner) if owner.kind == "open" else request.owner)
+    shown = ", ".join(map(quote, shelf.selected))
+    where = f"{_claimable(shelf, lanes=False)} AND {quote(due.stored)} = {until}"
+    text = f"SELECT {shown}, {quote(due.stored)} AS was FROM {quote(shelf.table)} WHERE {where}"
+    return f"{text} AND {quote(owner.stored)} = {mark}", bound.values
+
+
 def next_due_statement(shelf: Shelf, tenant: str | None) -> tuple[str, list[Any]]:
     """The statement that finds when the earliest document is due."""
     bound = Bound(DIALECT)

@@ -15,9 +15,14 @@ from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.plan import Plan
 from holdfast.store.port import Capabilities, ClaimRequest, Wake
 from holdfast.store.postgres.address import parse_url
-from holdfast.store.postgres.claims import claim_statement, count_due_statement, next_due_statement
+from holdfast.store.postgres.claims import (
+    claim_statement,
+    count_due_statement,
+    held_statement,
+    next_due_statement,
+)
 from holdfast.store.postgres.dialect import DIALECT
-from holdfast.store.postgres.links import Links
+from holdfast.store.postgres.links import Link, Links
 from holdfast.store.postgres.migrate import Migration
 from holdfast.store.postgres.shelf import Shelf
 from holdfast.store.postgres.wake import Bells
@@ -114,7 +119,17 @@ class PostgresEngine:
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         shelf = self._shelves[request.schema]
         text, values = claim_statement(shelf, request)
-        rows = await self._links.read(lambda link: link.fetch(text, *values))
+        asked = False
+
+        async def take(link: Link) -> list[Any]:
+            nonlocal asked
+            # The link broke: what was taken before nobody heard of it would be kept from everybody.
+            held = held_statement(shelf, request) if asked else None
+            rows = await link.fetch(held[0], *held[1]) if held else []
+            asked = True
+            return rows or await link.fetch(text, *values)
+
+        rows = await self._links.read(take)
         rows.sort(key=lambda row: (row["was"], row[0].encode()))
         return [shelf.snapshot(row) for row in rows]
 
