@@ -27,11 +27,13 @@ class Watched:
     """An engine that raises a signal in its own process before or after a commit of the kind named.
 
     `commit` is what is committed: `begin` (the run is taken up), `scores`, `events` or `end`; `number` says
-    which of that kind, the first being 1.
+    which of that kind, the first being 1. Whoever lives on says what became of that commit.
     """
 
-    def __init__(self, engine: Any, *, point: str, commit: str, number: int, signal: int) -> None:
-        self._engine = engine
+    def __init__(
+        self, engine: Any, say: Callable[[str], None], *, point: str, commit: str, number: int, signal: int
+    ) -> None:
+        self._engine, self._say = engine, say
         self._point, self._kind, self._left, self._signal = point, commit, number, signal
         self._under_way, self._still = 0, asyncio.Event()
 
@@ -53,6 +55,8 @@ class Watched:
             outcomes: list[Outcome] = await self._engine.commit(commits)
         if now and self._point == "after":
             await self._raise()
+        if now:
+            self._say(" ".join(type(one).__name__ for one in outcomes))
         return outcomes
 
     @contextlib.contextmanager
@@ -106,7 +110,7 @@ async def _carry(
 ) -> None:
     async with opened(order["url"], clock=Wayward(order["ahead_s"])) as plain:
         chosen = {name: order[name] for name in ("point", "commit", "number")}
-        engine: Any = Watched(plain.engine, signal=getattr(signal, order["signal"]), **chosen)
+        engine: Any = Watched(plain.engine, say, signal=getattr(signal, order["signal"]), **chosen)
         store = Store(engine, clock=plain.clock)
         say("ready")
         await hear()

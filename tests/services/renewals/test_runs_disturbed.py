@@ -64,8 +64,8 @@ async def test_a_worker_that_stood_still_past_its_claim_adds_nothing_to_the_run(
                 ended = await jobs.ended(job.id, within_s=30)
             assert (ended.status, ended.scored, ended.skipped) == ("completed", 18, 1)
             paused.resume()
+            assert await paused.hear() == "LeaseLostError"
             async with working(store, page=PAGE) as near:
-                # A later run is carried while the other one wakes up and gives in.
                 later = await near.ended((await near.start(P, as_of=AS_OF)).id, within_s=30)
             assert later.scored == 18
         found = await scores_by_resident(store, ended)

@@ -96,14 +96,12 @@ async def _lives(process: Puppet, store: Store, job_id: str) -> int:
 
 
 async def test_a_worker_that_stood_still_past_its_claim_tells_of_nobody(sqlite_url: str) -> None:
-    clock = Wayward()
-    async with opened(sqlite_url, clock=clock) as store:
+    async with opened(sqlite_url) as store:
         run = await flag(store, high=23)
         await connect(store)
         jobs = trigger_jobs_of(store)
         job = await jobs.start(P, run, tiers=["high"])
         async with standing("tell", sqlite_url, "events") as paused:
-            clock.moved = timedelta(seconds=AHEAD_S)
             async with telling(store, batch=PAGE):
                 ended = await jobs.ended(job.id, within_s=30)
             paused.resume()
