@@ -7,7 +7,7 @@ from holdfast.model.identity import Given, Joined, Padded, Stamped, Ulid
 from holdfast.model.index import Index
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.retention import Retention
-from holdfast.model.schema import Prepared, Schema
+from holdfast.model.schema import Schema
 
 __all__ = [
     "ANONYMOUS",
@@ -22,7 +22,6 @@ __all__ = [
     "Lifecycle",
     "Membership",
     "Padded",
-    "Prepared",
     "Retention",
     "Schema",
     "Stamped",

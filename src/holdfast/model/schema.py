@@ -46,11 +46,8 @@ def _said(fault: Exception) -> WrongTypeError:
     return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
 
 
-class Prepared(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A checked document, ready for an engine: where it goes, its JSON, its columns.
-
-    Plain values only, so that another process can check a document and hand it over as MessagePack.
-    """
+class Prepared(msgspec.Struct, frozen=True, gc=False):
+    """A checked document, ready for an engine: where it goes, its JSON, its columns."""
 
     key: str
     tenant: str | None
@@ -132,6 +129,28 @@ class Schema(Generic[D]):
         if not heads.isdisjoint(self.path.parameters):
             return self.prepare(document)
         return self._encoded(document, key, [check for check in self.checks if check[0] in heads])
+
+    def encode(self, document: D) -> bytes:
+        """A document as JSON, with its id, for `prepare_encoded`, which checks it."""
+        self.give_id(document)
+        try:
+            return _ENCODER.encode(document)
+        except (TypeError, AttributeError, UnicodeEncodeError) as fault:
+            raise self._wrong_type(document, fault) from None
+
+    def prepare_encoded(self, body: bytes) -> Prepared:
+        """Check a document that comes as `encode` gave it, perhaps in another process."""
+        try:
+            document = self._decoder.decode(body)
+        except msgspec.DecodeError as fault:
+            raise _said(fault) from None
+        _, key = self.key_of(document)
+        self.give_id(document)
+        for name, stored, check in self.checks:
+            value = getattr(document, name)
+            if value is not UNSET and check(value, stored) is not value:
+                return self.prepare(document)
+        return self._whole(document, key, body)
 
     def _encoded(self, document: D, key: str, checks: list[tuple[str, str, Check]]) -> Prepared:
         try:

@@ -78,12 +78,16 @@ def create(document: Document) -> Write:
     return Write("create", schema, prepared.key, ABSENT, prepared)
 
 
-def create_prepared(cls: type[D], prepared: Prepared) -> Write:
-    """`create` for a document that was checked before, perhaps in another process of the same code.
+def encoded(document: Document) -> bytes:
+    """A document as JSON, its id filled in: what `create_encoded` takes, here or in another process."""
+    return schema_of(type(document)).encode(document)
 
-    Example: `create_prepared(Score, prepared)`, where `prepared` is that of `create(score)` over there
-    """
-    return Write("create", schema_of(cls), prepared.key, ABSENT, prepared)
+
+def create_encoded(cls: type[D], body: bytes) -> Write:
+    """`create` for a document that comes as `encoded` gave it: it is checked here as any other."""
+    schema = schema_of(cls)
+    prepared = schema.prepare_encoded(body)
+    return Write("create", schema, prepared.key, ABSENT, prepared)
 
 
 def put(document: Document, expect: Expect = None) -> Write:

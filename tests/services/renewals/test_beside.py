@@ -13,9 +13,8 @@ import pytest
 
 import holdfast.beside
 from holdfast.beside import Companion
-from holdfast.errors import ConfigError
 from holdfast.service import More
-from holdfast.services.renewals.assessing import PART, PART_NAME, Assignment, scored_pages
+from holdfast.services.renewals.assessing import PART_NAME, Assignment, scored_pages
 from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.sampling import Plan, keep
 from holdfast.services.renewals.scoring import TIERS, Rules
@@ -154,14 +153,3 @@ async def test_a_run_given_up_as_the_other_process_begins_leaves_nothing_behind(
             assert len(await anext(pages)) == PAGE
             await pages.aclose()
         assert len(asyncio.all_tasks()) == 1
-
-
-async def no_more() -> bytes:
-    raise AssertionError("nobody should ask")
-
-
-async def test_a_process_beside_of_a_newer_program_makes_no_scores_for_an_older_one(sqlite_url: str) -> None:
-    async with opened(sqlite_url) as store:
-        assignment = Assignment("-", PROPERTY, "UTC", AS_OF, Rules(), store.clock.now(), shape=("id", "risk"))
-        with pytest.raises(ConfigError, match="restart the worker"):
-            await anext(aiter(PART.act(store, msgspec.msgpack.encode(assignment), no_more)))

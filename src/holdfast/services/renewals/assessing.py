@@ -1,7 +1,7 @@
 """Residents read and scored, page by page: the part of a calculation that needs a processor, and only reads.
 
 It runs in the process that calculates, or in one beside it; what it gives is the same: for each resident
-the score, checked and ready to be kept.
+the score as JSON, ready to be kept.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from typing import Final, Generic, TypeVar
 import msgspec
 import structlog
 
-from holdfast.errors import ConfigError
-from holdfast.model import Prepared, schema_of
 from holdfast.service import Companion, CompanionLostError, More, Part
 from holdfast.services.renewals.dates import zone_named
 from holdfast.services.renewals.models import (
@@ -29,7 +27,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.reading import PAGE, Known, Moment, Reading
 from holdfast.services.renewals.scoring import Rules, Tier, assess
-from holdfast.store import Store, create
+from holdfast.store import Store, encoded
 
 T = TypeVar("T")
 Prices = dict[str, int]  # of units
@@ -52,7 +50,6 @@ class Assignment(msgspec.Struct, frozen=True):
     after: str = ""
     page: int = PAGE
     prices: Prices | None = None  # where somebody has read them already
-    shape: tuple[str, ...] = ()  # of a score, as whoever asks for it keeps it
 
     @property
     def moment(self) -> Moment:
@@ -63,21 +60,16 @@ class Assignment(msgspec.Struct, frozen=True):
 
     def rest(self, after: str, prices: Prices | None) -> Assignment:
         """What is left behind a resident, with what was read for all of them."""
-        return msgspec.structs.replace(self, after=after, prices=prices, shape=_shape())
+        return msgspec.structs.replace(self, after=after, prices=prices)
 
 
 class Scored(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A resident, and their score as it is kept with the days to the lease's end; none without a lease."""
 
     resident_id: str
-    score: Prepared | None = None
+    score: bytes | None = None
     tier: Tier = "low"
     days: int | None = None
-
-
-def _shape() -> tuple[str, ...]:
-    schema = schema_of(RiskScore)
-    return (*schema.fields, *(column.stored for column in schema.columns))
 
 
 _PAGE: Final = msgspec.msgpack.Decoder(list[Scored])
@@ -155,13 +147,13 @@ def _score(known: Known, assignment: Assignment, prices: Prices) -> Scored:
     if facts is None:
         return Scored(known.resident_id)
     found = assess(facts, as_of=assignment.as_of, rules=assignment.rules)
-    write = create(RiskScore(
+    score = encoded(RiskScore(
         tenant_id=assignment.tenant_id, property_id=assignment.property_id, resident_id=known.resident_id,
         lease_id=facts.lease.id, unit_id=known.unit_id, name=known.name, notice_given=known.notice_given,
         as_of_date=assignment.as_of, risk_score=found.score, risk_tier=found.tier,
         days_to_expiry=found.days_to_expiry, signals=found.signals, calculated_at=assignment.calculated_at,
     ))  # fmt: skip
-    return Scored(known.resident_id, write.prepared, found.tier, found.days_to_expiry)
+    return Scored(known.resident_id, score, found.tier, found.days_to_expiry)
 
 
 class _Ahead(Generic[T]):
@@ -192,9 +184,6 @@ class _Ahead(Generic[T]):
 
 async def _in_the_companion(store: Store, given: bytes, more: More) -> AsyncIterator[bytes]:
     assignment = _ASSIGNMENT.decode(given)
-    if assignment.shape != _shape():
-        # The program was replaced since whoever asks was started.
-        raise ConfigError("scores look different here; restart the worker")
     reading = assignment.reading(store.tenant(assignment.tenant_id))
     async with contextlib.aclosing(_Ahead(reading.pages(assignment.after), more=READ_AHEAD)) as pages:
         prices = assignment.prices

@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+import msgspec
 import structlog
 
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Outbox
 from holdfast.kit.runs import Runs, Step, Workflow
-from holdfast.model import schema_of
 from holdfast.service import Beside
 from holdfast.services.renewals.assessing import PART_NAME, TURN, Assignment, Scored, scored_pages
 from holdfast.services.renewals.models import (
@@ -38,7 +38,7 @@ from holdfast.services.renewals.reading import PAGE, Reading
 from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier
 from holdfast.services.renewals.soonest import Ending, Soonest, ending
 from holdfast.services.renewals.triggering import event_of, of_run
-from holdfast.store import Fence, Store, Write, check, create_prepared, patch
+from holdfast.store import Fence, Store, Write, check, create_encoded, patch
 
 WORKFLOW: Final = "calculate"
 RUN_LIMIT_S: Final = 3_600.0
@@ -163,7 +163,7 @@ class Calculation:
         lot, size = _Lot(), min(TURN, room // 2)
         for start in range(0, len(page), size):
             some = page[start : start + size]
-            writes = [create_prepared(RiskScore, one.score) for one in some if one.score is not None]
+            writes = [create_encoded(RiskScore, one.score) for one in some if one.score is not None]
             events = self._events(some)
             if len(lot.writes) + len(writes) + len(events) > room:
                 yield lot
@@ -206,10 +206,12 @@ class Calculation:
         """What tells of those who are to be told of."""
         if self._endpoint is None:
             return []
-        now, schema, writes = self._store.clock.now(), schema_of(RiskScore), list[Write]()
+        now, writes = self._store.clock.now(), list[Write]()
         for one in some:
             if one.score is not None and one.tier in self._send:
-                writes += self._outbox.writes(event_of(schema.document_of(one.score), now), [self._endpoint])
+                writes += self._outbox.writes(
+                    event_of(msgspec.json.decode(one.score, type=RiskScore), now), [self._endpoint]
+                )
         return writes
 
     def _summary(self, endings: Sequence[Ending]) -> Summary:
