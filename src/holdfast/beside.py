@@ -25,7 +25,7 @@ import msgspec
 import structlog
 
 from holdfast.app import open_store
-from holdfast.service import CompanionLostError, More, Part
+from holdfast.service import CompanionLostError, Part
 from holdfast.worker import leave_what_is_built
 
 LENGTH: Final = 4
@@ -116,13 +116,11 @@ class Companion:
         """Returns once it is ready; `CompanionLostError` where it will never be."""
         await asyncio.shield(self._opened)
 
-    async def stream(self, given: bytes, more: More | None = None) -> AsyncGenerator[bytes, None]:
+    async def stream(self, given: bytes) -> AsyncGenerator[bytes, None]:
         """What the part makes of what is given; `CompanionLostError` where that ends too early."""
         await self.begun()
         self._busy = True
         await self._send(given)
-        if more is not None:
-            await self._send(await more())
         while True:
             kind, message = await self._receive()
             if kind == END:
@@ -205,13 +203,6 @@ class _Desk:
         """The next message; None once there will be none."""
         return await asyncio.to_thread(self._read)
 
-    async def more(self) -> bytes:
-        """What was promised with the last message."""
-        message = await self.read()
-        if message is None:
-            raise BrokenPipeError
-        return message
-
     def _read(self) -> bytes | None:
         size = self._given.read(LENGTH)
         return self._given.read(int.from_bytes(size, "big")) if len(size) == LENGTH else None
@@ -237,7 +228,7 @@ async def _work(desk: _Desk) -> None:
     try:
         await desk.write(READY)
         while (given := await desk.read()) is not None:
-            await _pass_on(part.act(store, given, desk.more), desk)
+            await _pass_on(part.act(store, given), desk)
     finally:
         await store.close()
 

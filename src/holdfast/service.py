@@ -224,9 +224,6 @@ class CompanionLostError(Exception):
     """A process beside this one could not begin, or ended before its work was done; the message says why."""
 
 
-More = Callable[[], Awaitable[bytes]]
-
-
 class Companion(Protocol):
     """A process beside this one that does a part of the work."""
 
@@ -234,21 +231,15 @@ class Companion(Protocol):
     def ready(self) -> bool:
         """Whether it has begun; until then, and should it never, the work is better done here."""
 
-    def stream(self, given: bytes, more: More | None = None) -> AsyncGenerator[bytes, None]:
-        """What the part makes of what is given; `CompanionLostError` where that ends too early.
-
-        It begins at once, and gets what `more` gives here as soon as that is there.
-        """
+    def stream(self, given: bytes) -> AsyncGenerator[bytes, None]:
+        """What the part makes of what is given; `CompanionLostError` where that ends too early."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What a companion does: it reads these documents, and gives what it makes of what it is given.
-
-    Whoever is promised more asks for it, once.
-    """
+    """What a companion does: it reads these documents, and gives what it makes of what it is given."""
 
     documents: Sequence[type[Document]]
-    act: Callable[[Store, bytes, More], AsyncIterator[bytes]]
+    act: Callable[[Store, bytes], AsyncIterator[bytes]]
 
 
 class Beside(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from holdfast.app import open_store
 from holdfast.beside import Beside
 from holdfast.model import Document, document
-from holdfast.service import More, Part
+from holdfast.service import Part
 from holdfast.store import Query, Store, create
 from tests.faults.puppet import Hear, Order, Role
 
@@ -26,40 +26,35 @@ class Note(Document):
         await store.close()
 
 
-async def _read(store: Store, given: bytes, more: More) -> AsyncIterator[bytes]:
+async def _read(store: Store, given: bytes) -> AsyncIterator[bytes]:
     async for one in store.scan(Query(Note)):
         yield given + one.doc.id.encode()
 
 
-async def _talk(store: Store, given: bytes, more: More) -> AsyncIterator[bytes]:
+async def _talk(store: Store, given: bytes) -> AsyncIterator[bytes]:
     for _ in range(3):
         print("talking", flush=True)
         yield given * 300_000
 
 
-async def _fail(store: Store, given: bytes, more: More) -> AsyncIterator[bytes]:
+async def _fail(store: Store, given: bytes) -> AsyncIterator[bytes]:
     yield b"so far"
     raise ValueError("not today")
 
 
-async def _split(store: Store, given: bytes, more: More) -> AsyncIterator[bytes]:
+async def _split(store: Store, given: bytes) -> AsyncIterator[bytes]:
     yield b"so far"
     os._exit(3)
 
 
-async def _wait(store: Store, given: bytes, more: More) -> AsyncIterator[bytes]:
+async def _wait(store: Store, given: bytes) -> AsyncIterator[bytes]:
     yield b"waiting"
     # The first message leaves as the second is asked for.
     yield b"still"
     await asyncio.Event().wait()
 
 
-async def _add(store: Store, given: bytes, more: More) -> AsyncIterator[bytes]:
-    yield given
-    yield given + await more()
-
-
-async def _go_on(store: Store, given: bytes, more: More) -> AsyncIterator[bytes]:
+async def _go_on(store: Store, given: bytes) -> AsyncIterator[bytes]:
     while True:
         yield b"on" * 100_000
 
@@ -69,7 +64,6 @@ TALK = Part(documents=[Note], act=_talk)
 FAIL = Part(documents=[Note], act=_fail)
 SPLIT = Part(documents=[Note], act=_split)
 WAIT = Part(documents=[Note], act=_wait)
-ADD = Part(documents=[Note], act=_add)
 GO_ON = Part(documents=[Note], act=_go_on)
 
 

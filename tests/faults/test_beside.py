@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.beside import Beside, Companion
-from holdfast.errors import StoreUnavailableError
 from holdfast.service import CompanionLostError
 from tests.faults.beside_parts import Note
 from tests.faults.puppet import puppets
@@ -36,28 +35,6 @@ async def test_it_reads_the_same_store_and_gives_what_it_makes_of_it(sqlite_url:
         assert companion.ready
         # It can be asked again.
         assert [message async for message in companion.stream(b"")] == [b"one", b"two"]
-
-
-async def test_it_begins_at_once_and_gets_what_is_found_meanwhile(sqlite_url: str) -> None:
-    async def found() -> bytes:
-        return b" and more"
-
-    async with beside(sqlite_url, "ADD") as companion:
-        for _ in range(2):
-            assert [message async for message in companion.stream(b"a", found)] == [b"a", b"a and more"]
-
-
-async def test_what_can_not_be_found_meanwhile_ends_it(sqlite_url: str) -> None:
-    async def lost() -> bytes:
-        raise StoreUnavailableError("not now")
-
-    made = Beside(sqlite_url)
-    async with made(f"{PARTS}:ADD") as companion:
-        with pytest.raises(StoreUnavailableError, match="not now"):
-            await anext(companion.stream(b"a", lost))
-    # It may still wait for what never came: nobody is given it again.
-    assert not companion.at_rest
-    await made.close()
 
 
 async def test_what_the_part_prints_does_not_come_between_what_it_gives(sqlite_url: str) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 import holdfast.beside
 from holdfast.beside import Companion
-from holdfast.service import More
 from holdfast.services.renewals.assessing import PART_NAME, Assignment, scored_pages
 from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.sampling import Plan, keep
@@ -67,12 +66,12 @@ class Doomed(Watched):
             yield companion
 
 
-def _killing(companion: Companion) -> Callable[[bytes, More | None], AsyncGenerator[bytes, None]]:
+def _killing(companion: Companion) -> Callable[[bytes], AsyncGenerator[bytes, None]]:
     stream = companion.stream
 
-    async def killed_half_way(given: bytes, more: More | None = None) -> AsyncGenerator[bytes, None]:
+    async def killed_half_way(given: bytes) -> AsyncGenerator[bytes, None]:
         came = 0
-        async for message in stream(given, more):
+        async for message in stream(given):
             yield message
             came += 1
             if came == 2:
@@ -108,8 +107,7 @@ class Late:
         self._asked += 1
         return self._asked > 2
 
-    async def stream(self, given: bytes, more: More | None = None) -> AsyncGenerator[bytes, None]:
-        assert more is None, "prices that were read go with the first message"
+    async def stream(self, given: bytes) -> AsyncGenerator[bytes, None]:
         async for message in self._companion.stream(given):
             self.pages += 1
             yield message

@@ -104,7 +104,7 @@ async def test_what_was_taken_in_can_be_scored(store: Store, tmp_path: Path) -> 
     reading = Reading(store, Moment("p-1", date(2026, 3, 1), zone_named("")), page=70)
     known = [one async for page in reading.pages() for one in page]
     assert len(known) == await reading.count() == RESIDENTS
-    facts = known[0].facts(await reading.prices())
+    facts = known[0].facts
     assert facts is not None
     assert (facts.has_offer, facts.market_rent, facts.ledger.paid) == (True, 160_000, 140_050)
     later = [one async for page in reading.pages(after=known[99].resident_id) for one in page]

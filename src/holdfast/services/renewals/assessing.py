@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 import structlog
 
-from holdfast.service import Companion, CompanionLostError, More, Part
+from holdfast.service import Companion, CompanionLostError, Part
 from holdfast.services.renewals.dates import zone_named
 from holdfast.services.renewals.models import (
     LeaseRow,
@@ -30,9 +30,6 @@ from holdfast.services.renewals.scoring import Rules, Tier, assess
 from holdfast.store import Store, encoded
 
 T = TypeVar("T")
-Prices = dict[str, int]  # of units
-# How many more pages the companion reads while it waits for the prices.
-READ_AHEAD: Final = 4
 # How many residents are scored before others on the event loop get their turn.
 TURN: Final = 200
 log: Final = structlog.get_logger("holdfast.renewals")
@@ -49,7 +46,6 @@ class Assignment(msgspec.Struct, frozen=True):
     calculated_at: datetime
     after: str = ""
     page: int = PAGE
-    prices: Prices | None = None  # where somebody has read them already
 
     @property
     def moment(self) -> Moment:
@@ -58,9 +54,9 @@ class Assignment(msgspec.Struct, frozen=True):
     def reading(self, store: Store) -> Reading:
         return Reading(store, self.moment, page=self.page)
 
-    def rest(self, after: str, prices: Prices | None) -> Assignment:
-        """What is left behind a resident, with what was read for all of them."""
-        return msgspec.structs.replace(self, after=after, prices=prices)
+    def rest(self, after: str) -> bytes:
+        """What is left behind a resident, for another process."""
+        return msgspec.msgpack.encode(msgspec.structs.replace(self, after=after))
 
 
 class Scored(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -74,7 +70,6 @@ class Scored(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _PAGE: Final = msgspec.msgpack.Decoder(list[Scored])
 _ASSIGNMENT: Final = msgspec.msgpack.Decoder(Assignment)
-_PRICES: Final = msgspec.msgpack.Decoder(Prices)
 
 
 async def scored_pages(
@@ -104,46 +99,39 @@ class _Pages:
 
     def __init__(self, store: Store, assignment: Assignment) -> None:
         self._assignment, self._reading = assignment, assignment.reading(store)
-        self._after, self._prices = assignment.after, assignment.prices
+        self._after = assignment.after
 
     async def made_here(self, *, until: Companion | None = None) -> AsyncGenerator[list[Scored], None]:
         """All that are left, or those until the companion is ready."""
         if until is not None and until.ready:
             return
-        prices = self._prices = self._prices or await self._reading.prices()
         async with contextlib.aclosing(_Ahead(self._reading.pages(self._after))) as pages:
             async for known in pages:
-                yield await _score_all(known, self._assignment, prices)
+                yield await _score_all(known, self._assignment)
                 self._after = known[-1].resident_id
                 if until is not None and until.ready:
                     return
 
     async def made_by(self, companion: Companion) -> AsyncGenerator[list[Scored], None]:
-        rest = msgspec.msgpack.encode(self._assignment.rest(self._after, self._prices))
-        # Where they are not read yet, prices are read here while the companion reads all else.
-        more = self._packed_prices if self._prices is None else None
-        self._prices = None
-        async with contextlib.aclosing(_Ahead(companion.stream(rest, more))) as frames:
+        rest = self._assignment.rest(self._after)
+        async with contextlib.aclosing(_Ahead(companion.stream(rest))) as frames:
             async for frame in frames:
                 page = _PAGE.decode(frame)
                 yield page
                 self._after = page[-1].resident_id
 
-    async def _packed_prices(self) -> bytes:
-        return msgspec.msgpack.encode(await self._reading.prices())
 
-
-async def _score_all(page: list[Known], assignment: Assignment, prices: Prices) -> list[Scored]:
+async def _score_all(page: list[Known], assignment: Assignment) -> list[Scored]:
     made: list[Scored] = []
     for number, known in enumerate(page, 1):
         if number % TURN == 0:
             await asyncio.sleep(0)
-        made.append(_score(known, assignment, prices))
+        made.append(_score(known, assignment))
     return made
 
 
-def _score(known: Known, assignment: Assignment, prices: Prices) -> Scored:
-    facts = known.facts(prices)
+def _score(known: Known, assignment: Assignment) -> Scored:
+    facts = known.facts
     if facts is None:
         return Scored(known.resident_id)
     found = assess(facts, as_of=assignment.as_of, rules=assignment.rules)
@@ -157,40 +145,29 @@ def _score(known: Known, assignment: Assignment, prices: Prices) -> Scored:
 
 
 class _Ahead(Generic[T]):
-    """The same items, the next one being made while the present one is worked on, and so many more."""
+    """The same items, the next one being made while the present one is worked on; the first one at once."""
 
-    def __init__(self, items: AsyncGenerator[T, None], *, more: int = 0) -> None:
-        self._made: asyncio.Queue[T | None] = asyncio.Queue()
-        self._room = asyncio.Semaphore(more)
-        self._making = asyncio.create_task(self._make(items))
-        self._making.add_done_callback(lambda _: self._made.put_nowait(None))
-
-    async def _make(self, items: AsyncGenerator[T, None]) -> None:
-        async with contextlib.aclosing(items):
-            async for item in items:
-                self._made.put_nowait(item)
-                await self._room.acquire()
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._coming = asyncio.ensure_future(anext(items, None))
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        while (item := await self._made.get()) is not None:
-            self._room.release()
+        while (item := await self._coming) is not None:
+            self._coming = asyncio.ensure_future(anext(self._items, None))
             yield item
-        await self._making
 
     async def aclose(self) -> None:
-        self._making.cancel()
-        await asyncio.gather(self._making, return_exceptions=True)
+        self._coming.cancel()
+        await asyncio.gather(self._coming, return_exceptions=True)
+        await self._items.aclose()
 
 
-async def _in_the_companion(store: Store, given: bytes, more: More) -> AsyncIterator[bytes]:
+async def _in_the_companion(store: Store, given: bytes) -> AsyncIterator[bytes]:
     assignment = _ASSIGNMENT.decode(given)
     reading = assignment.reading(store.tenant(assignment.tenant_id))
-    async with contextlib.aclosing(_Ahead(reading.pages(assignment.after), more=READ_AHEAD)) as pages:
-        prices = assignment.prices
-        if prices is None:
-            prices = _PRICES.decode(await more())
+    async with contextlib.aclosing(_Ahead(reading.pages(assignment.after))) as pages:
         async for known in pages:
-            yield msgspec.msgpack.encode(await _score_all(known, assignment, prices))
+            yield msgspec.msgpack.encode(await _score_all(known, assignment))
 
 
 PART: Final = Part(documents=[Resident, LeaseRow, LedgerRow, OfferRow, UnitPricing], act=_in_the_companion)

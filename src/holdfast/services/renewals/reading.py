@@ -1,16 +1,17 @@
 """All that scoring needs of a property's residents, in sets: no question is asked for one resident alone.
 
     residents, a page in id order ──► leases, ledger, offers between its first and its last id
-    prices of the property, once  ──► by unit, whenever they are wanted
+                                  ──► prices between its first and its last unit; where those are
+                                      many others' too, the prices of the property, once
 
 Only fields that indexes hold are read, so that no document is opened. Memory is that of one page
-and of the prices of one property.
+and at most of the prices of one property.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
@@ -31,25 +32,20 @@ from holdfast.services.renewals.scoring import (
 from holdfast.store import Query, Store
 
 PAGE: Final = 2_000
+# Where a page's units lie among so many prices each, they lie all over the property.
+PRICES_EACH_MAX: Final = 5
 _ROWS: Final = 10_000
 _LIVING: Final = ("active", "notice_given")
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
-    """A resident and what is known of them but their unit's price; no lease where none is active."""
+    """A resident and what is known of them; no facts where there is no active lease."""
 
     resident_id: str
     unit_id: str
     name: str
     notice_given: bool
-    lease: Lease | None
-    ledger: Ledger
-    has_offer: bool
-
-    def facts(self, prices: Mapping[str, int]) -> Facts | None:
-        if self.lease is None:
-            return None
-        return Facts(self.lease, self.ledger, self.has_offer, prices.get(self.unit_id))
+    facts: Facts | None
 
 
 class Moment(NamedTuple):
@@ -68,6 +64,7 @@ class Reading:
 
     def __init__(self, store: Store, moment: Moment, *, page: int = PAGE) -> None:
         self._store, self._moment, self._page = store, moment, page
+        self._all_prices: dict[str, int] | None = None
 
     async def count(self) -> int:
         """How many residents live there."""
@@ -85,32 +82,50 @@ class Reading:
     def _residents(self) -> Query[Resident]:
         return Query(Resident).where("property_id", "==", self._moment.property_id)
 
-    async def prices(self) -> dict[str, int]:
-        """The latest market rent of each unit on the as-of date."""
+    async def _known(self, rows: list[tuple[Any, ...]]) -> list[Known]:
+        first, last = rows[0][0], rows[-1][0]
+        leases, ledgers, offers, prices = await asyncio.gather(
+            self._read_leases(first, last), self._read_ledgers(first, last), self._read_offers(first, last),
+            self._prices([row[1] for row in rows]),
+        )  # fmt: skip
+        as_of, known = self._moment.as_of, []
+        for id, unit_id, first_name, last_name, status, _ in rows:
+            lease, facts = current_lease(leases.get(id, ()), as_of), None
+            if lease is not None:
+                made = offers.get(id)
+                offered = made is not None and any(counts(offer, lease, as_of) for offer in made)
+                facts = Facts(lease, ledgers.get(id) or Ledger(), offered, prices.get(unit_id))
+            name = f"{first_name} {last_name}".strip()
+            known.append(Known(id, unit_id, name, status == "notice_given", facts))
+        return known
+
+    async def _prices(self, units: Sequence[str]) -> dict[str, int]:
+        """The latest market rent of these units on the as-of date, perhaps of others too."""
+        if self._all_prices is None:
+            found = await self._read_prices(min(units), max(units), rows_max=PRICES_EACH_MAX * len(units))
+            if found is not None:
+                return found
+            self._all_prices = await self._read_prices() or {}
+        return self._all_prices
+
+    # -- tables -----------------------------------------------------------------------------------
+
+    async def _read_prices(
+        self, first: str = "", last: str = "", *, rows_max: int | None = None
+    ) -> dict[str, int] | None:
+        """Of the units between two, or of all; None where that takes too many rows."""
         query = Query(UnitPricing).where("property_id", "==", self._moment.property_id)
         query = query.where("effective_date", "<=", self._moment.as_of)
+        if last:
+            query = query.where("unit_id", ">=", first).where("unit_id", "<=", last)
         fields = ("unit_id", "effective_date", "market_rent")
         found: dict[str, int] = {}
         # In the order of days: of a unit's prices the last one stays.
         async for rows in self._store.select(query.order_by(*fields).limit(_ROWS), *fields):
             found.update({unit: rent for _, unit, _, rent in rows})
+            if rows_max is not None and (rows_max := rows_max - len(rows)) < 0:
+                return None
         return found
-
-    async def _known(self, rows: list[tuple[Any, ...]]) -> list[Known]:
-        first, last = rows[0][0], rows[-1][0]
-        leases, ledgers, offers = await asyncio.gather(
-            self._read_leases(first, last), self._read_ledgers(first, last), self._read_offers(first, last)
-        )
-        as_of, known = self._moment.as_of, []
-        for id, unit_id, first_name, last_name, status, _ in rows:
-            lease, made = current_lease(leases.get(id, ()), as_of), offers.get(id, ())
-            offered = bool(made) and lease is not None and any(counts(offer, lease, as_of) for offer in made)
-            name = f"{first_name} {last_name}".strip()
-            ledger = ledgers.get(id) or Ledger()
-            known.append(Known(id, unit_id, name, status == "notice_given", lease, ledger, offered))
-        return known
-
-    # -- tables -----------------------------------------------------------------------------------
 
     async def _read_leases(self, first: str, last: str) -> dict[str, list[Lease]]:
         query = Query(LeaseRow).where("property_id", "==", self._moment.property_id)
