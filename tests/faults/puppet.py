@@ -69,6 +69,10 @@ class Puppet:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
+        # Its pipes are heard of only later: a loop that ends before has them open still.
+        self._process._transport.close()  # type: ignore[attr-defined]
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     async def end(self, *, within_s: float = 60.0) -> list[str]:
         """Hear it out to its own end, which must be a good one."""
