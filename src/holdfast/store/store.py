@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
@@ -121,7 +121,7 @@ class Store:
             # An engine may answer a small page without a pause; others must get their turn.
             await asyncio.sleep(0)
 
-    async def select(self, query: Query[Any], *fields: str) -> AsyncIterator[list[tuple[Any, ...]]]:
+    async def select(self, query: Query[Any], *fields: str) -> AsyncGenerator[list[tuple[Any, ...]], None]:
         """Keys and some fields of all that the query finds, in lists of up to `query.size`, many times faster
         than the documents: for work that goes through whole collections.
 

@@ -11,6 +11,7 @@ and at most of the prices of one property.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
@@ -72,12 +73,19 @@ class Reading:
 
     async def pages(self, after: str = "") -> AsyncGenerator[list[Known], None]:
         """Those who live there, in id order, from `after` on."""
-        residents = self._residents().where("id", ">", after) if after else self._residents()
-        fields = ("unit_id", "first_name", "last_name", "status")
-        async for rows in self._store.select(residents.order_by("id").limit(self._page), *fields, "id"):
-            living = [row for row in rows if row[4] in _LIVING]
+        while rows := await self._residents_behind(after):
+            living = [row for row in rows if row[5] in _LIVING]
             if living:
                 yield await self._known(living)
+            after = rows[-1][1]
+
+    async def _residents_behind(self, after: str) -> list[tuple[Any, ...]]:
+        # Each page is a question of its own: an id is all there is to go on from.
+        residents = self._residents().where("id", ">", after) if after else self._residents()
+        fields = ("id", "unit_id", "first_name", "last_name", "status")
+        pages = self._store.select(residents.order_by(*fields).limit(self._page), *fields)
+        async with contextlib.aclosing(pages):
+            return await anext(pages)
 
     def _residents(self) -> Query[Resident]:
         return Query(Resident).where("property_id", "==", self._moment.property_id)
@@ -86,10 +94,10 @@ class Reading:
         first, last = rows[0][0], rows[-1][0]
         leases, ledgers, offers, prices = await asyncio.gather(
             self._read_leases(first, last), self._read_ledgers(first, last), self._read_offers(first, last),
-            self._prices([row[1] for row in rows]),
+            self._prices([row[2] for row in rows]),
         )  # fmt: skip
         as_of, known = self._moment.as_of, []
-        for id, unit_id, first_name, last_name, status, _ in rows:
+        for _, id, unit_id, first_name, last_name, status in rows:
             lease, facts = current_lease(leases.get(id, ()), as_of), None
             if lease is not None:
                 made = offers.get(id)

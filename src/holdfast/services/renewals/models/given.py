@@ -96,7 +96,8 @@ class UnitPricing(Document):
     id=Given(pattern=r"[ -.0-~]{1,200}|[^/]{1,110}"),
     tenant="tenant_id",
     indexes=[
-        Index("property_id", "id"),
+        # All that a calculation reads of them.
+        Index("property_id", "id", "unit_id", "first_name", "last_name", "status"),
         Index("property_id", "status"),
         Index("property_id", "last_name", "first_name"),
         Index("unit_id"),
