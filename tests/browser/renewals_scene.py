@@ -144,7 +144,8 @@ async def rename(runtime: Runtime, name: str) -> None:
     found = await store.get(Property, PROPERTIES[0])
     assert found is not None
     await store.commit(put(msgspec.structs.replace(found.doc, name=name, city=name), found.unchanged))
-    residents = Query(Resident).where("property_id", "==", PROPERTIES[0]).order_by("id").limit(500)
+    residents = Query(Resident).where("property_id", "==", PROPERTIES[0])
+    residents = residents.order_by("last_name", "first_name").limit(500)
     for one in (await store.query(residents)).docs:
         await store.commit(put(msgspec.structs.replace(one, first_name="", last_name=name)))
     await calculate(runtime)
