@@ -35,18 +35,20 @@ async def start(source: str, target: str, *options: str) -> asyncio.subprocess.P
     )  # fmt: skip
 
 
-async def written(target: Store) -> int:
+async def seen_in(target: Store) -> tuple[int, int]:
+    """How many processes have begun, and how much is written."""
     found = await target.get(Copy, "copy")
-    return 0 if found is None else found.doc.written
+    return (0, 0) if found is None else (found.doc.runs, found.doc.written)
 
 
 async def kill_on_the_way(source: str, target: str, seen: Store) -> int:
     """Start a copy, and kill it once it has written some more; gives how much it had written by then."""
-    before = await written(seen)
+    runs, before = await seen_in(seen)
     process = await start(source, target, "--walks", "1000")
     async with asyncio.timeout(PATIENCE_S):
-        # Polled, because only the target tells how far the other process is.
-        while await written(seen) < before + WRITTEN_BETWEEN:
+        # Polled, because only the target tells how far the other process is; of one that was killed before,
+        # a commit may still land.
+        while (now := await seen_in(seen)) and (now[0] == runs or now[1] < before + WRITTEN_BETWEEN):
             if process.returncode is not None:
                 # In step for a moment, on a machine too busy to let the writer write.
                 assert process.returncode == 0, await process.communicate()
@@ -55,7 +57,7 @@ async def kill_on_the_way(source: str, target: str, seen: Store) -> int:
     process.kill()
     await process.communicate()
     assert process.returncode == -9
-    return await written(seen)
+    return (await seen_in(seen))[1]
 
 
 async def finish(source: str, target: str) -> dict[str, Any]:
