@@ -41,14 +41,18 @@ async def seen_in(target: Store) -> tuple[int, int]:
     return (0, 0) if found is None else (found.doc.runs, found.doc.written)
 
 
+def _further(now: tuple[int, int], *, than: tuple[int, int]) -> bool:
+    return now[0] > than[0] and now[1] >= than[1] + WRITTEN_BETWEEN
+
+
 async def kill_on_the_way(source: str, target: str, seen: Store) -> int:
     """Start a copy, and kill it once it has written some more; gives how much it had written by then."""
-    runs, before = await seen_in(seen)
+    before = await seen_in(seen)
     process = await start(source, target, "--walks", "1000")
     async with asyncio.timeout(PATIENCE_S):
         # Polled, because only the target tells how far the other process is; of one that was killed before,
         # a commit may still land.
-        while (now := await seen_in(seen)) and (now[0] == runs or now[1] < before + WRITTEN_BETWEEN):
+        while not _further(await seen_in(seen), than=before):
             if process.returncode is not None:
                 # In step for a moment, on a machine too busy to let the writer write.
                 assert process.returncode == 0, await process.communicate()
