@@ -174,10 +174,5 @@ def retry_command(
     Example:
       holdfast runs retry run-mhz1k0-4f2a9c --tenant acme
     """
-
-    async def act(runtime: Runtime) -> RunRow:
-        runs = runs_in(runtime, tenant, collection)
-        return await retry_run(runtime, tenant, runs, run_id=run_id, actor=person())
-
-    found = within(act, services=None)
+    found = _after(retry_run, run_id, collection=collection, tenant=tenant)
     tell(found, f"{run_id} goes on as soon as a process that works sees it", as_json=as_json)

@@ -105,15 +105,8 @@ async def test_a_run_from_before_orders_were_written_down_is_listed_in_order_all
 ) -> None:
     monkeypatch.setattr(portfolio, "WRITES_AT_ONCE", 2)
     async with opened(url) as store:
-        await fill(store)
-        home = store.tenant("-")
-        async with working(store) as jobs:
-            await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
-        mine = Portfolio(home, workflow(store))
-        run = await mine.latest(PROPERTY)
-        assert run is not None
-        scores = await scores_of_run(home, PROPERTY, run.calculated_at, tiers=TIERS)
-        await forget_orders(home, run)
+        mine, run = await without_order(store)
+        scores = await scores_of_run(store.tenant("-"), PROPERTY, run.calculated_at, tiers=TIERS)
         first, both = await asyncio.gather(
             *(mine.risk(run, PROPERTY, sort="days", tiers=FLAGGED, limit=4) for _ in range(2))
         )
@@ -128,14 +121,7 @@ async def test_an_order_that_was_written_half_is_not_taken_for_the_whole(
 ) -> None:
     monkeypatch.setattr(portfolio, "WRITES_AT_ONCE", 2)
     async with opened(sqlite_url) as store:
-        await fill(store)
-        home = store.tenant("-")
-        async with working(store) as jobs:
-            await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
-        mine = Portfolio(home, workflow(store))
-        run = await mine.latest(PROPERTY)
-        assert run is not None
-        await forget_orders(home, run)
+        mine, run = await without_order(store)
         commit, landed = Store.commit, 0
 
         async def dies(self: Store, *writes: Write) -> Committed:
@@ -153,8 +139,16 @@ async def test_an_order_that_was_written_half_is_not_taken_for_the_whole(
         assert len(page.docs) == RESIDENTS == run.total_residents
 
 
-async def forget_orders(home: Store, run: Summary) -> None:
-    """As it was before they were written."""
+async def without_order(store: Store) -> tuple[Portfolio, Summary]:
+    """A finished run as it was before orders were written."""
+    await fill(store)
+    home = store.tenant("-")
+    async with working(store) as jobs:
+        await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
+    mine = Portfolio(home, workflow(store))
+    run = await mine.latest(PROPERTY)
+    assert run is not None
     at = msgspec.to_builtins(run.calculated_at)
     for number in range(-(-RESIDENTS // 7)):
         await home.commit(delete(RunOrder, f"{at}_{PROPERTY}_{number}"))
+    return mine, run

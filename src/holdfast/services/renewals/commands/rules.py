@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -13,8 +14,11 @@ from holdfast.services.renewals.models import PropertyRules
 from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.money import from_cents, to_cents
 from holdfast.services.renewals.portfolio import WhatIf
-from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RulesOrder, changed, order_of
+from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RuleBook, RulesOrder, changed, order_of
 from holdfast.services.renewals.scoring import TIERS
+from holdfast.store import Transaction
+
+_Change = Callable[[RuleBook, Transaction], Awaitable[PropertyRules]]
 
 rules = typer.Typer(help="How a property's next runs judge, and what they send.", no_args_is_help=True)
 
@@ -86,15 +90,10 @@ def rules_set(
     )  # fmt: skip
     if not given:
         raise typer.BadParameter("say what to change, as in --high 60; `rules show` tells what there is")
-
-    async def act(renewals: Renewals) -> PropertyRules:
-        book = renewals.rules(tenant)
-        return await renewals.noted(
-            tenant, me(), "rules_set", subject=property_id, details=_details,
-            act=lambda tx: book.change(property_id, given, tx=tx),
-        )  # fmt: skip
-
-    _tell(ctx, inside(ctx, act), as_json=as_json)
+    made = _on_record(
+        ctx, property_id, lambda book, tx: book.change(property_id, given, tx=tx), tenant=tenant
+    )
+    _tell(ctx, made, as_json=as_json)
 
 
 @rules.command("reset")
@@ -107,15 +106,22 @@ def rules_reset(
     Example:
       holdfast renewals rules reset property-0001
     """
+    made = _on_record(
+        ctx, property_id, lambda book, tx: book.set(property_id, RulesOrder(), tx=tx), tenant=tenant
+    )
+    _tell(ctx, made, as_json=as_json)
+
+
+def _on_record(ctx: typer.Context, property_id: str, change: _Change, *, tenant: str) -> PropertyRules:
+    """The rules once this person changed them, which is on record."""
 
     async def act(renewals: Renewals) -> PropertyRules:
         book = renewals.rules(tenant)
         return await renewals.noted(
-            tenant, me(), "rules_set", subject=property_id, details=_details,
-            act=lambda tx: book.set(property_id, RulesOrder(), tx=tx),
-        )  # fmt: skip
+            tenant, me(), "rules_set", subject=property_id, details=_details, act=lambda tx: change(book, tx)
+        )
 
-    _tell(ctx, inside(ctx, act), as_json=as_json)
+    return inside(ctx, act)
 
 
 def _given(**words: Any) -> dict[str, Any]:
