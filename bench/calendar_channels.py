@@ -19,8 +19,8 @@ from holdfast.config import Config, load_config
 from holdfast.kit.channels import Channels, Life, Opened
 from holdfast.runtime import Runtime, documents_of
 from holdfast.services.calendar_sync import service
-from holdfast.services.calendar_sync.keeper import NAME, Keeper
 from holdfast.services.calendar_sync.models import MappingReload, UserMapping, WatchChannel
+from holdfast.services.calendar_sync.operations import NAME, Keeper
 from holdfast.services.calendar_sync.reports import StatusTold, channel_told
 from holdfast.services.calendar_sync.table import as_table
 from holdfast.store import Store, put

@@ -22,10 +22,10 @@ import trustme
 
 from bench.measure import Goal, Pair, Place, Workload
 from bench.receiver import receiving
-from holdfast.kit.outbox.guard import AddressGuard
-from holdfast.kit.outbox.port import Outgoing
-from holdfast.kit.outbox.sender import RawSender
 from holdfast.kit.outbox.signing import Signer, new_secret
+from holdfast.net.address_guard import AddressGuard
+from holdfast.net.port import Outgoing
+from holdfast.net.sender import RawSender
 
 IN_FLIGHT = 100
 BODY = secrets.token_urlsafe(768).encode()

@@ -20,8 +20,8 @@ from holdfast.kit.outbox import AddressGuard, Dispatcher, EndpointSecrets, RawSe
 from holdfast.kit.vault import Vault, new_key
 from holdfast.services.renewals.endpoints import EndpointOrder, RmsEndpoints
 from holdfast.services.renewals.models import DOCUMENTS, KINDS, DeliveryState, Property, RiskScore
+from holdfast.services.renewals.risk_events import Triggered, Triggers
 from holdfast.services.renewals.scoring import SIGNALS, Signal
-from holdfast.services.renewals.triggering import Triggered, Triggers
 from holdfast.store import Store, create
 
 PER_S: Final = 200

@@ -28,8 +28,8 @@ from holdfast.kit.access import Tokens
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
 from holdfast.services.renewals.endpoints import EndpointOrder
-from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.sampling import Plan, keep
+from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.sample_data import Plan, keep
 from holdfast.services.renewals.views.dashboard import RUNS
 
 LIMIT_MS: Final = 100.0

@@ -18,13 +18,13 @@ from bench import bare_renewals as bare
 from bench import orm_renewals as orm
 from bench.measure import Goal, Measure, Pair, Place, Workload
 from holdfast.app import open_store
-from holdfast.beside import Beside
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.runs import Runner
-from holdfast.services.renewals.calculating import workflow
+from holdfast.services.renewals.calculation import workflow
 from holdfast.services.renewals.jobs import Jobs
 from holdfast.services.renewals.models import DOCUMENTS, JOBS
-from holdfast.services.renewals.sampling import Plan, keep, sample
+from holdfast.services.renewals.sample_data import Plan, keep, sample
+from holdfast.subprocess_worker import Beside
 from holdfast.worker import leave_what_is_built
 
 AS_OF: Final = date(2026, 3, 1)

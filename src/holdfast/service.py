@@ -28,13 +28,13 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import InvalidError
-from holdfast.kit.access.rules import may
+from holdfast.kit.access.authorization import may
 from holdfast.kit.audit import Audit
 from holdfast.kit.connections import Connections, Provider
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import Meter
 from holdfast.kit.outbox import Dispatcher, Kinds, Outbox
-from holdfast.kit.outbox.courier import Headers
+from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault

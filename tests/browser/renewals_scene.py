@@ -18,9 +18,9 @@ from holdfast.services.renewals import service
 from holdfast.services.renewals.dates import months_before
 from holdfast.services.renewals.deliveries import Status
 from holdfast.services.renewals.endpoints import EndpointOrder
-from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import DeliveryState, Property, Resident, RmsEndpoint
-from holdfast.services.renewals.sampling import Plan, keep
+from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.sample_data import Plan, keep
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query, patch, put
 from tests.console.bed import Bed, console

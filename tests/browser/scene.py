@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.kit.activity import Pulse
 from holdfast.kit.audit import Audit, Entry
 from holdfast.kit.channels import Watch
 from holdfast.kit.channels.models import Held
@@ -16,7 +17,6 @@ from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.metering import Meter
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Endpoint
-from holdfast.kit.pulse import Pulse
 from holdfast.kit.runs import RunDocument, StepSummary
 from holdfast.kit.runs.models import StepStatus
 from holdfast.kit.schedules import Schedule, SlotRun

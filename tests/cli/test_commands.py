@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from holdfast.cli import app
-from holdfast.cli.found import Later
+from holdfast.cli.lazy_commands import Later
 from holdfast.errors import HoldfastError
 from holdfast.runtime import find_services
 from tests.cli.terminal import Typed

@@ -22,7 +22,7 @@ from holdfast.cli.new import PATHS
 from holdfast.config import load_config
 from holdfast.console import routes
 from holdfast.http.app import create_app
-from holdfast.http.door import declared_routes
+from holdfast.http.guard import declared_routes
 from holdfast.kit.inbox import StandardWebhooksVerifier
 from holdfast.kit.outbox import Signer, new_secret
 from holdfast.runtime import Runtime

@@ -17,9 +17,9 @@ from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.console import first_link, routes
 from holdfast.http.app import create_app
-from holdfast.http.changes import Changes, topics_of
+from holdfast.http.asgi import Surface
+from holdfast.http.change_stream import Changes, topics_of
 from holdfast.http.server import settings
-from holdfast.http.surface import Surface
 from holdfast.kit.access import Sessions, User, Users
 from holdfast.kit.access.passwords import hashed
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, Outbox, Retry, new_secret

@@ -20,7 +20,7 @@ import pytest
 from holdfast.app import open_store
 from holdfast.config import load_config
 from holdfast.errors import RetryLaterError
-from holdfast.http import changes as hub
+from holdfast.http import change_stream as hub
 from holdfast.kit.access import Tokens
 from holdfast.kit.channels import Watch
 from holdfast.kit.outbox import Endpoint
@@ -120,11 +120,11 @@ async def test_everything_is_told_every_so_often_also_where_one_topic_never_rest
 ) -> None:
     store = await open_store(sqlite_url, KIT_DOCUMENTS, clock=clock)
     await store.migrate()
-    changes = hub.Changes(store, {"busy": (Endpoint,), "quiet": (Watch,)})
+    change_stream = hub.Changes(store, {"busy": (Endpoint,), "quiet": (Watch,)})
     told: list[frozenset[str]] = []
 
     async def listen() -> None:
-        async for topics in changes.stream():
+        async for topics in change_stream.stream():
             told.append(topics)  # noqa: PERF401 - read while it grows
 
     listening = asyncio.create_task(listen())
@@ -140,7 +140,7 @@ async def test_everything_is_told_every_so_often_also_where_one_topic_never_rest
         assert frozenset({"busy"}) in told
         assert frozenset({hub.EVERYTHING}) in told
     finally:
-        changes.close()
+        change_stream.close()
         await clock.advance(1)
         await listening
         await store.close()

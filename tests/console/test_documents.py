@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.kit.inbox import InboxItem
 from holdfast.model.access import SERVICE
-from holdfast.runtime.browsing import Documents
+from holdfast.runtime.document_browser import Documents
 from holdfast.store import create, put
 from tests.browser.scene import fill
 from tests.console import library

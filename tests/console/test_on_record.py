@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.kit.access import Links, User
-from holdfast.kit.access.links import SignInLink
 from holdfast.kit.access.sessions import Session
+from holdfast.kit.access.sign_in_links import SignInLink
 from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast.kit.access import COOKIE, Links, Users
-from holdfast.kit.access.tries import BY_NAME, Tries, key_of
+from holdfast.kit.access.login_throttle import BY_NAME, Tries, key_of
 from holdfast.kit.audit import AuditEvent
 from holdfast.store import Query, put
 from tests.console.bed import PASSWORD, Bed, Visitor, console

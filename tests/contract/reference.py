@@ -20,10 +20,10 @@ from holdfast.model.columns import Column
 from holdfast.model.path import split_key
 from holdfast.store import Capabilities, Catalog, Committed, Snapshot, Wake
 from holdfast.store.commit import Commit, Outcome, Write
-from holdfast.store.deciding import Change, decide
 from holdfast.store.plan import Plan
 from holdfast.store.port import ClaimRequest
 from holdfast.store.query import fitting, rows_of, totals_of
+from holdfast.store.write_rules import Change, decide
 from tests.contract.sieve import Position, column_of, matches, position
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from holdfast.store import (
     patch,
     put,
 )
-from holdfast.store.amend import amendment
+from holdfast.store.sql.fenced_patch import amendment
 from holdfast.testing import ManualClock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -16,8 +16,8 @@ from holdfast.model import Claim, Document, document
 from holdfast.store import Catalog, Committed, Increment, Store, create, patch
 from holdfast.store.firestore import connect
 from holdfast.store.firestore.address import parse_address
+from holdfast.store.firestore.client import Link
 from holdfast.store.firestore.engine import FirestoreEngine
-from holdfast.store.firestore.link import Link
 from tests.kit.eventually import until
 
 SOON_S = 20.0

@@ -33,12 +33,12 @@ from holdfast.store import (
     patch,
     put,
 )
-from holdfast.store.contract.home import exact
+from holdfast.store.contract.harness import exact
 from holdfast.store.counter import Counter, CounterShard
 from holdfast.store.firestore import connect
 from holdfast.store.firestore.address import Address, parse_address
+from holdfast.store.firestore.client import Link
 from holdfast.store.firestore.engine import FirestoreEngine
-from holdfast.store.firestore.link import Link
 from holdfast.store.firestore.values import decode, decode_fields, encode, encode_fields, field_path
 from holdfast.store.firestore.wire import Document as Raw
 from holdfast.store.firestore.wire import Value, Write

@@ -20,10 +20,10 @@ from holdfast.store.port import ClaimRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, next_due_statement
 from holdfast.store.postgres.dialect import DIALECT
-from holdfast.store.postgres.links import Link, Links
-from holdfast.store.postgres.shelf import Shelf
-from holdfast.store.relational import walk
-from holdfast.store.relational.tables import index_name
+from holdfast.store.postgres.pool import Link, Links
+from holdfast.store.postgres.table_mapping import Shelf
+from holdfast.store.sql import index_scan
+from holdfast.store.sql.tables import index_name
 from tests.contract.test_sqlite_plans import CATALOG, DECLARED, continued, planned, short_pages
 
 DECLARING = [pytest.param(s, id=s.name) for s in CATALOG.schemas if s.indexes]
@@ -79,7 +79,7 @@ async def test_a_question_walks_its_index_and_nothing_is_scanned_or_sorted(
         plans = list(planned(schema, index))
         assert plans
         for page in [one for plan in plans for one in (plan, continued(plan))]:
-            sql, values = walk.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
+            sql, values = index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
             assert_walked(await explained(link, sql, values), page, sql)
 
 
@@ -91,7 +91,7 @@ async def test_a_count_or_sum_walks_its_index_without_sorting(link: Link, schema
         if last is not None and last.kind in ("integer", "number"):
             plans += planned(schema, index, Aggregate("sum", last.path))
         for plan in plans:
-            sql, values = walk.aggregate(plan, CATALOG.table(schema), dialect=DIALECT)
+            sql, values = index_scan.aggregate(plan, CATALOG.table(schema), dialect=DIALECT)
             root = await explained(link, sql, values)
             assert_walked(root, plan, sql)
             assert not any("Sort" in node["Node Type"] for node in nodes(root)), root
@@ -142,7 +142,7 @@ async def test_a_page_reads_no_more_among_ten_times_as_many_documents(postgres_u
     schema = schema_of(Note)
     shelf = Shelf(schema, CATALOG.table(schema))
     statements = [
-        walk.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
+        index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
         for page in short_pages(schema)
     ]
     store = Store(await postgres.connect(postgres_url, CATALOG))

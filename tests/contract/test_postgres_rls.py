@@ -15,9 +15,9 @@ from holdfast.model.access import Access, Action, Caller
 from holdfast.model.document import schema_of
 from holdfast.store import Catalog, Store, create, postgres
 from holdfast.store.postgres.address import parse_url
-from holdfast.store.postgres.links import Link, Links
-from holdfast.store.postgres.shelf import Shelf
-from holdfast.store.relational.dialect import quote
+from holdfast.store.postgres.pool import Link, Links
+from holdfast.store.postgres.table_mapping import Shelf
+from holdfast.store.sql.dialect import quote
 from holdfast.testing import OwnPostgresServer
 
 

@@ -21,13 +21,13 @@ from holdfast.store import Catalog, Query, create
 from holdfast.store.contract.models import ALL, NOON, Job, Note
 from holdfast.store.plan import Aggregate, Plan, resolve
 from holdfast.store.port import ClaimRequest
-from holdfast.store.relational import walk
-from holdfast.store.relational.tables import index_name
+from holdfast.store.sql import index_scan
+from holdfast.store.sql.tables import index_name
 from holdfast.store.sqlite import ddl
 from holdfast.store.sqlite.claims import claim
-from holdfast.store.sqlite.desk import Desk
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.shelf import Shelf
+from holdfast.store.sqlite.table_mapping import Shelf
+from holdfast.store.sqlite.write_transaction import Desk
 
 CATALOG = Catalog(ALL)
 SAMPLES: dict[str, tuple[Any, Any, Any]] = {
@@ -153,7 +153,7 @@ def test_a_question_walks_its_index_and_nothing_is_scanned(
     for plan in planned(schema, index):
         for page in (plan, continued(plan)):
             shelf = Shelf(schema, CATALOG.table(schema))
-            sql, values = walk.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
+            sql, values = index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
             assert_walked(explained(link, sql, values), page, sql)
             asked += 1
     assert asked
@@ -168,7 +168,7 @@ def test_a_count_or_sum_walks_its_index_without_sorting(
     if last is not None and last.kind in ("integer", "number"):
         plans += planned(schema, index, Aggregate("sum", last.path))
     for plan in plans:
-        sql, values = walk.aggregate(plan, CATALOG.table(schema), dialect=DIALECT)
+        sql, values = index_scan.aggregate(plan, CATALOG.table(schema), dialect=DIALECT)
         lines = explained(link, sql, values)
         assert_walked(lines, plan, sql)
         assert not any("TEMP B-TREE" in line for line in lines), lines
@@ -207,7 +207,7 @@ async def test_a_page_costs_the_same_among_ten_times_as_many_documents(sqlite_ur
     schema = schema_of(Note)
     shelf = Shelf(schema, CATALOG.table(schema))
     statements = [
-        walk.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
+        index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
         for page in short_pages(schema)
     ]
     store = await open_store(sqlite_url, [Note])

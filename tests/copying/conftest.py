@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from holdfast.app import open_store
-from holdfast.copying import Copy
 from holdfast.model import Document
 from holdfast.store import Store
+from holdfast.store_copy import Copy
 from holdfast.testing import ManualClock
 
 Open = Callable[[str, Sequence[type[Document]]], Awaitable[Store]]

@@ -13,13 +13,13 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.config import load_config
-from holdfast.copying import Copy, Difference, Progress, check_target, copy_store, name_of, verify_stores
-from holdfast.copying.copier import Copier
 from holdfast.errors import ConfigError, ConflictError, LeaseLostError, StoreUnavailableError, UnreadableError
 from holdfast.model import Document
 from holdfast.runtime import Runtime
 from holdfast.store import Query, Store, create, delete, patch, put
 from holdfast.store.contract.models import Entry, Job, Letter, Note, Order, Seat
+from holdfast.store_copy import Copy, Difference, Progress, check_target, copy_store, name_of, verify_stores
+from holdfast.store_copy.copier import Copier
 from holdfast.testing import ManualClock
 from tests.copying.conftest import Open
 from tests.copying.reading import contents

@@ -6,7 +6,6 @@ import itertools
 
 import pytest
 
-from holdfast.copying import Copied, Copy, copy_store, verify_stores
 from holdfast.errors import LeaseLostError
 from holdfast.kit.outbox import Delivery, Endpoint, Event, Outbox
 from holdfast.model import Document
@@ -14,6 +13,7 @@ from holdfast.runtime import KIT_DOCUMENTS
 from holdfast.store import Store, create, patch
 from holdfast.store.commit import Fence
 from holdfast.store.contract.models import ALL
+from holdfast.store_copy import Copied, Copy, copy_store, verify_stores
 from holdfast.testing import ManualClock
 from tests.copying.conftest import Open
 from tests.copying.reading import contents

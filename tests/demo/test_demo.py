@@ -17,7 +17,7 @@ import pytest
 from holdfast import __version__
 from holdfast.demo.scene import find_scenes
 from holdfast.runtime import find_services
-from holdfast.simulators.finding import find_simulators
+from holdfast.simulators.discovery import find_simulators
 from holdfast.testing.process import free_port
 from tests.demo.playing import HOLDFAST, Play, admin_token, environment, holdfast, listed, playing, until
 

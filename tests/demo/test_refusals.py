@@ -10,7 +10,7 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.demo.service import Troupe, demo_service
-from holdfast.demo.world import World
+from holdfast.demo.simulator_set import World
 from holdfast.errors import ConfigError
 from holdfast.kit.access import User
 from holdfast.kit.outbox import Endpoint

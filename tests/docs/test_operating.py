@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.config import Grant, Issuer, Limits
-from holdfast.http import door
+from holdfast.http import guard
 from holdfast.http.metrics import Metrics
 
 _DOCS = Path(__file__).parents[2] / "docs"
@@ -25,7 +25,7 @@ def test_every_setting_about_callers_is_on_the_page(table: type[msgspec.Struct])
 
 
 def test_every_word_a_route_may_say_is_on_the_page() -> None:
-    said = set(re.findall(r'handler\.opt(?:\.get\(|\[)"(\w+)"', inspect.getsource(door)))
+    said = set(re.findall(r'handler\.opt(?:\.get\(|\[)"(\w+)"', inspect.getsource(guard)))
     assert len(said) >= 7
     assert {word for word in said if f"`{word}`" not in CALLERS} == set()
 

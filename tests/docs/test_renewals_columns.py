@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.services.renewals.feeding.rows import columns_of
-from holdfast.services.renewals.feeding.settings import Settings
+from holdfast.services.renewals.ingest.rows import columns_of
+from holdfast.services.renewals.ingest.settings import Settings
 from holdfast.services.renewals.models import TABLES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "services" / "renewals.md").read_text()

@@ -21,7 +21,7 @@ from holdfast.model.export import export
 from holdfast.model.path import split_key
 from holdfast.model.permission import permits
 from holdfast.store.commit import Commit, Write, create, delete, put
-from holdfast.store.deciding import decide
+from holdfast.store.write_rules import decide
 from holdfast.testing import EmulatorMissingError, firestore_emulator
 from tests.examples import gwi
 from tests.examples.calendar_sync import WatchChannel

@@ -7,10 +7,10 @@ import os
 from collections.abc import AsyncIterator, Callable
 
 from holdfast.app import open_store
-from holdfast.beside import Beside
 from holdfast.model import Document, document
 from holdfast.service import Part
 from holdfast.store import Query, Store, create
+from holdfast.subprocess_worker import Beside
 from tests.faults.puppet import Hear, Order, Role
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.beside import Beside, Companion
 from holdfast.service import CompanionLostError
+from holdfast.subprocess_worker import Beside, Companion
 from tests.faults.beside_parts import Note
 from tests.faults.puppet import puppets
 from tests.kit.eventually import until
@@ -58,7 +58,7 @@ async def test_one_that_stands_still_is_not_waited_for_in_vain(
 ) -> None:
     async with beside(sqlite_url, "READ") as companion:
         await companion.begun()
-        monkeypatch.setattr("holdfast.beside.SILENCE_S_MAX", 0.2)
+        monkeypatch.setattr("holdfast.subprocess_worker.SILENCE_S_MAX", 0.2)
         assert companion.pid is not None
         os.kill(companion.pid, signal.SIGSTOP)
         with pytest.raises(CompanionLostError, match="nothing was heard"):
@@ -141,7 +141,7 @@ async def test_the_address_of_the_store_is_not_in_the_list_of_processes(sqlite_u
     async with beside(sqlite_url, "READ") as companion:
         await companion.begun()
         said = Path(f"/proc/{companion.pid}/cmdline").read_text()
-        assert "holdfast.beside" in said
+        assert "holdfast.subprocess_worker" in said
         assert sqlite_url.rpartition("/")[2] not in said
 
 

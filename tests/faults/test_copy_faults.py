@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from holdfast.app import open_store
-from holdfast.copying import Copy
 from holdfast.model import Document
 from holdfast.store import Query, Store
+from holdfast.store_copy import Copy
 from tests.faults.copied import DOCUMENTS, PARCELS, Bill, Parcel, fill
 from tests.faults.puppet import ROOT, puppets
 

@@ -17,7 +17,7 @@ from holdfast.config import load_config
 from holdfast.errors import UnverifiedError
 from holdfast.http import server as serving_process
 from holdfast.http.app import create_app
-from holdfast.http.surface import Surface
+from holdfast.http.asgi import Surface
 from holdfast.kit.access import Tokens
 from holdfast.kit.inbox import InboxItem, Source, Verified
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, Retry, new_secret

@@ -18,7 +18,7 @@ from holdfast import console
 from holdfast.clock import SystemClock
 from holdfast.errors import DeclarationError
 from holdfast.http.app import create_app
-from holdfast.http.origin import next_of
+from holdfast.http.csrf import next_of
 from holdfast.runtime import find_services
 from tests.http.bed import Bed, echo_service, serving
 from tests.http.issuer import StandIn, issuing

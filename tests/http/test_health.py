@@ -16,7 +16,7 @@ from holdfast.kit.channels import Channel
 from holdfast.kit.inbox import InboxItem
 from holdfast.service import Context, Parts, Service
 from holdfast.store import create, patch
-from holdfast.store.tally import TALLY
+from holdfast.store.io_counters import TALLY
 from holdfast.testing import ManualClock
 from holdfast.worker.supervisor import STUCK_S
 from tests.http.bed import Bed, serving

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from litestar import get
 
 from holdfast.config import Limits
-from holdfast.http.limits import Addresses, Buckets
-from holdfast.http.patience import HEAD_BYTES_MAX
+from holdfast.http.rate_limit import Addresses, Buckets
+from holdfast.http.slow_clients import HEAD_BYTES_MAX
 from holdfast.testing import ManualClock
 from tests.http.bed import SECRET, Bed, echo_service, serving
 from tests.http.processes import announce, holdfast_process

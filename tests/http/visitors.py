@@ -11,7 +11,7 @@ import msgspec
 from litestar.handlers import HTTPRouteHandler
 
 from holdfast.errors import AlreadyExistsError
-from holdfast.http.door import declared_routes
+from holdfast.http.guard import declared_routes
 from holdfast.kit.access import Sessions, Tokens, Users
 from holdfast.kit.access.sessions import COOKIE, csrf_of
 from tests.http.bed import TENANT, Bed

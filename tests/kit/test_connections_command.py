@@ -18,7 +18,7 @@ from holdfast.config import load_config
 from holdfast.errors import HoldfastError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.audit import Audit
 from holdfast.kit.vault import new_key
-from holdfast.runtime import Runtime, whole
+from holdfast.runtime import Runtime, runtime
 from holdfast.service import Context, Parts, Service
 from holdfast.testing import ManualClock
 from tests.kit.registrar import Registrar
@@ -40,7 +40,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registrar: Registrar)
 
     monkeypatch.chdir(tmp_path)
     desk = Service(name="desk", summary="Connects accounts", documents=(), build=build)
-    monkeypatch.setattr(whole, "find_services", lambda: [desk])
+    monkeypatch.setattr(runtime, "find_services", lambda: [desk])
 
 
 def _within(act: Callable[[Runtime], Awaitable[T]]) -> T:

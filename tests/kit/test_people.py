@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError, RetryLaterError, UnverifiedError
 from holdfast.kit.access import Links, Session, Sessions, SetUp, SignInLink, SignInTries, Tries, User, Users
+from holdfast.kit.access.login_throttle import BY_ADDRESS, BY_NAME, wait_s
 from holdfast.kit.access.sessions import IDLE_S, LASTS_S, csrf_of
-from holdfast.kit.access.tries import BY_ADDRESS, BY_NAME, wait_s
 from holdfast.kit.access.users import check_name
 from holdfast.store import Query, Store
 from holdfast.testing import ManualClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.kit.pulse import COUNTED, Pulse, PulseKeeper, recent
+from holdfast.kit.activity import COUNTED, Pulse, PulseKeeper, recent
 from holdfast.store import Query, Store
 from holdfast.testing import ManualClock
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import unquote
 
-from holdfast.simulators.serving import Seen
+from holdfast.simulators.server import Seen
 
 Json = dict[str, Any]
 

@@ -24,7 +24,7 @@ from holdfast.providers.google_calendar import (
 )
 from holdfast.providers.google_sheets import Cell, ValueQuery
 from holdfast.simulators.google import DeleteEvent, Respond, SetSheet, UpdateEvent
-from holdfast.simulators.serving import Seen
+from holdfast.simulators.server import Seen
 from tests.providers.setting import ALICE, BOB, START, Setting, an_hour, guests
 from tests.simulators.discovery import Description
 

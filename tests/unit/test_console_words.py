@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.console import words
+from holdfast.console import formatting
 from holdfast.console.plots import Series, bars, line, meter, sparkline
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -21,26 +21,30 @@ NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
     ],
 )  # fmt: skip
 def test_a_span_is_one_number_and_one_unit(seconds: float, said: str) -> None:
-    assert words.span(seconds) == said
+    assert formatting.span(seconds) == said
 
 
 def test_a_moment_is_said_from_now_on() -> None:
-    assert ">5 min ago<" in words.ago(NOW - timedelta(minutes=5), NOW)
-    assert ">in 2 h<" in words.ago(NOW + timedelta(hours=2), NOW)
-    assert ">now<" in words.ago(NOW, NOW)
-    assert 'datetime="2026-11-15T12:00:00+00:00"' in words.ago(NOW, NOW)
-    assert "none" in words.ago(None, NOW)
+    assert ">5 min ago<" in formatting.ago(NOW - timedelta(minutes=5), NOW)
+    assert ">in 2 h<" in formatting.ago(NOW + timedelta(hours=2), NOW)
+    assert ">now<" in formatting.ago(NOW, NOW)
+    assert 'datetime="2026-11-15T12:00:00+00:00"' in formatting.ago(NOW, NOW)
+    assert "none" in formatting.ago(None, NOW)
 
 
 def test_a_body_is_laid_out_when_it_is_json_and_left_alone_when_not() -> None:
-    assert words.body(b'{"a":"\xc3\xa4"}') == '{\n  "a": "ä"\n}'
-    assert words.body("<b>") == "<b>"
-    assert words.body(b"\xff\x00") == "2 bytes, not text: ff 00"
-    assert words.body("[" * 100_000).startswith("[")
+    assert formatting.body(b'{"a":"\xc3\xa4"}') == '{\n  "a": "ä"\n}'
+    assert formatting.body("<b>") == "<b>"
+    assert formatting.body(b"\xff\x00") == "2 bytes, not text: ff 00"
+    assert formatting.body("[" * 100_000).startswith("[")
 
 
 def test_an_unknown_state_has_a_calm_tone() -> None:
-    assert (words.tone("dead"), words.tone("delivered"), words.tone("whatever")) == ("bad", "good", "calm")
+    assert (formatting.tone("dead"), formatting.tone("delivered"), formatting.tone("whatever")) == (
+        "bad",
+        "good",
+        "calm",
+    )
 
 
 def test_plots_say_themselves_in_words_and_escape_what_they_are_told() -> None:

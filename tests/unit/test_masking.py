@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.model import schema_of
 from holdfast.runtime import documents_of, find_services
-from holdfast.runtime.browsing import MASK, masked, names_secret
-from holdfast.runtime.kept import hidden_of
+from holdfast.runtime.document_browser import MASK, masked, names_secret
+from holdfast.runtime.document_registry import hidden_of
 
 # Names that sound like secrets, and are none: hashes that prove nothing by themselves, and ids.
 HARMLESS = {

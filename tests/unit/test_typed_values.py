@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidError
 from holdfast.model import Document, Index, document, schema_of
 from holdfast.model.columns import Column
-from holdfast.runtime.browsing.values import read_value, write_value
+from holdfast.runtime.document_browser.values import read_value, write_value
 
 
 @document(

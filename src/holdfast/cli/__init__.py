@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli.found import Whole
+from holdfast.cli.lazy_commands import Whole
 from holdfast.errors import HoldfastError
 
 app = typer.Typer(
@@ -45,9 +45,9 @@ def _options(
     ] = False,
 ) -> None:
     # What commands work with takes longest to load, and only a command that runs comes here.
-    from holdfast.cli import opened
+    from holdfast.cli import context
 
-    ctx.obj = opened
+    ctx.obj = context
 
 
 def main() -> None:

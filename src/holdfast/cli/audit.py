@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
 from holdfast.errors import ConfigError
 from holdfast.ids import ulid
 from holdfast.kit.audit import Audit, AuditEvent

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from holdfast.app import back_up
-from holdfast.cli.opened import AsJson, tell, within
+from holdfast.cli.context import AsJson, tell, within
 from holdfast.config import load_config
-from holdfast.copying import local_file
 from holdfast.errors import ConfigError
 from holdfast.runtime import Runtime
+from holdfast.store_copy import local_file
 
 
 def backup(

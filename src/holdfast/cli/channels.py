@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, show, within
 from holdfast.kit.channels.models import Watch
 from holdfast.model import schema_of
 from holdfast.runtime import Runtime

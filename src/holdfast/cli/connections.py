@@ -6,7 +6,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, as_dict, person, show, tell, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, as_dict, person, show, tell, within
 from holdfast.errors import HoldfastError
 from holdfast.http.routes.connections import listed, revoke_connection, row
 from holdfast.kit.connections import Connection

@@ -12,17 +12,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from holdfast import copying
+from holdfast import store_copy
 from holdfast.app import open_store
-from holdfast.cli.declared import document_classes
+from holdfast.cli.context import AsJson, show, tell
+from holdfast.cli.document_classes import document_classes
 from holdfast.cli.logs import log_to_stderr
-from holdfast.cli.opened import AsJson, show, tell
 from holdfast.config import load_config
-from holdfast.copying import Copied, Copy, Walked
-from holdfast.copying.walk import Report
 from holdfast.errors import ConfigError
 from holdfast.model import Document
 from holdfast.store import Store
+from holdfast.store_copy import Copied, Copy, Walked
+from holdfast.store_copy.walk import Report
 
 
 def copy(
@@ -97,20 +97,20 @@ class _Job:
         self._source, self._target = config.store, load_config({"store": target}).store
         self._env = config.prefix
         self._classes = [cls for cls in document_classes(models) if cls is not Copy]
-        self.name = copying.name_of(self._source)
-        if self.name == copying.name_of(self._target):
+        self.name = store_copy.name_of(self._source)
+        if self.name == store_copy.name_of(self._target):
             raise ConfigError("--from and --to name the same store")
-        file = copying.local_file(self._source)
+        file = store_copy.local_file(self._source)
         if file is not None and not file.exists():
             raise ConfigError(f"there is no file {file}: check --from")
 
     async def copy(self, *, final: bool, walks_max: int) -> Copied:
         async with self._opened() as (source, target):
             # Before it is changed in any way: it may be somebody's.
-            await copying.check_target(target, self._classes, source=self.name)
+            await store_copy.check_target(target, self._classes, source=self.name)
             await target.migrate()
             with _progress() as report:
-                return await copying.copy_store(
+                return await store_copy.copy_store(
                     source, target, self._classes, name=self.name, final=final, walks_max=walks_max,
                     report=report,
                 )  # fmt: skip
@@ -121,15 +121,15 @@ class _Job:
             if await target.diff():
                 raise ConfigError("the target is not as declared: nothing was copied to it yet")
             with _progress() as report:
-                return await copying.verify_stores(source, target, self._classes, report=report)
+                return await store_copy.verify_stores(source, target, self._classes, report=report)
 
     async def plan(self) -> dict[str, Any]:
-        file = copying.local_file(self._target)
+        file = store_copy.local_file(self._target)
         async with self._source_alone() as source:
-            counts = await copying.count_all(source, self._classes)
+            counts = await store_copy.count_all(source, self._classes)
         if file is None or file.exists():
             async with self._opened() as (_, target):
-                found = await copying.check_target(target, self._classes, source=self.name)
+                found = await store_copy.check_target(target, self._classes, source=self.name)
         else:
             found = None
         documents = [{"collection": name, "documents": count} for name, count in sorted(counts.items())]
@@ -137,7 +137,7 @@ class _Job:
         return {"source": self.name, "target": state, "collections": documents}
 
     def _refuse_missing_target(self) -> None:
-        file = copying.local_file(self._target)
+        file = store_copy.local_file(self._target)
         if file is not None and not file.exists():
             raise ConfigError(f"there is no file {file}: check --to")
 
@@ -174,7 +174,7 @@ def _progress() -> Iterator[Report | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
 
-        def report(now: copying.Progress) -> None:
+        def report(now: store_copy.Progress) -> None:
             told = f"walk {now.walk}, {now.collection}: {now.differing:,} differ"
             bar.update(task, completed=now.seen, total=now.total, description=told)
 

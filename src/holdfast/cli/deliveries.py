@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
 from holdfast.errors import NotFoundError
-from holdfast.http.noting import on_record
 from holdfast.http.routes.deliveries import DeliveryDetail, detail, row
 from holdfast.kit.outbox import Delivery, Ledger, Selection
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
+from holdfast.operations.act import on_record
 from holdfast.runtime import Runtime
 from holdfast.store import Page
 

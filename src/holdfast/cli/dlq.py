@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
 from holdfast.http.routes.deliveries import replay_letters
 from holdfast.kit.outbox import DeadLetter, Ledger, Report, Selection
 from holdfast.runtime import Runtime

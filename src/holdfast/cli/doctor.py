@@ -9,10 +9,10 @@ import typer
 
 from holdfast.cli.checkup.issuers import issuers
 from holdfast.cli.checkup.machine import machine
+from holdfast.cli.checkup.schema import stored
 from holdfast.cli.checkup.settings import settings
-from holdfast.cli.checkup.stored import stored
+from holdfast.cli.context import AsJson, plain
 from holdfast.cli.logs import log_to_stderr
-from holdfast.cli.opened import AsJson, plain
 from holdfast.config import load_config
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.service import Finding

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
 from holdfast.errors import NotFoundError
 from holdfast.model.access import SERVICE
 from holdfast.runtime import Runtime
-from holdfast.runtime.browsing import Collection, Documents
+from holdfast.runtime.document_browser import Collection, Documents
 
 commands = typer.Typer(no_args_is_help=True)
 

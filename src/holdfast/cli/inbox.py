@@ -7,11 +7,11 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
-from holdfast.http.noting import on_record
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
 from holdfast.http.routes.inbox import row
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
+from holdfast.operations.act import on_record
 from holdfast.runtime import Runtime
 
 commands = typer.Typer(no_args_is_help=True)

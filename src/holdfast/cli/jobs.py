@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
 from holdfast.errors import NotFoundError
-from holdfast.http.noting import on_record
 from holdfast.http.routes.schedules import row
 from holdfast.kit.schedules import Schedule
+from holdfast.operations.act import on_record
 from holdfast.runtime import Runtime
 from holdfast.store import Page, Query
 

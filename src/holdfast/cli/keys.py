@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from holdfast.app import open_store
+from holdfast.cli.context import AsJson, tell
 from holdfast.cli.logs import log_to_stderr
-from holdfast.cli.opened import AsJson, tell
 from holdfast.config import load_config
 from holdfast.kit.vault import Rotation, new_key, rotate
 from holdfast.runtime import documents_of, find_services, sealed_of, vault_of

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.opened import AsJson, tell
+from holdfast.cli.context import AsJson, tell
 from holdfast.console import pages
 from holdfast.errors import ConfigError
 from holdfast.runtime import find_services

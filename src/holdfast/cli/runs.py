@@ -8,7 +8,7 @@ from typing import Annotated, Protocol, cast, get_args
 
 import typer
 
-from holdfast.cli.opened import (
+from holdfast.cli.context import (
     PLATFORM,
     AsJson,
     Cursor,

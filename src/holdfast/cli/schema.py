@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from holdfast.app import ddl, open_store
-from holdfast.cli.declared import document_classes
+from holdfast.cli.document_classes import document_classes
 from holdfast.config import load_config
 from holdfast.errors import ConfigError
 from holdfast.model.document import Document, schema_of

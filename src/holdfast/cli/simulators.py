@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.context import AsJson, show
 from holdfast.cli.logs import log_to_stderr
-from holdfast.cli.opened import AsJson, show
 from holdfast.clock import SystemClock
 from holdfast.errors import ConfigError
-from holdfast.simulators.finding import Simulator, find_simulators
+from holdfast.simulators.discovery import Simulator, find_simulators
 
 commands = typer.Typer(no_args_is_help=True)
 

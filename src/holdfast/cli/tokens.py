@@ -9,7 +9,7 @@ from typing import Annotated, Final, cast, get_args
 import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, recorded, show, tell, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, recorded, show, tell, within
 from holdfast.kit.access import TokenRole, Tokens
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction

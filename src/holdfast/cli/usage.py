@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
 from holdfast.http.routes.usage import row
 from holdfast.kit.metering import Allowance, Drift, Meter
 from holdfast.kit.metering.meter import month_of

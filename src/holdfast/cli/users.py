@@ -9,12 +9,12 @@ from typing import Annotated, cast, get_args
 import msgspec
 import typer
 
-from holdfast.cli.opened import PLATFORM, AsJson, Cursor, Limit, Tenant, recorded, show, tell, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, recorded, show, tell, within
 from holdfast.config import load_config
 from holdfast.errors import InvalidError
 from holdfast.kit.access import Links, User, UserRole, Users
-from holdfast.kit.access.links import link_to
 from holdfast.kit.access.passwords import check_password, hashed
+from holdfast.kit.access.sign_in_links import link_to
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 

@@ -17,7 +17,7 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ExceptionHandlersMap
 
-from holdfast.console.places import HOME, Place
+from holdfast.console.page_registry import HOME, Place
 from holdfast.console.shell import AnyRequest, Shell
 from holdfast.console.sign_in import SignIn, first_link
 from holdfast.errors import HoldfastError, NotFoundError

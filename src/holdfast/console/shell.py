@@ -15,15 +15,15 @@ from litestar import MediaType, Request, Response
 from litestar.exceptions import HTTPException
 
 from holdfast import __version__
-from holdfast.console import plots, words
+from holdfast.console import formatting, plots
 from holdfast.console.assets import Assets
-from holdfast.console.places import OWN, Place, folder_of, places_of
+from holdfast.console.page_registry import OWN, Place, folder_of, places_of
 from holdfast.console.tenants import Tenants
 from holdfast.errors import DeclarationError, HoldfastError
-from holdfast.http.answers import status_of
+from holdfast.http.error_responses import status_of
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import SessionCaller
-from holdfast.kit.access.rules import may, privileged
+from holdfast.kit.access.authorization import may, privileged
 from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.runtime import Runtime
 from holdfast.service import Ask
@@ -89,8 +89,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
         """A place on this site about the same tenant; a query value of None is left out."""
         chosen = {} if self.tenant_id == self.own_tenant else {"tenant": self.tenant_id}
         asked = {name: value for name, value in query.items() if value not in (None, "")}
-        words = urlencode({**chosen, **asked})
-        return f"{quote(path, safe='/:~@+')}?{words}" if words else quote(path, safe="/:~@+")
+        formatting = urlencode({**chosen, **asked})
+        return f"{quote(path, safe='/:~@+')}?{formatting}" if formatting else quote(path, safe="/:~@+")
 
 
 class Shell:
@@ -132,8 +132,8 @@ class Shell:
         )  # fmt: skip
         clock = self.runtime.clock
         made.filters.update(
-            ago=lambda at: words.ago(at, clock.now()), span=words.span, tone=words.tone,
-            number=words.number, body=words.body, pretty=words.pretty,
+            ago=lambda at: formatting.ago(at, clock.now()), span=formatting.span, tone=formatting.tone,
+            number=formatting.number, body=formatting.body, pretty=formatting.pretty,
         )  # fmt: skip
         made.globals.update(
             asset=lambda name, of=owner: self.assets.url(of, name),

@@ -11,18 +11,18 @@ from litestar.datastructures import Cookie
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import JSONBody
 
-from holdfast.console.places import HOME
+from holdfast.console.page_registry import HOME
 from holdfast.console.shell import AnyRequest, Shell
 from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError, UnverifiedError
-from holdfast.http.noting import note, on_record
-from holdfast.http.origin import next_of
+from holdfast.http.csrf import next_of
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import COOKIE, Links, SessionCaller, Sessions, SignInTries, User, Users
-from holdfast.kit.access.links import link_to
 from holdfast.kit.access.passwords import check_password, hashed
 from holdfast.kit.access.sessions import LASTS_S
+from holdfast.kit.access.sign_in_links import link_to
 from holdfast.kit.access.users import plain_name
 from holdfast.kit.audit import Audit, Entry
+from holdfast.operations.act import note, on_record
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 

@@ -7,6 +7,6 @@
 A service's scene is the file `scenes/<service>.py`, found by its place; see `holdfast.demo.scene`.
 """
 
-from holdfast.demo.performance import perform
+from holdfast.demo.process import perform
 
 __all__ = ["perform"]

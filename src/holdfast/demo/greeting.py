@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.config import redact
 from holdfast.console import first_link
 from holdfast.demo.service import NAME
-from holdfast.demo.world import World
+from holdfast.demo.simulator_set import World
 from holdfast.runtime import Runtime
 
 

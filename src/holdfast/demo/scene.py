@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from holdfast.clock import Clock
-from holdfast.demo.world import World
+from holdfast.demo.simulator_set import World
 from holdfast.errors import DeclarationError, NotFoundError
 from holdfast.kit.outbox import Outbox
 from holdfast.runtime import Runtime

@@ -15,16 +15,16 @@ from litestar.params import FromPath
 from holdfast.clock import Clock
 from holdfast.demo.models import Seeded
 from holdfast.demo.scene import Scene, Stage
-from holdfast.demo.world import World
+from holdfast.demo.simulator_set import World
 from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLaterError
-from holdfast.http.declare import Whole
-from holdfast.http.noting import note
+from holdfast.http.dependencies import Whole
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import ApiToken, User
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Endpoint
-from holdfast.kit.waiting import first_of, rest
+from holdfast.kit.worker_loop import first_of, rest
 from holdfast.model import Document, schema_of
+from holdfast.operations.act import note
 from holdfast.routing import Actor, acts, reads
 from holdfast.runtime import Runtime, find_services
 from holdfast.service import Ask, Context, Page, Parts, Service

@@ -12,16 +12,16 @@ from litestar.di import Provide
 from holdfast.config import Issuer
 from holdfast.errors import DeclarationError
 from holdfast.http import routes
-from holdfast.http.answers import exception_handlers
-from holdfast.http.callers import Reader, SessionReader, TokenReader
-from holdfast.http.changes import Changes, topics_of
-from holdfast.http.door import Door, check_declared
+from holdfast.http.asgi import Surface
+from holdfast.http.authentication import Reader, SessionReader, TokenReader
+from holdfast.http.change_stream import Changes, topics_of
+from holdfast.http.error_responses import exception_handlers
+from holdfast.http.guard import Door, check_declared
 from holdfast.http.ingest import Ingest
-from holdfast.http.limits import Turnstile
 from holdfast.http.metrics import Metrics
 from holdfast.http.oidc import OidcReader, fetching
 from holdfast.http.openapi import description
-from holdfast.http.surface import Surface
+from holdfast.http.rate_limit import Turnstile
 from holdfast.kit.access import Sessions, Tokens
 from holdfast.kit.access.oidc import Oidc
 from holdfast.kit.access.oidc_keys import Fetch

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidError, NotOursError, TooLargeError, UnverifiedError
-from holdfast.http.answers import answer_to, internal, log, refusal, retry_after, status_of
+from holdfast.http.error_responses import answer_to, internal, log, refusal, retry_after, status_of
 from holdfast.ids import ulid
 from holdfast.kit.inbox import Inbox
 from holdfast.service import Hook

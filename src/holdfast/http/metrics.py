@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from holdfast.kit.channels.alarm import soonest_end_s
 from holdfast.model import schema_of
 from holdfast.runtime import DEPTH_MAX, Runtime
-from holdfast.store.tally import TALLY
+from holdfast.store.io_counters import TALLY
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
 _LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

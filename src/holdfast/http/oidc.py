@@ -10,7 +10,7 @@ import aiohttp
 from holdfast.clock import Clock
 from holdfast.config import Issuer, is_private
 from holdfast.errors import RetryLaterError
-from holdfast.http.callers import Arrival, Connection, bearer_of
+from holdfast.http.authentication import Arrival, Connection, bearer_of
 from holdfast.kit.access.oidc import Oidc
 from holdfast.kit.access.oidc_keys import Fetch
 from holdfast.kit.access.tokens import PREFIX

@@ -13,7 +13,7 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.spec import Components, Reference, SecurityScheme
 
 from holdfast import __version__
-from holdfast.http.answers import FaultAnswer
+from holdfast.http.error_responses import FaultAnswer
 
 _REFUSALS: Final = {
     400: "It can't be read.", 401: "No credentials, or none that count.", 403: "The caller may not do this.",

@@ -19,8 +19,8 @@ from holdfast import __version__, tracing
 from holdfast.config import Config
 from holdfast.errors import ConfigError
 from holdfast.http.app import create_app
-from holdfast.http.patience import PatientProtocol, drop_slow
-from holdfast.http.surface import Surface
+from holdfast.http.asgi import Surface
+from holdfast.http.slow_clients import PatientProtocol, drop_slow
 from holdfast.kit.access import Tokens
 from holdfast.runtime import Runtime
 from holdfast.service import Service

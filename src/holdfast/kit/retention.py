@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from holdfast.kit.waiting import rest
+from holdfast.kit.worker_loop import rest
 from holdfast.model import Document, schema_of
 from holdfast.store import Store
 

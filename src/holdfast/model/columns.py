@@ -12,7 +12,7 @@ from msgspec import NODEFAULT, UNSET
 from msgspec import inspect as mi
 
 from holdfast.errors import UnknownFieldError, WrongTypeError
-from holdfast.model.order import ordered
+from holdfast.model.sort_key import ordered
 from holdfast.model.values import check_operand
 
 Kind = Literal["integer", "number", "boolean", "text", "time", "bytes", "open", "list"]

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import DeclarationError
 from holdfast.model.access import SERVICE_ONLY, Access, Membership
 from holdfast.model.claim import Claim
-from holdfast.model.declared import Declared, Upgrade
+from holdfast.model.declaration import Declared, Upgrade
 from holdfast.model.identity import GIVEN, Identity
 from holdfast.model.index import Index
 from holdfast.model.lifecycle import Lifecycle

@@ -13,9 +13,9 @@ from msgspec import inspect as mi
 
 from holdfast.errors import BadIdError, DeclarationError, HoldfastError, WrongTypeError
 from holdfast.model.columns import Column, find_field
-from holdfast.model.declared import Declared, Names
-from holdfast.model.entries import Entries
+from holdfast.model.declaration import Declared, Names
 from holdfast.model.identity import Given, Stamped, Ulid
+from holdfast.model.index_entries import Entries
 from holdfast.model.path import join_key, split_key
 from holdfast.model.values import Check, check_for, check_size
 

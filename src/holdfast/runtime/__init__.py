@@ -10,11 +10,11 @@ config ──► Runtime.open ──► store + vault + inbox + outbox + schedul
 vault are given, `whole` puts them together, `vitals` tells how it all does.
 """
 
-from holdfast.runtime.finding import find_services
-from holdfast.runtime.kept import KIT_DOCUMENTS, KIT_SEALED, documents_of, sealed_of
+from holdfast.runtime.discovery import find_services
+from holdfast.runtime.document_registry import KIT_DOCUMENTS, KIT_SEALED, documents_of, sealed_of
+from holdfast.runtime.health import BACKLOG_S_MAX, DEPTH_MAX
+from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.settings import KEYS_FILE, keys_in, settings_of, vault_of
-from holdfast.runtime.vitals import BACKLOG_S_MAX, DEPTH_MAX
-from holdfast.runtime.whole import Runtime
 
 __all__ = [
     "BACKLOG_S_MAX",

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model.order import ordered
+from holdfast.model.sort_key import ordered
 from holdfast.store.query import Filter
 
 

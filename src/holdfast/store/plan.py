@@ -23,9 +23,9 @@ from holdfast.model.columns import Column, make_column
 from holdfast.model.document import schema_of
 from holdfast.model.index import Across, Index, ResolvedIndex
 from holdfast.model.limits import ALTERNATIVES_MAX
-from holdfast.model.order import ordered
 from holdfast.model.path import JOINT, join_key, split_key
 from holdfast.model.schema import Schema
+from holdfast.model.sort_key import ordered
 from holdfast.store.cursors import cursor_at, mark_of, place_in
 from holdfast.store.query import Filter, Query
 

@@ -26,10 +26,10 @@ from holdfast.model.path import join_key, split_key
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete
+from holdfast.store.io_counters import TALLY
 from holdfast.store.plan import Aggregate, Plan, resolve, selectable
 from holdfast.store.port import Capabilities, ClaimRequest, Engine, Wake
 from holdfast.store.query import Page, Query
-from holdfast.store.tally import TALLY
 from holdfast.store.transaction import Transaction
 
 D = TypeVar("D", bound=Document)

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from holdfast.clock import Clock
-from holdfast.kit.waiting import rest
+from holdfast.kit.worker_loop import rest
 from holdfast.service import Health, Loop
 
 log = structlog.get_logger("holdfast.worker")

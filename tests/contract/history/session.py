@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError
 from holdfast.store import Committed, Page, Query, Snapshot, Store
-from holdfast.store.contract.home import exact
+from holdfast.store.contract.harness import exact
 
 Ref = tuple[type, str]
 TENANTS = ("t", "u")

@@ -28,7 +28,7 @@ from holdfast.store import (
     put,
 )
 from holdfast.store.commit import Expect, upsert
-from holdfast.store.contract.home import exact
+from holdfast.store.contract.harness import exact
 from holdfast.store.contract.models import NOON
 from tests.contract.history import values
 from tests.contract.history.models import Leaf, Member, Thing, Work

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.kit.outbox.guard import AddressGuard
-from holdfast.kit.outbox.pool import PoolLimits
-from holdfast.kit.outbox.port import Outgoing, SendFailure
-from holdfast.kit.outbox.sender import RawSender
+from holdfast.net.address_guard import AddressGuard
+from holdfast.net.pool import PoolLimits
+from holdfast.net.port import Outgoing, SendFailure
+from holdfast.net.sender import RawSender
 
 HEADERS = (("content-type", "application/json"), ("webhook-id", "evt-1"))
 

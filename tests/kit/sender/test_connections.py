@@ -9,9 +9,9 @@ from collections import Counter
 import msgspec
 import pytest
 
-from holdfast.kit.outbox.pool import PoolLimits
-from holdfast.kit.outbox.port import Outgoing, SendFailure
-from holdfast.kit.outbox.sender import RawSender
+from holdfast.net.pool import PoolLimits
+from holdfast.net.port import Outgoing, SendFailure
+from holdfast.net.sender import RawSender
 from tests.kit.receiver import OK, Serving, Talk, answering, answering_once, never_answering, serving
 from tests.kit.sender.sending import failure_of, local, outgoing
 

@@ -19,8 +19,8 @@ from holdfast.http.app import create_app
 from holdfast.kit.access import Tokens
 from holdfast.runtime import Runtime
 from holdfast.services.calendar_sync import service
-from holdfast.services.calendar_sync.keeper import Keeper
 from holdfast.services.calendar_sync.models import CalendarState, SyncedEvent, WatchChannel
+from holdfast.services.calendar_sync.operations import Keeper
 from holdfast.simulators.google import (
     AddPerson,
     CreateEvent,

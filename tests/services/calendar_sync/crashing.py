@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.kit.inbox import InboxWorker
 from holdfast.services.calendar_sync import build, service
-from holdfast.services.calendar_sync.keeper import Keeper
+from holdfast.services.calendar_sync.operations import Keeper
 from tests.kit.switchboard import CrashError, Fuse, fused
 from tests.services.calendar_sync.bed import Bed
 

@@ -21,7 +21,6 @@ from holdfast.model import Document
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
 from holdfast.services.renewals.dates import months_before
-from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import (
     LeaseRow,
     LedgerRow,
@@ -31,6 +30,7 @@ from holdfast.services.renewals.models import (
     Unit,
     UnitPricing,
 )
+from holdfast.services.renewals.operations import Renewals
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Store, create
 from tests.serving import served

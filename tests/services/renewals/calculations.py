@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.app import open_store
-from holdfast.beside import Beside, Companion
 from holdfast.clock import Clock
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.runs import Runner
 from holdfast.model import Document
-from holdfast.services.renewals.calculating import workflow
+from holdfast.services.renewals.calculation import workflow
 from holdfast.services.renewals.jobs import Jobs
 from holdfast.services.renewals.models import DOCUMENTS, JOBS
 from holdfast.store import Store
+from holdfast.subprocess_worker import Beside, Companion
 from tests.faults.puppet import Hear, Order, Role
 
 KEPT: Final[list[type[Document]]] = list(

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from signal import SIGSTOP, raise_signal
 
 from holdfast.errors import LeaseLostError
-from holdfast.services.renewals.feeding.importing import Import
-from holdfast.services.renewals.feeding.reports import TableReport
-from holdfast.services.renewals.feeding.sources import open_source
+from holdfast.services.renewals.ingest.importer import Import
+from holdfast.services.renewals.ingest.reports import TableReport
+from holdfast.services.renewals.ingest.sources import open_source
 from tests.faults.puppet import Hear, Order, Role
 from tests.services.renewals.platform import kept_in
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.services.renewals.models import CalculationJob, RiskScore
+from holdfast.services.renewals.risk_events import scores_of_run
 from holdfast.services.renewals.scoring import TIERS
-from holdfast.services.renewals.triggering import scores_of_run
 from holdfast.store import Store
 from tests.faults.puppet import Puppet
 from tests.services.renewals.bed import Person

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from holdfast.kit.runs import Kinds, Runner, Workflow
-from holdfast.services.renewals.calculating import workflow
+from holdfast.services.renewals.calculation import workflow
 from holdfast.services.renewals.models import JOBS, TRIGGER_JOBS, DeliveryState, RiskScore
 from holdfast.services.renewals.trigger_jobs import trigger_workflow
 from holdfast.store import Store

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from holdfast.kit.outbox import Retry
 from holdfast.kit.runs import Runner
-from holdfast.services.renewals.calculating import workflow
+from holdfast.services.renewals.calculation import workflow
 from holdfast.services.renewals.models import (
     EVENT_TYPE,
     TRIGGER_JOBS,

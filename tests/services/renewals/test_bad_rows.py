@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.services.renewals.feeding.importing import Import
-from holdfast.services.renewals.feeding.reports import TableReport, write_aside
-from holdfast.services.renewals.feeding.sources import Folder
+from holdfast.services.renewals.ingest.importer import Import
+from holdfast.services.renewals.ingest.reports import TableReport, write_aside
+from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import TABLES
 from holdfast.store import Store
 from tests.services.renewals.platform import everything, kept_in

@@ -11,14 +11,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 import msgspec
 import pytest
 
-import holdfast.beside
-from holdfast.beside import Companion
-from holdfast.services.renewals.assessing import PART_NAME, Assignment, scored_pages
+import holdfast.subprocess_worker
 from holdfast.services.renewals.models import CalculationJob, RiskScore
-from holdfast.services.renewals.sampling import Plan, keep
+from holdfast.services.renewals.risk_events import scores_of_run
+from holdfast.services.renewals.sample_data import Plan, keep
 from holdfast.services.renewals.scoring import TIERS, Rules
-from holdfast.services.renewals.triggering import scores_of_run
+from holdfast.services.renewals.scoring_pipeline import PART_NAME, Assignment, scored_pages
 from holdfast.store import Store
+from holdfast.subprocess_worker import Companion
 from tests.services.renewals.bed import AS_OF
 from tests.services.renewals.calculations import Watched, opened, working
 
@@ -29,7 +29,7 @@ PROPERTY = "property-0001"
 @pytest.fixture(autouse=True)
 def little_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     # What the companion has made and nobody has read yet is little, so that it is never done early.
-    monkeypatch.setattr(holdfast.beside, "UNREAD_BYTES_MAX", 1_000)
+    monkeypatch.setattr(holdfast.subprocess_worker, "UNREAD_BYTES_MAX", 1_000)
 
 
 async def fill(store: Store, residents: int) -> None:

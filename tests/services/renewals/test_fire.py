@@ -18,8 +18,8 @@ from holdfast.kit.vault import Vault, new_key
 from holdfast.services.renewals.deliveries import Deliveries
 from holdfast.services.renewals.endpoints import EndpointOrder, RmsEndpoints
 from holdfast.services.renewals.models import DOCUMENTS, KINDS, DeliveryState, RiskScore, RmsEndpoint
+from holdfast.services.renewals.risk_events import Triggers
 from holdfast.services.renewals.scoring import SIGNALS, Signal
-from holdfast.services.renewals.triggering import Triggers
 from holdfast.simulators.rms import Behave, RmsSimulator, Trouble
 from holdfast.simulators.rms.world import Received
 from holdfast.store import Query, Store, patch

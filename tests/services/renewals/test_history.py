@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.kit.runs.models import RunStatus
 from holdfast.services.renewals import service
-from holdfast.services.renewals.calculating import workflow
+from holdfast.services.renewals.calculation import workflow
 from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio

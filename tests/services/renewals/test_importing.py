@@ -14,9 +14,9 @@ from holdfast.app import open_store
 from holdfast.errors import InvalidError
 from holdfast.kit.leases import LeaseDocument
 from holdfast.services.renewals.dates import zone_named
-from holdfast.services.renewals.feeding.importing import Import
-from holdfast.services.renewals.feeding.reports import TableReport, write_aside
-from holdfast.services.renewals.feeding.sources import Folder
+from holdfast.services.renewals.ingest.importer import Import
+from holdfast.services.renewals.ingest.reports import TableReport, write_aside
+from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     LeaseRow,
@@ -26,7 +26,7 @@ from holdfast.services.renewals.models import (
     UnitPricing,
 )
 from holdfast.services.renewals.money import from_cents, to_cents
-from holdfast.services.renewals.reading import Moment, Reading
+from holdfast.services.renewals.resident_facts import Moment, Reading
 from holdfast.store import Query, Store
 
 RESIDENTS = 200

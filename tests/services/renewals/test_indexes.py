@@ -22,8 +22,6 @@ from holdfast.runtime import Runtime
 from holdfast.service import Ask
 from holdfast.services.renewals import service
 from holdfast.services.renewals.endpoints import EndpointOrder
-from holdfast.services.renewals.finding import find_residents
-from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     JOBS,
@@ -40,12 +38,14 @@ from holdfast.services.renewals.models import (
     TriggerJob,
     Unit,
 )
-from holdfast.services.renewals.views.heading import heading
-from holdfast.services.renewals.views.judging import JudgingPages
+from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.resident_search import find_residents
+from holdfast.services.renewals.views.calibration import JudgingPages
+from holdfast.services.renewals.views.property_header import heading
 from holdfast.store import create, patch
 from holdfast.store.plan import Plan
-from holdfast.store.relational import walk
-from holdfast.store.relational.tables import index_name
+from holdfast.store.sql import index_scan
+from holdfast.store.sql.tables import index_name
 from holdfast.store.sqlite.dialect import DIALECT
 from tests.services.renewals.bed import AS_OF, P, Person, settle_in
 
@@ -221,7 +221,7 @@ async def test_sqlite_walks_the_index_that_the_product_asks(
             asked = [plan for plan in plans if plan.schema is schema_of(cls) and fields_of(plan) == wanted]
             table = renewals.context.store.catalog.table(schema_of(cls))
             for plan in asked:
-                sql, values = walk.select(plan, table, dialect=DIALECT, columns=("_key",))
+                sql, values = index_scan.select(plan, table, dialect=DIALECT, columns=("_key",))
                 told = " ".join(str(row[3]) for row in link.execute(f"EXPLAIN QUERY PLAN {sql}", values))
                 assert plan.index is not None
                 assert f"INDEX {index_name(table, plan.index, DIALECT)} " in told, (who, told)

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.clock import SystemClock
 from holdfast.services.renewals import service
-from holdfast.services.renewals.feeding.sources import Folder
+from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import Property, SourceState
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import create, delete, patch, put

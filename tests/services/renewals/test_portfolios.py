@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.services.renewals.feeding.importing import Import
-from holdfast.services.renewals.feeding.sources import Folder
+from holdfast.services.renewals.ingest.importer import Import
+from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import Property
 from holdfast.store import Query
 from tests.services.renewals.calculations import opened

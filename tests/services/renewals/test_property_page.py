@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from holdfast.services.renewals import service
+from holdfast.services.renewals.csv_export import plain
 from holdfast.services.renewals.endpoints import EndpointOrder
-from holdfast.services.renewals.exporting import plain
-from holdfast.services.renewals.finding import find_residents
 from holdfast.services.renewals.models import Property, PropertyRules, Resident
+from holdfast.services.renewals.resident_search import find_residents
 from holdfast.services.renewals.scoring import Thresholds
 from holdfast.store import put
 from tests.browser import renewals_scene as scene
@@ -186,7 +186,7 @@ def test_text_that_could_begin_a_formula_is_quoted(start: str) -> None:
 async def test_a_resident_with_more_events_than_are_shown_leads_to_all_of_them(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.services.renewals.views.judging.EVENTS", 2)
+    monkeypatch.setattr("holdfast.services.renewals.views.calibration.EVENTS", 2)
     await scene.settle(bed.runtime, residents=10)
     renewals, house = scene.renewals_of(bed.runtime), scene.PROPERTIES[0]
     await renewals.endpoints("-").set(house, EndpointOrder(url="https://rms.example/1"))

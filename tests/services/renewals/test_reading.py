@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.services.renewals.dates import zone_named
 from holdfast.services.renewals.models import LeaseRow, Property, Resident, UnitPricing
-from holdfast.services.renewals.reading import PRICES_EACH_MAX, Moment, Reading
+from holdfast.services.renewals.resident_facts import PRICES_EACH_MAX, Moment, Reading
 from holdfast.store import Store, create
 from tests.services.renewals.bed import AS_OF, TENANT, P
 from tests.services.renewals.calculations import opened

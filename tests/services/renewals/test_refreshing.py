@@ -17,10 +17,10 @@ from holdfast.errors import ConfigError, InProgressError
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
-from holdfast.services.renewals.feeding.refreshing import JOB
-from holdfast.services.renewals.feeding.sources import Folder
-from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.ingest.refresh import JOB
+from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import LeaseRow, SourceState
+from holdfast.services.renewals.operations import Renewals
 from holdfast.store import Query
 from holdfast.testing import ManualClock
 from tests.kit.eventually import until_found

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.services.renewals.feeding import taking
-from holdfast.services.renewals.feeding.importing import Import
-from holdfast.services.renewals.feeding.reports import TableReport
-from holdfast.services.renewals.feeding.sources import Folder
+from holdfast.services.renewals.ingest import table_import
+from holdfast.services.renewals.ingest.importer import Import
+from holdfast.services.renewals.ingest.reports import TableReport
+from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import Property, PropertyName
-from holdfast.services.renewals.sampling import name_key
+from holdfast.services.renewals.sample_data import name_key
 from holdfast.store import Query, Store
 from tests.services.renewals.platform import kept_in
 from tests.services.renewals.test_importing import write
@@ -59,7 +59,7 @@ MOVES: dict[str, tuple[Names, set[str]]] = {
 async def test_names_move_as_they_can_whatever_the_order(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, move: str, batch: int
 ) -> None:
-    monkeypatch.setattr(taking, "BATCH", batch)
+    monkeypatch.setattr(table_import, "BATCH", batch)
     assert (await take(store, tmp_path, START)).created == 4
     changes, refused = MOVES[move]
     after = {**{id: name for id, name in changes.items() if id == "Z"}, **START, **changes}

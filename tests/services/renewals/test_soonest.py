@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from holdfast.errors import BadCursorError, RetryLaterError
-from holdfast.services.renewals import portfolio, soonest
-from holdfast.services.renewals.calculating import workflow
+from holdfast.services.renewals import lease_end_order, portfolio
+from holdfast.services.renewals.calculation import workflow
+from holdfast.services.renewals.lease_end_order import Place, Soonest, ending
 from holdfast.services.renewals.models import RiskScore, RunOrder, Summary
 from holdfast.services.renewals.portfolio import Portfolio
-from holdfast.services.renewals.sampling import Plan, keep
+from holdfast.services.renewals.risk_events import scores_of_run
+from holdfast.services.renewals.sample_data import Plan, keep
 from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier
-from holdfast.services.renewals.soonest import Place, Soonest, ending
-from holdfast.services.renewals.triggering import scores_of_run
 from holdfast.store import Committed, Store, Write, delete
 from tests.services.renewals.bed import AS_OF
 from tests.services.renewals.calculations import opened, working
@@ -25,7 +25,7 @@ PROPERTY, RESIDENTS = "property-0001", 60
 
 @pytest.fixture(autouse=True)
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soonest, "STRETCH", 7)
+    monkeypatch.setattr(lease_end_order, "STRETCH", 7)
 
 
 async def fill(store: Store) -> None:

@@ -14,10 +14,10 @@ from holdfast.errors import ConflictError
 from holdfast.kit.audit import AuditEvent
 from holdfast.kit.runs import Runs
 from holdfast.services.renewals import service
-from holdfast.services.renewals.commands.asked import at_work
+from holdfast.services.renewals.commands.options import at_work
 from holdfast.services.renewals.models import TRIGGER_JOBS, DeliveryState, RmsEndpoint, TriggerJob
+from holdfast.services.renewals.risk_events import Triggered
 from holdfast.services.renewals.scoring import FLAGGED
-from holdfast.services.renewals.triggering import Triggered
 from holdfast.store import Query, Store, patch
 from tests.browser import renewals_scene as scene
 from tests.console.bed import console

@@ -19,8 +19,8 @@ from holdfast.errors import (
 )
 from holdfast.kit.channels import decision
 from holdfast.kit.channels.decision import Life, Open, Rest, Step, Stop, Tidy, decide
+from holdfast.kit.channels.ids import channel_id, lasting, watch_id_of, watch_ids
 from holdfast.kit.channels.models import Held, Watch
-from holdfast.kit.channels.naming import channel_id, lasting, watch_id_of, watch_ids
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.kit.outbox.guard import AddressGuard, PortPolicy, Resolver
-from holdfast.kit.outbox.port import SendFailure
+from holdfast.net.address_guard import AddressGuard, PortPolicy, Resolver
+from holdfast.net.port import SendFailure
 
 PUBLIC = "93.184.216.34"
 

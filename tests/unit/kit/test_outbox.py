@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.kit.outbox import LONG_WAITS_S, Answer, Breaker, Delivery, Endpoint, Rate, Retry, SendFailure
-from holdfast.kit.outbox.lane import Held, Lane
+from holdfast.kit.outbox.endpoint_queue import Held, Lane
 from holdfast.kit.outbox.limits import Breaker as BreakerState
 from holdfast.kit.outbox.limits import Bucket
 from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX
-from holdfast.kit.outbox.schedule import retry_after_s
+from holdfast.kit.outbox.retry_policy import retry_after_s
 from holdfast.kit.outbox.verdict import attempted, judge, settle
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -26,8 +26,8 @@ from holdfast.kit.runs.decision import (
     summed,
 )
 from holdfast.kit.runs.models import StepStatus
+from holdfast.kit.runs.transitions import ending
 from holdfast.kit.runs.workflow import STEPS_MAX, Plan
-from holdfast.kit.runs.writing import ending
 from holdfast.model.limits import DOCUMENT_BYTES_MAX
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.console.pages import (
+    account,
     audit,
     channels,
     connections,
@@ -15,14 +16,13 @@ from holdfast.console.pages import (
     schedules,
     usage,
     users,
-    you,
 )
 from holdfast.runtime import Runtime
 from holdfast.service import Page
 
 _GROUPS = {
     "Operate": (overview, deliveries, dead_letters, inbox, channels, connections, runs, schedules),
-    "Record": (audit, documents, usage, users, you),
+    "Record": (audit, documents, usage, users, account),
 }
 
 

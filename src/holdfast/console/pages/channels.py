@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from holdfast.console.formatting import span
 from holdfast.console.plots import meter
-from holdfast.console.words import span
 from holdfast.kit.channels import Watch
 from holdfast.runtime import Runtime
 from holdfast.service import Ask, Page

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.errors import BadIdError, NotFoundError
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, Ledger, Selection
-from holdfast.kit.outbox.ledger import REPLAYABLE
+from holdfast.kit.outbox.deliveries import REPLAYABLE
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
 from holdfast.runtime import Runtime
 from holdfast.service import Ask, Page

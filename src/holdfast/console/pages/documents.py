@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.errors import BadCursorError, InvalidError
 from holdfast.runtime import Runtime
-from holdfast.runtime.browsing import Collection, Documents, Way
+from holdfast.runtime.document_browser import Collection, Documents, Way
 from holdfast.service import Ask, Page
 
 ROWS: Final = 50

@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 
 from holdfast.console.plots import Series, bars, line
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access.rules import may, privileged
+from holdfast.kit.access.authorization import may, privileged
+from holdfast.kit.activity import COUNTED, Pulse, recent
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
-from holdfast.kit.pulse import COUNTED, Pulse, recent
 from holdfast.kit.schedules import Schedule
 from holdfast.runtime import Runtime
 from holdfast.service import Ask, Notice, Page

@@ -9,13 +9,13 @@ from typing import Any, Final, cast, get_args
 import msgspec
 from markupsafe import Markup
 
+from holdfast.console.formatting import span, tone
 from holdfast.console.plots import stretch
-from holdfast.console.words import span, tone
 from holdfast.http.routes.runs import KIT_RUNS, run_in, runs_in
 from holdfast.kit.runs import RunFields, StepSummary
 from holdfast.kit.runs.models import RunStatus
 from holdfast.runtime import Runtime
-from holdfast.runtime.browsing import masked
+from holdfast.runtime.document_browser import masked
 from holdfast.service import Ask, Page
 
 ROWS: Final = 50

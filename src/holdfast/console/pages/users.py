@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Users
-from holdfast.kit.access.rules import may
+from holdfast.kit.access.authorization import may
 from holdfast.model.access import ROLES
 from holdfast.runtime import Runtime
 from holdfast.service import Ask, Page

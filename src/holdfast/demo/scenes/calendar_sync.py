@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.demo.scene import Control, Fact, Scene, Stage
-from holdfast.demo.world import World
+from holdfast.demo.simulator_set import World
 from holdfast.ids import ulid
-from holdfast.services.calendar_sync.keeper import Keeper
+from holdfast.services.calendar_sync.operations import Keeper
 from holdfast.simulators.google import (
     AddPerson,
     CreateEvent,

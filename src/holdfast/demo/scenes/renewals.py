@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from holdfast.demo.rms import RMS_CONTROLS, answers
 from holdfast.demo.scene import Control, Fact, Scene, Stage
-from holdfast.demo.world import World
+from holdfast.demo.simulator_set import World
 from holdfast.errors import ConflictError
 from holdfast.kit import NO_TENANT
 from holdfast.services.renewals.endpoints import EndpointOrder
-from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import Outcome, RiskScore
+from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.portfolio import Portfolio
-from holdfast.services.renewals.sampling import Plan, keep
-from holdfast.services.renewals.triggering import Triggered
+from holdfast.services.renewals.risk_events import Triggered
+from holdfast.services.renewals.sample_data import Plan, keep
 from holdfast.simulators.rms import RmsSimulator
 from holdfast.store import put
 

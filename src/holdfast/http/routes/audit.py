@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.http.declare import Whole
+from holdfast.http.dependencies import Whole
 from holdfast.kit.audit import Audit, AuditEvent
 from holdfast.kit.audit.chain import Fault
 from holdfast.routing import Cursor, Limit, Tenant, TenantId, acts, reads

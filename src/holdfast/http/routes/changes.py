@@ -9,7 +9,7 @@ import msgspec
 from litestar.datastructures import State
 from litestar.response import Stream
 
-from holdfast.http.changes import Changes
+from holdfast.http.change_stream import Changes
 from holdfast.routing import reads
 
 _RETRY: Final = b"retry: 2000\n\n"

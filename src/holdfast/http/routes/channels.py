@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.http.declare import Whole
+from holdfast.http.dependencies import Whole
 from holdfast.kit.channels import Watch
 from holdfast.kit.channels.models import WatchStatus
 from holdfast.routing import Cursor, Limit, Tenant, TenantId, reads

@@ -9,7 +9,7 @@ import msgspec
 from litestar.params import FromPath, FromQuery, JSONBody
 
 from holdfast.errors import ConfigError, ForbiddenError, NotFoundError, RetryLaterError, UnreadableError
-from holdfast.http.declare import Whole
+from holdfast.http.dependencies import Whole
 from holdfast.kit.audit import Audit, Entry
 from holdfast.kit.connections import Connection
 from holdfast.kit.connections.models import Status

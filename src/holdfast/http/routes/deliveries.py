@@ -10,11 +10,11 @@ import msgspec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Whole
-from holdfast.http.noting import on_record
+from holdfast.http.dependencies import Whole
 from holdfast.kit.audit import Audit, Entry
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Report, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
+from holdfast.operations.act import on_record
 from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction

@@ -10,7 +10,7 @@ from litestar.datastructures import State
 
 from holdfast import __version__
 from holdfast.errors import RetryLaterError
-from holdfast.http.declare import Whole
+from holdfast.http.dependencies import Whole
 from holdfast.http.metrics import CONTENT_TYPE
 from holdfast.routing import reads
 from holdfast.service import Standing

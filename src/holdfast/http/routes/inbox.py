@@ -9,10 +9,10 @@ import msgspec
 from litestar.params import FromPath, FromQuery
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Whole
-from holdfast.http.noting import on_record
+from holdfast.http.dependencies import Whole
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
+from holdfast.operations.act import on_record
 from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
 
 

@@ -9,10 +9,10 @@ import msgspec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.errors import ConflictError, NotFoundError
-from holdfast.http.declare import Whole
-from holdfast.http.noting import on_record
+from holdfast.http.dependencies import Whole
 from holdfast.kit.runs import RunFields, Runs, StepSummary
 from holdfast.kit.runs.models import RunStatus, StepStatus
+from holdfast.operations.act import on_record
 from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, acts, reads
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction

@@ -9,9 +9,9 @@ import msgspec
 from litestar.params import FromPath, JSONBody
 
 from holdfast.errors import NotFoundError
-from holdfast.http.declare import Whole
-from holdfast.http.noting import on_record
+from holdfast.http.dependencies import Whole
 from holdfast.kit.schedules import Schedule
+from holdfast.operations.act import on_record
 from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
 from holdfast.runtime import Runtime
 from holdfast.store import Query

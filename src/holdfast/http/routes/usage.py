@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from litestar.params import QueryParameter
 
-from holdfast.http.declare import Whole
+from holdfast.http.dependencies import Whole
 from holdfast.kit.metering import Allowance, Meter
 from holdfast.kit.metering.meter import month_of, standing
 from holdfast.routing import Cursor, Limit, Tenant, TenantId, reads

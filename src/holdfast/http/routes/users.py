@@ -11,13 +11,13 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from holdfast.errors import ForbiddenError, InvalidError
-from holdfast.http.declare import Whole
-from holdfast.http.noting import on_record
+from holdfast.http.dependencies import Whole
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Links, User, UserRole, Users
-from holdfast.kit.access.links import link_to
-from holdfast.kit.access.rules import may
+from holdfast.kit.access.authorization import may
+from holdfast.kit.access.sign_in_links import link_to
 from holdfast.model.access import Caller
+from holdfast.operations.act import on_record
 from holdfast.routing import Actor, Cursor, Limit, acts, reads
 from holdfast.runtime import Runtime
 

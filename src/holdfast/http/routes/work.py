@@ -8,7 +8,7 @@ import msgspec
 from litestar.params import JSONBody
 from msgspec import Meta
 
-from holdfast.http.declare import Whole
+from holdfast.http.dependencies import Whole
 from holdfast.routing import acts
 
 DRAIN_S_MAX: Final = 300.0

@@ -1,14 +1,14 @@
 """Who may do what: the model's rules in one place for all surfaces, roles from the store, API tokens, and
 people: their names and passwords, sessions, one-time links and how often they may try."""
 
-from holdfast.kit.access.gate import Gate
-from holdfast.kit.access.links import Links, SignInLink
+from holdfast.kit.access.access_gate import Gate
+from holdfast.kit.access.login_throttle import SignInTries, Tries
 from holdfast.kit.access.models import ApiToken, TokenRole
 from holdfast.kit.access.roles import Roles
 from holdfast.kit.access.scopes import covers
 from holdfast.kit.access.sessions import COOKIE, Session, SessionCaller, Sessions
+from holdfast.kit.access.sign_in_links import Links, SignInLink
 from holdfast.kit.access.tokens import TokenCaller, Tokens
-from holdfast.kit.access.tries import SignInTries, Tries
 from holdfast.kit.access.users import SetUp, User, UserRole, Users
 
 __all__ = [

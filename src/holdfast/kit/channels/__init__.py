@@ -1,6 +1,5 @@
 """Watch channels: opened, renewed with overlap, stopped and repaired by themselves."""
 
-from holdfast.kit.channels.care import Happening, Hook
 from holdfast.kit.channels.channels import Channels
 from holdfast.kit.channels.decision import Life
 from holdfast.kit.channels.models import (
@@ -14,6 +13,7 @@ from holdfast.kit.channels.models import (
     Watch,
 )
 from holdfast.kit.channels.port import Opened, Provider
+from holdfast.kit.channels.reconciler import Happening, Hook
 from holdfast.kit.channels.report import Forced, Health, Listing, Renewal, Row
 
 __all__ = [

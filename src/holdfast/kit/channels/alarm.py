@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.kit.channels.care import epoch_ms
+from holdfast.kit.channels.ids import lasting
 from holdfast.kit.channels.models import ChannelFields
-from holdfast.kit.channels.naming import lasting
+from holdfast.kit.channels.reconciler import epoch_ms
 from holdfast.model import schema_of
 from holdfast.store import Query, Store
 

@@ -11,15 +11,15 @@ from holdfast.errors import BadQueryError
 from holdfast.ids import ulid
 from holdfast.kit import NO_TENANT
 from holdfast.kit.channels import decision, report
-from holdfast.kit.channels.care import Care, Hook, epoch_ms, log
 from holdfast.kit.channels.decision import Life
+from holdfast.kit.channels.ids import NAME_CHARACTERS_MAX, watch_id_of
 from holdfast.kit.channels.models import Channel, ChannelFields, ChannelStatus, Watch
-from holdfast.kit.channels.naming import NAME_CHARACTERS_MAX, watch_id_of
 from holdfast.kit.channels.port import Provider
-from holdfast.kit.channels.register import Register
+from holdfast.kit.channels.reconciler import Care, Hook, epoch_ms, log
 from holdfast.kit.channels.report import Forced, Health, Listing, Renewal, Renewed
+from holdfast.kit.channels.watch_registry import Register
 from holdfast.kit.inbox.verifiers import CHANNEL_TOKEN_BYTES
-from holdfast.kit.waiting import rest
+from holdfast.kit.worker_loop import rest
 from holdfast.store import Query, Snapshot, Store
 
 POLL_S: Final = 60.0

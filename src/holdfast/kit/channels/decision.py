@@ -16,8 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError, OutcomeUnknownError, ReauthRequiredError, RetryLaterError
+from holdfast.kit.channels.ids import channel_id
 from holdfast.kit.channels.models import Held, Watch
-from holdfast.kit.channels.naming import channel_id
 
 ERROR_CHARACTERS_MAX: Final = 500
 LEAVING_MAX: Final = 50

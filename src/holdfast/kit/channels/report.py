@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.kit.channels.care import epoch_ms
+from holdfast.kit.channels.ids import lasting
 from holdfast.kit.channels.models import ChannelFields, ChannelStatus, Watch
-from holdfast.kit.channels.naming import lasting
+from holdfast.kit.channels.reconciler import epoch_ms
 from holdfast.store import Query, Store
 
 ATTENTION_TOLD_MAX: Final = 50

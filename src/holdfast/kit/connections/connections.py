@@ -21,7 +21,7 @@ from holdfast.kit.connections.consents import Consents
 from holdfast.kit.connections.decision import LAST_S, connected, end_of, judge, lasts
 from holdfast.kit.connections.models import Connection, Consent, connection_id
 from holdfast.kit.connections.port import Grant, Provider
-from holdfast.kit.connections.refreshing import LEASE_S, Refresher, Tokens, keep_trying
+from holdfast.kit.connections.token_refresh import LEASE_S, Refresher, Tokens, keep_trying
 from holdfast.kit.vault import Vault
 from holdfast.store import Store, Transaction, put
 

@@ -27,7 +27,7 @@ from holdfast.kit.idempotency.models import (
     body_hash_of,
     record_id,
 )
-from holdfast.kit.waiting import rest
+from holdfast.kit.worker_loop import rest
 from holdfast.store.commit import Fence, Snapshot, Write, check, create, patch, put
 from holdfast.store.store import Store
 

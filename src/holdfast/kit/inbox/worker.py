@@ -14,7 +14,7 @@ from holdfast import tracing
 from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
 from holdfast.ids import ulid
 from holdfast.kit.inbox.models import InboxItem, InboxLane
-from holdfast.kit.waiting import first_of, rest
+from holdfast.kit.worker_loop import first_of, rest
 from holdfast.store import Query, Snapshot, Store, Transaction, Write, patch, put
 
 log = structlog.get_logger("holdfast.inbox")

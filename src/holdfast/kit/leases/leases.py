@@ -10,10 +10,10 @@ from holdfast.clock import from_us
 from holdfast.errors import BadQueryError, ConflictError, LeaseLostError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.leases.decision import Free, Held, Sighting, decide, see
-from holdfast.kit.leases.holding import Holding
+from holdfast.kit.leases.keepalive import Holding
 from holdfast.kit.leases.lease import Lease
 from holdfast.kit.leases.models import LeaseDocument, LeaseFields, lock_id_of
-from holdfast.kit.waiting import rest
+from holdfast.kit.worker_loop import rest
 from holdfast.store.commit import Fence, Snapshot, Write, create, patch, put
 from holdfast.store.store import Store
 

@@ -8,10 +8,10 @@
 them; `Endpoints` pauses, resumes, disables and enables where they go. The sender is a port.
 """
 
+from holdfast.kit.outbox.deliveries import Ledger, Report, Selection
 from holdfast.kit.outbox.dispatcher import Dispatcher, DispatcherStatus
+from holdfast.kit.outbox.endpoint_admin import Endpoints
 from holdfast.kit.outbox.endpoint_secrets import EndpointSecrets
-from holdfast.kit.outbox.guard import AddressGuard
-from holdfast.kit.outbox.ledger import Ledger, Report, Selection
 from holdfast.kit.outbox.models import (
     KINDS,
     Attempt,
@@ -26,12 +26,12 @@ from holdfast.kit.outbox.models import (
     Rate,
     delivery_id,
 )
-from holdfast.kit.outbox.notices import Endpoints
 from holdfast.kit.outbox.outbox import Event, Outbox
-from holdfast.kit.outbox.port import Answer, Outgoing, Sender, SendFailure, Sign
-from holdfast.kit.outbox.schedule import DOUBLING_WAITS_S, LONG_WAITS_S, Retry
-from holdfast.kit.outbox.sender import RawSender
+from holdfast.kit.outbox.retry_policy import DOUBLING_WAITS_S, LONG_WAITS_S, Retry
 from holdfast.kit.outbox.signing import Signer, Verifier, new_key_pair, new_secret
+from holdfast.net.address_guard import AddressGuard
+from holdfast.net.port import Answer, Outgoing, Sender, SendFailure, Sign
+from holdfast.net.sender import RawSender
 
 __all__ = [
     "DOUBLING_WAITS_S",

@@ -23,15 +23,15 @@ import structlog
 
 from holdfast.errors import ConfigError, HoldfastError, RetryLaterError
 from holdfast.ids import ulid
-from holdfast.kit.outbox.courier import Counts, Courier, Headers
-from holdfast.kit.outbox.lane import SETTLE_S, Held, Lane
-from holdfast.kit.outbox.lanes import Fetch, Lanes, Signing
+from holdfast.kit.outbox.delivery_worker import Counts, Courier, Headers
+from holdfast.kit.outbox.direct_handoff import Reception
+from holdfast.kit.outbox.endpoint_admin import OnNotice
+from holdfast.kit.outbox.endpoint_queue import SETTLE_S, Held, Lane
+from holdfast.kit.outbox.endpoint_queues import Fetch, Lanes, Signing
 from holdfast.kit.outbox.models import KINDS, Kinds
-from holdfast.kit.outbox.notices import OnNotice
-from holdfast.kit.outbox.port import Sender
-from holdfast.kit.outbox.reception import Reception
 from holdfast.kit.outbox.settler import Settler
-from holdfast.kit.waiting import end_all
+from holdfast.kit.worker_loop import end_all
+from holdfast.net.port import Sender
 from holdfast.store import Store, Wake
 
 # While work is at hand, new deliveries of other lanes are looked for only so often.

@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.clock import to_us
 from holdfast.kit.outbox.models import Endpoint, EndpointSecret
-from holdfast.kit.outbox.port import Sign
 from holdfast.kit.outbox.signing import Signer
 from holdfast.kit.vault import SealedField, Secret, Vault
+from holdfast.net.port import Sign
 
 SECRET_FIELD: Final = "secrets.sealed"
 OVERLAP_S: Final = 24 * 3_600.0

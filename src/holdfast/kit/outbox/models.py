@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
-from holdfast.kit.outbox.schedule import Retry
+from holdfast.kit.outbox.retry_policy import Retry
 from holdfast.model import Claim, Document, Given, Index, Lifecycle, Retention, Ulid, document
 
 DeliveryStatus = Literal["pending", "sending", "delivered", "failed", "dead", "skipped", "cancelled"]

@@ -13,11 +13,11 @@ import msgspec
 from holdfast import ids, tracing
 from holdfast.errors import InvalidError, TooLargeError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.outbox import fifo
+from holdfast.kit.outbox import ordering
+from holdfast.kit.outbox.direct_handoff import Reception
 from holdfast.kit.outbox.dispatcher import Dispatcher
-from holdfast.kit.outbox.lane import Lane
+from holdfast.kit.outbox.endpoint_queue import Lane
 from holdfast.kit.outbox.models import KINDS, Delivery, Endpoint, Kinds, delivery_id
-from holdfast.kit.outbox.reception import Reception
 from holdfast.store import Store, Transaction, Write, create
 
 BODY_BYTES_MAX: Final = 262_144
@@ -91,7 +91,7 @@ class Outbox:
         for endpoint in endpoints:
             delivery = self._delivery(event, endpoint, now)
             if endpoint.fifo and delivery.status == "pending":
-                await fifo.join(tx, delivery, kinds=self._kinds, now=now)
+                await ordering.join(tx, delivery, kinds=self._kinds, now=now)
             tx.write(create(delivery))
             made.append(delivery.id)
         return made

@@ -8,8 +8,8 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX, EXCERPT_BYTES_MAX, Attempt, DeadLetter, Delivery
-from holdfast.kit.outbox.port import Answer, SendFailure
-from holdfast.kit.outbox.schedule import Retry, retry_after_s
+from holdfast.kit.outbox.retry_policy import Retry, retry_after_s
+from holdfast.net.port import Answer, SendFailure
 from holdfast.store import Fence, Increment, Write, patch, upsert
 
 GONE: Final = 410

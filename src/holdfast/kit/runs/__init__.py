@@ -26,8 +26,8 @@ from holdfast.kit.runs.models import (
 )
 from holdfast.kit.runs.runner import Runner, RunnerStatus
 from holdfast.kit.runs.runs import Runs
+from holdfast.kit.runs.transitions import Join, Moved
 from holdfast.kit.runs.workflow import BackOff, Step, StepWaits, Workflow
-from holdfast.kit.runs.writing import Join, Moved
 
 __all__ = [
     "KIT",

@@ -22,8 +22,8 @@ from holdfast.kit.checkpoints import CheckpointFields, Checkpoints
 from holdfast.kit.runs import decision
 from holdfast.kit.runs.decision import Begin, End, Failed, Finished, Outcome, Waiting, next_turn
 from holdfast.kit.runs.models import Kinds, RunFields
+from holdfast.kit.runs.transitions import Join, Move, ending
 from holdfast.kit.runs.workflow import Plan, Step, Workflow
-from holdfast.kit.runs.writing import Join, Move, ending
 from holdfast.store.commit import Fence, Snapshot, Version, Write, patch
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction

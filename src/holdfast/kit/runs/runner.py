@@ -16,9 +16,9 @@ import msgspec
 from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
 from holdfast.kit.runs.execution import Execution
 from holdfast.kit.runs.models import KIT, Kinds, RunFields
+from holdfast.kit.runs.transitions import Join
 from holdfast.kit.runs.workflow import Workflow
-from holdfast.kit.runs.writing import Join
-from holdfast.kit.waiting import first_of, rest
+from holdfast.kit.worker_loop import first_of, rest
 from holdfast.store.commit import Committed, Outcome, Snapshot
 from holdfast.store.store import Store
 

@@ -14,8 +14,8 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import Checkpoints
 from holdfast.kit.runs.decision import End
 from holdfast.kit.runs.models import KIT, Kinds, RunFields, RunStatus, StepFields
+from holdfast.kit.runs.transitions import Join, ending, retrying
 from holdfast.kit.runs.workflow import StepWaits, Workflow
-from holdfast.kit.runs.writing import Join, ending, retrying
 from holdfast.model.document import schema_of
 from holdfast.store.commit import Write, create, patch
 from holdfast.store.query import Page, Query

@@ -22,7 +22,7 @@ from holdfast.ids import ulid
 from holdfast.kit.schedules.cron import Turn, check_cron, decide_turn, next_slot
 from holdfast.kit.schedules.jobs import Job, Slot
 from holdfast.kit.schedules.models import Schedule, SlotRun
-from holdfast.kit.waiting import end_all, rest
+from holdfast.kit.worker_loop import end_all, rest
 from holdfast.store import Fence, Snapshot, Store, Transaction, create, patch, put
 
 log = structlog.get_logger("holdfast.schedules")

@@ -7,10 +7,10 @@ from holdfast.kit.inbox import Source
 from holdfast.service import Answers, Context, Health, Hook, Parts, Service
 from holdfast.services.calendar_sync.checks import address, credentials
 from holdfast.services.calendar_sync.jobs import jobs_of
-from holdfast.services.calendar_sync.keeper import Keeper
 from holdfast.services.calendar_sync.loops import FirstLook
 from holdfast.services.calendar_sync.models import DOCUMENTS, CalendarState
-from holdfast.services.calendar_sync.notices import SOURCE, NoticeHandler, NoticeVerifier
+from holdfast.services.calendar_sync.notifications import SOURCE, NoticeHandler, NoticeVerifier
+from holdfast.services.calendar_sync.operations import Keeper
 from holdfast.services.calendar_sync.routes import routes_of
 from holdfast.services.calendar_sync.settings import Settings
 from holdfast.services.calendar_sync.views import pages_of

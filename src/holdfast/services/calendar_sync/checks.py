@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.errors import HoldfastError, RetryLaterError
 from holdfast.providers.google_calendar import CALENDAR_URL
 from holdfast.service import Finding
-from holdfast.services.calendar_sync.keeper import Keeper
+from holdfast.services.calendar_sync.operations import Keeper
 
 NAME: Final = "calendar-sync credentials"
 ADDRESS: Final = "calendar-sync address"

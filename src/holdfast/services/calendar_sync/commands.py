@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from holdfast.services.calendar_sync.keeper import Keeper
 from holdfast.services.calendar_sync.models import CalendarState
+from holdfast.services.calendar_sync.operations import Keeper
 from holdfast.services.calendar_sync.reports import channel_told, renewal_told
 
 NAME = "calendar_sync"

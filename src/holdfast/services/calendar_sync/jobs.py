@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import RetryLaterError
 from holdfast.kit.schedules import Job, Slot
-from holdfast.services.calendar_sync.keeper import Keeper
+from holdfast.services.calendar_sync.operations import Keeper
 from holdfast.services.calendar_sync.reports import renewal_told
 
 DAY_MS: Final = 86_400_000

@@ -11,9 +11,9 @@ import structlog
 
 from holdfast.errors import HoldfastError
 from holdfast.ids import ulid
-from holdfast.kit.waiting import first_of, rest
+from holdfast.kit.worker_loop import first_of, rest
+from holdfast.services.calendar_sync.event_sync import Syncing
 from holdfast.services.calendar_sync.models import CalendarState
-from holdfast.services.calendar_sync.syncing import Syncing
 from holdfast.store import Snapshot, Store
 
 log = structlog.get_logger("holdfast.calendar_sync")

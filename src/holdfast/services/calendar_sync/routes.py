@@ -16,8 +16,8 @@ from msgspec import Meta
 
 from holdfast.errors import InvalidError
 from holdfast.routing import Asked
-from holdfast.services.calendar_sync.directory import Reloaded
-from holdfast.services.calendar_sync.keeper import Keeper
+from holdfast.services.calendar_sync.mapping_store import Reloaded
+from holdfast.services.calendar_sync.operations import Keeper
 from holdfast.services.calendar_sync.reports import (
     Filter,
     ForcedTold,

@@ -11,8 +11,8 @@ import msgspec
 from holdfast.errors import NotFoundError
 from holdfast.kit.channels import Watch
 from holdfast.service import Ask, Page
-from holdfast.services.calendar_sync.keeper import STANDINGS, Keeper
 from holdfast.services.calendar_sync.models import CalendarState, ChannelEvent, SyncedEvent
+from holdfast.services.calendar_sync.operations import STANDINGS, Keeper
 from holdfast.store import Query
 
 ROWS: Final = 50

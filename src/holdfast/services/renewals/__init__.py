@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import partial
 
 from holdfast.service import Context, Parts, Service
-from holdfast.services.renewals.feeding.settings import Settings
+from holdfast.services.renewals.ingest.settings import Settings
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     JOBS,
@@ -29,7 +29,7 @@ from holdfast.services.renewals.models import (
 
 def build(context: Context) -> Parts:
     # Only who serves or works needs these; the process that scores beside it starts in half the time.
-    from holdfast.services.renewals.keeper import Renewals
+    from holdfast.services.renewals.operations import Renewals
     from holdfast.services.renewals.routes import ROUTES
     from holdfast.services.renewals.views import pages
 

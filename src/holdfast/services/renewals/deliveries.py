@@ -14,9 +14,9 @@ from holdfast.clock import from_us, to_us
 from holdfast.errors import BadCursorError, InvalidError
 from holdfast.kit.outbox import Attempt, DeadLetter, Ledger, Report, Selection, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
+from holdfast.services.renewals.lookup import found
 from holdfast.services.renewals.models import DLQ, KINDS, DeadLetterRow, DeliveryState, RiskScore
-from holdfast.services.renewals.there import found
-from holdfast.services.renewals.triggering import event_id_of
+from holdfast.services.renewals.risk_events import event_id_of
 from holdfast.store import Query, Store, Transaction
 
 Status = Literal["pending", "sending", "delivered", "failed", "dlq", "skipped", "cancelled"]

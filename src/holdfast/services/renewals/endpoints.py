@@ -11,10 +11,10 @@ from msgspec import Meta
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, Retry, SendFailure, new_secret
 from holdfast.kit.outbox.models import EndpointStatus
-from holdfast.kit.outbox.target import read_url
 from holdfast.kit.vault import Vault
+from holdfast.net.url import read_url
+from holdfast.services.renewals.lookup import found
 from holdfast.services.renewals.models import EVENT_TYPE, KINDS, Property, RmsEndpoint
-from holdfast.services.renewals.there import found
 from holdfast.store import Query, Store, Transaction, create, put
 
 RATE_MAX: Final = 100_000

@@ -12,6 +12,7 @@ from holdfast.errors import ConflictError, FailedError, KeyReusedError, NotFound
 from holdfast.kit.idempotency import Answer, Done, Idempotency, Ticket
 from holdfast.kit.runs import Runs, Workflow
 from holdfast.services.renewals.dates import check_day, local_date, zone_named
+from holdfast.services.renewals.lookup import ended, found
 from holdfast.services.renewals.models import (
     JOBS,
     CalculationJob,
@@ -20,9 +21,8 @@ from holdfast.services.renewals.models import (
     PropertyState,
     RiskScore,
 )
+from holdfast.services.renewals.risk_events import scores_of_run
 from holdfast.services.renewals.scoring import FLAGGED, Tier
-from holdfast.services.renewals.there import ended, found
-from holdfast.services.renewals.triggering import scores_of_run
 from holdfast.store import ABSENT, Snapshot, Store, Write, put
 
 TRIES: Final = 20

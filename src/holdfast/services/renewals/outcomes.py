@@ -9,8 +9,8 @@ from holdfast.errors import NotFoundError
 from holdfast.services.renewals.calibration import Calibration, Judged, calibrate
 from holdfast.services.renewals.dates import check_day, zone_or_utc
 from holdfast.services.renewals.history import History
+from holdfast.services.renewals.lookup import found
 from holdfast.services.renewals.models import LeaseRow, Outcome, Property, Resident, RiskScore
-from holdfast.services.renewals.there import found
 from holdfast.store import Query, Store, Transaction, put
 
 SCORES_LOOKED_AT: Final = 500

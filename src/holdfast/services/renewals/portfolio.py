@@ -13,6 +13,8 @@ from holdfast.kit.outbox import Dispatcher
 from holdfast.kit.runs import Workflow
 from holdfast.services.renewals.history import History
 from holdfast.services.renewals.jobs import Jobs
+from holdfast.services.renewals.lease_end_order import Soonest, ending
+from holdfast.services.renewals.lookup import found
 from holdfast.services.renewals.models import (
     Property,
     PropertyState,
@@ -21,6 +23,7 @@ from holdfast.services.renewals.models import (
     Summary,
     TriggerJob,
 )
+from holdfast.services.renewals.risk_events import Triggered, Triggers, of_run, scan_run, scores_of_run
 from holdfast.services.renewals.rules import RuleBook
 from holdfast.services.renewals.runs import FinishedRuns, count_of
 from holdfast.services.renewals.scoring import (
@@ -35,10 +38,7 @@ from holdfast.services.renewals.scoring import (
     expiry_share,
     tier_of,
 )
-from holdfast.services.renewals.soonest import Soonest, ending
-from holdfast.services.renewals.there import found
 from holdfast.services.renewals.trigger_jobs import Noting, TriggerJobs, trigger_workflow
-from holdfast.services.renewals.triggering import Triggered, Triggers, of_run, scan_run, scores_of_run
 from holdfast.store import Page, Query, Store
 
 Sort = Literal["score", "days"]

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
+from holdfast.services.renewals.lookup import found
 from holdfast.services.renewals.models import Property, PropertyRules
 from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.scoring import TOLERANCE_CENTS, Thresholds, Weights
-from holdfast.services.renewals.there import found
 from holdfast.store import Store, Transaction, put
 
 TOLERANCE_CENTS_MAX: Final = 10**9

@@ -22,6 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.kit.runs import Runs, Step, Workflow
 from holdfast.model import schema_of
+from holdfast.services.renewals.lookup import ended, found
 from holdfast.services.renewals.models import (
     TRIGGER_JOBS,
     RiskScore,
@@ -30,10 +31,9 @@ from holdfast.services.renewals.models import (
     TriggerJob,
     TriggerState,
 )
+from holdfast.services.renewals.risk_events import BATCH, Triggered, Triggers, of_run, summary_of
 from holdfast.services.renewals.runs import count_of
 from holdfast.services.renewals.scoring import Tier
-from holdfast.services.renewals.there import ended, found
-from holdfast.services.renewals.triggering import BATCH, Triggered, Triggers, of_run, summary_of
 from holdfast.store import Fence, Page, Store, Transaction, Write, patch, put
 
 WORKFLOW: Final = "trigger"

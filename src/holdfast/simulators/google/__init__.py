@@ -22,7 +22,7 @@ from holdfast.simulators.google.control import (
     UpdateEvent,
 )
 from holdfast.simulators.google.simulator import GoogleSimulator
-from holdfast.simulators.serving import Trouble
+from holdfast.simulators.server import Trouble
 
 __all__ = [
     "AddApp",

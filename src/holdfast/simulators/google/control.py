@@ -12,7 +12,7 @@ from holdfast.simulators.google.consents import Answer
 from holdfast.simulators.google.events import view
 from holdfast.simulators.google.sheets import Cell, Spreadsheet
 from holdfast.simulators.google.world import World
-from holdfast.simulators.serving import Command
+from holdfast.simulators.server import Command
 
 Few = Annotated[int, Meta(ge=1, le=100_000)]
 

@@ -12,7 +12,7 @@ from holdfast.simulators.google.control import COMMANDS
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.routes import Routes, phrased
 from holdfast.simulators.google.world import World
-from holdfast.simulators.serving import Command, Serving, Trouble
+from holdfast.simulators.server import Command, Serving, Trouble
 
 
 class GoogleSimulator:

@@ -3,7 +3,7 @@
 from holdfast.clock import Clock
 from holdfast.simulators.rms.simulator import RmsSimulator
 from holdfast.simulators.rms.world import Behave, ShowCounts, ShowReceived
-from holdfast.simulators.serving import Trouble
+from holdfast.simulators.server import Trouble
 
 __all__ = ["Behave", "RmsSimulator", "ShowCounts", "ShowReceived", "Trouble", "simulator"]
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from holdfast.clock import Clock
 from holdfast.simulators.rms.world import Behave, ShowCounts, ShowReceived, World
-from holdfast.simulators.serving import Command, Serving, Trouble
+from holdfast.simulators.server import Command, Serving, Trouble
 
 COMMANDS: Final[dict[str, type[Command[World]]]] = {
     "behave": Behave,

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from holdfast.clock import Clock
 from holdfast.simulators.rms.signatures import fault_of, keyed
-from holdfast.simulators.serving import Command
+from holdfast.simulators.server import Command
 
 RECEIVED_KEPT: Final = 10_000
 

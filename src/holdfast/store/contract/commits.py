@@ -33,7 +33,7 @@ from holdfast.store.commit import (
     patch,
     put,
 )
-from holdfast.store.contract.home import exact
+from holdfast.store.contract.harness import exact
 from holdfast.store.contract.models import NOON, Account, Chore, Entry, Leaf, Note, Order, Seat, Spot
 from holdfast.store.query import Query
 from holdfast.store.store import Store

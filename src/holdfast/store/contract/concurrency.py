@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from holdfast.errors import AlreadyExistsError, HoldfastError, VersionConflictError
 from holdfast.store.commit import Committed, create, delete, patch, put
-from holdfast.store.contract.home import Home
+from holdfast.store.contract.harness import Home
 from holdfast.store.contract.models import Chore, Job, Note, Seat
 from holdfast.store.query import Query
 from holdfast.store.store import Store

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from holdfast.ids import ulid
 from holdfast.model.limits import DOCUMENT_BYTES_MAX, INTEGER_MAX, INTEGER_MIN
 from holdfast.store.commit import create, put
-from holdfast.store.contract.home import exact
+from holdfast.store.contract.harness import exact
 from holdfast.store.contract.models import NOON, Entry, Leaf, Letter, Note, Seat, Spot
 from holdfast.store.query import Query
 from holdfast.store.store import Store

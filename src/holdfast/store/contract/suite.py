@@ -7,20 +7,20 @@ from typing import ClassVar
 
 import pytest
 
+from holdfast.store.contract.capabilities import Stated
 from holdfast.store.contract.claims import Claims
 from holdfast.store.contract.commits import Commits
 from holdfast.store.contract.concurrency import Concurrency
 from holdfast.store.contract.documents import Documents
-from holdfast.store.contract.evolving import Evolving
 from holdfast.store.contract.expiry import Expiry
-from holdfast.store.contract.home import Home
-from holdfast.store.contract.indexing import Indexing
-from holdfast.store.contract.invalid import Invalid
+from holdfast.store.contract.harness import Home
+from holdfast.store.contract.indexes import Indexing
+from holdfast.store.contract.invalid_input import Invalid
+from holdfast.store.contract.migrations import Evolving
 from holdfast.store.contract.queries import Queries
-from holdfast.store.contract.stated import Stated
+from holdfast.store.contract.subscriptions import Watching
 from holdfast.store.contract.tenancy import Tenancy
 from holdfast.store.contract.transactions import Transactions
-from holdfast.store.contract.watching import Watching
 from holdfast.store.port import Capabilities
 from holdfast.store.store import Store
 from holdfast.testing import ManualClock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from holdfast.store.catalog import Catalog
 from holdfast.store.firestore.address import parse_address
+from holdfast.store.firestore.client import Link
+from holdfast.store.firestore.deployed_schema import check_declarations
 from holdfast.store.firestore.engine import FirestoreEngine
-from holdfast.store.firestore.link import Link
-from holdfast.store.firestore.record import check_declarations
 from holdfast.store.port import Engine
 
 __all__ = ["connect"]

@@ -16,6 +16,8 @@ from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore import wire
+from holdfast.store.firestore.client import Link, back_off
+from holdfast.store.firestore.document_names import Places, Stored
 from holdfast.store.firestore.faults import (
     OK,
     UNKNOWN,
@@ -24,11 +26,9 @@ from holdfast.store.firestore.faults import (
     translate,
     unknown_outcome,
 )
-from holdfast.store.firestore.find import compare, cursor_after, select
-from holdfast.store.firestore.link import Link, back_off
-from holdfast.store.firestore.places import Places, Stored
-from holdfast.store.firestore.turns import Turns
-from holdfast.store.firestore.unheard import Unheard, names_owner
+from holdfast.store.firestore.finder import compare, cursor_after, select
+from holdfast.store.firestore.key_locks import Turns
+from holdfast.store.firestore.unconfirmed_claims import Unheard, names_owner
 from holdfast.store.firestore.values import encode, encode_fields, field_path
 from holdfast.store.port import ClaimRequest
 

@@ -10,12 +10,12 @@ from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot
 from holdfast.store.firestore.claims import Claimer
-from holdfast.store.firestore.find import Finder
-from holdfast.store.firestore.gate import Gate
-from holdfast.store.firestore.link import Link
-from holdfast.store.firestore.places import Places, Stored
-from holdfast.store.firestore.record import Record
-from holdfast.store.firestore.wake import Bell, Tower
+from holdfast.store.firestore.client import Link
+from holdfast.store.firestore.deployed_schema import Record
+from holdfast.store.firestore.document_names import Places, Stored
+from holdfast.store.firestore.finder import Finder
+from holdfast.store.firestore.notifier import Bell, Tower
+from holdfast.store.firestore.shutdown_gate import Gate
 from holdfast.store.firestore.writes import Writer
 from holdfast.store.plan import Plan
 from holdfast.store.port import Capabilities, ClaimRequest

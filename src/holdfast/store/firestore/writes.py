@@ -14,7 +14,9 @@ from holdfast.errors import (
     VersionConflictError,
 )
 from holdfast.store.commit import Commit, Outcome
-from holdfast.store.firestore.draft import Draft
+from holdfast.store.firestore.client import Link, back_off
+from holdfast.store.firestore.commit_builder import Draft
+from holdfast.store.firestore.document_names import Places
 from holdfast.store.firestore.faults import (
     CONFLICT_CODES,
     CONFLICTS,
@@ -25,9 +27,7 @@ from holdfast.store.firestore.faults import (
     translate,
     unknown_outcome,
 )
-from holdfast.store.firestore.link import Link, back_off
-from holdfast.store.firestore.places import Places
-from holdfast.store.firestore.turns import Turns
+from holdfast.store.firestore.key_locks import Turns
 
 ATTEMPTS: Final = 50
 SEND_ATTEMPTS: Final = 5

@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.clock import from_us
-from holdfast.model.order import ordered
+from holdfast.model.sort_key import ordered
 from holdfast.store.port import ClaimRequest
 from holdfast.store.postgres.dialect import DIALECT
-from holdfast.store.postgres.shelf import ItemShelf, Shelf
 from holdfast.store.postgres.statement import SEQUENCE
-from holdfast.store.relational.dialect import Bound, quote
-from holdfast.store.relational.tables import KEY, VERSION, claim_index, claimable
+from holdfast.store.postgres.table_mapping import ItemShelf, Shelf
+from holdfast.store.sql.dialect import Bound, quote
+from holdfast.store.sql.tables import KEY, VERSION, claim_index, claimable
 
 
 def claim_statement(shelf: Shelf, request: ClaimRequest) -> tuple[str, list[Any]]:

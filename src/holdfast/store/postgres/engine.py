@@ -22,13 +22,13 @@ from holdfast.store.postgres.claims import (
     next_due_statement,
 )
 from holdfast.store.postgres.dialect import DIALECT
-from holdfast.store.postgres.links import Link, Links
 from holdfast.store.postgres.migrate import Migration
-from holdfast.store.postgres.shelf import Shelf
-from holdfast.store.postgres.wake import Bells
+from holdfast.store.postgres.notifier import Bells
+from holdfast.store.postgres.pool import Link, Links
+from holdfast.store.postgres.table_mapping import Shelf
 from holdfast.store.postgres.writer import WRITES_A_BATCH, WRITES_MAX, Queue, Writer
-from holdfast.store.relational import walk
-from holdfast.store.relational.tables import KEY
+from holdfast.store.sql import index_scan
+from holdfast.store.sql.tables import KEY
 
 
 async def connect(url: str, catalog: Catalog) -> PostgresEngine:
@@ -79,26 +79,28 @@ class PostgresEngine:
 
     async def find(self, plan: Plan) -> list[Snapshot[Any]]:
         shelf = self._shelves[plan.schema]
-        text, values = walk.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
+        text, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
         rows = await self._links.read(lambda link: link.fetch(text, *values))
         return [shelf.snapshot(row) for row in rows]
 
     async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
         shelf = self._shelves[plan.schema]
         names = (KEY, *(column.stored for column in columns))
-        text, values = walk.select(plan, shelf.table, dialect=DIALECT, columns=names)
+        text, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=names)
         return list(map(tuple, await self._links.read(lambda link: link.fetch(text, *values))))
 
     async def aggregate(self, plan: Plan) -> int | float | None:
-        text, values = walk.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
+        text, values = index_scan.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
         row = await self._links.read(lambda link: link.fetchrow(text, *values))
         assert row is not None
-        return walk.answer(plan, row)
+        return index_scan.answer(plan, row)
 
     async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
-        text, values = walk.totals(plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of)
+        text, values = index_scan.totals(
+            plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of
+        )
         rows = await self._links.read(lambda link: link.fetch(text, *values))
-        return [(*row[:-1], walk.added(row[-1]) or 0) for row in map(tuple, rows)]
+        return [(*row[:-1], index_scan.added(row[-1]) or 0) for row in map(tuple, rows)]
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         if not self._writers:

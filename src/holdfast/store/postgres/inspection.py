@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.store.postgres.links import Link
+from holdfast.store.postgres.pool import Link
 from holdfast.store.postgres.security import ROLE
-from holdfast.store.relational.tables import TableColumn, TableIndex
+from holdfast.store.sql.tables import TableColumn, TableIndex
 
 SCHEMA_TABLE = "_holdfast_schema"
 

@@ -14,15 +14,15 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.postgres import security
+from holdfast.store.postgres.backfill import ToFill, fill_some
 from holdfast.store.postgres.faults import explain, is_away
-from holdfast.store.postgres.fill import ToFill, fill_some
 from holdfast.store.postgres.inspection import SCHEMA_TABLE, Found, inspect, same_index, type_of
-from holdfast.store.postgres.links import Link, Links, Patience, shut, unavailable
-from holdfast.store.postgres.shelf import Shelf
+from holdfast.store.postgres.pool import Link, Links, Patience, shut, unavailable
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE
+from holdfast.store.postgres.table_mapping import Shelf
 from holdfast.store.postgres.writer import VERSIONS_A_BLOCK
-from holdfast.store.relational.dialect import quote
-from holdfast.store.relational.tables import AMENDED, Table, create_index, create_table
+from holdfast.store.sql.dialect import quote
+from holdfast.store.sql.tables import AMENDED, Table, create_index, create_table
 
 LOCK = 0x686F6C64  # "hold": the advisory lock of whoever migrates
 STATEMENT_S_MAX = 86_400.0

@@ -14,10 +14,10 @@ from typing import Any, Final
 from holdfast.model.access import ROLES, Action
 from holdfast.model.path import JOINT
 from holdfast.model.schema import Schema
-from holdfast.store.postgres.shelf import Shelf
 from holdfast.store.postgres.statement import SEQUENCE
-from holdfast.store.relational.dialect import quote
-from holdfast.store.relational.tables import BODY, KEY
+from holdfast.store.postgres.table_mapping import Shelf
+from holdfast.store.sql.dialect import quote
+from holdfast.store.sql.tables import BODY, KEY
 
 ROLE: Final = "holdfast_app"
 _POLICIES: Final[dict[str, tuple[Action, str]]] = {

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from holdfast.store.relational.dialect import quote
-from holdfast.store.relational.tables import AMENDED, BODY, ITEM, KEY, PARENT
+from holdfast.store.sql.dialect import quote
+from holdfast.store.sql.tables import AMENDED, BODY, ITEM, KEY, PARENT
 
 # try: an insert that may lose alone; insert: one that may not; item, drop: rows of a list's table.
 # amend: an update that is made only where its conditions hold.

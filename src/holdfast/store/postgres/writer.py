@@ -17,11 +17,11 @@ import asyncpg
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
+from holdfast.store.postgres.batch import UnseenError, Work, plain_ones, to_read
 from holdfast.store.postgres.faults import explain, is_away, is_turn_lost
-from holdfast.store.postgres.links import Link, Links, Patience, shut, unavailable
-from holdfast.store.postgres.shelf import Shelf
+from holdfast.store.postgres.pool import Link, Links, Patience, shut, unavailable
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, render
-from holdfast.store.postgres.work import UnseenError, Work, plain_ones, to_read
+from holdfast.store.postgres.table_mapping import Shelf
 
 WRITES_A_BATCH = 500
 WRITES_MAX = 2_500  # in one commit, which is a batch by itself then

@@ -9,14 +9,14 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from holdfast.clock import from_us
-from holdfast.model.order import ordered
+from holdfast.model.sort_key import ordered
 from holdfast.store.commit import Snapshot
 from holdfast.store.port import ClaimRequest
-from holdfast.store.relational.dialect import quote
-from holdfast.store.relational.tables import KEY, VERSION, claim_index
-from holdfast.store.sqlite.desk import Desk
+from holdfast.store.sql.dialect import quote
+from holdfast.store.sql.tables import KEY, VERSION, claim_index
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.shelf import HOT_AT, ROW, ROW_AT, Row, Shelf
+from holdfast.store.sqlite.table_mapping import HOT_AT, ROW, ROW_AT, Row, Shelf
+from holdfast.store.sqlite.write_transaction import Desk
 
 LANES_VISITED_MAX = 10_000
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.clock import to_us
 from holdfast.model.columns import Kind
-from holdfast.store.relational.dialect import quote
+from holdfast.store.sql.dialect import quote
 
 
 class SqliteDialect:

@@ -20,15 +20,15 @@ from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.plan import Plan
 from holdfast.store.port import Capabilities, ClaimRequest, Wake
 from holdfast.store.query import fitting
-from holdfast.store.relational import walk
-from holdfast.store.relational.tables import KEY
+from holdfast.store.sql import index_scan
+from holdfast.store.sql.tables import KEY
 from holdfast.store.sqlite.backup import back_up
 from holdfast.store.sqlite.claims import claim, count_due, next_due
+from holdfast.store.sqlite.connections import Options, one, open_link, parse_url
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.links import Options, one, open_link, parse_url
 from holdfast.store.sqlite.migrate import Migration
-from holdfast.store.sqlite.shelf import Shelf
-from holdfast.store.sqlite.wake import Bells
+from holdfast.store.sqlite.notifier import Bells
+from holdfast.store.sqlite.table_mapping import Shelf
 from holdfast.store.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class SqliteEngine:
 
     async def find(self, plan: Plan) -> list[Snapshot[Any]]:
         shelf = self._shelves[plan.schema]
-        sql, values = walk.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
+        sql, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
         if plan.limit <= IN_PLACE_MAX:
             return [shelf.snapshot(row) for row in _run(self._reader(), sql, values)]
         return await self._elsewhere(lambda link: [shelf.snapshot(row) for row in _run(link, sql, values)])
@@ -95,16 +95,16 @@ class SqliteEngine:
     async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
         shelf = self._shelves[plan.schema]
         names = (KEY, *(column.stored for column in columns))
-        sql, values = walk.select(plan, shelf.table, dialect=DIALECT, columns=names)
+        sql, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=names)
         return await self._elsewhere(lambda link: _plain(_run(link, sql, values).fetchall(), columns))
 
     async def aggregate(self, plan: Plan) -> int | float | None:
-        sql, values = walk.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
+        sql, values = index_scan.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
         (row,) = await self._elsewhere(lambda link: _added_up(link, sql, values))
-        return walk.answer(plan, row)
+        return index_scan.answer(plan, row)
 
     async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
-        sql, values = walk.totals(plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of)
+        sql, values = index_scan.totals(plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of)
         rows = await self._elsewhere(lambda link: _added_up(link, sql, values))
         return _plain([row if row[-1] is not None else (*row[:-1], 0) for row in rows], by, start=0)
 

@@ -10,10 +10,10 @@ import msgspec
 from holdfast.model.columns import Column
 from holdfast.model.path import split_key
 from holdfast.model.schema import Schema
-from holdfast.store.amend import laid_over
 from holdfast.store.catalog import Catalog
-from holdfast.store.relational.dialect import quote
-from holdfast.store.relational.tables import (
+from holdfast.store.sql.dialect import quote
+from holdfast.store.sql.fenced_patch import laid_over
+from holdfast.store.sql.tables import (
     AMENDED,
     BODY,
     KEY,
@@ -24,9 +24,9 @@ from holdfast.store.relational.tables import (
     create_table,
     tables_for,
 )
-from holdfast.store.sqlite.desk import Desk
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.shelf import Shelf
+from holdfast.store.sqlite.table_mapping import Shelf
+from holdfast.store.sqlite.write_transaction import Desk
 from holdfast.store.sqlite.writer import Work, Writer
 
 ROWS_A_STEP = 500

@@ -20,9 +20,9 @@ import apsw
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
-from holdfast.store.sqlite.desk import Desk
-from holdfast.store.sqlite.links import Options, one, open_link
-from holdfast.store.sqlite.shelf import Shelf
+from holdfast.store.sqlite.connections import Options, one, open_link
+from holdfast.store.sqlite.table_mapping import Shelf
+from holdfast.store.sqlite.write_transaction import Desk
 
 BATCH_MAX = 1_000
 SHARED_S = 0.5

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from holdfast.model import Document
-from holdfast.services.renewals.feeding.importing import Import
-from holdfast.services.renewals.feeding.reports import TableReport
-from holdfast.services.renewals.feeding.sources import open_source
+from holdfast.services.renewals.ingest.importer import Import
+from holdfast.services.renewals.ingest.reports import TableReport
+from holdfast.services.renewals.ingest.sources import open_source
 from holdfast.store import Store
 from tests.services.renewals.platform import Platform, everything
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ConfigError, RetryLaterError
-from holdfast.services.renewals.feeding.importing import Import
-from holdfast.services.renewals.feeding.sources import Folder, open_source
+from holdfast.services.renewals.ingest.importer import Import
+from holdfast.services.renewals.ingest.sources import Folder, open_source
 from holdfast.store import Store
 from tests.faults.puppet import puppets
 from tests.services.renewals.platform import Platform, everything

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast.errors import RetryLaterError
-from holdfast.services.renewals.feeding.importing import Import, to_compare
-from holdfast.services.renewals.feeding.removing import remove_gone
-from holdfast.services.renewals.feeding.sources import Sheet, open_source
-from holdfast.services.renewals.feeding.sources.database import Database
+from holdfast.services.renewals.ingest.deletion import remove_gone
+from holdfast.services.renewals.ingest.importer import Import, to_compare
+from holdfast.services.renewals.ingest.sources import Sheet, open_source
+from holdfast.services.renewals.ingest.sources.database import Database
 from holdfast.services.renewals.models import (
     TABLES,
     LeaseRow,
@@ -28,9 +28,9 @@ from holdfast.services.renewals.models import (
     UnitPricing,
     UnitType,
 )
-from holdfast.services.renewals.sampling import name_key
+from holdfast.services.renewals.sample_data import name_key
 from holdfast.store import Store, create, delete
-from holdfast.store.tally import TALLY
+from holdfast.store.io_counters import TALLY
 from tests.services.renewals.platform import Platform, everything, id_of
 from tests.services.renewals.source.mirror import (
     NOTHING,

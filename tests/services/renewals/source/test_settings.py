@@ -12,7 +12,7 @@ from holdfast.errors import ConfigError
 from holdfast.kit.schedules.cron import slots_after
 from holdfast.runtime import settings_of
 from holdfast.services.renewals import service
-from holdfast.services.renewals.feeding.settings import MINUTES, Settings
+from holdfast.services.renewals.ingest.settings import MINUTES, Settings
 from holdfast.testing import ManualClock
 
 

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from holdfast.errors import InvalidError
-from holdfast.services.renewals.commands.asked import (
+from holdfast.services.renewals.commands.options import (
     OWN,
     AsJson,
     PropertyId,
@@ -24,12 +24,12 @@ from holdfast.services.renewals.commands.asked import (
     terminal,
 )
 from holdfast.services.renewals.dates import check_day
-from holdfast.services.renewals.feeding.reports import TableReport, write_aside
-from holdfast.services.renewals.feeding.sources import Folder, Source, open_source
+from holdfast.services.renewals.ingest.reports import TableReport, write_aside
+from holdfast.services.renewals.ingest.sources import Folder, Source, open_source
 from holdfast.services.renewals.jobs import KEY_MAX, failure_of
-from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import BadRow, CalculationJob, SourceState
-from holdfast.services.renewals.sampling import PER_PROPERTY, Plan, keep
+from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.sample_data import PER_PROPERTY, Plan, keep
 
 BAD_SHOWN = 20
 WAIT_S = 3_600.0

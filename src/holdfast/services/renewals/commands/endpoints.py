@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.services.renewals.commands.asked import (
+from holdfast.services.renewals.commands.options import (
     OWN,
     AsJson,
     Cursor,
@@ -19,7 +19,7 @@ from holdfast.services.renewals.commands.asked import (
     terminal,
 )
 from holdfast.services.renewals.endpoints import Act, EndpointOrder, EndpointShown
-from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.operations import Renewals
 
 endpoints = typer.Typer(help="Where each property's events go.", no_args_is_help=True)
 

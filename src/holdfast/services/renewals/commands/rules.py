@@ -8,11 +8,11 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 import typer
 
-from holdfast.services.renewals.commands.asked import OWN, AsJson, PropertyId, Tenant, inside, me, terminal
-from holdfast.services.renewals.keeper import Renewals
+from holdfast.services.renewals.commands.options import OWN, AsJson, PropertyId, Tenant, inside, me, terminal
 from holdfast.services.renewals.models import PropertyRules
 from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.money import from_cents, to_cents
+from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.portfolio import WhatIf
 from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RuleBook, RulesOrder, changed, order_of
 from holdfast.services.renewals.scoring import TIERS

@@ -10,7 +10,16 @@ from holdfast.services.renewals.models.deliveries import (
     DeliveryState,
     RmsEndpoint,
 )
-from holdfast.services.renewals.models.given import (
+from holdfast.services.renewals.models.jobs import JOBS, CalculationJob
+from holdfast.services.renewals.models.outcomes import Outcome
+from holdfast.services.renewals.models.scores import (
+    PropertyRules,
+    PropertyState,
+    RiskScore,
+    RunOrder,
+    Summary,
+)
+from holdfast.services.renewals.models.source_tables import (
     TABLES,
     LeaseRow,
     LedgerRow,
@@ -21,15 +30,6 @@ from holdfast.services.renewals.models.given import (
     Unit,
     UnitPricing,
     UnitType,
-)
-from holdfast.services.renewals.models.jobs import JOBS, CalculationJob
-from holdfast.services.renewals.models.outcomes import Outcome
-from holdfast.services.renewals.models.scores import (
-    PropertyRules,
-    PropertyState,
-    RiskScore,
-    RunOrder,
-    Summary,
 )
 from holdfast.services.renewals.models.sources import BAD_KEPT, BadRow, SourceState, TableState
 from holdfast.services.renewals.models.triggers import TRIGGER_JOBS, Told, TriggerJob, TriggerState

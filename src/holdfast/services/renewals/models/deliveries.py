@@ -15,7 +15,7 @@ from msgspec import field
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Endpoint, Kinds
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.model import Claim, Document, Index, Retention, document, schema_of
-from holdfast.services.renewals.models.given import PROPERTY_ID
+from holdfast.services.renewals.models.source_tables import PROPERTY_ID
 
 EVENT_TYPE: Final = "renewal.risk_flagged"
 DELIVERED_KEPT_S: Final = 2 * 365 * 86_400

@@ -2,9 +2,17 @@
 
 from typing import Final
 
-from holdfast.services.renewals.routes import endpoints, events, exporting, judging, risk, source, triggers
+from holdfast.services.renewals.routes import (
+    calibration,
+    csv_export,
+    endpoints,
+    events,
+    risk,
+    source,
+    triggers,
+)
 
 ROUTES: Final = (
-    *risk.ROUTES, *exporting.ROUTES, *triggers.ROUTES, *events.ROUTES, *endpoints.ROUTES, *judging.ROUTES,
-    *source.ROUTES,
+    *risk.ROUTES, *csv_export.ROUTES, *triggers.ROUTES, *events.ROUTES, *endpoints.ROUTES,
+    *calibration.ROUTES, *source.ROUTES,
 )  # fmt: skip

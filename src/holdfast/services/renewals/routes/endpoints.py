@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
 from holdfast.services.renewals.endpoints import REASON_MAX, Act, EndpointOrder, EndpointShown, shown
-from holdfast.services.renewals.routes.asked import acts, reads, renewals_of, sets
+from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of, sets
 
 
 class EndpointPage(msgspec.Struct, frozen=True):

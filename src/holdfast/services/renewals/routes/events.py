@@ -19,7 +19,7 @@ from holdfast.services.renewals.deliveries import (
     Status,
     Wait,
 )
-from holdfast.services.renewals.routes.asked import acts, reads, renewals_of
+from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of
 
 PropertyFilter = Annotated[
     str | None, QueryParameter(name="propertyId", max_length=100, description="Of this property alone.")

@@ -14,7 +14,7 @@ from holdfast.routing import PREFIX, Actor, Asked, Cursor, Limit, Tenant, Tenant
 from holdfast.services.renewals.jobs import KEY_MAX, RunSummary
 from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary
 from holdfast.services.renewals.portfolio import Sort, Standing, WhatIf
-from holdfast.services.renewals.routes.asked import acts, reads, renewals_of
+from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of
 from holdfast.services.renewals.scoring import TIERS, Signal, Thresholds, Tier, Weights
 
 WAIT_S_MAX: Final = 60.0

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import NotFoundError
 from holdfast.routing import Tenant, TenantId, Whole
 from holdfast.services.renewals.models import SourceState
-from holdfast.services.renewals.routes.asked import reads, renewals_of
+from holdfast.services.renewals.routes.dependencies import reads, renewals_of
 
 
 class SourceRow(msgspec.Struct, frozen=True):

@@ -14,10 +14,10 @@ from msgspec import Meta
 from holdfast.kit.runs.models import RunStatus
 from holdfast.routing import PREFIX, Actor, Asked, Tenant, TenantId, Whole
 from holdfast.services.renewals.models import Told, TriggerJob
-from holdfast.services.renewals.routes.asked import acts, reads, renewals_of
+from holdfast.services.renewals.risk_events import Triggered, counts_of, summary_of
+from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of
 from holdfast.services.renewals.scoring import FLAGGED, Tier
 from holdfast.services.renewals.trigger_jobs import progress_of, started_details
-from holdfast.services.renewals.triggering import Triggered, counts_of, summary_of
 
 SHOWN_MAX: Final = 100
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.service import Page
-from holdfast.services.renewals.keeper import Renewals
-from holdfast.services.renewals.views import dashboard, deliveries, judging, portfolio
+from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.views import calibration, dashboard, deliveries, portfolio
 
 __all__ = ["pages"]
 
@@ -14,6 +14,6 @@ def pages(renewals: Renewals) -> list[Page]:
     return [
         *portfolio.pages(renewals),
         *deliveries.pages(renewals),
-        *judging.pages(renewals),
+        *calibration.pages(renewals),
         *dashboard.pages(renewals),
     ]

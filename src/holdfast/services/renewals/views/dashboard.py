@@ -10,12 +10,12 @@ import msgspec
 
 from holdfast.service import Ask, Page
 from holdfast.services.renewals.deliveries import Deliveries, DeliveryShown
-from holdfast.services.renewals.finding import FOUND_MAX, find_residents
-from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import RiskScore, Summary, Unit
+from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.portfolio import Portfolio, Sort
+from holdfast.services.renewals.resident_search import FOUND_MAX, find_residents
 from holdfast.services.renewals.scoring import TIERS
-from holdfast.services.renewals.views.heading import Heading, heading
+from holdfast.services.renewals.views.property_header import Heading, heading
 from holdfast.services.renewals.views.reasons import Reason, reasons_of
 
 ROWS: Final = 30

@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.service import Ask, Page
-from holdfast.services.renewals.keeper import Renewals
 from holdfast.services.renewals.models import CalculationJob, RmsEndpoint
+from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.portfolio import Standing
-from holdfast.services.renewals.views.heading import count_dead, count_waiting
+from holdfast.services.renewals.views.property_header import count_dead, count_waiting
 from holdfast.store import Store
 
 ROWS: Final = 25

@@ -1,0 +1,135 @@
+"""The store and the services: what is kept, and whether it fits what is declared."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from holdfast.app import open_store
+from holdfast.cli.checkup.operations import kept
+from holdfast.config import Config, redact
+from holdfast.errors import ConfigError, HoldfastError
+from holdfast.kit.vault import Vault, new_key
+from holdfast.runtime import KEYS_FILE, Runtime, documents_of, find_services, keys_in, settings_of
+from holdfast.service import Finding, Service
+from holdfast.store import Store
+
+REACH_S: Final = 10.0
+_SQLITE: Final = "sqlite:///"
+_REMEDIES: Final = {
+    "password": "correct the user and password in HOLDFAST_STORE",
+    "role ": "make that user in the database, or name another in HOLDFAST_STORE",
+    "database ": "make that database (createdb), or name another in HOLDFAST_STORE",
+    "pip install": "install what the message names",
+}
+
+
+async def stored(config: Config) -> AsyncIterator[Finding]:
+    """Every check that needs the store or the services."""
+    services = find_services()
+    sound = True
+    for finding in (settings(service, config) for service in services):
+        sound = sound and finding.fine
+        yield finding
+    for finding in strangers(services, config):
+        yield finding
+    if (missing := _missing_file(config.store)) is not None:
+        # Opening it would make it, and looking must change nothing.
+        remedy = "start `holdfast serve`: it makes the store"
+        yield Finding("store", False, f"there is no store at {missing} yet", remedy)
+        return
+    try:
+        store, changes = await asyncio.wait_for(_reach(config, services), REACH_S)
+    except (HoldfastError, OSError, TimeoutError) as fault:
+        said = fault.message if isinstance(fault, HoldfastError) else str(fault) or "no answer"
+        yield Finding("store", False, f"{redact(config.store)} can't be used: {said}", _remedy(said))
+        return
+    try:
+        yield Finding("store", True, f"{redact(config.store)} answers")
+        async for finding in _in(store, config, services if sound else [], changes=changes):
+            yield finding
+    finally:
+        await store.close()
+
+
+def _remedy(said: str) -> str:
+    """What to do about a store that refuses, by what it said."""
+    for word, remedy in _REMEDIES.items():
+        if word in said:
+            return remedy
+    return "check HOLDFAST_STORE, that the server runs, and that this user may write there"
+
+
+def settings(service: Service, config: Config) -> Finding:
+    name = f"settings of {service.address}"
+    try:
+        settings_of(service, config)
+    except ConfigError as fault:
+        return Finding(name, False, fault.message, f"correct [services.{service.name}] in holdfast.toml")
+    return Finding(name, True, "fit")
+
+
+def strangers(services: Sequence[Service], config: Config) -> Iterator[Finding]:
+    """Settings that nobody reads, because no service has that name."""
+    names = [service.name for service in services]
+    for name in sorted(config.services.keys() - set(names)):
+        close = difflib.get_close_matches(name, names, n=1)
+        meant = f"did you mean [services.{close[0]}]?" if close else f"there are: {', '.join(names)}"
+        said = f"[services.{name}]: there is no service of that name, so nobody reads it"
+        yield Finding(f"settings of {name}", False, said, f"{meant}; correct or delete it in holdfast.toml")
+
+
+def _missing_file(url: str) -> Path | None:
+    if not url.startswith(_SQLITE):
+        return None
+    file = Path(unquote(url.removeprefix(_SQLITE).partition("?")[0]))
+    return None if file.exists() else file
+
+
+async def _reach(config: Config, services: Sequence[Service]) -> tuple[Store, list[str]]:
+    """The store once it has really answered, with what `migrate` would do to it."""
+    store = await open_store(config.store, documents_of(services), env=config.prefix)
+    try:
+        return store, await store.diff()
+    except BaseException:
+        await store.close()
+        raise
+
+
+async def _in(
+    store: Store, config: Config, services: Sequence[Service], *, changes: Sequence[str]
+) -> AsyncIterator[Finding]:
+    if changes:
+        remedy = "start `holdfast serve` or `holdfast work`: they bring it up to date"
+        yield Finding("schema", False, f"{len(changes)} changes are waiting, first: {changes[0]}", remedy)
+        return
+    yield Finding("schema", True, "the store is as declared")
+    # Nothing is sealed here, so a vault without the real keys does.
+    runtime = Runtime(config, store, services, vault=_vault(config))
+    async for finding in kept(runtime):
+        yield finding
+    for name, parts in runtime.parts.items():
+        for check in parts.checks:
+            yield await _checked(name, check)
+        if parts.close is not None:
+            await parts.close()
+
+
+async def _checked(service: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
+    """A service's own check; one that falls over is a finding too."""
+    try:
+        return await check()
+    except HoldfastError as fault:
+        return Finding(service, False, fault.message, "see the message; it names what to change")
+
+
+def _vault(config: Config) -> Vault:
+    file = config.home / KEYS_FILE
+    try:
+        return Vault.from_settings(config.keys or keys_in(file))
+    except (ConfigError, OSError):
+        return Vault.from_settings(new_key("none"))

@@ -1,0 +1,134 @@
+"""What most commands do: open the store, act, close it, and print what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.logs import log_to_stderr
+from holdfast.config import load_config
+from holdfast.kit import NO_TENANT
+from holdfast.operations.act import on_record
+from holdfast.runtime import Runtime, find_services
+from holdfast.service import Service
+from holdfast.store import Transaction
+
+T = TypeVar("T")
+PIPE_COLUMNS = 240
+# Control characters but tabs and ends of lines, and those that turn the direction of writing.
+_COMMANDING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Tenant: TypeAlias = Annotated[str, typer.Option(metavar="ID", help="Whose; '-' is the platform itself.")]
+Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1_000, help="At most so many.")]
+Cursor: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Go on where the last page ended.")
+]
+PLATFORM = NO_TENANT
+
+
+def within(act: Callable[[Runtime], Awaitable[T]], *, services: Sequence[Service] | None = ()) -> T:
+    """Run an act on the configured store. Without services unless told: what they keep is not needed."""
+    log_to_stderr()
+
+    async def run() -> T:
+        runtime = await Runtime.open(load_config(), services=services)
+        try:
+            return await act(runtime)
+        finally:
+            await runtime.close()
+
+    return asyncio.run(run())
+
+
+def inside(service: str, act: Callable[[Any], Awaitable[T]]) -> T:
+    """Run an act on what a service works with (its `Parts.inside`), on the configured store."""
+
+    async def on_its_own(runtime: Runtime) -> T:
+        return await act(runtime.parts[service].inside)
+
+    return within(on_its_own, services=[one for one in find_services() if one.name == service])
+
+
+def person() -> str:
+    """Who types here, as the audit trail names them: by their name on this machine."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return f"cli:{os.getuid()}"
+
+
+async def recorded(
+    runtime: Runtime,
+    tenant_id: str,
+    act: Callable[[Transaction], Awaitable[T]],
+    *,
+    action: str,
+    subject: str,
+    details: Any = None,
+) -> T:
+    """Do what a person asks for here, to anybody's documents, and put it on the tenant's audit trail: both or
+    neither."""
+    return await on_record(
+        runtime, tenant_id, act, actor=person(), action=action, subject=subject, details=details, across=True
+    )
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """A row as JSON would have it."""
+    row: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
+    return row
+
+
+def tell(answer: Any, text: str, *, as_json: bool) -> None:
+    """One thing: for programs as JSON, for people as a line."""
+    typer.echo(plain(msgspec.json.encode(answer).decode() if as_json else text))
+
+
+def plain(text: str) -> str:
+    """The text without what commands a terminal: what outsiders sent must not style, rename or hide.
+
+    Written as JSON writes such characters, so that JSON stays the same JSON.
+    """
+    return _COMMANDING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def show(
+    rows: Iterable[Any], columns: Sequence[str], *, as_json: bool, cursor: str | None = None, none: str = ""
+) -> None:
+    """Rows as a table of these columns, or whole as JSON with the cursor of the next page."""
+    found = [as_dict(row) for row in rows]
+    if as_json:
+        typer.echo(plain(msgspec.json.encode({"items": found, "cursor": cursor}).decode()))
+        return
+    if not found:
+        typer.echo(none or "nothing there")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in found:
+        # As `Text`, or square brackets would style it.
+        table.add_row(*(_cell(row.get(column)) for column in columns))
+    _console().print(table, markup=False)
+    if cursor:
+        typer.echo(f"more: --cursor {cursor}")
+
+
+def _cell(value: Any) -> Any:
+    return Text("" if value is None else plain(str(value)))
+
+
+def _console() -> Console:
+    return Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)

@@ -1,0 +1,50 @@
+"""The outside worlds of one demo: every simulator there is, on loopback, in this process; a second worker."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from holdfast.clock import Clock
+from holdfast.demo.second_worker import Second
+from holdfast.simulators.discovery import Simulator, find_simulators
+
+S = TypeVar("S")
+
+
+class World:
+    """Enter it and all simulators answer; leave it and none does.
+
+    Example:
+        async with World(clock=SystemClock(), public_url="http://127.0.0.1:8000") as world:
+            world.the(RmsSimulator).run(Behave(failure_rate=1.0))
+    """
+
+    def __init__(self, *, clock: Clock, public_url: str) -> None:
+        self.clock, self.public_url = clock, public_url
+        self.folder = Path()
+        self.simulators: dict[str, Simulator] = {}
+        self.second = Second()
+        self._open = contextlib.AsyncExitStack()
+
+    def the(self, kind: type[S]) -> S:
+        """The simulator of this class."""
+        return next(one for one in self.simulators.values() if isinstance(one, kind))
+
+    async def __aenter__(self) -> Self:
+        async with self._open as opening:
+            # For what a service reads from files, such as made-up credentials; gone with the demo.
+            self.folder = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-demo-")))
+            for name, make in find_simulators().items():
+                self.simulators[name] = await opening.enter_async_context(make(self.clock, 0))
+            self._open = opening.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.second.close()
+        await self._open.aclose()

@@ -1,0 +1,147 @@
+"""The outermost layer: one ASGI callable over webhooks and routes.
+
+request ──► hook? ──► Ingest ──► inbox
+   │
+   └─ request id, headers, figures ──► routes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final
+
+import msgspec
+import structlog
+from litestar import Litestar
+
+from holdfast import tracing
+from holdfast.config import Config
+from holdfast.http import time_limit
+from holdfast.http.change_stream import Changes
+from holdfast.http.error_responses import FaultAnswer, internal, refusal
+from holdfast.http.guard import HEAD
+from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
+from holdfast.http.metrics import Metrics
+from holdfast.http.rate_limit import Addresses
+
+log = structlog.get_logger("holdfast.http")
+
+_SAFE: Final = {
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cache-control": b"no-store",
+}
+_ONLY_HTTPS: Final = {b"strict-transport-security": b"max-age=31536000"}
+_TOO_SLOW: Final = "it took too long and was given up; it may have had its effect: look before you repeat it"
+UNROUTED: Final = "unrouted"
+_TRACE: Final = tracing.HEADER.encode()
+
+
+class Surface:
+    """What a server serves. `ready` is for whoever started it to set."""
+
+    def __init__(
+        self,
+        app: Litestar,
+        hooks: Mapping[str, Ingest],
+        metrics: Metrics,
+        *,
+        changes: Changes,
+        config: Config,
+    ) -> None:
+        self.app, self.hooks, self.metrics = app, hooks, metrics
+        self.ready = False
+        self.changes = changes
+        self._addresses = Addresses(config.proxies)
+        self.read_s = config.limits.read_s
+        self._request_s = config.limits.request_s
+        self._headers = _SAFE | (_ONLY_HTTPS if config.public_url.startswith("https://") else {})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)  # type: ignore[arg-type]
+            return
+        began = time.perf_counter()
+        ingest = self.hooks.get(scope["path"])
+        if ingest is not None:
+            route, status = scope["path"], await ingest(scope, receive, send)
+        else:
+            asked = _as_get(scope) if scope["method"] == "HEAD" else scope
+            status = await self._answer(asked, receive, send)
+            route = asked.get("path_template") or UNROUTED
+        self.metrics.answered(scope["method"], route, status, time.perf_counter() - began)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
+        request_id = request_id_of(scope)
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        told = {"request_id": request_id, "address": self._addresses.of(scope)}
+        scope["state"] = {**scope.get("state", {}), **told}
+        answering = _Answering(send, request_id, self._headers)
+        try:
+            async with asyncio.timeout(self._request_s) as limit:
+                time_limit.note(scope, limit)
+                await self._routed(scope, _receiving(scope, receive), answering)
+        except Exception as fault:
+            if isinstance(fault, TimeoutError) and limit.expired():
+                log.warning("request given up", path=scope["path"], request_id=request_id)
+                await answering.instead(504, refusal("timed_out", _TOO_SLOW, request_id))
+            else:
+                log.error("request failed", path=scope["path"], request_id=request_id, exc_info=fault)
+                await answering.instead(500, internal(request_id))
+        return answering.status
+
+    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not tracing.on:
+            await self.app(scope, receive, send)  # type: ignore[arg-type]
+            return
+        parent = next((value.decode("latin-1") for name, value in scope["headers"] if name == _TRACE), "")
+        with tracing.span(scope["method"], kind="server", parent=parent) as part:
+            await self.app(scope, receive, send)  # type: ignore[arg-type]
+            part.update_name(f"{scope['method']} {scope.get('path_template') or UNROUTED}")
+
+
+def _as_get(scope: Scope) -> Scope:
+    """A HEAD is answered as its GET; the server beneath keeps its own scope, and leaves the body out."""
+    return {**scope, "method": "GET", "state": {**scope.get("state", {}), HEAD: True}}
+
+
+def _receiving(scope: Scope, receive: Receive) -> Receive:
+    """Notes when the client hangs up."""
+
+    async def received() -> MutableMapping[str, Any]:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            scope["state"]["hung_up"] = True
+        return message
+
+    return received
+
+
+class _Answering:
+    """Passes an answer on, with the headers that every answer has."""
+
+    def __init__(self, send: Send, request_id: str, usual: Mapping[bytes, bytes]) -> None:
+        self._send, self._id, self._usual = send, request_id, usual
+        self.status = 0
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = [*message.get("headers", ()), (b"x-request-id", self._id.encode())]
+            there = {name for name, _ in headers}
+            message["headers"] = headers + [pair for pair in self._usual.items() if pair[0] not in there]
+        await self._send(message)
+
+    async def instead(self, status: int, fault: FaultAnswer) -> None:
+        """Answer with a fault in place of what did not come."""
+        if self.status:
+            # The answer has begun: cutting it off is the only way left to say that it is not whole.
+            raise ConnectionError("the answer broke off")
+        body = msgspec.json.encode(fault)
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await self({"type": "http.response.start", "status": status, "headers": headers})
+        await self({"type": "http.response.body", "body": body})

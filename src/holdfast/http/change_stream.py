@@ -1,0 +1,143 @@
+"""What has changed, told as it happens: the names of topics, never documents.
+
+    store.watch(Delivery) ── rings ──► Changes ──► each stream: {"deliveries"}, a few times a second at most
+
+A bell is a hint, so every so often all topics are told as changed: whoever asks again then has missed nothing
+for longer than that. Changes made by other processes ring here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final
+
+from holdfast.errors import RetryLaterError
+from holdfast.kit.access import ApiToken, User
+from holdfast.kit.activity import Pulse
+from holdfast.kit.audit import AuditHead
+from holdfast.kit.channels import Channel, Watch
+from holdfast.kit.connections import Connection
+from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
+from holdfast.kit.runs import RunDocument, StepDocument
+from holdfast.kit.schedules import Schedule, SlotRun
+from holdfast.kit.worker_loop import rest
+from holdfast.model import Document
+from holdfast.runtime import Runtime
+from holdfast.store import Store
+
+STREAMS_MAX: Final = 200
+APART_S: Final = 0.25
+EVERYTHING_S: Final = 15.0
+STREAM_S_MAX: Final = 600.0
+EVERYTHING: Final = "*"
+_BELL_S: Final = 3_600.0
+_KIT: Final[Mapping[str, Sequence[type[Document]]]] = {
+    "audit": (AuditHead,),
+    "channels": (Channel, Watch),
+    "connections": (Connection,),
+    "dead-letters": (DeadLetter,),
+    "deliveries": (Delivery,),
+    "endpoints": (Endpoint,),
+    "inbox": (InboxItem,),
+    "pulse": (Pulse,),
+    "runs": (RunDocument, StepDocument),
+    "schedules": (Schedule, SlotRun),
+    "tokens": (ApiToken,),
+    "users": (User,),
+}
+
+
+def topics_of(runtime: Runtime) -> dict[str, Sequence[type[Document]]]:
+    """The kit's topics, and one for each service that keeps documents, by its address."""
+    return {**_KIT, **{one.address: one.documents for one in runtime.services if one.documents}}
+
+
+class Changes:
+    """Listens while anybody does, and tells everybody.
+
+    Example: `async for topics in changes.stream(): ...`
+    """
+
+    def __init__(self, store: Store, topics: Mapping[str, Sequence[type[Document]]]) -> None:
+        self._store, self._clock, self._topics = store, store.clock, topics
+        self._streams: set[_Stream] = set()
+        self.listening: list[asyncio.Task[None]] = []
+        self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        """End all streams: the process stops."""
+        self._closed.set()
+
+    def stream(self) -> AsyncIterator[frozenset[str]]:
+        """Sets of topics as they change; empty ones are signs of life. Ends by itself after a while, so that
+        whoever listens must show again that they may. Raises `RetryLaterError` where too many listen."""
+        if self._closed.is_set() or len(self._streams) >= STREAMS_MAX:
+            raise RetryLaterError("too many listen for changes already; ask again later", after_s=10)
+        return self._told(_Stream())
+
+    async def _told(self, one: _Stream) -> AsyncIterator[frozenset[str]]:
+        self._streams.add(one)
+        self._listen()
+        now_s = self._clock.monotonic()
+        end_s, everything_s = now_s + STREAM_S_MAX, now_s + EVERYTHING_S
+        try:
+            yield frozenset()
+            while not self._closed.is_set() and now_s < end_s:
+                await rest(self._clock, max(0.0, everything_s - now_s), wake=one, stop=self._closed)
+                # What follows at once is told along.
+                await rest(self._clock, APART_S, stop=self._closed)
+                topics, now_s = one.taken(), self._clock.monotonic()
+                # Also where others ring without end: the bell that was not heard may be any topic's.
+                if now_s >= everything_s:
+                    topics, everything_s = frozenset({EVERYTHING}), now_s + EVERYTHING_S
+                yield topics
+        finally:
+            self._streams.discard(one)
+            if not self._streams:
+                self._fall_silent()
+
+    def _listen(self) -> None:
+        if not self.listening:
+            self.listening = [asyncio.create_task(self._hear(topic)) for topic in self._topics]
+
+    def _fall_silent(self) -> None:
+        for task in self.listening:
+            task.cancel()
+        self.listening = []
+
+    async def _hear(self, topic: str) -> None:
+        bell = self._store.watch(*self._topics[topic])
+        try:
+            while True:
+                if await bell.wait(_BELL_S):
+                    for one in self._streams:
+                        one.ring(topic)
+        finally:
+            bell.close()
+
+
+class _Stream:
+    """What one listener has not been told yet."""
+
+    def __init__(self) -> None:
+        self._topics: set[str] = set()
+        self._rung = asyncio.Event()
+
+    def ring(self, topic: str) -> None:
+        self._topics.add(topic)
+        self._rung.set()
+
+    async def wait(self, timeout_s: float) -> bool:
+        async with asyncio.timeout(timeout_s):
+            await self._rung.wait()
+        return True
+
+    def taken(self) -> frozenset[str]:
+        topics, self._topics = frozenset(self._topics), set()
+        self._rung.clear()
+        return topics
+
+    def close(self) -> None:
+        self._rung.set()

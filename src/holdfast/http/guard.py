@@ -1,0 +1,145 @@
+"""Who comes in: every route says what it needs, and one guard holds it to that.
+
+    @get("/deliveries", opt={"needs": "viewer", "area": "deliveries"})
+
+`needs` is `public`, a role (`viewer`, `developer`, `admin`, `owner`) or `service`. `area` and `action`
+are what a token's scopes must cover; without them, the first word of the path and read or update.
+A route with `platform` is about the whole and asks for the role where no tenant is. A `page` sends people
+without a session to the sign-in page. What another site made a browser send is refused, unless the
+route says `cross_site`. With `limited` False it may be asked as often as anybody likes. `time_limit_s` is
+how long an answer may take where the usual time does not fit; None for one that goes on, such as a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from litestar import Litestar
+from litestar.exceptions import MethodNotAllowedException
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.routes import HTTPRoute
+
+from holdfast.errors import DeclarationError, ForbiddenError, UnverifiedError, WrongTenantError
+from holdfast.http.authentication import Arrival, Connection, Reader, bearer_of, who_asks
+from holdfast.http.csrf import SAFE_METHODS, check_origin, check_session_act, next_of
+from holdfast.http.error_responses import SignInNeeded
+from holdfast.http.rate_limit import Turnstile
+from holdfast.http.time_limit import allow_time
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access import Gate
+from holdfast.kit.access.authorization import privileged
+from holdfast.model.access import ROLES, Caller
+from holdfast.store import Store
+
+PUBLIC: Final = "public"
+NEEDS: Final = (PUBLIC, *ROLES, "service")
+HEAD: Final = "head"  # the request is a HEAD, answered as its GET
+_API: Final = "/api/v1/"
+
+
+class Door:
+    """The guard of one application."""
+
+    def __init__(
+        self, store: Store, readers: Sequence[Reader], *, turnstile: Turnstile, public_url: str = ""
+    ) -> None:
+        self._store, self._readers, self._public_url = store, readers, public_url
+        self._turnstile = turnstile
+
+    async def __call__(self, connection: Connection, handler: BaseRouteHandler) -> None:
+        if "time_limit_s" in handler.opt:
+            _refuse_endless_head(connection, handler)
+            allow_time(connection.scope, handler.opt["time_limit_s"])
+        # What a path takes is told by the framework itself, whose handlers declare nothing.
+        asks = connection.scope.get("method") == "OPTIONS"
+        needs = PUBLIC if asks else handler.opt["needs"]
+        acts = connection.scope.get("method") not in SAFE_METHODS
+        if acts and not bearer_of(connection.headers) and not handler.opt.get("cross_site"):
+            check_origin(connection.headers, public_url=self._public_url)
+        if needs == PUBLIC:
+            if handler.opt.get("limited", True):
+                self._turnstile.pass_stranger(connection.scope["state"]["address"])
+            return
+        arrival = await self._arrival(connection, handler)
+        if acts and arrival.csrf is not None:
+            check_session_act(connection.headers, arrival.csrf, public_url=self._public_url)
+        self._judge(connection, handler, arrival.caller)
+
+    async def _arrival(self, connection: Connection, handler: BaseRouteHandler) -> Arrival:
+        try:
+            arrival = await who_asks(self._readers, connection)
+        except UnverifiedError:
+            self._turnstile.pass_stranger(connection.scope["state"]["address"])
+            if handler.opt.get("page") and connection.scope.get("method") == "GET":
+                raise SignInNeeded(_asked_for(connection)) from None
+            raise
+        self._turnstile.pass_caller(arrival.caller.user_id or "service")
+        return arrival
+
+    def _judge(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
+        needs = handler.opt["needs"]
+        # Also for those who are refused: a page that says so still knows whom it tells.
+        connection.scope["state"]["caller"] = caller
+        tenant_id = tenant_of(caller, connection.query_params.get("tenant"))
+        place = NO_TENANT if handler.opt.get("platform") else tenant_id
+        area, action = _scope_of(connection, handler)
+        if needs == "service" and not caller.service:
+            raise ForbiddenError(f"{action} of {area} needs service", needs=("service",))
+        role = ROLES[-1] if needs == "service" else needs
+        Gate(self._store, caller).require_act(area, action, role=role, tenant_id=_judged_in(caller, place))
+        connection.scope["state"]["tenant_id"] = tenant_id
+
+
+def _refuse_endless_head(connection: Connection, handler: BaseRouteHandler) -> None:
+    if handler.opt["time_limit_s"] is None and connection.scope["state"].get(HEAD):
+        raise MethodNotAllowedException("a stream has no end, so a HEAD of it has none; use GET")
+
+
+def tenant_of(caller: Caller, asked: str | None) -> str:
+    """The tenant a request is about: the caller's own, or the one asked for by those who may."""
+    own = next(iter(caller.roles), NO_TENANT)
+    if asked is None:
+        return own
+    if asked not in caller.roles and not privileged(caller):
+        raise WrongTenantError("the caller belongs to another tenant")
+    return asked
+
+
+def _judged_in(caller: Caller, place: str) -> str:
+    """An administrator of the whole is judged by that role in every tenant."""
+    return NO_TENANT if privileged(caller) else place
+
+
+def _asked_for(connection: Connection) -> str:
+    scope = connection.scope
+    return next_of(scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"))
+
+
+def _scope_of(connection: Connection, handler: BaseRouteHandler) -> tuple[str, str]:
+    first = connection.scope["path"].removeprefix(_API).strip("/").partition("/")[0]
+    usual = "read" if connection.scope.get("method") in ("GET", "HEAD") else "update"
+    return str(handler.opt.get("area") or first or "root"), str(handler.opt.get("action") or usual)
+
+
+def declared_routes(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
+    """Every path and method there is, with its handler; answers to OPTIONS need no declaration."""
+    for route in app.routes:
+        if not isinstance(route, HTTPRoute):
+            raise DeclarationError(f"{route.path}: only HTTP routes are served")
+        for method, (handler, _) in route.route_handler_map.items():
+            if method != "OPTIONS":
+                yield route.path, str(method), handler
+
+
+def check_declared(app: Litestar) -> None:
+    """Refuse to serve a route that does not say what it needs."""
+    for path, method, handler in declared_routes(app):
+        if handler.opt.get("needs") not in NEEDS:
+            raise DeclarationError(
+                f'{method} {path} does not say what it needs: add opt={{"needs": …}}, one of {_words(NEEDS)}'
+            )
+
+
+def _words(words: Iterable[str]) -> str:
+    return ", ".join(words)

@@ -1,0 +1,75 @@
+"""Slow clients: a request must arrive whole, and its head stay small, within a set time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from holdfast.http.error_responses import FaultAnswer, refusal
+from holdfast.ids import ulid
+
+HEAD_BYTES_MAX: Final = 65_536
+_REASONS: Final = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
+
+
+class PatientProtocol(HttpToolsProtocol):
+    """Notes since when a request is being read; the server's tick drops those that take too long.
+
+    Noting costs an assignment a request, where a timer each would cost far more.
+    """
+
+    reading_since_s: float | None = None
+    _head_bytes = 0
+    _in_head = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.reading_since_s = self.loop.time()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.reading_since_s = self.loop.time()
+        self._in_head, self._head_bytes = True, 0
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self.reading_since_s = None
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self.drop(431, refusal("too_large", f"a head takes at most {HEAD_BYTES_MAX:,} bytes", ulid()))
+
+    def drop_if_slow(self, read_s: float) -> None:
+        """Give up on a request that has been coming in for too long."""
+        if self.reading_since_s is not None and self.loop.time() - self.reading_since_s > read_s:
+            self.drop(408, refusal("timed_out", f"the request did not arrive within {read_s:g} s", ulid()))
+
+    def drop(self, status: int, body: FaultAnswer) -> None:
+        if self.transport.is_closing():
+            return
+        self.reading_since_s = None
+        # Where a part of the request was let through, the application has the word.
+        if self._in_head:
+            text = msgspec.json.encode(body)
+            self.transport.write(
+                b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\nconnection: close\r\n"
+                b"content-length: %d\r\n\r\n%s" % (status, _REASONS[status], len(text), text)
+            )
+        self.transport.close()
+
+
+def drop_slow(connections: set[Any], read_s: float) -> None:
+    """Look at every connection once."""
+    for connection in list(connections):
+        if isinstance(connection, PatientProtocol):
+            connection.drop_if_slow(read_s)

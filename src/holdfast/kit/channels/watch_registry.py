@@ -1,0 +1,199 @@
+"""The watches of one set: which there are, and changes to them from outside their holder's turn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.clock import from_us
+from holdfast.errors import AlreadyExistsError, ConflictError, HoldfastError, NotFoundError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.channels import decision
+from holdfast.kit.channels.decision import Life, Rest, decide
+from holdfast.kit.channels.ids import watch_id_of, watch_ids
+from holdfast.kit.channels.models import ChannelFields, Held, Watch
+from holdfast.store import ABSENT, PRESENT, Query, Store, Transaction, Write, check, create, put
+
+PAGE: Final = 500
+LOADED_PAGE: Final = 2_000
+AT_ONCE: Final = 100
+SCAN_AGAIN_S: Final = 3_600.0
+
+Change = Callable[[Watch, datetime], Watch]
+
+
+class Register:
+    """Finds and changes watches. `known` tells what each channel on record watches, without a read."""
+
+    def __init__(self, store: Store, kind: type[ChannelFields], *, name: str, life: Life) -> None:
+        self._store, self._clock = store, store.clock
+        self._tenant_id = store.tenant_id or NO_TENANT
+        self._kind, self._name, self._life = kind, name, life
+        self._wanted: set[str] | None = None
+        self._scanned_s = 0.0
+        self.known: dict[str, str] = {}
+
+    async def load(self) -> int:
+        """Read what is on record as open into `known`."""
+        async for found in self._store.scan(self._active()):
+            self.known[found.doc.channel_id] = found.doc.watched_id
+        return len(self.known)
+
+    def _active(self) -> Query[ChannelFields]:
+        return Query(self._kind).where("status", "==", "active").order_by("expiration").limit(LOADED_PAGE)
+
+    # -- what is wanted ---------------------------------------------------------------------------
+
+    async def want(self, wanted: set[str]) -> None:
+        first = self._wanted is None
+        fresh = self._clock.monotonic() - self._scanned_s < SCAN_AGAIN_S
+        if wanted == self._wanted and fresh:
+            return
+        there = {watch.watched_id: watch async for watch in self.all()}
+        await self._add(sorted(wanted - there.keys()))
+        again = [there[id].id for id in wanted & there.keys() if not there[id].wanted]
+        await self.change_each(again, decision.wanted)
+        dropped = [watch.id for id, watch in there.items() if watch.wanted and id not in wanted]
+        await self.change_each(dropped, decision.unwanted)
+        if first:
+            await self._adopt(there)
+        self._wanted, self._scanned_s = wanted, self._clock.monotonic()
+
+    async def _add(self, watched_ids: list[str]) -> None:
+        for start in range(0, len(watched_ids), PAGE):
+            some = watched_ids[start : start + PAGE]
+            outcomes = await self._store.settle([self._adding(id, wanted=True) for id in some])
+            for id, outcome in zip(some, outcomes, strict=True):
+                if isinstance(outcome, ConflictError):
+                    await self._add_beside(id)
+                elif isinstance(outcome, HoldfastError):
+                    raise outcome
+
+    def _adding(self, watched_id: str, *, wanted: bool, second: bool = False) -> list[Write]:
+        """A new watch under its first or second id; never under both."""
+        ids = watch_ids(self._name, self._tenant_id, watched_id)
+        now = self._clock.now()
+        watch = Watch(
+            id=ids[second], tenant_id=self._tenant_id, name=self._name, watched_id=watched_id, wanted=wanted,
+            status="opening" if wanted else "ending", due_at=now,
+        )  # fmt: skip
+        return [create(watch), check(Watch, ids[not second], expect=PRESENT if second else ABSENT)]
+
+    async def _add_beside(self, watched_id: str, *, wanted: bool = True) -> None:
+        """The id is taken: by this very watch, put there by another process, or by one that looks alike."""
+        if not await self.ids_of([watched_id]):
+            with contextlib.suppress(AlreadyExistsError):
+                await self._store.commit(*self._adding(watched_id, wanted=wanted, second=True))
+        for id in (await self.ids_of([watched_id])).values():
+            if wanted:
+                await self.change(id, decision.wanted)
+
+    async def _adopt(self, there: Mapping[str, Watch]) -> None:
+        """Take in active channels that no watch knows: another system's, or an older version's."""
+        async for found in self._store.scan(self._active()):
+            channel = found.doc
+            self.known[channel.channel_id] = channel.watched_id
+            watch = there.get(channel.watched_id)
+            if watch is None or not decision.knows(watch, channel.channel_id):
+                await self._take_in(channel)
+
+    async def _take_in(self, channel: ChannelFields) -> None:
+        ids = await self.ids_of([channel.watched_id])
+        if not ids:
+            try:
+                await self._store.commit(*self._adding(channel.watched_id, wanted=False))
+            except ConflictError:
+                await self._add_beside(channel.watched_id, wanted=False)
+            ids = await self.ids_of([channel.watched_id])
+
+        async def act(tx: Transaction) -> None:
+            # Read with the watch: a channel that a renewal has replaced meanwhile must not come back.
+            found = await tx.get(self._kind, channel.channel_id)
+            if found is not None and found.doc.status == "active":
+                await self._apply(tx, ids[channel.watched_id], lambda watch, now: decision.adopting(
+                    watch, held_of(found.doc), life=self._life))  # fmt: skip
+
+        await self._store.transact(act)
+
+    # -- finding ----------------------------------------------------------------------------------
+
+    async def all(self) -> AsyncIterator[Watch]:
+        query = Query(Watch).where("name", "==", self._name).order_by("status").limit(PAGE)
+        async for found in self._store.scan(query):
+            yield found.doc
+
+    async def ids_of(self, watched_ids: Iterable[str]) -> dict[str, str]:
+        """The watch of each thing that has one."""
+        asked = dict.fromkeys(watched_ids)
+        tried = [id for one in asked for id in watch_ids(self._name, self._tenant_id, one)]
+        found: dict[str, str] = {}
+        for start in range(0, len(tried), PAGE):
+            for one in await self._store.get_many(Watch, tried[start : start + PAGE]):
+                if one is not None and one.doc.watched_id in asked and one.doc.name == self._name:
+                    found[one.doc.watched_id] = one.doc.id
+        return found
+
+    async def read(self, ids: Mapping[str, str]) -> dict[str, Watch]:
+        """The watches by what they watch."""
+        whole = list(ids.values())
+        found: dict[str, Watch] = {}
+        for start in range(0, len(whole), PAGE):
+            for one in await self._store.get_many(Watch, whole[start : start + PAGE]):
+                if one is not None:
+                    found[one.doc.watched_id] = one.doc
+        return found
+
+    # -- changing ---------------------------------------------------------------------------------
+
+    async def change(self, id: str, change: Change) -> None:
+        await self._store.transact(lambda tx: self._apply(tx, id, change))
+
+    async def change_each(self, ids: Iterable[str], change: Change) -> None:
+        whole = list(ids)
+        for start in range(0, len(whole), AT_ONCE):
+            await asyncio.gather(*(self.change(id, change) for id in whole[start : start + AT_ONCE]))
+
+    async def _apply(self, tx: Transaction, id: str, change: Change) -> None:
+        found = await tx.get(Watch, id)
+        if found is None:
+            return
+        now = self._clock.now()
+        watch = decision.settled(change(found.doc, now), now)
+        if not _held(found.doc, now):
+            # One that is held stays so: its holder sees the change when it settles.
+            step = decide(watch, now)
+            watch = replace(watch, due_at=step.until if isinstance(step, Rest) else now, owner="")
+        if watch != found.doc:
+            tx.write(put(watch))
+
+    async def release(self, channel_id: str) -> None:
+        """Let a channel go; raises NotFoundError when neither record nor watch knows it."""
+        found = await self._store.get(self._kind, channel_id)
+        if found is not None and found.doc.status == "active":
+            await self._take_in(found.doc)
+            ids = await self.ids_of([found.doc.watched_id])
+            held = held_of(found.doc)
+            await self.change(
+                ids[found.doc.watched_id], lambda watch, now: decision.without(watch, channel_id, held)
+            )
+            return
+        watch = await self._store.get(Watch, watch_id_of(channel_id)) if watch_id_of(channel_id) else None
+        if watch is None or not decision.knows(watch.doc, channel_id):
+            raise NotFoundError(f"no open channel {channel_id!r}")
+        await self.change(watch.doc.id, lambda watch, now: decision.without(watch, channel_id, None))
+
+
+def held_of(channel: ChannelFields) -> Held:
+    return Held(
+        channel_id=channel.channel_id, resource_id=channel.resource_id,
+        ends_at=from_us(channel.expiration * 1000),
+    )  # fmt: skip
+
+
+def _held(watch: Watch, now: datetime) -> bool:
+    return watch.owner != "" and watch.due_at is not None and watch.due_at > now

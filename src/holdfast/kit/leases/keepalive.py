@@ -1,0 +1,90 @@
+"""Holding a lease for the time of a block: renew it in the background, stop the block when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from holdfast.clock import Clock
+from holdfast.errors import LeaseLostError, RetryLaterError
+from holdfast.kit.leases.lease import Lease
+from holdfast.kit.worker_loop import first_of
+
+if TYPE_CHECKING:
+    from holdfast.kit.leases.leases import Leases
+
+
+class Holding:
+    """What `Leases.hold` gives; made once, entered once."""
+
+    def __init__(self, leases: Leases, acquire: Callable[[], Awaitable[Lease | None]], *, name: str) -> None:
+        self._leases = leases
+        self._acquire = acquire
+        self._name = name
+        self._lease: Lease | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._body: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._cancelled_body = False
+
+    async def __aenter__(self) -> Lease:
+        lease = await self._acquire()
+        if lease is None:
+            raise RetryLaterError(f"the lease {self._name!r} is held by another")
+        self._lease = lease
+        self._body = asyncio.current_task()
+        assert self._body is not None
+        self._cancelling = self._body.cancelling()
+        self._keeper = asyncio.create_task(self._keep(lease))
+        return lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._lease is not None
+        assert self._body is not None
+        await self._end_keeper()
+        lost = self._lease.lost
+        if not lost:
+            # Unreachable now means that it runs out by itself; the block's own work is done.
+            with contextlib.suppress(RetryLaterError):
+                await self._leases.release(self._lease)
+        # As asyncio.timeout does it: a cancellation of our own making ends here, anybody else's goes on.
+        ours = self._cancelled_body and self._body.uncancel() <= self._cancelling
+        if lost and (kind is None or (ours and kind is asyncio.CancelledError)):
+            raise LeaseLostError(f"the lease {self._name!r} was lost") from fault
+
+    async def _end_keeper(self) -> None:
+        assert self._keeper is not None
+        self._keeper.cancel()
+        try:
+            await asyncio.wait({self._keeper})
+        except asyncio.CancelledError:
+            if not self._cancelled_body:
+                raise
+
+    async def _keep(self, lease: Lease) -> None:
+        try:
+            await keep(self._leases, lease, self._leases.clock)
+        except LeaseLostError:
+            lease.lost = True
+            assert self._body is not None
+            self._cancelled_body = True
+            self._body.cancel()
+
+
+async def keep(leases: Leases, lease: Lease, clock: Clock) -> None:
+    """Renew at every third of the lease until cancelled; raises `LeaseLostError` once it can't be ours."""
+    pause_s = lease.ttl_s / 3
+    while True:
+        await clock.sleep(min(pause_s, lease.remaining_s))
+        lease.ensure()
+        pause_s = lease.ttl_s / 3
+        # A renewal that hangs must not outlive the lease: by then another may hold it.
+        with contextlib.suppress(RetryLaterError):
+            await first_of(leases.renew(lease), clock.sleep(lease.remaining_s))
+            continue
+        pause_s = lease.ttl_s / 12

@@ -1,0 +1,307 @@
+"""Looking at what went out and what did not; replaying, cancelling, resolving, by filter and in batches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import ConflictError, InvalidError, NotFoundError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.outbox import ordering
+from holdfast.kit.outbox.models import (
+    EVERY_STATUS,
+    KINDS,
+    UNDELIVERED,
+    DeadLetter,
+    Delivery,
+    DeliveryStatus,
+    Kinds,
+)
+from holdfast.store import Page, Query, Snapshot, Store, Transaction, put
+
+BATCH: Final = 100
+SAMPLE_MAX: Final = 20
+ATTEMPTS: Final = 100
+REPLAYABLE: Final[tuple[DeliveryStatus, ...]] = ("dead", "failed", "delivered", "skipped", "cancelled")
+_CANCELLABLE: Final = ("pending", "failed")
+
+# What lands in each commit of a replay, such as an entry on the audit trail; told how many it puts out.
+Also = Callable[[Transaction, int], Awaitable[None]]
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which deliveries: by status, and where given by endpoint, type and time put out.
+
+    Example: `Selection(statuses=["dead"], endpoint_id="rms-7", since=yesterday)`
+    """
+
+    statuses: Sequence[DeliveryStatus] = UNDELIVERED
+    endpoint_id: str | None = None
+    event_type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel"):
+    """What was, or with `dry_run` would be, done. `cursor` goes on where a limit stopped it."""
+
+    matched: int
+    changed: int
+    dry_run: bool
+    sample: tuple[str, ...]
+    cursor: str | None
+
+
+class Ledger:
+    """The outbox's books for one tenant: every event and endpoint has exactly one state in them.
+
+    Example:
+        report = await Ledger(acme).replay(Selection(statuses=["dead"]))       # says what it would do
+        report = await Ledger(acme).replay(Selection(statuses=["dead"]), dry_run=False)
+    """
+
+    def __init__(self, store: Store, *, kinds: Kinds = KINDS) -> None:
+        self._store = store.tenant(store.tenant_id or NO_TENANT)
+        self._kinds = kinds
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    async def find(
+        self, selection: Selection, *, limit: int = BATCH, cursor: str | None = None
+    ) -> Page[Delivery]:
+        """One page of deliveries, newest first. A page may be short where `event_type` left some out."""
+        page = await self._store.query(self._query(selection).limit(limit).after(cursor))
+        kept = [item for item in page.items if selection.event_type in (None, item.doc.event_type)]
+        return Page(kept, page.cursor)
+
+    async def undelivered(
+        self, endpoint_id: str | None = None, *, limit: int = BATCH, cursor: str | None = None
+    ) -> Page[Delivery]:
+        """What was put out and has not arrived, newest first."""
+        return await self.find(Selection(endpoint_id=endpoint_id), limit=limit, cursor=cursor)
+
+    async def of_event(self, event_id: str) -> list[Delivery]:
+        """An event's deliveries, one per endpoint."""
+        query = Query(self._kinds.delivery).where("event_id", "==", event_id)
+        return [item.doc async for item in self._store.scan(query)]
+
+    async def dead_letters(
+        self,
+        *,
+        resolved: bool = False,
+        endpoint_id: str | None = None,
+        limit: int = BATCH,
+        cursor: str | None = None,
+    ) -> Page[DeadLetter]:
+        """What was given up, newest first."""
+        query = Query(self._kinds.dead_letter).where("resolved", "==", resolved)
+        if endpoint_id is not None:
+            query = query.where("endpoint_id", "==", endpoint_id)
+        return await self._store.query(query.order_by("-died_at").limit(limit).after(cursor))
+
+    def _query(self, selection: Selection) -> Query[Delivery]:
+        unknown = set(selection.statuses) - set(EVERY_STATUS)
+        if unknown or not selection.statuses:
+            raise InvalidError(f"statuses are some of {', '.join(EVERY_STATUS)}", "statuses")
+        query = Query(self._kinds.delivery).where("status", "in", list(selection.statuses))
+        if selection.endpoint_id is not None:
+            query = query.where("endpoint_id", "==", selection.endpoint_id)
+        if selection.since is not None:
+            query = query.where("created_at", ">=", selection.since)
+        if selection.until is not None:
+            query = query.where("created_at", "<", selection.until)
+        return query.order_by("-created_at")
+
+    # -- changing ---------------------------------------------------------------------------------
+
+    async def replay(
+        self,
+        selection: Selection,
+        *,
+        dry_run: bool = True,
+        limit: int | None = None,
+        cursor: str | None = None,
+        also: Also | None = None,
+    ) -> Report:
+        """Put finished deliveries out again, each under its old event id with its old body.
+
+        Dead letters that are marked as dealt with are left alone; `replay_one` sends also those. It takes a
+        commit for each hundred at most; `also` adds to each, told how many it puts out.
+        """
+        wrong = set(selection.statuses) - set(REPLAYABLE)
+        if wrong:
+            raise InvalidError(f"can't replay what is {', '.join(sorted(wrong))}", "statuses")
+
+        async def act(ids: Sequence[str]) -> int:
+            return await self._replay_some(ids, only=selection.statuses, also=also)
+
+        return await self._each(selection, act, dry_run=dry_run, limit=limit, cursor=cursor)
+
+    async def _replay_some(
+        self, ids: Sequence[str], *, only: Collection[DeliveryStatus], also: Also | None
+    ) -> int:
+        async def act(tx: Transaction) -> tuple[int, list[str]]:
+            begun, left = await self._replay_apart(tx, ids, only)
+            if begun and also is not None:
+                await also(tx, begun)
+            return begun, left
+
+        done, left = await self._store.transact(act, attempts=ATTEMPTS)
+        return done + sum([await self._replay_some([one], only=only, also=also) for one in left])
+
+    async def _replay_apart(
+        self, tx: Transaction, ids: Sequence[str], only: Collection[DeliveryStatus]
+    ) -> tuple[int, list[str]]:
+        """Replay these in one commit but for those it gives back: of each ordered endpoint only the first,
+        since the next one's place depends on what that changes."""
+        begun, left = 0, list[str]()
+        queued: set[str] = set()
+        for id in ids:
+            found = await tx.get(self._kinds.delivery, id)
+            if found is None or found.doc.status not in only:
+                continue
+            if found.doc.endpoint_id in queued:
+                left.append(id)
+                continue
+            begun += 1
+            if await self._replay(tx, found.doc):
+                queued.add(found.doc.endpoint_id)
+        return begun, left
+
+    async def cancel(
+        self,
+        selection: Selection,
+        *,
+        dry_run: bool = True,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Report:
+        """Give up deliveries that wait; what is being sent at this moment is left alone."""
+        wrong = set(selection.statuses) - set(_CANCELLABLE)
+        if wrong:
+            raise InvalidError(f"can't cancel what is {', '.join(sorted(wrong))}", "statuses")
+
+        async def act(ids: Sequence[str]) -> int:
+            return sum([await self.cancel_one(id) for id in ids])
+
+        return await self._each(selection, act, dry_run=dry_run, limit=limit, cursor=cursor)
+
+    async def replay_one(
+        self,
+        delivery_id: str,
+        transaction: Transaction | None = None,
+        *,
+        only: Collection[DeliveryStatus] = REPLAYABLE,
+    ) -> bool:
+        """Put one out again, in the caller's transaction, if given; False where it is on its way already, or
+        in no state of `only` any more."""
+        if transaction is None:
+            return await self._store.transact(lambda own: self.replay_one(delivery_id, own, only=only))
+        found = await transaction.get(self._kinds.delivery, delivery_id)
+        if found is None:
+            raise NotFoundError(f"no delivery {delivery_id!r}")
+        if found.doc.status not in REPLAYABLE or found.doc.status not in only:
+            return False
+        await self._replay(transaction, found.doc)
+        return True
+
+    async def _replay(self, tx: Transaction, delivery: Delivery) -> bool:
+        """Whether it took a place among others that wait in order."""
+        now = self._store.clock.now()
+        was_dead = delivery.status == "dead"
+        endpoint = await tx.get(self._kinds.endpoint, delivery.endpoint_id)
+        ordered = delivery.status != "failed" and endpoint is not None and endpoint.doc.fifo
+        if ordered:
+            await ordering.rejoin(tx, delivery, kinds=self._kinds, now=now)
+        else:
+            delivery.next_attempt_at = now
+        delivery.status, delivery.reason, delivery.finished_at = "pending", "", None
+        delivery.attempt_count = 0
+        delivery.replay_count += 1
+        tx.write(put(delivery))
+        if was_dead:
+            await self._resolve(tx, delivery.id, "replayed")
+        return ordered
+
+    async def cancel_one(self, delivery_id: str) -> bool:
+        """Give up one that waits; False where it is under way or finished."""
+        found = await self._store.get(self._kinds.delivery, delivery_id)
+        if found is None:
+            raise NotFoundError(f"no delivery {delivery_id!r}")
+        delivery = found.doc
+        if delivery.status not in _CANCELLABLE:
+            return False
+        now = self._store.clock.now()
+        was_head = delivery.next_attempt_at is not None
+        delivery.status, delivery.finished_at, delivery.next_attempt_at = "cancelled", now, None
+        writes = [put(delivery, found.unchanged)]
+        endpoint = await self._store.get(self._kinds.endpoint, delivery.endpoint_id)
+        try:
+            if was_head and endpoint is not None and endpoint.doc.fifo:
+                await ordering.leave(self._store, delivery, writes, kinds=self._kinds, now=now)
+            else:
+                await self._store.commit(*writes)
+        except ConflictError:
+            return False
+        return True
+
+    async def resolve(self, delivery_id: str, note: str) -> None:
+        """Mark a dead letter as dealt with."""
+
+        async def act(tx: Transaction) -> None:
+            if not await self._resolve(tx, delivery_id, note):
+                raise NotFoundError(f"no dead letter {delivery_id!r}")
+
+        await self._store.transact(act)
+
+    async def _resolve(self, tx: Transaction, delivery_id: str, note: str) -> bool:
+        found = await tx.get(self._kinds.dead_letter, delivery_id)
+        if found is None:
+            return False
+        letter = found.doc
+        letter.resolved, letter.resolved_at, letter.resolution = True, self._store.clock.now(), note
+        tx.write(put(letter))
+        return True
+
+    async def _each(
+        self,
+        selection: Selection,
+        act: Callable[[Sequence[str]], Awaitable[int]],
+        *,
+        dry_run: bool,
+        limit: int | None,
+        cursor: str | None,
+    ) -> Report:
+        matched = changed = 0
+        sample: list[str] = []
+        async for page in self._pages(selection, limit, cursor):
+            ids = [item.doc.id for item in page.items]
+            matched += len(ids)
+            sample += ids[: SAMPLE_MAX - len(sample)]
+            changed += 0 if dry_run or not ids else await act(ids)
+            cursor = page.cursor
+        return Report(matched, changed, dry_run, tuple(sample), cursor)
+
+    async def _open(self, items: Sequence[Snapshot[Delivery]]) -> list[Snapshot[Delivery]]:
+        """These without what somebody has marked as dealt with: it is not sent after all."""
+        dead = [item.doc.id for item in items if item.doc.status == "dead"]
+        letters = await self._store.get_many(self._kinds.dead_letter, dead)
+        settled = {one.doc.id for one in letters if one is not None and one.doc.resolved}
+        return [item for item in items if item.doc.id not in settled]
+
+    async def _pages(
+        self, selection: Selection, limit: int | None, cursor: str | None
+    ) -> AsyncIterator[Page[Delivery]]:
+        left = limit
+        while left is None or left > 0:
+            size = BATCH if left is None else min(BATCH, left)
+            page = await self.find(selection, limit=size, cursor=cursor)
+            some = await self._open(page.items)
+            yield Page(some, page.cursor)
+            cursor = page.cursor
+            left = None if left is None else left - len(some)
+            if cursor is None:
+                return

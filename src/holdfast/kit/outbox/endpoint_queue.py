@@ -1,0 +1,182 @@
+"""One endpoint as a dispatcher sees it: what is held for it, what is under way, what it may take next."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Final
+
+from holdfast.kit.outbox.limits import Breaker, Bucket
+from holdfast.kit.outbox.models import Delivery, Endpoint
+from holdfast.net.port import Sign
+
+# How far ahead a rate-limited lane fetches: what it can send before a lease would run thin.
+RATE_HORIZON_S: Final = 1.0
+# How far ahead any other lane may hold, at the pace it has just shown: far enough to need few claims,
+# near enough that another process could take over soon.
+PACE_HORIZON_S: Final = 0.25
+PACE_OVER_S: Final = 0.1
+# An answer that takes longer is slow: its receiver leaves some connections to those that are prompt.
+SLOW_S: Final = 0.5
+# Where sends wait longer than this for a connection, more at once would only wait longer; where they wait
+# very long, their leases might end before they are sent.
+WAITED_S: Final = 0.5
+WAITED_S_MAX: Final = 5.0
+# A send must not outlive its lease; this much is left for the answer to be settled.
+SETTLE_S: Final = 1.0
+
+
+class Held:
+    """A delivery this process has claimed; `until` is when, by the monotonic clock, its lease ends."""
+
+    __slots__ = ("delivery", "turn", "until")
+
+    def __init__(self, delivery: Delivery, until: float) -> None:
+        self.delivery, self.until = delivery, until
+        self.turn = 0
+
+
+class Lane:
+    """Keeps an endpoint's limits in this process. Knows no store and no network."""
+
+    def __init__(self, lane_id: str, *, lease_s: float = math.inf) -> None:
+        self.id = lane_id
+        self._patience_s_max = (lease_s - SETTLE_S) / 2
+        self.endpoint: Endpoint | None = None
+        self.version = -1
+        self.sign: Sign | None = None
+        self.waiting: deque[Held] = deque()
+        self.in_flight = 0
+        self.reserved = 0  # promised to deliveries whose first commit is under way
+        self.bucket: Bucket | None = None
+        self.breaker: Breaker | None = None
+        self.closed_until = 0.0
+        self.more = False  # the store may hold more that is due than was fetched
+        self.answered = self.hung = self.slow = False  # ever; last time; last time it answered
+        self.at_once = 1  # how many it is trusted with now, of its endpoint's concurrency
+        self._pace_per_s = 0.0
+        self._ended, self._ended_since = 0, 0.0
+
+    def set_up(self, endpoint: Endpoint, version: int, *, sign: Sign, now: float) -> None:
+        """Take on an endpoint's limits; an unchanged limit keeps what it has counted so far."""
+        self.endpoint, self.version, self.sign = endpoint, version, sign
+        self.at_once = min(self.at_once, endpoint.concurrency)
+        if endpoint.rate is None:
+            self.bucket = None
+        elif self.bucket is None or self.bucket.rate != endpoint.rate:
+            self.bucket = Bucket(endpoint.rate, now)
+        if self.breaker is None or self.breaker.limits != endpoint.breaker:
+            self.breaker = Breaker(endpoint.breaker)
+
+    def shut(self, until: float = math.inf) -> None:
+        """Send nothing before `until`."""
+        self.closed_until = max(self.closed_until, until)
+
+    @property
+    def active(self) -> bool:
+        return self.endpoint is not None and self.endpoint.status == "active"
+
+    @property
+    def held(self) -> int:
+        return len(self.waiting) + self.in_flight + self.reserved
+
+    @property
+    def capacity(self) -> int:
+        """How many this process may hold claimed: those under way and as many behind them, or what it
+        sends in a moment."""
+        if self.endpoint is None or self.breaker is None:
+            return 1
+        if self.breaker.state != "closed":
+            return self.breaker.limits.probes
+        whole = 2 * (self.at_once if self.hung or self.slow else self.endpoint.concurrency)
+        if self.endpoint.rate is None:
+            return max(whole, int(self._pace_per_s * PACE_HORIZON_S))
+        ahead = math.ceil(self.endpoint.rate.per_s * RATE_HORIZON_S) + self.endpoint.rate.burst
+        return min(whole, ahead)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a send may well end without an answer, after holding a connection for its whole time."""
+        return self.hung or not self.answered
+
+    def open_at(self, now: float) -> float:
+        """When the lane may send again: now, later, or never while its endpoint is not active."""
+        if not self.active or self.breaker is None:
+            return math.inf
+        at = max(now, self.closed_until)
+        return max(at, self.breaker.open_until) if self.breaker.state == "open" else at
+
+    def room(self, now: float) -> int:
+        """How many more to claim for it now."""
+        return 0 if self.open_at(now) > now else max(0, self.capacity - self.held)
+
+    def wants_refill(self, now: float) -> bool:
+        """Half empty and known to have more: worth another claim."""
+        return self.more and self.room(now) * 2 >= self.capacity
+
+    def take(self, now: float) -> Held | None:
+        """The next delivery to send, or None while a limit says wait. Counts it as under way."""
+        endpoint, breaker = self.endpoint, self.breaker
+        if endpoint is None or breaker is None or endpoint.status != "active":
+            return None
+        self._drop_stale(now, min(endpoint.timeout_s, self._patience_s_max))
+        if not self.waiting or self.in_flight >= self.at_once or now < self.closed_until:
+            return None
+        if not breaker.allows(now) or (self.bucket is not None and not self.bucket.take(now)):
+            return None
+        held = self.waiting.popleft()
+        held.turn = breaker.begin()
+        self.in_flight += 1
+        return held
+
+    def _drop_stale(self, now: float, timeout_s: float) -> None:
+        # Its lease ends before an answer could be settled: another worker will get it, untouched.
+        while self.waiting and self.waiting[0].until - SETTLE_S - timeout_s < now:
+            self.waiting.popleft()
+            self.more = True
+
+    def done(
+        self, held: Held, *, healthy: bool, hung: bool, now: float, took_s: float = 0.0, waited_s: float = 0.0
+    ) -> None:
+        """A send has ended; `hung` when its time was up before there was an answer. The receiver had it for
+        `took_s`, after it had waited for a connection."""
+        if not hung:
+            self.slow = took_s > SLOW_S
+        self._learn(hung=hung, waited_s=waited_s)
+        self.in_flight -= 1
+        self._ended += 1
+        if now - self._ended_since >= PACE_OVER_S:
+            self._pace_per_s = self._ended / (now - self._ended_since)
+            self._ended, self._ended_since = 0, now
+        assert self.breaker is not None
+        self.breaker.end(held.turn, healthy=healthy, now=now)
+
+    def _learn(self, *, hung: bool, waited_s: float) -> None:
+        """Let more go at once only while answers come, connections are at hand and more is wanted: a receiver
+        that begins to hang then holds few of the connections that others need too."""
+        self.hung = hung
+        self.answered = self.answered or not hung
+        if hung:
+            self.at_once = max(1, self.at_once // 2)
+        elif waited_s > WAITED_S_MAX:
+            self.at_once = max(1, self.at_once - 1)
+        elif waited_s > WAITED_S:
+            return
+        elif self.waiting and self.in_flight >= self.at_once and self.endpoint is not None:
+            self.at_once = min(self.endpoint.concurrency, self.at_once + 1)
+
+    def wake_at(self, now: float) -> float:
+        """When it is worth looking again, for a lane that holds something or knows of more."""
+        if not self.waiting and not self.more:
+            return math.inf
+        at = self.open_at(now)
+        if self.bucket is not None and self.waiting and at <= now:
+            return self.bucket.ready_at(now)
+        return at if at > now else math.inf
+
+    def empty(self) -> list[Held]:
+        """Everything not under way, to be given back."""
+        waiting = list(self.waiting)
+        self.waiting.clear()
+        self.more = self.more or bool(waiting)
+        return waiting

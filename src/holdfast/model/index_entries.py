@@ -1,0 +1,56 @@
+"""What a document puts into its indexes: refused where an engine could not hold it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.errors import TooLargeError, WrongTypeError
+from holdfast.model.columns import Column
+from holdfast.model.index import ResolvedIndex
+from holdfast.model.limits import INDEX_ENTRY_BYTES_MAX
+from holdfast.model.sort_key import ordered
+
+
+class Entries:
+    """The entries of one collection's indexes."""
+
+    def __init__(self, columns: tuple[Column, ...], indexes: tuple[ResolvedIndex, ...]) -> None:
+        self._columns, self._indexes = columns, indexes
+        lists = any(column.kind == "list" for column in columns)
+        # No entry is longer than the JSON and the key twice: where the JSON and eight times the key are no
+        # longer than this, and no character is escaped, the values need no look.
+        self.short = -1 if lists else INDEX_ENTRY_BYTES_MAX - 8 * len(columns)
+
+    def check(self, values: tuple[Any, ...], key: str) -> None:
+        """Refuse what can't be indexed: `values` are those of the columns."""
+        self._check_values(values)
+        self._check_sizes(values, key)
+
+    def _check_values(self, values: tuple[Any, ...]) -> None:
+        for column, value in zip(self._columns, values, strict=True):
+            if type(value) is str and "\0" in value:
+                raise WrongTypeError("indexed text can't hold the NUL character", column.stored)
+            if type(value) is list:
+                for place, item in enumerate(value):
+                    ordered(item, f"{column.stored}[{place}]")
+
+    def _check_sizes(self, values: tuple[Any, ...], key: str) -> None:
+        sizes = {c.path: _entry_bytes(v) for c, v in zip(self._columns, values, strict=True)}
+        fixed = len(key.encode()) * 2
+        for index in self._indexes:
+            total = fixed + sum(sizes[f.column.path] for f in index.fields)
+            if total > INDEX_ENTRY_BYTES_MAX:
+                widest = max(index.fields, key=lambda f: sizes[f.column.path]).column
+                raise TooLargeError(
+                    f"{index.declared} would take {total:,} bytes; at most {INDEX_ENTRY_BYTES_MAX:,}",
+                    widest.stored,
+                )
+
+
+def _entry_bytes(value: Any) -> int:
+    """What a value takes in an index; of a list, its longest member."""
+    if isinstance(value, list):
+        return max(map(_entry_bytes, value), default=0)
+    if isinstance(value, str):
+        return len(value.encode())
+    return len(value) if isinstance(value, bytes) else 8

@@ -1,0 +1,175 @@
+"""The guard: resolves a host once, judges every address it got, and pins them for the connection.
+
+What is connected to is what was judged: the name is not looked up a second time, so an answer that
+changes between check and use (DNS rebinding) changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from holdfast.errors import ConfigError
+from holdfast.net.ip_ranges import Network, inside, is_metadata
+from holdfast.net.port import SendFailure
+from holdfast.net.url import Address, Target, read_url, refused
+
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+HOSTS_KEPT_MAX: Final = 10_000
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """A judged target: connect to these addresses and no others, before `until`."""
+
+    target: Target
+    addresses: tuple[Address, ...]
+    until: float
+
+
+class PortPolicy(msgspec.Struct, frozen=True):
+    """Which ports may be sent to: those named, and everything from `from_port` on."""
+
+    named: frozenset[int] = frozenset({80, 443})
+    from_port: int = 1_024
+
+    def allows(self, port: int) -> bool:
+        return port in self.named or port >= self.from_port
+
+
+class AddressGuard:
+    """Says where an outgoing URL may be connected to, or refuses with the reason.
+
+    `allow` holds what may be reached although it is inside: host names (`rms.internal`, `*.corp.example`)
+    and networks or addresses (`10.20.0.0/16`). A cloud's metadata address must be named exactly.
+
+    Example: `pin = await AddressGuard(allow=["10.20.0.0/16"]).pin("https://rms.example/hooks")`
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Iterable[str] = (),
+        schemes: Iterable[str] = ("https", "http"),
+        ports: PortPolicy | None = None,
+        resolver: Resolver | None = None,
+        ttl_s: float = 30.0,
+        failed_ttl_s: float = 1.0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._hosts, self._networks = _read_allowed(allow)
+        self._schemes = frozenset(schemes)
+        self._ports = ports or PortPolicy()
+        self._resolver = resolver or system_resolver
+        self._ttl_s, self._failed_ttl_s = ttl_s, failed_ttl_s
+        self.monotonic = monotonic
+        self._kept: dict[tuple[str, int], tuple[float, tuple[Address, ...] | SendFailure]] = {}
+        self._asking: dict[tuple[str, int], asyncio.Task[tuple[Address, ...]]] = {}
+
+    def check(self, url: str) -> Target:
+        """What can be judged without resolving: for the moment an endpoint is written down."""
+        target = read_url(url)
+        if target.scheme not in self._schemes:
+            raise refused(f"{target.scheme} is not allowed here; use {' or '.join(sorted(self._schemes))}")
+        named = self._names(target.host)
+        if not named and not self._ports.allows(target.port):
+            raise refused(f"port {target.port} is not one that webhooks are sent to")
+        if target.address is not None:
+            self._judge(target.address, named=named)
+        return target
+
+    async def pin(self, url: str) -> Pin:
+        """The addresses to connect to, all of them judged; `SendFailure` when any is refused."""
+        target = self.check(url)
+        now = self.monotonic()
+        if target.address is not None:
+            return Pin(target, (target.address,), now + self._ttl_s)
+        key = (target.host, target.port)
+        kept = self._kept.get(key)
+        if kept is None or kept[0] <= now:
+            kept = await self._ask(key)
+        until, found = kept
+        if isinstance(found, SendFailure):
+            raise SendFailure(found.reason, found.message)
+        return Pin(target, found, until)
+
+    async def _ask(self, key: tuple[str, int]) -> tuple[float, tuple[Address, ...] | SendFailure]:
+        asking = self._asking.get(key)
+        if asking is None:
+            asking = self._asking[key] = asyncio.create_task(self._resolve(*key))
+            asking.add_done_callback(lambda _: self._asking.pop(key, None))
+        try:
+            # Others may wait for the same look-up: one caller's time limit must not end it.
+            found: tuple[Address, ...] | SendFailure = await asyncio.shield(asking)
+            until = self.monotonic() + self._ttl_s
+        except SendFailure as failure:
+            found, until = failure, self.monotonic() + self._failed_ttl_s
+        if len(self._kept) >= HOSTS_KEPT_MAX:
+            self._kept.clear()
+        self._kept[key] = (until, found)
+        return until, found
+
+    async def _resolve(self, host: str, port: int) -> tuple[Address, ...]:
+        try:
+            texts = await self._resolver(host, port)
+        except OSError as fault:
+            raise SendFailure("connect", f"the name {host!r} can't be resolved: {fault.strerror}") from None
+        if not texts:
+            raise SendFailure("connect", f"the name {host!r} has no address")
+        named = self._names(host)
+        addresses = [self._read(text) for text in texts]
+        for address in addresses:
+            self._judge(address, named=named)
+        return tuple(dict.fromkeys(addresses))
+
+    def _read(self, text: str) -> Address:
+        try:
+            return ipaddress.ip_address(text)
+        except ValueError:
+            raise refused("the resolver gave something that is no address") from None
+
+    def _judge(self, address: Address, *, named: bool) -> None:
+        why = inside(address)
+        if why is None:
+            return
+        allowing = [n for n in self._networks if n.version == address.version and address in n]
+        if is_metadata(address):
+            allowing = [network for network in allowing if network.num_addresses == 1]
+            named = False
+        if not named and not allowing:
+            raise refused(f"the address {address} is {why}; allow it by name or network if it is meant")
+
+    def _names(self, host: str) -> bool:
+        if host in self._hosts:
+            return True
+        parts = host.split(".")
+        return any("*." + ".".join(parts[i:]) in self._hosts for i in range(1, len(parts)))
+
+
+async def system_resolver(host: str, port: int) -> list[str]:
+    """What the machine's own resolver says, all families."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]
+
+
+def _read_allowed(allow: Iterable[str]) -> tuple[frozenset[str], tuple[Network, ...]]:
+    hosts: set[str] = set()
+    networks: list[Network] = []
+    for text in allow:
+        if "/" in text or ":" in text or text.replace(".", "").isdigit():
+            networks.append(_network(text))
+        else:
+            hosts.add(text.lower())
+    return frozenset(hosts), tuple(networks)
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as fault:
+        raise ConfigError(f"{text!r} is no network to allow: {fault}; write it as 10.20.0.0/16") from None

@@ -1,0 +1,244 @@
+"""One connection: writes a request whole, reads an answer up to its limits, is used again or dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import time
+from collections.abc import Callable
+from typing import Final, cast
+
+import httptools
+
+from holdfast.net.port import Answer, SendFailure
+
+EXCERPT_BYTES_MAX: Final = 1_024
+HEAD_BYTES_MAX: Final = 16_384
+_WRITE_JOINED_BYTES_MAX: Final = 65_536
+# The loop sees a closed connection at its next round; one that rested for many rounds is looked at itself,
+# because a receiver gives up what rests, not what is in use.
+_PEEK_AFTER_S: Final = 0.1
+_PEEK: Final = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
+_STATED_REST: Final = re.compile(r"\btimeout\s*=\s*(\d{1,6})\b", re.IGNORECASE)
+# How much before the receiver's stated end a connection is given up: its clock started when it answered.
+_REST_MARGIN_S: Final = 1.0
+
+
+class Connection(asyncio.Protocol):
+    """HTTP/1.1 over one socket, one request at a time.
+
+    One timer per connection serves the time limit of a request and the rest between requests; it is
+    moved only when it would ring too late, so a busy connection never touches it.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        idle_s: float,
+        on_free: Callable[[Connection], None],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self._sock = sock
+        self._loop = loop
+        self._idle_s = idle_s
+        self._on_free, self._on_lost = on_free, on_lost
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = float("inf")
+        self._rest_since = time.monotonic()
+        self._asked_at = self._deadline = 0.0
+        self.closed = False
+        self._reset(head_only=False, body_bytes_max=0)
+
+    def _reset(self, *, head_only: bool, body_bytes_max: int) -> None:
+        self._head_only = head_only
+        self._body_bytes_max = body_bytes_max
+        self._raw_bytes = self._head_bytes = self._body_bytes = 0
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._excerpt = b""
+        self._head_done = self._done = self._surplus = self._keep = False
+
+    # -- asking -----------------------------------------------------------------------------------
+
+    def usable(self) -> bool:
+        """Whether the peer still holds its end, as far as this machine can know."""
+        if self.closed or self._transport is None:
+            return False
+        rested_s = time.monotonic() - self._rest_since
+        if rested_s < _PEEK_AFTER_S:
+            return True
+        try:
+            self._sock.recv(1, _PEEK)
+        except BlockingIOError:
+            return rested_s < self._idle_s
+        except OSError:
+            return False
+        return False
+
+    def ask(
+        self, head: bytes, body: bytes, *, head_only: bool, deadline: float, body_bytes_max: int
+    ) -> asyncio.Future[Answer]:
+        """Write the request; the future gives its answer, or a `SendFailure`."""
+        assert self._transport is not None
+        self._reset(head_only=head_only, body_bytes_max=body_bytes_max)
+        self._asked_at = time.monotonic()
+        self._deadline = deadline
+        if deadline < self._rings_at:
+            self._ring(deadline)
+        self._waiter = waiter = self._loop.create_future()
+        if len(body) <= _WRITE_JOINED_BYTES_MAX:
+            self._transport.write(head + body)
+        else:
+            self._transport.writelines((head, body))
+        return waiter
+
+    def drop(self, failure: SendFailure | None = None) -> None:
+        """Close at once; whoever waits gets the failure."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(failure or SendFailure("reset", "the sender closed the connection"))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self.closed:
+            self.closed = True
+            if self._transport is not None:
+                self._transport.abort()
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def _ring(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at = at
+        self._timer = self._loop.call_later(max(0.0, at - time.monotonic()), self._rung)
+
+    def _rung(self) -> None:
+        self._timer, self._rings_at = None, float("inf")
+        due = self._rest_since + self._idle_s if self._waiter is None else self._deadline
+        # The loop's timers may ring a moment early.
+        if due > time.monotonic() + 0.001:
+            self._ring(due)
+        elif self._waiter is None:
+            self.drop()
+        else:
+            self.drop(SendFailure("timeout", "no whole answer within the time limit"))
+
+    # -- what the transport says ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self.closed:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        if self._waiter is not None:
+            self._ended(exc)
+        self.drop()
+        self._on_lost(self)
+
+    def _ended(self, exc: Exception | None) -> None:
+        waiter = self._waiter
+        assert waiter is not None
+        framed = "content-length" in self._headers or "transfer-encoding" in self._headers
+        if self._head_done and not framed and exc is None:
+            self._finish(reusable=False)
+        elif not waiter.done():
+            part = "in the middle of its answer" if self._raw_bytes else "without an answer"
+            waiter.set_exception(SendFailure("reset", f"the receiver closed the connection {part}"))
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None:
+            self.drop()  # what nobody asked for would be taken as the next request's answer
+            return
+        self._raw_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            if not self._done:
+                self.drop(SendFailure("bad_response", "the answer is not HTTP/1.1"))
+                return
+            self._surplus = True
+        if self._done:
+            self._finish(reusable=self._keep and not self._surplus)
+        elif not self._head_done:
+            self._check_head(self._raw_bytes)
+        elif self._body_bytes > self._body_bytes_max:
+            self._finish(reusable=False)
+
+    def _check_head(self, read_bytes: int) -> None:
+        if read_bytes > HEAD_BYTES_MAX:
+            self.drop(SendFailure("too_large", f"the answer's head is over {HEAD_BYTES_MAX:,} bytes"))
+
+    def _finish(self, *, reusable: bool) -> None:
+        waiter, self._waiter = self._waiter, None
+        assert waiter is not None
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self._waiter = waiter
+            self._check_head(self._head_bytes)
+            return
+        self._rest_since = now = time.monotonic()
+        if waiter.done() or self._unsent():
+            reusable = False
+        if not waiter.done():
+            waiter.set_result(Answer(self._status, self._headers, self._excerpt, now - self._asked_at))
+        if reusable and not self.closed and self._may_rest():
+            self._on_free(self)
+        else:
+            self.drop()
+
+    def _may_rest(self) -> bool:
+        """Whether the receiver keeps the connection for a while; how long it says is kept to."""
+        stated = self._headers.get("keep-alive")
+        found = _STATED_REST.search(stated) if stated else None
+        if found:
+            self._idle_s = min(self._idle_s, int(found[1]) - _REST_MARGIN_S)
+        return self._idle_s > 0
+
+    def _unsent(self) -> bool:
+        """Whether the receiver answered before it had the whole request: the rest would follow it."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
+    # -- what the parser says ---------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._surplus = self._done
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_bytes += len(name) + len(value) + 4
+        if self._head_done or self._head_bytes > HEAD_BYTES_MAX:
+            return
+        key, text = name.lower().decode("latin-1"), value.decode("latin-1")
+        known = self._headers.get(key)
+        self._headers[key] = text if known is None else f"{known}, {text}"
+
+    def on_headers_complete(self) -> None:
+        if self._done:
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            self._headers = {}  # an interim answer; the real one follows
+            return
+        self._status = status
+        self._head_done = True
+        self._done = self._head_only
+
+    def on_body(self, body: bytes) -> None:
+        if self._done:
+            return
+        missing = min(EXCERPT_BYTES_MAX, self._body_bytes_max) - self._body_bytes
+        if missing > 0:
+            self._excerpt += body[:missing]
+        self._body_bytes += len(body)
+
+    def on_message_complete(self) -> None:
+        if self._head_done and not self._done:
+            self._done = True
+            self._keep = self._parser.should_keep_alive()

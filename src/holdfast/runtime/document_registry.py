@@ -1,0 +1,64 @@
+"""Which documents a process keeps, and which of their fields the vault seals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from holdfast.kit.access import ApiToken, Session, SetUp, SignInLink, Tries, User
+from holdfast.kit.activity import Pulse
+from holdfast.kit.audit import AuditEvent, AuditHead
+from holdfast.kit.channels import Channel, Watch
+from holdfast.kit.checkpoints import CheckpointDocument
+from holdfast.kit.connections import Connection, Consent
+from holdfast.kit.connections.models import SEALED_CONSENT, SEALED_TOKENS
+from holdfast.kit.idempotency import IdempotencyDocument
+from holdfast.kit.inbox import InboxItem, InboxLane
+from holdfast.kit.leases import LeaseDocument
+from holdfast.kit.metering import Allowance, UsageEvent, UsageSum
+from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane
+from holdfast.kit.releases import Release
+from holdfast.kit.runs import RunDocument, StepDocument
+from holdfast.kit.schedules import Schedule, SlotRun
+from holdfast.kit.vault import Rotation
+from holdfast.model import Document, schema_of
+from holdfast.service import Service
+from holdfast.store_copy import Copy
+
+KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
+    Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, Connection, Consent, Copy,
+    DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane,
+    LeaseDocument, Pulse, Release, Rotation, RunDocument, Schedule, Session, SetUp, SignInLink, SlotRun,
+    StepDocument, Tries, UsageEvent, UsageSum, User, Watch,
+)  # fmt: skip
+KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
+    Connection: SEALED_TOKENS,
+    Consent: SEALED_CONSENT,
+    Endpoint: ("secrets.sealed",),
+}
+
+# What nobody but the service reads, though it is not sealed.
+_HIDDEN: Final[Mapping[type[Document], Sequence[str]]] = {
+    ApiToken: ("hash",),
+    IdempotencyDocument: ("result",),
+    InboxItem: ("body", "headers"),
+}
+
+
+def documents_of(services: Sequence[Service]) -> list[type[Document]]:
+    """Every class a process keeps: the kit's, and those of its services."""
+    return list(dict.fromkeys([*KIT_DOCUMENTS, *(cls for service in services for cls in service.documents)]))
+
+
+def sealed_of(services: Sequence[Service]) -> dict[type[Document], Sequence[str]]:
+    """Which fields hold what the vault sealed: the kit's, and those of the services."""
+    return {**KIT_SEALED, **{cls: fields for one in services for cls, fields in one.sealed.items()}}
+
+
+def hidden_of(services: Sequence[Service]) -> dict[type[Document], frozenset[str]]:
+    """Which fields people are never shown, by their stored names: what the vault sealed, and a few more."""
+    found: dict[type[Document], set[str]] = {}
+    for cls, paths in (*sealed_of(services).items(), *_HIDDEN.items()):
+        names = {schema_of(cls).fields[path.partition(".")[0]].encode_name for path in paths}
+        found.setdefault(cls, set()).update(names)
+    return {cls: frozenset(names) for cls, names in found.items()}

@@ -1,0 +1,251 @@
+"""The whole itself: opened, worked, drained, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+
+from holdfast import __version__
+from holdfast.app import open_store
+from holdfast.clock import Clock, SystemClock
+from holdfast.config import Config
+from holdfast.kit.activity import PulseKeeper
+from holdfast.kit.audit import Audit
+from holdfast.kit.channels import ChannelFields
+from holdfast.kit.connections import Connections, Provider
+from holdfast.kit.inbox import Handler, Inbox, InboxWorker
+from holdfast.kit.metering import Meter
+from holdfast.kit.outbox import AddressGuard, Dispatcher, EndpointSecrets, Kinds, Outbox, RawSender
+from holdfast.kit.outbox.delivery_worker import Headers
+from holdfast.kit.releases import note_release
+from holdfast.kit.retention import Sweeper
+from holdfast.kit.runs import Runs
+from holdfast.kit.schedules import Job, Scheduler
+from holdfast.kit.vault import Vault
+from holdfast.runtime.discovery import chosen_of, find_services
+from holdfast.runtime.document_registry import documents_of
+from holdfast.runtime.health import Vitals
+from holdfast.runtime.settings import settings_of, vault_of
+from holdfast.service import Context, Health, Loop, Parts, Service
+from holdfast.store import Store
+from holdfast.store_copy import check_whole
+from holdfast.subprocess_worker import Beside
+from holdfast.worker import Supervisor
+
+log = structlog.get_logger("holdfast.runtime")
+
+DRAIN_LOOK_S: Final = 0.05
+
+
+class Runtime:
+    """Everything one process holds. Open it, work or serve, close it.
+
+    Example:
+        runtime = await Runtime.open(load_config())
+        await runtime.work(stop)
+        await runtime.close()
+    """
+
+    def __init__(self, config: Config, store: Store, services: Sequence[Service], *, vault: Vault) -> None:
+        self.config, self.store, self.services, self.vault = config, store, services, vault
+        self.clock = store.clock
+        self.inbox = Inbox(store)
+        self._sender = RawSender(AddressGuard(allow=config.allow))
+        self.dispatcher = Dispatcher(store, self._sender, signing=EndpointSecrets(vault).signing)
+        self._beside = Beside(config.store, env=config.prefix)
+        self._grants: dict[str, Provider] = {}
+        self.connections = Connections(store, vault, self._grants)
+        self.parts: dict[str, Parts] = {s.name: s.build(self._context(s)) for s in services}
+        for parts in self.parts.values():
+            self._grants.update(parts.grants)
+        self.scheduler = Scheduler(store, self._jobs())
+        self.inbox_worker = InboxWorker(store, self._handlers())
+        self.supervisor = Supervisor(self._loops(), clock=self.clock)
+        self.working = False
+        self._hiring, self._drains = asyncio.Lock(), 0
+        self._hired: tuple[asyncio.Event, asyncio.Task[None]] | None = None
+        self._vitals = Vitals(store, self.parts, channel_kinds=self.channel_kinds(), loops=self._loops_health)
+
+    @classmethod
+    async def open(
+        cls,
+        config: Config,
+        *,
+        only: Sequence[str] | None = None,
+        clock: Clock | None = None,
+        services: Sequence[Service] | None = None,
+        migrate: bool = True,
+    ) -> Runtime:
+        """Open the store, bring it to what is declared, and build the services."""
+        chosen = chosen_of(find_services() if services is None else services, only)
+        vault = vault_of(config)
+        documents = documents_of(chosen)
+        store = await open_store(config.store, documents, env=config.prefix, clock=clock or SystemClock())
+        try:
+            if migrate:
+                steps = await store.migrate()
+                if steps:
+                    log.info("migrated", steps=len(steps), last=steps[-1])
+                await check_whole(store)
+                await note_release(store, __version__)
+            runtime = cls(config, store, chosen, vault=vault)
+        except BaseException:
+            await store.close()
+            raise
+        try:
+            for parts in runtime.parts.values():
+                if parts.start is not None:
+                    await parts.start()
+        except BaseException:
+            # Why it did not start matters more than what then failed to close, which is in the log.
+            with contextlib.suppress(Exception):
+                await runtime.close()
+            raise
+        return runtime
+
+    async def work(self, stop: asyncio.Event) -> None:
+        """Run every loop until told to stop."""
+        self.working = True
+        try:
+            await self.supervisor.run(stop)
+        finally:
+            self.working = False
+
+    async def drain(self, seconds: float) -> bool:
+        """Work on what is due for at most `seconds`; True once nothing is left that is due.
+
+        Where the loops run anyway, this only waits for them.
+        """
+        end = self.clock.monotonic() + seconds
+        async with self._worked():
+            return await self._until_idle(end)
+
+    @asynccontextmanager
+    async def _worked(self) -> AsyncIterator[None]:
+        """Meanwhile the loops run: one set of them for all who drain, until the last of those ends."""
+        async with self._hiring:
+            if not self.working and self._hired is None:
+                stop = asyncio.Event()
+                self._hired = stop, asyncio.create_task(self.work(stop))
+            self._drains += 1
+        try:
+            yield
+        finally:
+            async with self._hiring:
+                self._drains -= 1
+                if self._hired is not None and not self._drains:
+                    (stop, task), self._hired = self._hired, None
+                    stop.set()
+                    await task
+
+    async def _until_idle(self, end: float) -> bool:
+        # Two looks in a row: what is claimed between the questions of one look shows in the next.
+        quiet = 0
+        while quiet < 2:
+            if self.clock.monotonic() >= end:
+                return False
+            await self.clock.sleep(DRAIN_LOOK_S)
+            quiet = quiet + 1 if not self._under_way() and max((await self.backlog()).values()) <= 0 else 0
+        return True
+
+    def _under_way(self) -> int:
+        sending = self.dispatcher.status()
+        held = sending.buffered + sending.in_flight + sending.unsettled
+        theirs = [getattr(loop, "under_way", 0) for p in self.parts.values() for loop in p.loops.values()]
+        return held + self.inbox_worker.under_way + self.scheduler.under_way + sum(theirs)
+
+    async def backlog(self) -> dict[str, float]:
+        """For how many seconds the oldest due work has waited, by loop; 0 where nothing is due."""
+        return await self._vitals.backlog()
+
+    async def depths(self) -> dict[str, int]:
+        """How many wait to be worked on now, by loop, counting no further than `DEPTH_MAX`."""
+        return await self._vitals.depths()
+
+    async def health(self) -> Health:
+        """The whole's health: the worst of its parts, with their reasons. Anybody may ask, at any rate."""
+        return await self._vitals.health()
+
+    def _loops_health(self) -> Health | None:
+        return self.supervisor.health() if self.working else None
+
+    def runs(self, tenant_id: str) -> dict[str, Runs]:
+        """A tenant's runs by their collection: the kit's own, and those of services.
+
+        Example: `page = await runtime.runs("acme")["holdfast_runs"].listed(status="failed")`
+        """
+        theirs = [make(tenant_id) for parts in self.parts.values() for make in parts.runs]
+        return {one.collection: one for one in (Runs(self.store.tenant(tenant_id)), *theirs)}
+
+    def channel_kinds(self) -> list[type[ChannelFields]]:
+        """The classes that channels are kept in: the kit's own, and those of services."""
+        return [kind for kind in documents_of(self.services) if issubclass(kind, ChannelFields)]
+
+    async def close(self) -> None:
+        """Close every part, the store last, also after one that fails to; what failed is told and raised."""
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(_close, "store", self.store.close)
+            closing.push_async_callback(_close, "sender", self._sender.close)
+            closing.push_async_callback(_close, "beside", self._beside.close)
+            for name, parts in reversed(self.parts.items()):
+                if parts.close is not None:
+                    closing.push_async_callback(_close, name, parts.close)
+
+    def _context(self, service: Service) -> Context:
+        return Context(
+            store=self.store, clock=self.clock, settings=settings_of(service, self.config), inbox=self.inbox,
+            vault=self.vault, public_url=self.config.public_url, home=self.config.home,
+            outbox=lambda tenant: Outbox(self.store.tenant(tenant), near=self.dispatcher),
+            dispatcher=self._dispatcher_for, connections=self.connections,
+            beside=self._beside,
+            audit=lambda tenant: Audit(self.store, tenant_id=tenant),
+            meter=lambda tenant: Meter(self.store, tenant_id=tenant),
+        )  # fmt: skip
+
+    def _dispatcher_for(
+        self, kinds: Kinds, *, headers: Headers | None = None, plain_header: str | None = None
+    ) -> Dispatcher:
+        signing = EndpointSecrets(self.vault, plain_header=plain_header).signing
+        return Dispatcher(self.store, self._sender, signing=signing, headers=headers, kinds=kinds)
+
+    def _jobs(self) -> list[Job]:
+        return [job for parts in self.parts.values() for job in parts.jobs]
+
+    def _handlers(self) -> dict[str, Handler]:
+        return {
+            source: handler for parts in self.parts.values() for source, handler in parts.handlers.items()
+        }
+
+    def _loops(self) -> dict[str, Loop]:
+        own: dict[str, Loop] = {
+            "inbox": self.inbox_worker,
+            "outbox": self.dispatcher,
+            "schedules": self.scheduler,
+            "retention": Sweeper(self.store, documents_of(self.services)),
+            "pulse": PulseKeeper(self.store, counts=self._done_so_far, waited_s=self._longest_wait_s),
+        }
+        theirs = {
+            f"{name}.{label}": loop for name, p in self.parts.items() for label, loop in p.loops.items()
+        }
+        return own | theirs
+
+    def _done_so_far(self) -> dict[str, int]:
+        sent = self.dispatcher.status().counts
+        handled = self.inbox_worker.handled
+        return {"handled": handled, "delivered": sent.delivered, "failed": sent.failed, "dead": sent.dead}
+
+    async def _longest_wait_s(self) -> float:
+        return max((await self.backlog()).values())
+
+
+async def _close(part: str, close: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await close()
+    except Exception as fault:
+        log.error("closing failed", part=part, exc_info=fault)
+        raise

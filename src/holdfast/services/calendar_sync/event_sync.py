@@ -1,0 +1,251 @@
+"""One calendar's sync: read what changed page by page, bring events to the rules, keep it with the token.
+
+    begin ──► page ──► events ──► commit ──► … ──► last page ──► events ──► commit with the sync token
+                                                                  │ 410: the token is too old
+                          everything from now on, and what of ours is no longer there ◄─┘
+
+A crash before the last commit leaves the old token: the same changes are read again, and deciding again
+changes nothing that was done.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from holdfast.errors import (
+    ForbiddenError,
+    FullSyncRequiredError,
+    InvalidError,
+    LeaseLostError,
+    NotFoundError,
+    ReauthRequiredError,
+)
+from holdfast.providers.google_calendar import Event, EventQuery
+from holdfast.services.calendar_sync.attendee_sync import Applied, Applying, record_id
+from holdfast.services.calendar_sync.attendees import CANCELLED
+from holdfast.services.calendar_sync.google import Google
+from holdfast.services.calendar_sync.mapping_store import Directory
+from holdfast.services.calendar_sync.mappings import Entries
+from holdfast.services.calendar_sync.metrics import Figures
+from holdfast.services.calendar_sync.models import CalendarState, EventResult, SyncedEvent
+from holdfast.services.calendar_sync.sync_state import Pace, Synced, begun, failed, settled
+from holdfast.store import Query, Snapshot, Store, Transaction, delete, put
+
+log = structlog.get_logger("holdfast.calendar_sync")
+
+PAGE: Final = 200
+
+Change = Callable[[CalendarState], CalendarState]
+
+
+class Run(msgspec.Struct):
+    """One sync under way: what it found at its start, and what it has dealt with so far."""
+
+    start: CalendarState
+    mappings: Entries
+    until_s: float
+    full: bool = False
+    handled: set[str] = set()
+    records: set[str] = set()
+    results: list[EventResult] = []
+
+    @property
+    def calendar_id(self) -> str:
+        return self.start.calendar_id
+
+
+class Syncing:
+    """Brings calendars up to date; see `Syncs` for the loop that takes them in turn."""
+
+    def __init__(
+        self,
+        store: Store,
+        google: Google,
+        directory: Directory,
+        *,
+        pace: Pace,
+        look_back_s: float,
+        figures: Figures,
+    ) -> None:
+        self._store, self._clock, self._google = store, store.clock, google
+        self._directory, self._pace, self._look_back_s = directory, pace, look_back_s
+        self._applying, self._figures = Applying(store, google), figures
+
+    async def sync(self, claimed: Snapshot[CalendarState]) -> bool:
+        """One sync under a claim; True when it ended well. What failed is noted and comes due again."""
+        state = claimed.doc
+        try:
+            await self._sync(state)
+        except LeaseLostError:
+            log.warning("calendar was taken over", calendar=state.calendar_id)
+            self._figures.syncs.labels("lost").inc()
+            return False
+        except Exception as fault:
+            log.warning("calendar not synced", calendar=state.calendar_id, error=repr(fault))
+            self._figures.syncs.labels("failed").inc()
+            await self._fail(state, _as_told(fault))
+            return False
+        self._figures.syncs.labels("done").inc()
+        return True
+
+    async def _sync(self, state: CalendarState) -> None:
+        start = await self._keep(state, (), lambda fresh: begun(fresh, self._clock.now()))
+        mappings = await self._directory.current()
+        try:
+            if start.sync_token:
+                await self._read(self._run(start, mappings), EventQuery(sync_token=start.sync_token))
+                return
+        except (FullSyncRequiredError, InvalidError) as fault:
+            log.info("calendar is read anew", calendar=start.calendar_id, reason=fault.message)
+        since = self._clock.now() - timedelta(seconds=self._look_back_s)
+        await self._read(self._run(start, mappings, full=True), EventQuery(time_min=since))
+
+    def _run(self, start: CalendarState, mappings: Entries, *, full: bool = False) -> Run:
+        return Run(start, mappings, self._clock.monotonic() + self._pace.lease_s, full)
+
+    async def _read(self, run: Run, query: EventQuery) -> None:
+        """Every page in turn; each page's results are kept before the next is asked for."""
+        calendar = self._google.calendar(run.calendar_id)
+        query = replace(query, max_results=PAGE)
+        async for page in calendar.event_pages(run.calendar_id, query):
+            applied = await self._apply_all(run, page.items)
+            if page.next_page_token:
+                await self._keep_some(run, applied)
+                continue
+            if run.full:
+                await self._keep_some(run, applied)
+                applied = await self._missing(run)
+            await self._keep_last(run, applied, page.next_sync_token)
+
+    # -- events -----------------------------------------------------------------------------------
+
+    async def _apply_all(self, run: Run, items: Sequence[Event]) -> list[Applied]:
+        there = {event.id: event for event in items}
+        applied: list[Applied] = []
+        # Exceptions first: whom an exception had before its series changed is not of our doing.
+        for event in sorted(items, key=lambda one: not one.recurring_event_id):
+            await self._hold_on(run)
+            target = await self._target(run, event, there)
+            if target is None or target.id in run.handled:
+                continue
+            run.handled.add(target.id)
+            applied += await self._apply(run, target)
+        return self._counted(run, applied)
+
+    def _counted(self, run: Run, applied: list[Applied]) -> list[Applied]:
+        run.results += [one.result for one in applied]
+        for one in applied:
+            self._figures.events.labels(one.result.result).inc()
+        return applied
+
+    async def _target(self, run: Run, event: Event, there: dict[str, Event]) -> Event | None:
+        """What to work on: a series stands for those of its instances that have no guests of their own."""
+        parent = event.recurring_event_id
+        if not parent or event.attendees or event.cancelled:
+            return event
+        if parent in run.handled:
+            return None
+        if parent in there:
+            return there[parent]
+        try:
+            return await self._google.calendar(run.calendar_id).get_event(run.calendar_id, parent)
+        except NotFoundError:
+            return None
+
+    async def _apply(self, run: Run, event: Event) -> list[Applied]:
+        if not event.cancelled:
+            run.records.add(record_id(event))
+            return [await self._applying.apply(event, owner=run.calendar_id, mappings=run.mappings)]
+        # A deleted event has lost everything but its id, and may only have left this calendar.
+        page = await self._store.query(Query(SyncedEvent).where("event_id", "==", event.id))
+        gone = [await self._vanished(run, record) for record in page.docs]
+        return gone or [Applied(result=EventResult(event.id, "skipped", CANCELLED))]
+
+    async def _vanished(self, run: Run, record: SyncedEvent) -> Applied:
+        run.records.add(record.id)
+        return await self._applying.vanished(record, owner=run.calendar_id, mappings=run.mappings)
+
+    async def _missing(self, run: Run) -> list[Applied]:
+        """After everything was read anew: what we know of this calendar's events and did not find on it."""
+        applied: list[Applied] = []
+        known = Query(SyncedEvent).where("calendar_id", "==", run.calendar_id).limit(PAGE)
+        async for found in self._store.scan(known):
+            record = found.doc
+            past = record.ends_at is not None and record.ends_at < self._clock.now()
+            if past or record.id in run.records:
+                continue
+            await self._hold_on(run)
+            applied += self._counted(run, [await self._vanished(run, record)])
+            if len(applied) >= PAGE:
+                await self._keep_some(run, applied)
+                applied = []
+        return applied
+
+    # -- keeping ----------------------------------------------------------------------------------
+
+    async def _hold_on(self, run: Run) -> None:
+        """Keep the calendar ours: the rest of the lease must be enough for what comes next."""
+        if self._clock.monotonic() + self._pace.lease_s / 2 > run.until_s:
+            await self._keep_some(run, [])
+
+    async def _keep_some(self, run: Run, applied: Sequence[Applied]) -> None:
+        asked_s = self._clock.monotonic()
+        lease = timedelta(seconds=self._pace.lease_s)
+        await self._keep(run.start, applied, lambda fresh: replace(fresh, due_at=self._clock.now() + lease))
+        run.until_s = asked_s + self._pace.lease_s
+
+    async def _keep_last(self, run: Run, applied: Sequence[Applied], sync_token: str) -> None:
+        spread = random.random()
+        synced = Synced(sync_token=sync_token, results=tuple(run.results))
+        await self._keep(run.start, applied, lambda fresh: settled(
+            fresh, run.start, synced, now=self._clock.now(), pace=self._pace, spread=spread
+        ))  # fmt: skip
+
+    async def _fail(self, state: CalendarState, fault: Exception) -> None:
+        spread = random.random()
+        try:
+            await self._keep(state, (), lambda fresh: failed(
+                fresh, fault, now=self._clock.now(), pace=self._pace, spread=spread
+            ))  # fmt: skip
+        except LeaseLostError:
+            log.warning("calendar was taken over", calendar=state.calendar_id)
+
+    async def _keep(self, held: CalendarState, applied: Sequence[Applied], change: Change) -> CalendarState:
+        """The records of events and the calendar's state in one commit, while the calendar is ours."""
+
+        async def act(tx: Transaction) -> CalendarState:
+            found = await tx.get(CalendarState, held.calendar_id)
+            if found is None or found.doc.fence != held.fence:
+                raise LeaseLostError(f"{held.calendar_id} is another's now, or mapped no longer")
+            after = change(found.doc)
+            tx.write(put(after))
+            for one in applied:
+                await _confirm(tx, one)
+            return after
+
+        return await self._store.transact(act)
+
+
+async def _confirm(tx: Transaction, applied: Applied) -> None:
+    if applied.draft is None:
+        return
+    found = await tx.get(SyncedEvent, applied.draft.id)
+    after = applied.confirmed(found.doc if found else None)
+    if after is not None:
+        tx.write(put(after))
+    elif found is not None:
+        tx.write(delete(SyncedEvent, applied.draft.id))
+
+
+def _as_told(fault: Exception) -> Exception:
+    """A calendar that may not be read, or is not there, needs a person as lost credentials do."""
+    if isinstance(fault, (ForbiddenError, NotFoundError)):
+        return ReauthRequiredError(fault.message)
+    return fault

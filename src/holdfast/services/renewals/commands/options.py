@@ -1,0 +1,108 @@
+"""What the service's commands have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from datetime import date, datetime
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from holdfast.kit import NO_TENANT
+from holdfast.kit.runs import Runner
+from holdfast.service import Terminal
+from holdfast.services.renewals.operations import Renewals
+
+T = TypeVar("T")
+OWN = NO_TENANT
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Tenant: TypeAlias = Annotated[
+    str, typer.Option(metavar="ID", help="Whose portfolio; '-' unless there are several.")
+]
+Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1_000, help="At most so many.")]
+Cursor: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Go on where the last page ended.")
+]
+PropertyId: TypeAlias = Annotated[str, typer.Argument(metavar="PROPERTY", help="The property's id.")]
+
+
+def terminal(ctx: typer.Context) -> Terminal:
+    found: Terminal = ctx.obj
+    return found
+
+
+def inside(ctx: typer.Context, act: Callable[[Renewals], Awaitable[T]]) -> T:
+    """Run an act on the service, on the configured store."""
+    return terminal(ctx).inside("renewals", act)
+
+
+def listing(
+    ctx: typer.Context,
+    act: Callable[[Renewals], Awaitable[tuple[Sequence[Any], str | None]]],
+    *,
+    columns: Sequence[str],
+    as_json: bool,
+    none: str,
+) -> None:
+    """Print a page of something the service tells, with the cursor of the next."""
+    rows, more = inside(ctx, act)
+    terminal(ctx).show(rows, columns, as_json=as_json, cursor=more, none=none)
+
+
+def me() -> str:
+    """Who acts, as the audit trail names them."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return f"cli:{os.getuid()}"
+
+
+def day(text: str | None) -> date | None:
+    """A day from the command line; anything else is wrong usage."""
+    if text is None:
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").date()
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no day such as 2026-03-01") from None
+
+
+def among(words: Sequence[str]) -> Callable[[list[str] | None], list[str] | None]:
+    """Checks an option that may be repeated against the words there are."""
+
+    def check(given: list[str] | None) -> list[str] | None:
+        for one in given or ():
+            if one not in words:
+                raise typer.BadParameter(f"{one!r} is none of {', '.join(words)}")
+        return given
+
+    return check
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Progress]:
+    """A bar on a terminal; nothing where output is for programs."""
+    shown = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=shown, disable=not sys.stderr.isatty(), transient=True) as bar:
+        yield bar
+
+
+@contextlib.asynccontextmanager
+async def at_work(runner: Runner) -> AsyncIterator[None]:
+    """This process carries jobs too, so that one ends also where no other process works."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(runner.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task

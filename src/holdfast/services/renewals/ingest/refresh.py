@@ -1,0 +1,146 @@
+"""Keeping a portfolio as its source has it: read again on a schedule, by one process at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import timedelta
+from typing import Any, Final
+
+import structlog
+
+from holdfast.errors import HoldfastError, InProgressError
+from holdfast.kit.schedules import Job, Slot
+from holdfast.kit.worker_loop import rest
+from holdfast.service import Finding
+from holdfast.services.renewals.ingest.importer import Import
+from holdfast.services.renewals.ingest.settings import Settings
+from holdfast.services.renewals.ingest.sources import Source, open_source, parse_address
+from holdfast.services.renewals.models import SourceState
+from holdfast.store import Store, Transaction, put
+
+log: Final = structlog.get_logger("holdfast.renewals")
+
+JOB: Final = "refresh-renewals"
+CHECK: Final = "source of renewals"
+TIME_LIMIT_S: Final = 3_600.0
+# Data that this many refreshes should have replaced says that they fail, or that nobody works.
+LATE: Final = 3
+_ERROR_CHARACTERS_MAX: Final = 500
+_FIRST_WAIT_S: Final = 2.0
+_FIRST_WAIT_S_MAX: Final = 60.0
+_REMEDY: Final = "correct what the message names, or `source` of [services.renewals] in holdfast.toml"
+
+
+class Refreshing:
+    """The source that the settings name, and the portfolio that mirrors it.
+
+    Example: `await Refreshing(store, settings).refresh()`
+    """
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._settings, self._clock = settings, store.clock
+        self._store = store.tenant(settings.source_tenant)
+        self.tenant_id = settings.source_tenant
+        self.refreshed = self.failed = 0
+        self.under_way = 0
+
+    @property
+    def in_use(self) -> bool:
+        return bool(self._settings.source)
+
+    def source(self) -> Source:
+        return open_source(self._settings.source)
+
+    def job(self) -> Job:
+        async def act(slot: Slot) -> Any:
+            try:
+                return await self.refresh()
+            except InProgressError as busy:
+                return busy.message
+
+        return Job(
+            name=JOB, cron=self._settings.cron, act=act, tenant_id=self.tenant_id,
+            time_limit_s=TIME_LIMIT_S, retries=2,
+        )  # fmt: skip
+
+    async def refresh(self) -> dict[str, int]:
+        """Bring the portfolio to what the source holds now; says what that came to."""
+        try:
+            reports = await Import(self._store, self.source()).run(trust_digests=True)
+        except InProgressError:
+            raise
+        except HoldfastError as fault:
+            self.failed += 1
+            log.warning("source not read", error=fault.message)
+            await self._note_failure(fault)
+            raise
+        self.refreshed += 1
+        names = ("rows", "created", "updated", "removed")
+        told = {name: sum(getattr(one, name) for one in reports) for name in names}
+        told["bad"] = sum(len(one.bad) for one in reports)
+        log.info("source read", **told)
+        return told
+
+    async def _note_failure(self, fault: HoldfastError) -> None:
+        async def act(tx: Transaction) -> None:
+            found = await tx.get(SourceState, self.tenant_id)
+            state = SourceState(tenant_id=self.tenant_id, source="") if found is None else found.doc
+            state.error, state.failed_at = fault.message[:_ERROR_CHARACTERS_MAX], self._clock.now()
+            tx.write(put(state))
+
+        # Where the store is what failed, there is nothing to note it in.
+        with contextlib.suppress(HoldfastError):
+            await self._store.transact(act)
+
+    async def state(self) -> SourceState | None:
+        found = await self._store.get(SourceState, self.tenant_id)
+        return None if found is None else found.doc
+
+    async def late(self) -> str:
+        """Which moment the data is of, where several refreshes should have replaced it; else nothing."""
+        if await self._is_fresh(LATE * self._settings.refresh_minutes):
+            return ""
+        state = await self.state()
+        if state is None or state.read_at is None:
+            said = "the source was never read"
+        else:
+            said = f"the data is of {state.read_at:%Y-%m-%d %H:%M} UTC"
+        return f"{said}: {state.error}" if state is not None and state.error else said
+
+    async def _is_fresh(self, minutes: int) -> bool:
+        state = await self.state()
+        name = parse_address(self._settings.source).name
+        if state is None or state.read_at is None or state.source != name:
+            return False
+        return state.read_at > self._clock.now() - timedelta(minutes=minutes)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Refresh at the start where what is there is too old; from then on the job does."""
+        wait_s = _FIRST_WAIT_S
+        while not stop.is_set() and not await self._caught_up():
+            await rest(self._clock, wait_s, stop=stop)
+            wait_s = min(wait_s * 2, _FIRST_WAIT_S_MAX)
+        await stop.wait()
+
+    async def _caught_up(self) -> bool:
+        self.under_way = 1
+        try:
+            if not await self._is_fresh(self._settings.refresh_minutes):
+                await self.refresh()
+        except HoldfastError:
+            return False
+        finally:
+            self.under_way = 0
+        return True
+
+    async def check(self) -> Finding:
+        """Whether the source can be read, for `doctor`."""
+        if not self.in_use:
+            return Finding(CHECK, True, "not set")
+        try:
+            source = self.source()
+            await source.check()
+        except HoldfastError as fault:
+            return Finding(CHECK, False, fault.message, _REMEDY)
+        return Finding(CHECK, True, f"{source.name} can be read")

@@ -1,0 +1,50 @@
+"""Looking for what somebody named: there, or not there; an id that nothing can have is not there either.
+
+And waiting until a run that is there has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from holdfast.errors import BadIdError, NotFoundError
+from holdfast.kit.runs import RunFields
+from holdfast.kit.worker_loop import rest
+from holdfast.model import Document
+from holdfast.store import Snapshot, Store
+
+D = TypeVar("D", bound=Document)
+R = TypeVar("R", bound=RunFields)
+LOOK_S: Final = 1.0
+
+
+async def found(store: Store, cls: type[D], id: str, *, what: str) -> Snapshot[D]:
+    """The document with this id; `NotFoundError` says what is not there.
+
+    Example: `resident = await found(store, Resident, "resident-1", what="resident")`
+    """
+    try:
+        snapshot = await store.get(cls, id)
+    except BadIdError:
+        snapshot = None
+    if snapshot is None:
+        raise NotFoundError(f"no {what} {id!r}", what)
+    return snapshot
+
+
+async def ended(store: Store, cls: type[R], id: str, *, what: str, within_s: float) -> R:
+    """The run once it has ended, or as it is when the time is over.
+
+    Example: `job = await ended(store, CalculationJob, "run-1", what="job", within_s=60)`
+    """
+    until = store.clock.monotonic() + within_s
+    bell = store.watch(cls)
+    try:
+        while True:
+            run = (await found(store, cls, id, what=what)).doc
+            left_s = until - store.clock.monotonic()
+            if run.completed_at is not None or left_s <= 0:
+                return run
+            await rest(store.clock, min(left_s, LOOK_S), wake=bell)
+    finally:
+        bell.close()

@@ -1,0 +1,156 @@
+"""Looking back and ahead: a resident's history, what other weights would say, what scores were worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.service import Ask, Page
+from holdfast.services.renewals.history import History
+from holdfast.services.renewals.lookup import found
+from holdfast.services.renewals.models import LeaseRow, PropertyRules, Resident, RiskScore, Unit
+from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RulesOrder, order_of
+from holdfast.services.renewals.scoring import Thresholds, Weights
+from holdfast.services.renewals.views.property_header import SENDINGS, choices, heading
+from holdfast.services.renewals.views.reasons import reasons_of
+from holdfast.store import Query, Store
+
+ROWS: Final = 25
+EVENTS: Final = 20
+# Somebody moved in late or was skipped at times: there are more runs than scores.
+RUNS_LOOKED_AT: Final = 2 * ROWS
+# A word for each weight and threshold, by the field it sets.
+WEIGHTS: Final = {
+    "expiry": "Lease ends soon",
+    "delinquency": "Rent paid late or short",
+    "no_offer": "No renewal offer",
+    "market_rent": "Market rent above rent",
+}
+THRESHOLDS: Final = {"high": "High from", "medium": "Medium from"}
+
+
+class JudgingPages:
+    def __init__(self, renewals: Renewals) -> None:
+        self._renewals = renewals
+
+    async def resident(self, ask: Ask) -> Mapping[str, Any]:
+        """Every finished run's score of one resident, the lease they have, what the RMS was told."""
+        store, id = self._renewals.store(ask.tenant_id), ask.path["resident_id"]
+        resident = (await found(store, Resident, id, what="resident")).doc
+        page = await History(store).page(id, limit=ROWS, cursor=ask.cursor)
+        unit = await store.get(Unit, resident.unit_id)
+        lease = await self._lease(store, id, page.docs)
+        runs = await self._runs(ask, page.docs)
+        events = await self._renewals.deliveries(ask.tenant_id).of_resident(id, limit=EVENTS + 1)
+        return {
+            "title": resident.name or id, "resident": resident, "rows": page.docs, "after": page.cursor,
+            "reasons_of": reasons_of, "runs": runs,
+            "unit": None if unit is None else unit.doc, "lease": lease,
+            "head": await heading(self._renewals, ask.tenant_id, resident.property_id),
+            "rules": await self._rules(ask, resident.property_id),
+            "deliveries": events[:EVENTS], "more_events": len(events) > EVENTS,
+        }  # fmt: skip
+
+    async def _runs(self, ask: Ask, scores: Sequence[RiskScore]) -> dict[datetime, str]:
+        """Which run gave a score, by its time; for a link to the whole property as it was."""
+        if not scores:
+            return {}
+        finished = self._renewals.portfolio(ask.tenant_id).runs
+        runs, _ = await finished.all(
+            scores[0].property_id, until=scores[0].calculated_at, limit=RUNS_LOOKED_AT
+        )
+        return {one.calculated_at: one.job_id for one in runs}
+
+    async def _lease(self, store: Store, resident_id: str, scores: Sequence[RiskScore]) -> LeaseRow | None:
+        """The lease that was scored; of somebody no run has scored, the newest there is."""
+        if scores:
+            lease = await store.get(LeaseRow, scores[0].lease_id)
+            return None if lease is None else lease.doc
+        query = Query(LeaseRow).where("resident_id", "==", resident_id).order_by("-lease_start_date")
+        leases = (await store.query(query.limit(1))).docs
+        return leases[0] if leases else None
+
+    async def _rules(self, ask: Ask, property_id: str) -> PropertyRules:
+        return await self._renewals.rules(ask.tenant_id).get(property_id)
+
+    async def what_if(self, ask: Ask) -> Mapping[str, Any]:
+        """Asked by the address alone, so that nothing is stored and a link shows the same again."""
+        head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
+        rules = await self._rules(ask, head.property.id)
+        given = _given(ask, rules)
+        told: dict[str, Any] = {
+            "title": f"What if, at {head.property.name}", "head": head, "given": given, "weights": WEIGHTS,
+            "thresholds": THRESHOLDS, "result": None, "fault": "", "asked": bool(ask.query), "order": None,
+        }  # fmt: skip
+        if head.run is None:
+            return told
+        try:
+            weights, thresholds = _chosen(given)
+        except msgspec.ValidationError as fault:
+            return {**told, "fault": f"{str(fault).partition(' - at')[0]}.".capitalize()}
+        portfolio = self._renewals.portfolio(ask.tenant_id)
+        result = await portfolio.what_if(head.property.id, weights=weights, thresholds=thresholds)
+        own = order_of(rules)
+        order = msgspec.structs.replace(own, weights=weights, thresholds=thresholds)
+        return {**told, "result": result, "order": None if order == own else msgspec.to_builtins(order)}
+
+    async def rules(self, ask: Ask) -> Mapping[str, Any]:
+        """How the property's next runs judge and what they send, beside what everybody begins with."""
+        head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
+        rules, everybodys = await self._rules(ask, head.property.id), RulesOrder()
+        return {
+            "title": f"Rules of {head.property.name}", "head": head, "weights": WEIGHTS,
+            "thresholds": THRESHOLDS, "rules": rules, "everybodys": everybodys,
+            "own": order_of(rules) != everybodys, "tolerance_max": TOLERANCE_CENTS_MAX, "sendings": SENDINGS,
+            "spelt": {name: _camel(name) for name in WEIGHTS},
+        }  # fmt: skip
+
+    async def calibration(self, ask: Ask) -> Mapping[str, Any]:
+        store, property_id = self._renewals.store(ask.tenant_id), ask.text("property")
+        head = await heading(self._renewals, ask.tenant_id, property_id) if property_id else None
+        judged = await self._renewals.outcomes(ask.tenant_id).calibration(property_id or None)
+        return {
+            "found": judged, "property_id": property_id, "properties": await choices(store, head),
+            "head": head,
+        }  # fmt: skip
+
+
+def _given(ask: Ask, rules: PropertyRules) -> dict[str, int]:
+    """Each number from the address, or the property's own."""
+    own = {name: getattr(rules.weights, name) for name in WEIGHTS}
+    own |= {name: getattr(rules.thresholds, name) for name in THRESHOLDS}
+    return {name: ask.number(name, value, high=100) for name, value in own.items()}
+
+
+def _chosen(given: Mapping[str, int]) -> tuple[Weights, Thresholds]:
+    weights = {_camel(name): given[name] for name in WEIGHTS}
+    limits = {name: given[name] for name in THRESHOLDS}
+    return msgspec.convert(weights, Weights), msgspec.convert(limits, Thresholds)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def pages(renewals: Renewals) -> list[Page]:
+    shown = JudgingPages(renewals)
+    return [
+        Page(path="/calibration", title="Calibration", template="calibration.html", data=shown.calibration),
+        Page(
+            path="/properties/{property_id}/what-if", title="What if", template="what_if.html",
+            data=shown.what_if, nav=False,
+        ),
+        Page(
+            path="/properties/{property_id}/rules", title="Rules", template="rules.html", data=shown.rules,
+            live=("renewals",), nav=False,
+        ),
+        Page(
+            path="/residents/{resident_id}", title="Resident", template="resident.html", data=shown.resident,
+            live=("renewals",), nav=False,
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,90 @@
+"""What was last deployed for: Firestore needs no tables, but its indexes are the operator's to deploy."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from google.api_core.exceptions import GoogleAPICallError
+
+from holdfast.errors import DeclarationError
+from holdfast.model.export.firestore_indexes import firestore_indexes
+from holdfast.store.catalog import Catalog
+from holdfast.store.firestore import wire
+from holdfast.store.firestore.client import Link
+from holdfast.store.firestore.faults import translate
+from holdfast.store.firestore.values import decode_fields, encode_fields
+
+COLLECTION: Final = "_holdfast_schema"
+
+
+class Record:
+    """The declarations this database was last migrated to, one document per environment."""
+
+    def __init__(self, link: Link, catalog: Catalog) -> None:
+        self._link = link
+        self._name = f"{link.address.root}/{COLLECTION}/{catalog.env}"
+        self._wanted = _declared(catalog)
+
+    async def diff(self) -> list[str]:
+        found = await self._link.read([self._name])
+        known = decode_fields(found[self._name].fields) if found else {}
+        lines: list[str] = []
+        for kind, (word, advice) in _KINDS.items():
+            old, new = set(known.get(kind, ())), set(self._wanted[kind])
+            lines += [f"add {word} {name}{advice}" for name in sorted(new - old)]
+            lines += [f"drop {word} {name}{advice}" for name in sorted(old - new)]
+        return lines
+
+    async def migrate(self) -> list[str]:
+        lines = await self.diff()
+        if lines:
+            document = wire.Document(name=self._name, fields=encode_fields(self._wanted))
+            try:
+                await self._link.commit([wire.Write(update=document)])
+            except GoogleAPICallError as fault:
+                raise translate(fault) from fault
+        return lines
+
+
+_DEPLOY: Final = ": deploy the exported firestore.indexes.json"
+_KINDS: Final = {
+    "collections": ("collection", ""),
+    "indexes": ("index", _DEPLOY),
+    "overrides": ("field override", _DEPLOY),
+}
+
+
+def _declared(catalog: Catalog) -> dict[str, list[str]]:
+    exported = msgspec.json.decode(firestore_indexes(catalog.schemas, catalog.env))
+    paths = [schema.declared.path.replace("{env}", catalog.env) for schema in catalog.schemas]
+    return {
+        "collections": sorted(paths),
+        "indexes": sorted(map(_index, exported["indexes"])),
+        "overrides": sorted(map(_override, exported["fieldOverrides"])),
+    }
+
+
+def _index(one: dict[str, Any]) -> str:
+    fields = ", ".join(f"{f['fieldPath']} {f.get('order') or f['arrayConfig']}" for f in one["fields"])
+    return f"{one['collectionGroup']} ({fields}) {one['queryScope']}"
+
+
+def _override(one: dict[str, Any]) -> str:
+    modes = [f"{i.get('order') or i['arrayConfig']} {i['queryScope']}" for i in one["indexes"]]
+    return (
+        f"{one['collectionGroup']}.{one['fieldPath']} ({', '.join(modes)}{', ttl' if one.get('ttl') else ''})"
+    )
+
+
+def check_declarations(catalog: Catalog) -> None:
+    """Refuse what a document that doesn't repeat its path's fields can't be asked."""
+    for schema in catalog.schemas:
+        missing = set(schema.declared.path_only)
+        asked = {field.column.path for index in schema.indexes for field in index.fields}
+        if schema.tenant is not None and not schema.tenant_is_parent:
+            asked.add(schema.tenant.path)
+        for name in sorted(missing & asked):
+            raise DeclarationError(
+                f"{schema.name}: {name} is asked for, so it must be stored: take it out of path_only", name
+            )

@@ -1,0 +1,120 @@
+"""One walk over everything in both stores."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.errors import BadCursorError, UnreadableError
+from holdfast.model import Document, schema_of
+from holdfast.model.path import split_key
+from holdfast.store import Query, Store
+from holdfast.store_copy.diff import Comparison, Pair, pairs
+from holdfast.store_copy.models import Difference, Progress, Walked
+
+Report = Callable[[Progress], None]
+Settle = Callable[[type[Document], Pair, Difference], Awaitable[None]]
+# Documents have up to a mebibyte, and a page of each side is in memory.
+PAGE: Final = 100
+REPORT_EVERY: Final = 500
+
+
+def collection_of(cls: type[Document]) -> str:
+    return "/".join(schema_of(cls).path.names)
+
+
+def everything(cls: type[Document]) -> Query[Any]:
+    """All of a collection, whoever's it is, in the order of ids."""
+    query: Query[Any] = Query(cls).limit(PAGE)
+    return query.across_parents() if schema_of(cls).path.nested else query
+
+
+async def count_all(store: Store, classes: Iterable[type[Document]]) -> dict[str, int]:
+    """How many documents each collection has now."""
+    return {collection_of(cls): await store.privileged().count(everything(cls)) for cls in classes}
+
+
+async def verify_stores(
+    source: Store, target: Store, classes: Sequence[type[Document]], *, report: Report | None = None
+) -> Walked:
+    """Compare everything and change nothing; exact once nobody writes to either.
+
+    Example: `assert (await verify_stores(old, new, [Run])).differing == 0`
+    """
+    return await Walk(source, target, report=report).over(classes)
+
+
+class Walk:
+    """Looks at every document of both stores once; `settle` hears of each difference."""
+
+    def __init__(
+        self,
+        source: Store,
+        target: Store,
+        *,
+        report: Report | None = None,
+        settle: Settle | None = None,
+        number: int = 1,
+        total: int = 0,
+    ) -> None:
+        self._source, self._target = source.privileged(), target.privileged()
+        self._report, self._settle = report, settle
+        self._number, self._total = number, total
+        self.walked = Walked()
+        self._last = ""  # the id looked at last in this collection
+
+    async def over(
+        self, classes: Sequence[type[Document]], *, collection: str = "", cursor: str | None = None
+    ) -> Walked:
+        """Walk these collections, from the named one and its cursor on."""
+        for cls in sorted(classes, key=collection_of):
+            name = collection_of(cls)
+            if name >= collection:
+                await self._collection(cls, name, cursor=cursor if name == collection else None)
+        return self.walked
+
+    async def _collection(self, cls: type[Document], name: str, *, cursor: str | None) -> None:
+        comparison = Comparison(name)
+        self._last = ""
+        query = everything(cls).after(await self._known(cls, cursor))
+        try:
+            async for pair in pairs(self._source.scan(query), self._target.scan(query)):
+                await self._look(cls, pair, comparison.judge(pair))
+        except msgspec.ValidationError as fault:
+            raise UnreadableError(
+                f"{name}: one of the {PAGE} documents after {self._last or 'its start'!r} is not as declared "
+                f"({fault}); mend or remove it, then run this again"
+            ) from None
+        self.walked.tallies.append(comparison.tally())
+        self._tell(name)
+
+    async def _look(self, cls: type[Document], pair: Pair, difference: Difference | None) -> None:
+        if difference is not None:
+            self.walked.note(difference)
+            if self._settle is not None:
+                await self._settle(cls, pair, difference)
+        item = pair[0] or pair[1]
+        self._last = "" if item is None else "/".join(split_key(item.key))
+        self.walked.seen += 1
+        if self.walked.seen % REPORT_EVERY == 0:
+            self._tell(collection_of(cls))
+
+    async def _known(self, cls: type[Document], cursor: str | None) -> str | None:
+        """The cursor, or None where it was kept by another version of the declaration."""
+        if cursor is None:
+            return None
+        try:
+            await self._source.query(everything(cls).limit(1).after(cursor))
+        except BadCursorError:
+            return None
+        return cursor
+
+    def _tell(self, collection: str) -> None:
+        if self._report is not None:
+            walked = self.walked
+            self._report(Progress(
+                walk=self._number, collection=collection, seen=walked.seen,
+                total=max(self._total, walked.seen), differing=walked.differing,
+            ))  # fmt: skip
