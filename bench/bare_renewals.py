@@ -19,7 +19,7 @@ from holdfast.clock import to_us
 from holdfast.model import Document
 from holdfast.services.renewals.dates import months_before
 from holdfast.services.renewals.models import LeaseRow, LedgerRow, OfferRow, Resident, UnitPricing
-from holdfast.services.renewals.scoring import Assessment, Facts, Lease, Ledger, Rules, assess
+from holdfast.services.renewals.scoring import Assessment, Facts, LeaseFacts, LedgerTotals, Rules, assess
 
 _JSON: Final = msgspec.json.Encoder()
 TABLES: Final = {
@@ -106,8 +106,8 @@ def scored(rows: Iterable[Sequence[Any]], property_id: str, as_of: date, at: int
     rules, made = Rules(), []
     for row in rows:
         ends = None if row[4] is None else date.fromisoformat(row[4])
-        lease = Lease(row[2], date.fromisoformat(row[3]), ends, row[5], row[6])
-        facts = Facts(lease, Ledger(*map(int, row[7:13])), bool(row[14]), row[13])
+        lease = LeaseFacts(row[2], date.fromisoformat(row[3]), ends, row[5], row[6])
+        facts = Facts(lease, LedgerTotals(*map(int, row[7:13])), bool(row[14]), row[13])
         found: Assessment = assess(facts, as_of=as_of, rules=rules)
         made.append((property_id, row[0], row[2], found.score, found.tier, found.days_to_expiry,
                      _JSON.encode(found.signals).decode(), at))  # fmt: skip

@@ -16,12 +16,12 @@ from bench.measure import Goal, Pair, Place, Workload
 from holdfast.app import open_store
 from holdfast.clock import SystemClock
 from holdfast.config import Config, load_config
-from holdfast.kit.channels import Channels, Life, Opened
+from holdfast.kit.channels import ChannelPolicy, Channels, Opened
 from holdfast.runtime import Runtime, documents_of
 from holdfast.services.calendar_sync import service
 from holdfast.services.calendar_sync.models import MappingReload, UserMapping, WatchChannel
-from holdfast.services.calendar_sync.operations import NAME, Keeper
-from holdfast.services.calendar_sync.reports import StatusTold, channel_told
+from holdfast.services.calendar_sync.operations import NAME, CalendarSync
+from holdfast.services.calendar_sync.reports import StatusResponse, channel_response
 from holdfast.services.calendar_sync.table import as_table
 from holdfast.store import Store, put
 
@@ -59,7 +59,7 @@ class _Google:
 
 
 def _channels(store: Store, call_s: float, clock: SystemClock = _CLOCK) -> Channels:
-    life = Life(concurrency=AT_ONCE)
+    life = ChannelPolicy(concurrency=AT_ONCE)
     return Channels(store, _Google(call_s, clock), name=NAME, key=b"k" * 32, kind=WatchChannel, life=life)
 
 
@@ -103,7 +103,7 @@ async def starting(place: Place, engine: str) -> AsyncIterator[Pair]:
         async def ours() -> float:
             began = time.perf_counter()
             runtime = await Runtime.open(config, services=[service])
-            keeper: Keeper = runtime.parts["calendar_sync"].inside
+            keeper: CalendarSync = runtime.parts["calendar_sync"].inside
             await keeper.channels.want(keeper.directory.entries)
             took = time.perf_counter() - began
             await runtime.close()
@@ -119,14 +119,14 @@ async def looking(place: Place, engine: str) -> AsyncIterator[Pair]:
     await _filled(url, place.scale(CHANNELS, QUICK_CHANNELS))
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         runtime = await Runtime.open(_config(url, Path(folder)), services=[service])
-        keeper: Keeper = runtime.parts["calendar_sync"].inside
+        keeper: CalendarSync = runtime.parts["calendar_sync"].inside
 
         async def ours() -> float:
             began = time.perf_counter()
             page = await keeper.listing(limit=1_000)
             told = (await keeper.look()).told()
-            rows = [channel_told(row) for row in page.rows]
-            as_table(StatusTold(channels=rows, cursor=page.cursor, summary=told.channels, health=told))
+            rows = [channel_response(row) for row in page.rows]
+            as_table(StatusResponse(channels=rows, cursor=page.cursor, summary=told.channels, health=told))
             return time.perf_counter() - began
 
         yield Pair(ours, lambda: _limit(TABLE_S))

@@ -30,9 +30,9 @@ from holdfast.http.app import create_app
 from holdfast.http.server import settings
 from holdfast.kit.inbox import GithubVerifier, InboxItem, Source
 from holdfast.runtime import Runtime
-from holdfast.service import Hook, Parts, Service
+from holdfast.service import Parts, Service, Webhook
 from holdfast.store.catalog import Catalog
-from holdfast.worker import leave_what_is_built
+from holdfast.worker import freeze_gc
 
 SECRET = "a secret of the two"
 PATH = "/bench/webhook"
@@ -56,7 +56,7 @@ async def ours(url: str) -> Any:
     source = Source(name="bench", verifier=GithubVerifier(SECRET))
     service = Service(
         name="bench", summary="", documents=[],
-        build=lambda _: Parts(hooks=[Hook(path="/webhook", source=source)]),
+        build=lambda _: Parts(hooks=[Webhook(path="/webhook", source=source)]),
     )  # fmt: skip
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     runtime = await Runtime.open(load_config({"store": url, "home": home}, environ={}), services=[service])
@@ -122,7 +122,7 @@ async def _serve(kind: str, url: str) -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(listener.getsockname()[1], flush=True)
     if kind == "ours":
-        leave_what_is_built()
+        freeze_gc()
     await uvicorn.Server(_settings(kind, app)).serve(sockets=[listener])
 
 

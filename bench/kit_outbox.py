@@ -29,14 +29,14 @@ from holdfast.kit.outbox import (
     Outbox,
     RawSender,
     Sign,
-    Signer,
+    WebhookSigner,
     new_secret,
 )
 from holdfast.store import Store, create, put
 
 CALLERS = 100
 STEADY_PER_S = 200
-SIGN = Signer([new_secret()]).headers
+SIGN = WebhookSigner([new_secret()]).headers
 FILL = secrets.token_urlsafe(753)
 PutOut = Callable[[bytes], Coroutine[Any, Any, None]]
 

@@ -22,14 +22,14 @@ import trustme
 
 from bench.measure import Goal, Pair, Place, Workload
 from bench.receiver import receiving
-from holdfast.kit.outbox.signing import Signer, new_secret
+from holdfast.kit.outbox.signing import WebhookSigner, new_secret
 from holdfast.net.address_guard import AddressGuard
-from holdfast.net.port import Outgoing
+from holdfast.net.port import OutgoingRequest
 from holdfast.net.sender import RawSender
 
 IN_FLIGHT = 100
 BODY = secrets.token_urlsafe(768).encode()
-SIGN = Signer([new_secret()]).headers
+SIGN = WebhookSigner([new_secret()]).headers
 
 
 def headers(n: int) -> tuple[tuple[str, str], ...]:
@@ -95,7 +95,7 @@ async def raw_loop(port: int, count: int) -> float:
 
 def sending(sender: RawSender, url: str) -> Callable[[int], Awaitable[int]]:
     async def send(n: int) -> int:
-        return (await sender.send(Outgoing("POST", url, headers(n), BODY, 5.0, 65_536))).status
+        return (await sender.send(OutgoingRequest("POST", url, headers(n), BODY, 5.0, 65_536))).status
 
     return send
 

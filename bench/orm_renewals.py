@@ -14,7 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from holdfast.clock import to_us
 from holdfast.services.renewals.dates import months_before
-from holdfast.services.renewals.scoring import Facts, Lease, Ledger, Rules, assess
+from holdfast.services.renewals.scoring import Facts, LeaseFacts, LedgerTotals, Rules, assess
 
 
 class Table(DeclarativeBase):
@@ -101,7 +101,7 @@ def questions(resident: ResidentRow, as_of: date) -> dict[str, Callable[..., Any
 def score_of(
     resident: ResidentRow, lease: LeaseRow, rows: Any, *, price: Any, offers: Any, as_of: date, at: datetime
 ) -> ScoreRow:
-    ledger, today = Ledger(), as_of.isoformat()
+    ledger, today = LedgerTotals(), as_of.isoformat()
     for row in rows:
         ledger.add(row.kind, row.code, rows=1, cents=row.amount)
     offered = any(
@@ -111,7 +111,7 @@ def score_of(
     )  # fmt: skip
     ends = None if lease.ends is None else date.fromisoformat(lease.ends)
     kind: Any = lease.type
-    known = Lease(lease.id, date.fromisoformat(lease.starts), ends, lease.rent, kind)
+    known = LeaseFacts(lease.id, date.fromisoformat(lease.starts), ends, lease.rent, kind)
     market = None if price is None else price.market_rent
     found = assess(Facts(known, ledger, offered, market), as_of=as_of, rules=Rules())
     return ScoreRow(

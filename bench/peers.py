@@ -25,7 +25,7 @@ from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
 from holdfast import ids
-from holdfast.kit.outbox import AddressGuard, Outgoing, RawSender, Sign, Signer, new_secret
+from holdfast.kit.outbox import AddressGuard, OutgoingRequest, RawSender, Sign, WebhookSigner, new_secret
 
 PutOut = Callable[[bytes], Coroutine[Any, Any, None]]
 CALLERS = 100
@@ -57,7 +57,7 @@ def _start_consumer(path: str, port: int) -> subprocess.Popen[bytes]:
 @contextlib.asynccontextmanager
 async def through_huey(path: str, port: int) -> AsyncIterator[PutOut]:
     consumer = _start_consumer(path, port)
-    _, deliver = open_huey(path, port, Signer([new_secret()]).headers)
+    _, deliver = open_huey(path, port, WebhookSigner([new_secret()]).headers)
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(CALLERS) as callers:
 
@@ -71,7 +71,7 @@ async def through_huey(path: str, port: int) -> AsyncIterator[PutOut]:
 
 @contextlib.asynccontextmanager
 async def through_pgqueuer(url: str, port: int) -> AsyncIterator[PutOut]:
-    sender, sign = RawSender(AddressGuard(allow=["127.0.0.1"])), Signer([new_secret()]).headers
+    sender, sign = RawSender(AddressGuard(allow=["127.0.0.1"])), WebhookSigner([new_secret()]).headers
     target = f"http://127.0.0.1:{port}/hook"
     async with asyncpg.create_pool(url, min_size=20, max_size=20) as pool:
         queries = Queries(AsyncpgPoolDriver(pool))
@@ -82,7 +82,7 @@ async def through_pgqueuer(url: str, port: int) -> AsyncIterator[PutOut]:
         async def deliver(job: Job) -> None:
             body = job.payload or b""
             headers = tuple(sign(str(job.id), 1_760_000_000, body))
-            await sender.send(Outgoing("POST", target, headers, body, 5.0, 65_536))
+            await sender.send(OutgoingRequest("POST", target, headers, body, 5.0, 65_536))
 
         running = asyncio.create_task(worker.run(dequeue_timeout=timedelta(seconds=30), batch_size=CALLERS))
 
@@ -97,7 +97,7 @@ async def through_pgqueuer(url: str, port: int) -> AsyncIterator[PutOut]:
 
 
 def consume(path: str, port: int) -> None:
-    huey, _ = open_huey(path, port, Signer([new_secret()]).headers)
+    huey, _ = open_huey(path, port, WebhookSigner([new_secret()]).headers)
     consumer = huey.create_consumer(
         workers=HUEY_WORKERS, periodic=False, initial_delay=0.001, backoff=1.0, max_delay=0.001
     )

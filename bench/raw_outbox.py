@@ -19,7 +19,7 @@ import msgspec
 
 from bench.raw_postgres import connect
 from holdfast import ids
-from holdfast.kit.outbox import Delivery, Outgoing, Sender, Sign
+from holdfast.kit.outbox import Delivery, OutgoingRequest, Sender, Sign
 
 BATCH = 100
 LEASE_US = 30_000_000
@@ -207,7 +207,7 @@ class RawLoop:
             ("content-type", "application/json"),
             *self._sign(delivery.event_id, int(time.time()), delivery.body),
         )
-        await self._sender.send(Outgoing("POST", self._url, headers, delivery.body, 5.0, 65_536))
+        await self._sender.send(OutgoingRequest("POST", self._url, headers, delivery.body, 5.0, 65_536))
         self._ended.append(delivery.id)
         self._any_ended.set()
 

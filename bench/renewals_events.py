@@ -18,7 +18,7 @@ from bench.receiver import receiving
 from holdfast.app import open_store
 from holdfast.kit.outbox import AddressGuard, Dispatcher, EndpointSecrets, RawSender
 from holdfast.kit.vault import Vault, new_key
-from holdfast.services.renewals.endpoints import EndpointOrder, RmsEndpoints
+from holdfast.services.renewals.endpoints import EndpointRequest, RmsEndpoints
 from holdfast.services.renewals.models import DOCUMENTS, KINDS, DeliveryState, Property, RiskScore
 from holdfast.services.renewals.risk_events import Triggered, Triggers
 from holdfast.services.renewals.scoring import SIGNALS, Signal
@@ -77,7 +77,7 @@ def p95_of(length: Length, limit_ms: float) -> Open:
         working = asyncio.create_task(dispatcher.run(stop))
         with receiving() as port:
             await home.commit(create(Property(id=PROPERTY, name="Bench")))
-            await RmsEndpoints(home, vault).set(PROPERTY, EndpointOrder(url=f"http://127.0.0.1:{port}/"))
+            await RmsEndpoints(home, vault).set(PROPERTY, EndpointRequest(url=f"http://127.0.0.1:{port}/"))
             triggers = Triggers(home, near=dispatcher)
 
             async def ours() -> float:

@@ -24,12 +24,12 @@ from holdfast.config import load_config
 from holdfast.console import routes
 from holdfast.http.app import create_app
 from holdfast.http.server import settings
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import ApiTokens
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
-from holdfast.services.renewals.endpoints import EndpointOrder
+from holdfast.services.renewals.endpoints import EndpointRequest
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.sample_data import Plan, keep
+from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.services.renewals.views.dashboard import RUNS
 
 LIMIT_MS: Final = 100.0
@@ -45,7 +45,7 @@ _PLENTY: Final = {"caller_burst": 100_000, "address_burst": 100_000}
 async def fill(runtime: Runtime) -> None:
     renewals: Renewals = runtime.parts["renewals"].inside
     store, portfolio = renewals.store("-"), renewals.portfolio("-")
-    plan = Plan(residents=RESIDENTS, as_of=AS_OF, tenant_id="-", per_property=RESIDENTS)
+    plan = SamplePlan(residents=RESIDENTS, as_of=AS_OF, tenant_id="-", per_property=RESIDENTS)
     async for _ in keep(store, plan):
         pass
     stop = asyncio.Event()
@@ -55,7 +55,7 @@ async def fill(runtime: Runtime) -> None:
         assert (await portfolio.jobs.ended(job.id, within_s=120)).status == "completed"
     stop.set()
     await working
-    await renewals.endpoints("-").set(PROPERTY, EndpointOrder(url="https://rms.example/webhooks"))
+    await renewals.endpoints("-").set(PROPERTY, EndpointRequest(url="https://rms.example/webhooks"))
     await portfolio.trigger_many(PROPERTY, tiers=["high"])
 
 
@@ -71,7 +71,7 @@ async def served(url: str) -> AsyncIterator[aiohttp.ClientSession]:
         listener = socket.create_server(("127.0.0.1", 0))
         server = uvicorn.Server(settings(surface))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
-        token = await Tokens(runtime.store).create("bench", role="admin", tenant_id="-")
+        token = await ApiTokens(runtime.store).create("bench", role="admin", tenant_id="-")
         address, who = f"http://127.0.0.1:{listener.getsockname()[1]}", {"authorization": f"Bearer {token}"}
         async with aiohttp.ClientSession(address, headers=who) as client:
             yield client

@@ -23,9 +23,9 @@ from holdfast.kit.runs import Runner
 from holdfast.services.renewals.calculation import workflow
 from holdfast.services.renewals.jobs import Jobs
 from holdfast.services.renewals.models import DOCUMENTS, JOBS
-from holdfast.services.renewals.sample_data import Plan, keep, sample
-from holdfast.subprocess_worker import Beside
-from holdfast.worker import leave_what_is_built
+from holdfast.services.renewals.sample_data import SamplePlan, keep, sample
+from holdfast.subprocess_worker import StoreSubprocessPool
+from holdfast.worker import freeze_gc
 
 AS_OF: Final = date(2026, 3, 1)
 PROPERTY: Final = "property-0001"
@@ -33,21 +33,21 @@ ORM_RESIDENTS: Final = 300
 Script = Callable[[datetime], Awaitable[int]]
 
 
-def plan_of(place: Place) -> Plan:
+def plan_of(place: Place) -> SamplePlan:
     residents = place.scale(100_000, 10_000)
-    return Plan(residents=residents, as_of=AS_OF, tenant_id="-", per_property=residents)
+    return SamplePlan(residents=residents, as_of=AS_OF, tenant_id="-", per_property=residents)
 
 
 @asynccontextmanager
-async def ours(url: str, plan: Plan) -> AsyncIterator[Measure]:
+async def ours(url: str, plan: SamplePlan) -> AsyncIterator[Measure]:
     """The service's own run, by its own runner, in residents a second."""
     store = await open_store(url, [*DOCUMENTS, *JOBS.documents, IdempotencyDocument])
     await store.migrate()
     async for _ in keep(store.tenant("-"), plan):
         pass
     # As every worker does once it is ready.
-    leave_what_is_built()
-    beside, stop = Beside(url), asyncio.Event()
+    freeze_gc()
+    beside, stop = StoreSubprocessPool(url), asyncio.Event()
     flow = workflow(store, beside=beside)
     working = asyncio.create_task(Runner(store.privileged(), [flow], kinds=JOBS).run(stop))
     jobs = Jobs(store.tenant("-"), flow)
@@ -78,7 +78,7 @@ def rate_of(script: Script) -> Measure:
 # -- plain tables ---------------------------------------------------------------------------------
 
 
-def rows_of(plan: Plan) -> dict[str, list[tuple[Any, ...]]]:
+def rows_of(plan: SamplePlan) -> dict[str, list[tuple[Any, ...]]]:
     tables: dict[str, list[tuple[Any, ...]]] = {}
     for documents in sample(plan):
         for document in documents:
@@ -88,7 +88,7 @@ def rows_of(plan: Plan) -> dict[str, list[tuple[Any, ...]]]:
     return tables
 
 
-def fill_sqlite(path: str, plan: Plan) -> Any:
+def fill_sqlite(path: str, plan: SamplePlan) -> Any:
     link = bare.open_sqlite(path)
     with link:
         for statement in bare.statements():
@@ -102,7 +102,7 @@ def fill_sqlite(path: str, plan: Plan) -> Any:
     return link
 
 
-async def fill_postgres(url: str, plan: Plan) -> Any:
+async def fill_postgres(url: str, plan: SamplePlan) -> Any:
     link = await bare.open_postgres(url)
     for statement in bare.statements():
         await link.execute(statement)

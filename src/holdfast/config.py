@@ -46,7 +46,7 @@ Rate = Annotated[float, Meta(gt=0, le=1_000_000)]
 Burst = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IssuerGrant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whom an issuer's tokens let in, and as what: named by `subject` or by a verified `email`."""
 
     subject: str = ""
@@ -71,7 +71,7 @@ class Issuer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     issuer: str
     audiences: Annotated[tuple[str, ...], Meta(min_length=1)]
-    allow: Annotated[tuple[Grant, ...], Meta(min_length=1)]
+    allow: Annotated[tuple[IssuerGrant, ...], Meta(min_length=1)]
     jwks_url: str = ""
     leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0
 
@@ -91,7 +91,7 @@ def is_private(url: str) -> bool:
     )
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequestLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much one caller, one address without credentials, and one request may take.
 
     A burst is how many may come at once; after it, so many a second. `read_s` is for a request to arrive
@@ -106,7 +106,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     read_s: Seconds = 15.0
 
 
-_TABLES: dict[str, Any] = {"oidc": tuple[Issuer, ...], "limits": Limits}
+_TABLES: dict[str, Any] = {"oidc": tuple[Issuer, ...], "limits": RequestLimits}
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()
     oidc: tuple[Issuer, ...] = ()
-    limits: Limits = Limits()
+    limits: RequestLimits = RequestLimits()
     services: Mapping[str, Mapping[str, Any]] = {}
 
     @property

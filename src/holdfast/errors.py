@@ -170,11 +170,11 @@ class FullSyncRequiredError(GoneError):
     code = "full_sync_required"
 
 
-class UnreadableError(HoldfastError):
+class DecryptionError(HoldfastError):
     code = "unreadable"
 
 
-class FailedError(HoldfastError):
+class JobFailedError(HoldfastError):
     """`details` are what it is known by, and why it failed."""
 
     code = "failed"

@@ -53,13 +53,13 @@ class UlidSource:
             self._ms, self._random = self._ms + 1, 0
 
 
-class StampedSource:
+class TimestampIdSource:
     """Makes `prefix-{timestamp36}-{random}` ids from one clock.
 
     The stamp is the millisecond in base 36, eight characters until the year 2059, so ids of one
     prefix sort by time as text. Inside one millisecond their order is random.
 
-    Example: `StampedSource(clock).make("run")` gives `run-m5v2kx8q-a7b3c9d2`
+    Example: `TimestampIdSource(clock).make("run")` gives `run-m5v2kx8q-a7b3c9d2`
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -72,7 +72,7 @@ class StampedSource:
 
 _system = SystemClock()
 _ulids = UlidSource(_system)
-_stamps = StampedSource(_system)
+_stamps = TimestampIdSource(_system)
 
 
 def ulid() -> str:
@@ -80,12 +80,12 @@ def ulid() -> str:
     return _ulids.make()
 
 
-def stamped(prefix: str) -> str:
+def timestamp_id(prefix: str) -> str:
     """`prefix-{timestamp36}-{random}` by the machine's clock: `run-m5v2kx8q-a7b3c9d2`."""
     return _stamps.make(prefix)
 
 
-def padded(number: int, width: int = 10) -> str:
+def zero_padded(number: int, width: int = 10) -> str:
     """A number as text whose order is the number's order: `padded(42)` gives `0000000042`."""
     if number < 0:
         raise ValueError(f"{number} is negative: padded text would sort it wrongly")
@@ -95,7 +95,7 @@ def padded(number: int, width: int = 10) -> str:
     return text
 
 
-def joined(*parts: str, separator: str = "_") -> str:
+def join_segments(*parts: str, separator: str = "_") -> str:
     """One id from several: `joined("user-1", "org-2")` gives `user-1_org-2`."""
     if not parts or not all(parts):
         raise ValueError("every part of a joined id must be there")

@@ -22,7 +22,7 @@ PREFIX: Final = "/api/v1"
 PAGE_MAX: Final = 500
 
 # The process as a whole; the operator's own routes know it by its type.
-Whole: TypeAlias = NamedDependency[Any]
+RuntimeDependency: TypeAlias = NamedDependency[Any]
 TenantId: TypeAlias = NamedDependency[str]
 Actor: TypeAlias = NamedDependency[str]
 Limit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX, description="At most so many.")]
@@ -38,11 +38,11 @@ Tenant: TypeAlias = Annotated[
 Decorator: TypeAlias = Callable[[Callable[..., Any]], HTTPRouteHandler]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class RequestBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A body; what it does not know is refused."""
 
 
-def reads(
+def read_route(
     path: str,
     needs: str = "viewer",
     *,
@@ -59,7 +59,7 @@ def reads(
     return get(prefix + path, opt=opt, security=_security(needs), media_type=media_type)
 
 
-def acts(
+def action_route(
     path: str, needs: str, *, area: str, action: str, prefix: str = PREFIX, status: int = 200, **more: Any
 ) -> Decorator:
     """A POST route that does something. `more` is said to the door, such as `time_limit_s`.
@@ -70,7 +70,9 @@ def acts(
     return post(prefix + path, opt=opt, status_code=status, security=_security(needs))
 
 
-def sets(path: str, needs: str, *, area: str, action: str, prefix: str = PREFIX, **more: Any) -> Decorator:
+def put_route(
+    path: str, needs: str, *, area: str, action: str, prefix: str = PREFIX, **more: Any
+) -> Decorator:
     """A PUT route: what is there is as the body says afterwards.
 
     Example: `@sets("/rules", "admin", area="gwi", action="configure")`

@@ -28,12 +28,12 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import InvalidError
-from holdfast.kit.access.authorization import may
+from holdfast.kit.access.authorization import has_role
 from holdfast.kit.audit import Audit
-from holdfast.kit.connections import Connections, Provider
+from holdfast.kit.connections import Connections, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import Meter
-from holdfast.kit.outbox import Dispatcher, Kinds, Outbox
+from holdfast.kit.outbox import Dispatcher, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Job
@@ -42,18 +42,18 @@ from holdfast.model import Caller, Document
 from holdfast.store import Store
 
 T = TypeVar("T")
-Standing = Literal["ok", "degraded", "critical"]
+HealthStatus = Literal["ok", "degraded", "critical"]
 
 
 class Health(msgspec.Struct, frozen=True):
     """How a part is doing, in a word, and what a person should know."""
 
-    status: Standing = "ok"
+    status: HealthStatus = "ok"
     reasons: tuple[str, ...] = ()
     facts: Mapping[str, Any] = {}
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """What `doctor` found: fine, or a fault with its remedy."""
 
     name: str
@@ -68,7 +68,7 @@ class Loop(Protocol):
     async def run(self, stop: Any) -> None: ...
 
 
-class Answers(msgspec.Struct, frozen=True, kw_only=True):
+class WebhookStatuses(msgspec.Struct, frozen=True, kw_only=True):
     """Which status a provider's message gets; providers differ in what they take as delivered."""
 
     kept: int = 202
@@ -77,7 +77,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     malformed: int = 400
 
 
-class Hook(msgspec.Struct, frozen=True, kw_only=True):
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """A provider's webhook: verified, kept in the inbox, then answered.
 
     What can't be kept within `time_limit_s` is answered 504, so that the provider sends it again; without
@@ -86,11 +86,11 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     source: Source
-    answers: Answers = Answers()
+    answers: WebhookStatuses = WebhookStatuses()
     time_limit_s: float | None = None
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a page of the console is asked: by whom, about whose documents, with which parameters.
 
     What a person typed into the address is checked where it is read; what does not fit raises
@@ -106,7 +106,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     def may(self, role: str) -> bool:
         """Whether the caller has at least this role here: whether to show what only they can do."""
-        return may(self.caller, role, self.tenant_id)
+        return has_role(self.caller, role, self.tenant_id)
 
     def text(self, name: str, default: str = "", *, characters_max: int = 200) -> str:
         """A word from the address, without blanks around it."""
@@ -148,7 +148,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     title: str
     template: str
-    data: Callable[[Ask], Awaitable[Mapping[str, Any]]]
+    data: Callable[[PageRequest], Awaitable[Mapping[str, Any]]]
     needs: str = "viewer"
     platform: bool = False
     nav: bool = True
@@ -169,17 +169,17 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What a service adds to the process. `attention` tells of one tenant what needs somebody."""
 
     routes: Sequence[Any] = ()
-    hooks: Sequence[Hook] = ()
+    hooks: Sequence[Webhook] = ()
     handlers: Mapping[str, Handler] = {}
     jobs: Sequence[Job] = ()
     loops: Mapping[str, Loop] = {}
     pages: Sequence[Page] = ()
     health: Callable[[], Awaitable[Health]] | None = None
     attention: Callable[[str], Awaitable[Sequence[Notice]]] | None = None
-    checks: Sequence[Callable[[], Awaitable[Finding]]] = ()
+    checks: Sequence[Callable[[], Awaitable[CheckResult]]] = ()
     start: Callable[[], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] | None = None
-    grants: Mapping[str, Provider] = {}  # where people connect their accounts, by the provider's name
+    grants: Mapping[str, OAuthProvider] = {}  # where people connect their accounts, by the provider's name
     # Its own runs of a tenant, where it keeps them as documents of its own: people see and cancel them.
     runs: Sequence[Callable[[str], Runs]] = ()
     queues: Mapping[str, type[Document]] = {}  # what its own loops claim: its backlog is watched and drained
@@ -187,7 +187,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     inside: Any = None  # what its own commands and pages work with
 
 
-class Terminal(Protocol):
+class CommandContext(Protocol):
     """What a service's commands find as `ctx.obj`: a way to what the service works with, and ways to print.
 
     Example: `told = ctx.obj.inside("greetings", lambda keeper: keeper.greet(name))`
@@ -211,20 +211,20 @@ class Terminal(Protocol):
         """One thing: for programs as JSON, for people as a line."""
 
 
-class MakesDispatchers(Protocol):
+class DispatcherFactory(Protocol):
     """Makes the dispatcher of a service that keeps deliveries as documents of its own."""
 
     def __call__(
-        self, kinds: Kinds, *, headers: Headers | None = None, plain_header: str | None = None
+        self, kinds: OutboxModels, *, headers: Headers | None = None, plain_header: str | None = None
     ) -> Dispatcher:
         """One that signs with the endpoints' secrets; `plain_header` has the body's signature too."""
 
 
-class CompanionLostError(Exception):
+class WorkerLostError(Exception):
     """A process beside this one could not begin, or ended before its work was done; the message says why."""
 
 
-class Companion(Protocol):
+class SubprocessWorker(Protocol):
     """A process beside this one that does a part of the work."""
 
     @property
@@ -232,21 +232,21 @@ class Companion(Protocol):
         """Whether it has begun; until then, and should it never, the work is better done here."""
 
     def stream(self, given: bytes) -> AsyncGenerator[bytes, None]:
-        """What the part makes of what is given; `CompanionLostError` where that ends too early."""
+        """What the part makes of what is given; `WorkerLostError` where that ends too early."""
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class SubprocessTask(msgspec.Struct, frozen=True, kw_only=True):
     """What a companion does: it reads these documents, and gives what it makes of what it is given."""
 
     documents: Sequence[type[Document]]
     act: Callable[[Store, bytes], AsyncIterator[bytes]]
 
 
-class Beside(Protocol):
+class SubprocessPool(Protocol):
     """Starts companions, which look at the same store."""
 
-    def __call__(self, part: str) -> AbstractAsyncContextManager[Companion]:
-        """One for the `Part` of this name (`package.module:NAME`), for as long as the block lasts."""
+    def __call__(self, part: str) -> AbstractAsyncContextManager[SubprocessWorker]:
+        """A worker for the `SubprocessTask` named `package.module:NAME`, while the block lasts."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,11 +258,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     inbox: Inbox
     vault: Vault
     outbox: Callable[[str], Outbox]
-    dispatcher: MakesDispatchers
+    dispatcher: DispatcherFactory
     connections: Connections  # knows the providers of all services' `Parts.grants`
     audit: Callable[[str], Audit]
     meter: Callable[[str], Meter]
-    beside: Beside
+    beside: SubprocessPool
     public_url: str
     home: Path
 

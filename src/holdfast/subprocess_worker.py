@@ -25,8 +25,8 @@ import msgspec
 import structlog
 
 from holdfast.app import open_store
-from holdfast.service import CompanionLostError, Part
-from holdfast.worker import leave_what_is_built
+from holdfast.service import SubprocessTask, WorkerLostError
+from holdfast.worker import freeze_gc
 
 LENGTH: Final = 4
 # How much of what the companion gave may wait in this process.
@@ -47,7 +47,7 @@ class Opening(msgspec.Struct, frozen=True):
     path: list[str]  # where its modules are found, as here
 
 
-class Beside:
+class StoreSubprocessPool:
     """Starts companions that look at the same store, and lets one wait a minute for the next who asks.
 
     Example: `async with Beside(url)("shop.pricing:PART") as companion: ...`
@@ -55,10 +55,10 @@ class Beside:
 
     def __init__(self, url: str, *, env: str = "dev", rest_s: float = REST_S) -> None:
         self._url, self._env, self._rest_s = url, env, rest_s
-        self._resting: dict[str, Companion] = {}
+        self._resting: dict[str, StoreSubprocessWorker] = {}
 
     @contextlib.asynccontextmanager
-    async def __call__(self, part: str) -> AsyncIterator[Companion]:
+    async def __call__(self, part: str) -> AsyncIterator[StoreSubprocessWorker]:
         """A companion for as long as the block lasts; one that can't be started is never ready."""
         companion = self._resting.pop(part, None)
         if companion is not None and companion.at_rest:
@@ -79,17 +79,17 @@ class Beside:
         while self._resting:
             await self._resting.popitem()[1].close()
 
-    async def _start(self, part: str) -> Companion:
+    async def _start(self, part: str) -> StoreSubprocessWorker:
         process = None
         with contextlib.suppress(OSError):
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", "holdfast.subprocess_worker",
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=UNREAD_BYTES_MAX,
             )  # fmt: skip
-        return Companion(process, Opening(self._url, self._env, part, sys.path))
+        return StoreSubprocessWorker(process, Opening(self._url, self._env, part, sys.path))
 
 
-class Companion:
+class StoreSubprocessWorker:
     """A process beside this one, seen from here."""
 
     def __init__(self, process: asyncio.subprocess.Process | None, opening: Opening) -> None:
@@ -113,11 +113,11 @@ class Companion:
         return alive and self.ready and not self._busy
 
     async def begun(self) -> None:
-        """Returns once it is ready; `CompanionLostError` where it will never be."""
+        """Returns once it is ready; `WorkerLostError` where it will never be."""
         await asyncio.shield(self._opened)
 
     async def stream(self, given: bytes) -> AsyncGenerator[bytes, None]:
-        """What the part makes of what is given; `CompanionLostError` where that ends too early."""
+        """What the part makes of what is given; `WorkerLostError` where that ends too early."""
         await self.begun()
         self._busy = True
         await self._send(given)
@@ -161,12 +161,12 @@ class Companion:
     async def _send(self, message: bytes) -> None:
         pipe = self._process.stdin if self._process is not None else None
         if pipe is None:
-            raise CompanionLostError("it could not be started")
+            raise WorkerLostError("it could not be started")
         try:
             pipe.write(_framed(message))
             await pipe.drain()
         except (OSError, RuntimeError) as fault:  # uvloop says of a closed pipe that it is one by the latter
-            raise CompanionLostError(f"it is gone: {fault}") from None
+            raise WorkerLostError(f"it is gone: {fault}") from None
 
     async def _receive(self) -> tuple[bytes, bytes]:
         assert self._process is not None
@@ -177,12 +177,12 @@ class Companion:
                 size = int.from_bytes(await pipe.readexactly(LENGTH), "big")
                 message = await pipe.readexactly(size)
         except asyncio.IncompleteReadError:
-            raise CompanionLostError("it ended in the middle of its work") from None
+            raise WorkerLostError("it ended in the middle of its work") from None
         except TimeoutError:
-            raise CompanionLostError(f"nothing was heard from it for {SILENCE_S_MAX:g} s") from None
+            raise WorkerLostError(f"nothing was heard from it for {SILENCE_S_MAX:g} s") from None
         kind = message[:1]
         if kind == FAULT:
-            raise CompanionLostError(message[1:].decode())
+            raise WorkerLostError(message[1:].decode())
         return kind, message[1:]
 
 
@@ -222,9 +222,9 @@ async def _work(desk: _Desk) -> None:
     opening = msgspec.json.decode(first, type=Opening)
     sys.path[:] = opening.path
     module, _, name = opening.part.partition(":")
-    part: Part = getattr(importlib.import_module(module), name)
+    part: SubprocessTask = getattr(importlib.import_module(module), name)
     store = await open_store(opening.url, part.documents, env=opening.env)
-    leave_what_is_built()
+    freeze_gc()
     try:
         await desk.write(READY)
         while (given := await desk.read()) is not None:

@@ -12,15 +12,15 @@ from typing import Final
 import msgspec
 
 from holdfast.clock import SystemClock
-from holdfast.kit.outbox import Breaker, Retry
+from holdfast.kit.outbox import BreakerPolicy, RetryPolicy
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
 from holdfast.services.renewals.dates import months_before
 from holdfast.services.renewals.deliveries import Status
-from holdfast.services.renewals.endpoints import EndpointOrder
+from holdfast.services.renewals.endpoints import EndpointRequest
 from holdfast.services.renewals.models import DeliveryState, Property, Resident, RmsEndpoint
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.sample_data import Plan, keep
+from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query, patch, put
 from tests.console.bed import Bed, console
@@ -38,7 +38,7 @@ def renewals_of(runtime: Runtime) -> Renewals:
 
 async def settle(runtime: Runtime, *, residents: int = 60, per_property: int | None = None) -> None:
     """Sampled residents, as of today."""
-    plan = Plan(
+    plan = SamplePlan(
         residents=residents, per_property=per_property or residents, as_of=runtime.clock.now().date(),
         tenant_id=TENANT,
     )  # fmt: skip
@@ -54,14 +54,14 @@ async def connect(
     waits_s: tuple[float, ...] = WAITS_S,
 ) -> None:
     """The property's events go to the simulated RMS."""
-    order = EndpointOrder(url=rms.webhook_url(property_id))
+    order = EndpointRequest(url=rms.webhook_url(property_id))
     await renewals_of(runtime).endpoints(TENANT).set(property_id, order)
     store = runtime.store.tenant(TENANT)
     found = await store.get(RmsEndpoint, property_id)
     assert found is not None
     # An open breaker would hold the last tries back for as long as a test may take.
     patient = msgspec.structs.replace(
-        found.doc, retry=Retry(waits_s=waits_s), breaker=Breaker(failures=1_000)
+        found.doc, retry=RetryPolicy(waits_s=waits_s), breaker=BreakerPolicy(failures=1_000)
     )
     await store.commit(put(patient, found.unchanged))
 

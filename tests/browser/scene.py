@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from holdfast.kit.activity import Pulse
-from holdfast.kit.audit import Audit, Entry
+from holdfast.kit.activity import ActivityMinute
+from holdfast.kit.audit import Audit, AuditEntry
 from holdfast.kit.channels import Watch
-from holdfast.kit.channels.models import Held
+from holdfast.kit.channels.models import OpenChannel
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.metering import Meter
@@ -46,7 +46,7 @@ async def fill(runtime: Runtime, *, deliveries: int = 160, seed: int = 7) -> Non
         ("user:ann", "delivery.replayed", "event-7~ledger"),
         ("user:ben@acme.example", "schedule.switched_off", "-_prune"),
     ):
-        await trail.append(Entry(action=action, actor=actor, subject=subject, details={"from": "scene"}))
+        await trail.append(AuditEntry(action=action, actor=actor, subject=subject, details={"from": "scene"}))
     meter = Meter(runtime.store, tenant_id=TENANT)
     facts = [
         (f"fact-{n}", {"deliveries": dice.randint(10, 90)}, now - timedelta(days=n / 4)) for n in range(40)
@@ -129,7 +129,7 @@ def _watches(dice: random.Random, now: datetime) -> list[Write]:
         left = timedelta(hours=dice.choice((5, 20, 50, 90, 130, 160)))
         watch = Watch(
             id=f"calendar-sync-{number}", name="calendar-sync", watched_id=f"person{number}@hoge.example",
-            status="watched", current=Held(channel_id=f"ch-{number}", ends_at=now + left),
+            status="watched", current=OpenChannel(channel_id=f"ch-{number}", ends_at=now + left),
             renew_at=now + left - timedelta(hours=4), opened_at=now - timedelta(days=2),
         )  # fmt: skip
         if number == 4:
@@ -232,7 +232,7 @@ def _pulses(dice: random.Random, now: datetime) -> list[Write]:
         at = minute - timedelta(minutes=back)
         busy = 40 + 25 * dice.random() + (60 if 20 < back < 30 else 0)
         broken = 30 * dice.random() if 10 < back < 20 else dice.random() * 3
-        writes.append(put(Pulse(
+        writes.append(put(ActivityMinute(
             id=at.strftime("%Y%m%d%H%M"), at=at, handled=int(busy / 2), delivered=int(busy),
             failed=int(broken),
             dead=int(broken / 6), waited_s=round(broken * 1.7, 1),

@@ -13,7 +13,7 @@ from typing import Final
 
 from playwright.async_api import Browser, async_playwright
 
-from holdfast.kit.outbox import Ledger
+from holdfast.kit.outbox import Deliveries
 from tests.browser import renewals_scene
 from tests.browser.look import LOOKS, chromium, sideways
 from tests.browser.scene import fill
@@ -34,7 +34,7 @@ async def shell(home: Path) -> AsyncIterator[tuple[Bed, Mapping[str, str]]]:
     """The console's own pages, and those of an example."""
     async with console(home, services=[lanterns.service]) as bed:
         await fill(bed.runtime)
-        (found,) = await Ledger(bed.runtime.store.tenant("-")).of_event("evt_0003")
+        (found,) = await Deliveries(bed.runtime.store.tenant("-")).of_event("evt_0003")
         paths = [path.replace("{endpoint}", found.endpoint_id) for path in PAGES]
         yield (
             bed,

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from holdfast.clock import SystemClock
-from holdfast.kit.audit import Audit, AuditEvent, Entry
+from holdfast.kit.audit import Audit, AuditEntry, AuditEvent
 from holdfast.kit.schedules import Schedule
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query
@@ -120,7 +120,7 @@ async def test_without_a_connection_the_page_says_so_and_finds_back(page: Page, 
         bed.surface.changes.close()
         await expect(page.locator("#live-state")).to_have_text("offline, retrying")
         bed.renew_changes()
-        await Audit(bed.runtime.store, tenant_id="-").append(Entry(action="seen.later", actor="cli:me"))
+        await Audit(bed.runtime.store, tenant_id="-").append(AuditEntry(action="seen.later", actor="cli:me"))
         await page.context.set_offline(False)
         await expect(page.locator("#live-state")).to_have_text("live", timeout=15_000)
         await expect(page.get_by_role("cell", name="seen.later")).to_be_visible()
@@ -130,13 +130,13 @@ async def test_without_a_connection_the_page_says_so_and_finds_back(page: Page, 
 async def test_what_changes_leaves_focus_and_open_details_alone(page: Page, tmp_path: Path) -> None:
     async with console(tmp_path) as bed:
         trail = Audit(bed.runtime.store, tenant_id="-")
-        await trail.append(Entry(action="first", actor="cli:me", details={"colour": "green"}))
+        await trail.append(AuditEntry(action="first", actor="cli:me", details={"colour": "green"}))
         await _come_in(page, bed)
         await page.goto(f"{bed.address}/console/audit")
         await live(page)
         await page.locator("#details-1 summary").click()
         await expect(page.locator("#details-1 pre")).to_contain_text("green")
-        await trail.append(Entry(action="second", actor="cli:me"))
+        await trail.append(AuditEntry(action="second", actor="cli:me"))
         await expect(page.get_by_role("cell", name="second")).to_be_visible()
         await expect(page.locator("#details-1 pre")).to_be_visible()
         assert await page.evaluate("document.activeElement.closest('details').id") == "details-1"

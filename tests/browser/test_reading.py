@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 from playwright.async_api import Page, expect
 
-from holdfast.kit.audit import Audit, Entry
+from holdfast.kit.audit import Audit, AuditEntry
 from holdfast.kit.inbox import InboxItem
-from holdfast.kit.outbox import Endpoint, Ledger
+from holdfast.kit.outbox import Deliveries, Endpoint
 from holdfast.store import create, put
 from tests.browser.entering import sign_in
 from tests.browser.look import sideways
@@ -63,7 +63,7 @@ async def _plant(bed: Bed) -> list[str]:
     trail = Audit(bed.runtime.store, tenant_id="-")
     for words in HOSTILE:
         safe = words.replace("\x00", "")
-        await trail.append(Entry(action=safe[:100], actor=safe, subject=safe, details={safe: safe}))
+        await trail.append(AuditEntry(action=safe[:100], actor=safe, subject=safe, details={safe: safe}))
     return ids
 
 
@@ -94,7 +94,7 @@ async def test_no_page_is_wider_than_a_phone(page: Page, tmp_path: Path) -> None
         await page.goto(f"{bed.address}/sign-in")
         assert await sideways(page) == 0
         await sign_in(page, bed)
-        dead = (await Ledger(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
+        dead = (await Deliveries(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
         for path in (
             *PAGES,
             f"/deliveries/{dead}",

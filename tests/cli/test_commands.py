@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from holdfast.cli import app
-from holdfast.cli.lazy_commands import Later
+from holdfast.cli.lazy_commands import LazyCommand
 from holdfast.errors import HoldfastError
 from holdfast.runtime import find_services
 from tests.cli.terminal import Typed
@@ -29,7 +29,7 @@ _WITHOUT_JSON = {
 
 
 def _walk(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    if isinstance(command, Later):
+    if isinstance(command, LazyCommand):
         command = command.itself
     if isinstance(command, TyperGroup):
         for name, sub in command.commands.items():
@@ -153,7 +153,7 @@ def test_every_command_of_every_service_is_told() -> None:
 @pytest.mark.parametrize("name", _TOLD)
 def test_the_whole_tells_of_a_command_what_the_command_tells_of_itself(name: str) -> None:
     told = _TOLD[name]
-    assert isinstance(told, Later)
+    assert isinstance(told, LazyCommand)
     assert (told.itself.help or "").splitlines()[0] == told.help
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from holdfast.app import open_store
 from holdfast.cli import app
 from holdfast.config import load_config
-from holdfast.errors import UnreadableError
+from holdfast.errors import DecryptionError
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, new_secret
 from holdfast.kit.vault import Vault, new_key
 from holdfast.model import schema_of
@@ -50,7 +50,7 @@ async def _signs(home: Path, keys: str) -> list[bool]:
         try:
             await EndpointSecrets(Vault.from_settings(keys)).signing(one.doc)
             told.append(True)
-        except UnreadableError:
+        except DecryptionError:
             told.append(False)
     return told
 

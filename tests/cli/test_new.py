@@ -24,7 +24,7 @@ from holdfast.console import routes
 from holdfast.http.app import create_app
 from holdfast.http.guard import declared_routes
 from holdfast.kit.inbox import StandardWebhooksVerifier
-from holdfast.kit.outbox import Signer, new_secret
+from holdfast.kit.outbox import WebhookSigner, new_secret
 from holdfast.runtime import Runtime
 from tests.cli.terminal import Typed, typed
 
@@ -103,7 +103,7 @@ def test_it_is_served_takes_webhooks_and_answers(project: Path, tmp_path: Path) 
         status, item = _ask(f"{url}/items", caller, b'{"text": "by hand"}')
         assert (status, item["text"]) == (201, "by hand")
         body = b'{"text": "by webhook"}'
-        signed = dict(Signer([_SECRET]).headers("m1", int(time.time()), body))
+        signed = dict(WebhookSigner([_SECRET]).headers("m1", int(time.time()), body))
         assert _ask(f"{url}/webhook", signed, body)[0] == 202
         end = time.monotonic() + 20
         while len(items := _ask(f"{url}/items", caller)[1]["items"]) < 2:

@@ -17,12 +17,12 @@ from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.console import first_link, routes
 from holdfast.http.app import create_app
-from holdfast.http.asgi import Surface
-from holdfast.http.change_stream import Changes, topics_of
+from holdfast.http.asgi import AsgiApp
+from holdfast.http.change_stream import ChangeStream, topics_of
 from holdfast.http.server import settings
 from holdfast.kit.access import Sessions, User, Users
 from holdfast.kit.access.passwords import hashed
-from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, Outbox, Retry, new_secret
+from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, Outbox, RetryPolicy, new_secret
 from holdfast.runtime import Runtime
 from holdfast.service import Service
 from holdfast.store import put
@@ -46,7 +46,7 @@ async def _hash() -> str:
 @dataclass
 class Bed:
     runtime: Runtime
-    surface: Surface
+    surface: AsgiApp
     address: str
     sessions: list[aiohttp.ClientSession] = field(default_factory=list)
 
@@ -77,7 +77,7 @@ class Bed:
 
     def renew_changes(self) -> None:
         """A stream of changes that is open again."""
-        self.surface.changes = Changes(self.runtime.store, topics_of(self.runtime))
+        self.surface.changes = ChangeStream(self.runtime.store, topics_of(self.runtime))
 
     async def first_link(self) -> str:
         link = await first_link(self.runtime, self.address)
@@ -86,7 +86,7 @@ class Bed:
 
     async def endpoint(self, url: str, id: str = "rms", *, waits_s: Sequence[float] = ()) -> Endpoint:
         made = Endpoint(
-            id=id, url=url, created_at=self.runtime.clock.now(), retry=Retry(waits_s=tuple(waits_s))
+            id=id, url=url, created_at=self.runtime.clock.now(), retry=RetryPolicy(waits_s=tuple(waits_s))
         )
         made.secrets = [EndpointSecrets(self.runtime.vault).seal(made, new_secret())]
         await self.runtime.store.tenant(TENANT).commit(put(made))

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.kit.connections import Connection
 from holdfast.providers.google_calendar import CALENDAR_SCOPE
 from holdfast.providers.google_oauth import OAuthClient, UserGrants
-from holdfast.providers.rest import Limits
+from holdfast.providers.rest import CallLimits
 from holdfast.service import Context, Parts, Service
 from tests.console.bed import Bed
 from tests.providers.setting import Setting
@@ -22,7 +22,7 @@ def desk(setting: Setting) -> Service:
     client = OAuthClient.parse(msgspec.json.encode(setting.google.oauth_client(redirect_uris=[BACK])))
 
     def build(context: Context) -> Parts:
-        grants = UserGrants(setting.session, client, clock=context.clock, limits=Limits(attempts_max=1))
+        grants = UserGrants(setting.session, client, clock=context.clock, limits=CallLimits(attempts_max=1))
         return Parts(grants={"google": grants})
 
     return Service(name="desk", summary="Connects accounts.", documents=(), build=build)

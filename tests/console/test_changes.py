@@ -21,7 +21,7 @@ from holdfast.app import open_store
 from holdfast.config import load_config
 from holdfast.errors import RetryLaterError
 from holdfast.http import change_stream as hub
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import ApiTokens
 from holdfast.kit.channels import Watch
 from holdfast.kit.outbox import Endpoint
 from holdfast.runtime import KIT_DOCUMENTS, Runtime
@@ -65,7 +65,7 @@ def _endpoint(bed: Bed, id: str) -> Endpoint:
 
 
 async def test_a_commit_is_told_by_its_topic(bed: Bed) -> None:
-    token = await Tokens(bed.runtime.store).create("t", role="viewer")
+    token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
     async with asyncio.timeout(20), _listening(bed.address, token) as told:
         assert await anext(told) == set()
         await bed.runtime.store.tenant("-").commit(put(Lantern(id="l1")))
@@ -73,7 +73,7 @@ async def test_a_commit_is_told_by_its_topic(bed: Bed) -> None:
 
 
 async def test_many_changes_are_told_together(bed: Bed) -> None:
-    token = await Tokens(bed.runtime.store).create("t", role="viewer")
+    token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
     async with asyncio.timeout(20), _listening(bed.address, token) as told:
         await anext(told)
         began = time.monotonic()
@@ -95,7 +95,7 @@ async def test_what_another_process_commits_is_told_too(
     url = request.getfixturevalue(f"{engine}_url")
     async with console(tmp_path, store=url) as bed:
         other = await open_store(url, KIT_DOCUMENTS, env=bed.runtime.config.prefix)
-        token = await Tokens(bed.runtime.store).create("t", role="viewer")
+        token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
         try:
             async with asyncio.timeout(hub.EVERYTHING_S - 3), _listening(bed.address, token) as told:
                 await anext(told)
@@ -120,7 +120,7 @@ async def test_everything_is_told_every_so_often_also_where_one_topic_never_rest
 ) -> None:
     store = await open_store(sqlite_url, KIT_DOCUMENTS, clock=clock)
     await store.migrate()
-    change_stream = hub.Changes(store, {"busy": (Endpoint,), "quiet": (Watch,)})
+    change_stream = hub.ChangeStream(store, {"busy": (Endpoint,), "quiet": (Watch,)})
     told: list[frozenset[str]] = []
 
     async def listen() -> None:
@@ -148,7 +148,7 @@ async def test_everything_is_told_every_so_often_also_where_one_topic_never_rest
 
 async def test_only_so_many_may_listen(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "STREAMS_MAX", 1)
-    token = await Tokens(bed.runtime.store).create("t", role="viewer")
+    token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
     async with asyncio.timeout(20), _listening(bed.address, token) as told:
         await anext(told)
         visitor = bed.visitor()
@@ -162,7 +162,7 @@ async def test_only_so_many_may_listen(bed: Bed, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_who_hangs_up_makes_room_and_nobody_listening_means_no_bells(bed: Bed) -> None:
-    token = await Tokens(bed.runtime.store).create("t", role="viewer")
+    token = await ApiTokens(bed.runtime.store).create("t", role="viewer")
     async with asyncio.timeout(20):
         async with _listening(bed.address, token) as told:
             await anext(told)
@@ -193,7 +193,7 @@ def test_a_server_with_open_streams_stops_at_once(tmp_path: Path) -> None:
 async def _token(home: Path) -> str:
     runtime = await Runtime.open(load_config({"home": home}, environ={}))
     try:
-        return await Tokens(runtime.store).create("t", role="viewer")
+        return await ApiTokens(runtime.store).create("t", role="viewer")
     finally:
         await runtime.close()
 

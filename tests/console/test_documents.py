@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.kit.inbox import InboxItem
 from holdfast.model.access import SERVICE
-from holdfast.runtime.document_browser import Documents
+from holdfast.runtime.document_browser import DocumentBrowser
 from holdfast.store import create, put
 from tests.browser.scene import fill
 from tests.console import library
@@ -138,7 +138,7 @@ HOSTILE = (
 
 async def test_whatever_is_typed_is_looked_for_or_told_to_be_wrong(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
-    for way in Documents(bed.runtime).collection(SERVICE, "-", "books").ways.values():
+    for way in DocumentBrowser(bed.runtime).collection(SERVICE, "-", "books").ways.values():
         for typed in HOSTILE:
             text = await _look(ann, by=way.name, **{f"is__{one.field}": typed for one in way.given})
             assert "<script>alert" not in text
@@ -182,7 +182,7 @@ async def test_no_page_of_any_collection_shows_a_secret_that_is_kept(bed: Bed) -
     ann = await bed.signed_in("ann")
     user = await bed.person("secretive")
     secrets = ["never-shown", "ghp_never", "told-in", "hf1.", endpoint.secrets[0].sealed, user.password]
-    documents, looked = Documents(bed.runtime), 0
+    documents, looked = DocumentBrowser(bed.runtime), 0
     for collection in documents.collections(SERVICE, "-"):
         for way in collection.ways.values():
             if way.parents or any(one.needed for one in way.given):

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from holdfast.kit.access import Links, User
+from holdfast.kit.access import SignInLinks, User
 from holdfast.kit.access.sessions import Session
 from holdfast.kit.access.sign_in_links import SignInLink
-from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
+from holdfast.kit.audit import Audit, AuditEntry, AuditEvent, AuditHead
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
@@ -27,7 +27,7 @@ AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 async def _block_the_trail(bed: Bed) -> None:
     """A head that has fallen back: the place of the next event is taken, so none can be written."""
-    await Audit(bed.runtime.store, tenant_id="-").append(Entry(action="first", actor="cli:me"))
+    await Audit(bed.runtime.store, tenant_id="-").append(AuditEntry(action="first", actor="cli:me"))
     await bed.runtime.store.tenant("-").commit(put(AuditHead(tenant_id="-")))
 
 
@@ -87,7 +87,7 @@ async def test_people_and_sessions_are_not_changed_where_that_cant_be_put_on_rec
         ann = await bed.signed_in("ann")
         await bed.person("ben")
         await bed.person("cy", tenant_id="acme")
-        code = await Links(bed.runtime.store).make("ben")
+        code = await SignInLinks(bed.runtime.store).make("ben")
         csrf = {"x-csrf-token": await ann.csrf()}
         asked: list[tuple[str, dict[str, Any]]] = [
             ("/api/v1/users", {"name": "dan", "role": "viewer", "tenantId": "acme"}),

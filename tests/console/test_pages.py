@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.kit.metering import Allowance
-from holdfast.kit.outbox import DeadLetter, Endpoint, Ledger
+from holdfast.kit.outbox import DeadLetter, Deliveries, Endpoint
 from holdfast.store import create, put
 from tests.browser.scene import fill
 from tests.console.bed import Bed, console
@@ -133,7 +133,7 @@ async def test_a_fault_of_ours_is_told_without_its_words(bed: Bed) -> None:
 async def test_a_viewer_sees_but_finds_nothing_to_press(bed: Bed) -> None:
     await fill(bed.runtime)
     admin, viewer = await bed.signed_in("ann"), await bed.signed_in("vic", role="viewer")
-    dead = (await Ledger(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
+    dead = (await Deliveries(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
     for path in ("/console/dead-letters", f"/console/deliveries/{dead}", "/console/schedules"):
         offered = {unescape(url) for url in ACT.findall(await admin.page(path))}
         assert offered, path

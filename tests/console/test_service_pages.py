@@ -16,7 +16,7 @@ from holdfast.config import load_config
 from holdfast.console import routes
 from holdfast.errors import DeclarationError
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Context, Page, Parts, Service
+from holdfast.service import Context, Page, PageRequest, Parts, Service
 from holdfast.store import create
 from tests.console.bed import Bed, console
 from tests.examples import lanterns
@@ -84,7 +84,7 @@ def _service(page: Page) -> Service:
     return msgspec.structs.replace(lanterns.service, build=build)
 
 
-async def _nothing(ask: Ask) -> dict[str, Any]:
+async def _nothing(ask: PageRequest) -> dict[str, Any]:
     return {}
 
 

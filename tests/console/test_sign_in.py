@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holdfast.kit.access import COOKIE, Links, Users
+from holdfast.kit.access import COOKIE, SignInLinks, Users
 from holdfast.kit.access.login_throttle import BY_NAME, Tries, key_of
 from holdfast.kit.audit import AuditEvent
 from holdfast.store import Query, put
@@ -172,7 +172,7 @@ async def test_the_first_link_is_not_spent_by_looking_or_by_a_mistake(bed: Bed) 
 
 async def test_a_persons_link_lets_them_choose_a_password(bed: Bed) -> None:
     await Users(bed.runtime.store).add("ben@acme.example", role="viewer", tenant_id="acme")
-    code = await Links(bed.runtime.store).make("ben@acme.example")
+    code = await SignInLinks(bed.runtime.store).make("ben@acme.example")
     visitor = bed.visitor()
     assert "ben@acme.example" in await visitor.page(f"/sign-in/link?code={code}")
     form = {"code": code, "name": "someone else", "password": PASSWORD, "again": PASSWORD}

@@ -9,29 +9,29 @@ from holdfast.kit.runs import (
     RUN_CLAIM,
     RUN_INDEXES,
     RUN_LIFE,
-    Kinds,
     RunDocument,
     RunFields,
+    RunModels,
     Runner,
     Runs,
     Step,
     StepWaits,
     Workflow,
 )
-from holdfast.model import Stamped, document
+from holdfast.model import TimestampId, document
 from holdfast.runtime import Runtime
 from holdfast.service import Context, Parts, Service
 
 
 @document(
-    "orders/{id}", id=Stamped("run"), tenant="tenant_id", indexes=RUN_INDEXES, lifecycle=RUN_LIFE,
+    "orders/{id}", id=TimestampId("run"), tenant="tenant_id", indexes=RUN_INDEXES, lifecycle=RUN_LIFE,
     claim=RUN_CLAIM,
 )  # fmt: skip
 class Order(RunFields, rename="camel"):
     """A run in a collection of the service's own."""
 
 
-ORDERS = Kinds(run=Order)
+ORDERS = RunModels(run=Order)
 
 
 class Workshop:

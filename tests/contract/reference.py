@@ -18,9 +18,9 @@ from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model import Document, Schema
 from holdfast.model.columns import Column
 from holdfast.model.path import split_key
-from holdfast.store import Capabilities, Catalog, Committed, Snapshot, Wake
+from holdfast.store import Capabilities, Catalog, Committed, Snapshot, Subscription
 from holdfast.store.commit import Commit, Outcome, Write
-from holdfast.store.plan import Plan
+from holdfast.store.plan import QueryPlan
 from holdfast.store.port import ClaimRequest
 from holdfast.store.query import fitting, rows_of, totals_of
 from holdfast.store.write_rules import Change, decide
@@ -76,17 +76,17 @@ class Reference:
         rows = self._rows(schema)
         return [_snapshot(key, rows[key]) if key in rows else None for key in keys]
 
-    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+    async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
         await asyncio.sleep(0)
         found = self._matching(plan)
         last = None if plan.after is None else Position(plan, *plan.after)
         later = [s for s in found if last is None or last < position(plan, s)]
         return later[: plan.limit]
 
-    async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+    async def select(self, plan: QueryPlan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
         return rows_of(await self.find(plan), columns)
 
-    async def aggregate(self, plan: Plan) -> int | float | None:
+    async def aggregate(self, plan: QueryPlan) -> int | float | None:
         assert plan.aggregate is not None
         found = self._matching(plan)
         if plan.aggregate.field is None:
@@ -98,7 +98,7 @@ class Reference:
             return total
         return sum(numbers) / len(numbers) if numbers else None
 
-    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+    async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
         found = totals_of(self._matching(plan), by, of)
         return [(*values, count, fitting(total)) for values, (count, total) in found.items()]
 
@@ -132,7 +132,7 @@ class Reference:
         times = [getattr(row.kept, schema.claim.due) for row in self._rows(schema).values()]
         return min(limit, sum(at is not None and to_us(at) <= now_us for at in times))
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
+    def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
         bell = Bell()
         self._place.bells.append(({self.catalog.table(schema) for schema in schemas}, bell))
         return bell
@@ -157,7 +157,7 @@ class Reference:
         self._place.rows[table] = rows
         return rows
 
-    def _matching(self, plan: Plan) -> list[Snapshot[Any]]:
+    def _matching(self, plan: QueryPlan) -> list[Snapshot[Any]]:
         rows = self._rows(plan.schema)
         found = [_snapshot(key, row) for key, row in rows.items() if matches(plan, key, row)]
         return sorted(found, key=lambda snapshot: position(plan, snapshot))

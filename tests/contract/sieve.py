@@ -11,7 +11,7 @@ from msgspec import UNSET
 from holdfast.model import Document
 from holdfast.model.columns import Column
 from holdfast.store import Snapshot
-from holdfast.store.plan import Plan
+from holdfast.store.plan import QueryPlan
 from holdfast.store.query import Filter
 
 
@@ -22,12 +22,12 @@ class Kept(Protocol):
     kept: Document
 
 
-def column_of(plan: Plan, path: str) -> Column:
+def column_of(plan: QueryPlan, path: str) -> Column:
     columns = [t.column for t in plan.order] + [c for c, _ in plan.equals]
     return next(column for column in columns if column.path == path)
 
 
-def matches(plan: Plan, key: str, row: Kept) -> bool:
+def matches(plan: QueryPlan, key: str, row: Kept) -> bool:
     if plan.tenant is not None and row.tenant != plan.tenant:
         return False
     if plan.parent is not None and key.rpartition("\x01")[0] != plan.parent:
@@ -81,7 +81,7 @@ def _same(one: Any, other: Any) -> bool:
 class Position:
     """Where a document stands in a question's order."""
 
-    def __init__(self, plan: Plan, values: tuple[Any, ...], key: str) -> None:
+    def __init__(self, plan: QueryPlan, values: tuple[Any, ...], key: str) -> None:
         self._turns = [*(t.descending for t in plan.order), plan.key_descending]
         self._parts = [*((rank(v), _weight(v)) for v in values), (0, key.encode())]
 
@@ -96,5 +96,5 @@ def _lower(mine: tuple[int, Any], theirs: tuple[int, Any]) -> bool:
     return mine[0] < theirs[0] if mine[0] != theirs[0] else bool(mine[1] < theirs[1])
 
 
-def position(plan: Plan, snapshot: Snapshot[Any]) -> Position:
+def position(plan: QueryPlan, snapshot: Snapshot[Any]) -> Position:
     return Position(plan, tuple(t.column.read(snapshot.doc) for t in plan.order), snapshot.key)

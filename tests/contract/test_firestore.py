@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.store import Capabilities
-from holdfast.store.contract import Home, StoreContract
+from holdfast.store.contract import EngineHarness, StoreContract
 from holdfast.store.firestore import connect
 
 
@@ -13,5 +13,5 @@ class TestFirestore(StoreContract):
     capabilities = Capabilities(name="firestore", counter_shards=10)
 
     @pytest.fixture
-    def home(self, firestore_url: str) -> Home:
-        return Home(connect, firestore_url)
+    def home(self, firestore_url: str) -> EngineHarness:
+        return EngineHarness(connect, firestore_url)

@@ -16,7 +16,7 @@ from holdfast.model import Claim, Document, document
 from holdfast.store import Catalog, Committed, Increment, Store, create, patch
 from holdfast.store.firestore import connect
 from holdfast.store.firestore.address import parse_address
-from holdfast.store.firestore.client import Link
+from holdfast.store.firestore.client import FirestoreClient
 from holdfast.store.firestore.engine import FirestoreEngine
 from tests.kit.eventually import until
 
@@ -174,7 +174,7 @@ class Task(Document):
     held_by: str = ""
 
 
-class DeafLink(Link):
+class DeafLink(FirestoreClient):
     """Makes each batch of writes, and may not hear what became of it."""
 
     deaf = 0

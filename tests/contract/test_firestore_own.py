@@ -36,8 +36,8 @@ from holdfast.store import (
 from holdfast.store.contract.harness import exact
 from holdfast.store.counter import Counter, CounterShard
 from holdfast.store.firestore import connect
-from holdfast.store.firestore.address import Address, parse_address
-from holdfast.store.firestore.client import Link
+from holdfast.store.firestore.address import FirestoreAddress, parse_address
+from holdfast.store.firestore.client import FirestoreClient
 from holdfast.store.firestore.engine import FirestoreEngine
 from holdfast.store.firestore.values import decode, decode_fields, encode, encode_fields, field_path
 from holdfast.store.firestore.wire import Document as Raw
@@ -79,10 +79,10 @@ class Book(Document):
     fence: int = 0
 
 
-class CountedLink(Link):
+class CountedLink(FirestoreClient):
     """A real link that keeps a list of the calls made over it."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: FirestoreAddress) -> None:
         super().__init__(address)
         self.calls: list[str] = []
 
@@ -288,8 +288,8 @@ async def test_what_the_path_alone_says_can_not_be_asked_for() -> None:
 
 
 def test_an_address_names_project_database_and_emulator() -> None:
-    assert parse_address("firestore://p", {}) == Address("p", "(default)", None)
-    assert parse_address("firestore://p?database=d&emulator=h:1", {}) == Address("p", "d", "h:1")
+    assert parse_address("firestore://p", {}) == FirestoreAddress("p", "(default)", None)
+    assert parse_address("firestore://p?database=d&emulator=h:1", {}) == FirestoreAddress("p", "d", "h:1")
     assert parse_address("firestore://p", {"FIRESTORE_EMULATOR_HOST": "e:2"}).emulator == "e:2"
     for wrong in ("firestore://", "http://p", "firestore://p/q", "firestore://p?dtabase=x"):
         with pytest.raises(ConfigError):

@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from holdfast.errors import HoldfastError
 from holdfast.store import Store, firestore, postgres, sqlite
-from holdfast.store.contract import Home
+from holdfast.store.contract import EngineHarness
 from holdfast.store.contract.models import NOON
 from holdfast.testing import ManualClock
 from tests.contract import reference
@@ -46,7 +46,7 @@ class Operation(Protocol):
 class Engines:
     """All engines side by side on one clock, and a count of what was put to them."""
 
-    def __init__(self, homes: dict[str, Home]) -> None:
+    def __init__(self, homes: dict[str, EngineHarness]) -> None:
         self.clock = ManualClock(NOON)
         self.ran: Counter[str] = Counter()
         self.refused = self.shown = 0
@@ -55,7 +55,7 @@ class Engines:
         self._open = contextlib.AsyncExitStack()
         self.stores = {name: self._runner.run(self._enter(home)) for name, home in homes.items()}
 
-    async def _enter(self, home: Home) -> Store:
+    async def _enter(self, home: EngineHarness) -> Store:
         return await self._open.enter_async_context(home.open(self.clock, classes=CLASSES))
 
     def sessions(self) -> dict[str, Session]:
@@ -159,10 +159,10 @@ def _machine(engines: Engines) -> type[RuleBasedStateMachine]:
 @pytest.fixture
 def engines(sqlite_url: str, postgres_url: str, firestore_url: str) -> Iterator[Engines]:
     homes = {
-        "reference": Home(reference.connect, f"history of {sqlite_url}"),
-        "sqlite": Home(sqlite.connect, sqlite_url),
-        "postgres": Home(postgres.connect, postgres_url),
-        "firestore": Home(firestore.connect, firestore_url),
+        "reference": EngineHarness(reference.connect, f"history of {sqlite_url}"),
+        "sqlite": EngineHarness(sqlite.connect, sqlite_url),
+        "postgres": EngineHarness(postgres.connect, postgres_url),
+        "firestore": EngineHarness(firestore.connect, firestore_url),
     }
     with contextlib.closing(Engines(homes)) as opened:
         yield opened

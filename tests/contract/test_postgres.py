@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from holdfast.store import Capabilities
-from holdfast.store.contract import Home, StoreContract
+from holdfast.store.contract import EngineHarness, StoreContract
 from holdfast.store.postgres import connect
 
 
@@ -14,10 +14,10 @@ class TestPostgres(StoreContract):
     capabilities = Capabilities(name="postgres", row_level_security=True, writes_max=2_500)
 
     @pytest.fixture
-    def home(self, postgres_url: str) -> Home:
-        return Home(connect, postgres_url)
+    def home(self, postgres_url: str) -> EngineHarness:
+        return EngineHarness(connect, postgres_url)
 
-    async def seen_by_hand(self, home: Home, tenant: str) -> set[str]:
+    async def seen_by_hand(self, home: EngineHarness, tenant: str) -> set[str]:
         link = await asyncpg.connect(home.url)
         try:
             async with link.transaction():

@@ -14,14 +14,14 @@ from holdfast.clock import to_us
 from holdfast.model.document import Document, schema_of
 from holdfast.model.schema import Schema
 from holdfast.store import Store, create, postgres
-from holdfast.store.contract.models import NOON, Chore, Job, Note
-from holdfast.store.plan import Aggregate, Plan
+from holdfast.store.contract.models import NOON, Chore, Note, QueuedJob
+from holdfast.store.plan import Aggregate, QueryPlan
 from holdfast.store.port import ClaimRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, next_due_statement
 from holdfast.store.postgres.dialect import DIALECT
-from holdfast.store.postgres.pool import Link, Links
-from holdfast.store.postgres.table_mapping import Shelf
+from holdfast.store.postgres.pool import ConnectionPool, Link
+from holdfast.store.postgres.table_mapping import PostgresTableMapping
 from holdfast.store.sql import index_scan
 from holdfast.store.sql.tables import index_name
 from tests.contract.test_sqlite_plans import CATALOG, DECLARED, continued, planned, short_pages
@@ -35,7 +35,7 @@ async def link(postgres_url: str) -> AsyncIterator[Link]:
     store = Store(await postgres.connect(postgres_url, CATALOG))
     await store.migrate()
     await store.close()
-    links = Links(parse_url(postgres_url))
+    links = ConnectionPool(parse_url(postgres_url))
     found = await links.open()
     yield found
     await found.close()
@@ -54,7 +54,7 @@ def nodes(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(child)
 
 
-def assert_walked(root: dict[str, Any], plan: Plan, sql: str) -> None:
+def assert_walked(root: dict[str, Any], plan: QueryPlan, sql: str) -> None:
     table = CATALOG.table(plan.schema)
     primary = f"{table}_pkey"
     # By id alone there is no index but the primary key.
@@ -74,7 +74,7 @@ def assert_walked(root: dict[str, Any], plan: Plan, sql: str) -> None:
 async def test_a_question_walks_its_index_and_nothing_is_scanned_or_sorted(
     link: Link, schema: Schema[Any]
 ) -> None:
-    shelf = Shelf(schema, CATALOG.table(schema))
+    shelf = PostgresTableMapping(schema, CATALOG.table(schema))
     for index in schema.indexes:
         plans = list(planned(schema, index))
         assert plans
@@ -108,7 +108,8 @@ LANES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("cls", "lanes", "tenant"), [(Chore, {}, None), *((Job, one, t) for one in LANES for t in (None, "t"))]
+    ("cls", "lanes", "tenant"),
+    [(Chore, {}, None), *((QueuedJob, one, t) for one in LANES for t in (None, "t"))],
 )
 async def test_a_claim_searches_its_partial_indexes(
     link: Link, cls: type[Document], lanes: dict[str, Any], tenant: str | None
@@ -118,7 +119,7 @@ async def test_a_claim_searches_its_partial_indexes(
         schema=schema, now_us=to_us(NOON), lease_us=1, limit=5, owner="w", tenant=tenant, **lanes
     )
     table = CATALOG.table(schema)
-    sql, values = claim_statement(Shelf(schema, table), request)
+    sql, values = claim_statement(PostgresTableMapping(schema, table), request)
     root = await explained(link, sql, values)
     allowed = {f"{table}__due", f"{table}__due_by_lane", f"{table}_pkey"}
     read = [
@@ -133,14 +134,14 @@ async def test_a_claim_searches_its_partial_indexes(
 async def test_asking_when_something_is_due_searches_the_partial_index(
     link: Link, tenant: str | None
 ) -> None:
-    sql, values = next_due_statement(Shelf(schema_of(Job), "jobs"), tenant)
+    sql, values = next_due_statement(PostgresTableMapping(schema_of(QueuedJob), "jobs"), tenant)
     read = [node for node in nodes(await explained(link, sql, values)) if "Relation Name" in node]
     assert [node.get("Index Name") for node in read] == ["jobs__due"]
 
 
 async def test_a_page_reads_no_more_among_ten_times_as_many_documents(postgres_url: str, link: Link) -> None:
     schema = schema_of(Note)
-    shelf = Shelf(schema, CATALOG.table(schema))
+    shelf = PostgresTableMapping(schema, CATALOG.table(schema))
     statements = [
         index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
         for page in short_pages(schema)
@@ -168,11 +169,11 @@ async def test_a_crowded_lane_is_stepped_over_however_many_wait_in_it(
         NOON,
     )
     await link.execute("VACUUM ANALYZE jobs")
-    schema = schema_of(Job)
+    schema = schema_of(QueuedJob)
     request = ClaimRequest(
         schema=schema, now_us=to_us(NOON), lease_us=1, limit=20, owner="w", tenant=None, **lanes
     )
-    read = await _rows_read(link, *claim_statement(Shelf(schema, "jobs"), request))
+    read = await _rows_read(link, *claim_statement(PostgresTableMapping(schema, "jobs"), request))
     assert 20 <= read < 200
     taken = await link.fetch("SELECT lane FROM jobs WHERE fence = 1")
     assert len(taken) == 20

@@ -15,8 +15,8 @@ from holdfast.model.access import Access, Action, Caller
 from holdfast.model.document import schema_of
 from holdfast.store import Catalog, Store, create, postgres
 from holdfast.store.postgres.address import parse_url
-from holdfast.store.postgres.pool import Link, Links
-from holdfast.store.postgres.table_mapping import Shelf
+from holdfast.store.postgres.pool import ConnectionPool, Link
+from holdfast.store.postgres.table_mapping import PostgresTableMapping
 from holdfast.store.sql.dialect import quote
 from holdfast.testing import OwnPostgresServer
 
@@ -123,7 +123,7 @@ async def link(postgres_url: str) -> AsyncIterator[Link]:
     await store.migrate()
     await store.privileged().commit(*(create(one) for one in DOCUMENTS))
     await store.close()
-    found = await Links(parse_url(postgres_url)).open()
+    found = await ConnectionPool(parse_url(postgres_url)).open()
     yield found
     await found.close()
 
@@ -168,7 +168,7 @@ async def test_unfiltered_sql_reaches_exactly_what_the_rules_allow(link: Link, c
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 async def test_a_row_can_be_added_exactly_when_the_rules_allow(link: Link, cls: type[Document]) -> None:
     schema = schema_of(cls)
-    shelf = Shelf(schema, CATALOG.table(schema))
+    shelf = PostgresTableMapping(schema, CATALOG.table(schema))
     marks = ", ".join(f"${n}" for n in range(1, len(shelf.names) + 1))
     text = f"INSERT INTO {quote(shelf.table)} ({', '.join(map(quote, shelf.names))}) VALUES ({marks})"
     for caller in CALLERS:

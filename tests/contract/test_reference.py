@@ -6,7 +6,7 @@ import secrets
 
 import pytest
 
-from holdfast.store.contract import Home, StoreContract
+from holdfast.store.contract import EngineHarness, StoreContract
 from tests.contract.reference import CAPABILITIES, connect
 
 
@@ -14,5 +14,5 @@ class TestReference(StoreContract):
     capabilities = CAPABILITIES
 
     @pytest.fixture
-    def home(self) -> Home:
-        return Home(connect, f"reference:///{secrets.token_hex(6)}")
+    def home(self) -> EngineHarness:
+        return EngineHarness(connect, f"reference:///{secrets.token_hex(6)}")

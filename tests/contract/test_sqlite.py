@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.store import Capabilities, Store
-from holdfast.store.contract import Home, StoreContract
+from holdfast.store.contract import EngineHarness, StoreContract
 from holdfast.store.sqlite import SqliteEngine, connect
 
 
@@ -15,10 +15,10 @@ class TestSqlite(StoreContract):
     capabilities = Capabilities(name="sqlite", embedded=True, online_backup=True, writes_max=2_500)
 
     @pytest.fixture
-    def home(self, sqlite_url: str) -> Home:
-        return Home(connect, sqlite_url)
+    def home(self, sqlite_url: str) -> EngineHarness:
+        return EngineHarness(connect, sqlite_url)
 
-    async def back_up(self, store: Store, folder: Path) -> Home:
+    async def back_up(self, store: Store, folder: Path) -> EngineHarness:
         assert isinstance(store.engine, SqliteEngine)
         await store.engine.back_up(folder / "copy.db")
-        return Home(connect, f"sqlite:///{folder / 'copy.db'}")
+        return EngineHarness(connect, f"sqlite:///{folder / 'copy.db'}")

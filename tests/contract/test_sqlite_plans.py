@@ -18,16 +18,16 @@ from holdfast.model.document import schema_of
 from holdfast.model.index import IndexField, ResolvedIndex
 from holdfast.model.schema import Schema
 from holdfast.store import Catalog, Query, create
-from holdfast.store.contract.models import ALL, NOON, Job, Note
-from holdfast.store.plan import Aggregate, Plan, resolve
+from holdfast.store.contract.models import ALL, NOON, Note, QueuedJob
+from holdfast.store.plan import Aggregate, QueryPlan, resolve
 from holdfast.store.port import ClaimRequest
 from holdfast.store.sql import index_scan
 from holdfast.store.sql.tables import index_name
 from holdfast.store.sqlite import ddl
 from holdfast.store.sqlite.claims import claim
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.table_mapping import Shelf
-from holdfast.store.sqlite.write_transaction import Desk
+from holdfast.store.sqlite.table_mapping import SqliteTableMapping
+from holdfast.store.sqlite.write_transaction import WriteTransaction
 
 CATALOG = Catalog(ALL)
 SAMPLES: dict[str, tuple[Any, Any, Any]] = {
@@ -98,7 +98,9 @@ def _ordered(
         yield ordered.where(path, "not-in", [low] if middle == high else [low, high])
 
 
-def planned(schema: Schema[Any], index: ResolvedIndex, aggregate: Aggregate | None = None) -> Iterator[Plan]:
+def planned(
+    schema: Schema[Any], index: ResolvedIndex, aggregate: Aggregate | None = None
+) -> Iterator[QueryPlan]:
     tenant = None
     if schema.tenant is not None and index.across != "tenants":
         tenant = "p" if schema.tenant_is_parent else "t"
@@ -106,7 +108,7 @@ def planned(schema: Schema[Any], index: ResolvedIndex, aggregate: Aggregate | No
         yield resolve(query, tenant=tenant, privileged=tenant is None, aggregate=aggregate)
 
 
-def continued(plan: Plan) -> Plan:
+def continued(plan: QueryPlan) -> QueryPlan:
     """The same question, gone on with after some page."""
     values = tuple(SAMPLES[term.column.kind][1] for term in plan.order)
     return msgspec.structs.replace(
@@ -114,7 +116,7 @@ def continued(plan: Plan) -> Plan:
     )
 
 
-def short_pages(schema: Schema[Any]) -> list[Plan]:
+def short_pages(schema: Schema[Any]) -> list[QueryPlan]:
     """The first page and a later one of every question, of five documents each."""
     plans = [plan for index in schema.indexes for plan in planned(schema, index)]
     return [msgspec.structs.replace(one, limit=5) for plan in plans for one in (plan, continued(plan))]
@@ -124,7 +126,7 @@ def explained(link: apsw.Connection, sql: str, values: list[Any]) -> list[str]:
     return [str(row[3]) for row in link.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
 
 
-def assert_walked(lines: list[str], plan: Plan, sql: str) -> None:
+def assert_walked(lines: list[str], plan: QueryPlan, sql: str) -> None:
     table = CATALOG.table(plan.schema)
     primary = f"sqlite_autoindex_{table}_1"
     # By id alone, any index in the order of ids will do.
@@ -140,7 +142,7 @@ def assert_walked(lines: list[str], plan: Plan, sql: str) -> None:
     assert sorts <= (1 if " UNION ALL " in sql else 0), lines
 
 
-def _unbounded(plan: Plan) -> bool:
+def _unbounded(plan: QueryPlan) -> bool:
     scoped = plan.tenant is not None or plan.parent is not None
     return not (scoped or plan.equals or plan.member)
 
@@ -152,7 +154,7 @@ def test_a_question_walks_its_index_and_nothing_is_scanned(
     asked = 0
     for plan in planned(schema, index):
         for page in (plan, continued(plan)):
-            shelf = Shelf(schema, CATALOG.table(schema))
+            shelf = SqliteTableMapping(schema, CATALOG.table(schema))
             sql, values = index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
             assert_walked(explained(link, sql, values), page, sql)
             asked += 1
@@ -177,9 +179,9 @@ def test_a_count_or_sum_walks_its_index_without_sorting(
 @pytest.mark.parametrize("lanes", [False, True])
 @pytest.mark.parametrize("tenant", [None, "t"])
 def test_a_claim_searches_its_partial_indexes(link: apsw.Connection, lanes: bool, tenant: str | None) -> None:
-    schema = schema_of(Job)
-    shelf = Shelf(schema, CATALOG.table(schema))
-    job = schema.prepare(Job(id="j", tenant_id="t", due=NOON, lane="l"))
+    schema = schema_of(QueuedJob)
+    shelf = SqliteTableMapping(schema, CATALOG.table(schema))
+    job = schema.prepare(QueuedJob(id="j", tenant_id="t", due=NOON, lane="l"))
     ran: list[tuple[str, Any]] = []
 
     def note(_: apsw.Cursor, sql: str, values: Any) -> bool:
@@ -189,7 +191,7 @@ def test_a_claim_searches_its_partial_indexes(link: apsw.Connection, lanes: bool
     link.execute("BEGIN")
     link.execute(shelf.insert_sql, shelf.inserted(job, version=1))
     link.exec_trace = note
-    taken = claim(Desk(link, {schema: shelf}), ClaimRequest(
+    taken = claim(WriteTransaction(link, {schema: shelf}), ClaimRequest(
         schema=schema, now_us=to_us(NOON), lease_us=1, limit=5, owner="w", tenant=tenant,
         per_lane=2 if lanes else None,
     ))  # fmt: skip
@@ -205,7 +207,7 @@ def test_a_claim_searches_its_partial_indexes(link: apsw.Connection, lanes: bool
 
 async def test_a_page_costs_the_same_among_ten_times_as_many_documents(sqlite_url: str) -> None:
     schema = schema_of(Note)
-    shelf = Shelf(schema, CATALOG.table(schema))
+    shelf = SqliteTableMapping(schema, CATALOG.table(schema))
     statements = [
         index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
         for page in short_pages(schema)

@@ -13,18 +13,18 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.config import load_config
-from holdfast.errors import ConfigError, ConflictError, LeaseLostError, StoreUnavailableError, UnreadableError
+from holdfast.errors import ConfigError, ConflictError, DecryptionError, LeaseLostError, StoreUnavailableError
 from holdfast.model import Document
 from holdfast.runtime import Runtime
 from holdfast.store import Query, Store, create, delete, patch, put
-from holdfast.store.contract.models import Entry, Job, Letter, Note, Order, Seat
+from holdfast.store.contract.models import Letter, LogEntry, Note, Order, QueuedJob, Seat
 from holdfast.store_copy import Copy, Difference, Progress, check_target, copy_store, name_of, verify_stores
 from holdfast.store_copy.copier import Copier
 from holdfast.testing import ManualClock
 from tests.copying.conftest import Open
 from tests.copying.reading import contents
 
-CLASSES: list[type[Document]] = [Note, Entry, Job, Letter, Order, Seat]
+CLASSES: list[type[Document]] = [Note, LogEntry, QueuedJob, Letter, Order, Seat]
 NAME = "sqlite:///here.db"
 
 
@@ -35,7 +35,7 @@ async def source(sqlite_url: str, opened: Open) -> Store:
         *(create(Note(id=f"n{number:03}", whole=number, labels=["a", "b"])) for number in range(250)),
         create(Order(id="o1", opened_at=1)),
         create(Letter(tenant_id="acme", id="l1", subject="hello")),
-        create(Job(id="j1", tenant_id="acme", due=store.clock.now())),
+        create(QueuedJob(id="j1", tenant_id="acme", due=store.clock.now())),
     )
     return store
 
@@ -68,9 +68,9 @@ async def test_a_second_run_writes_only_what_changed_and_removes_what_is_gone(
         delete(Note, "n200"),
         create(Note(id="n050b")),
         patch(Order, "o1", changes={"status": "paid"}),
-        create(Entry(id="e1", at=clock.now())),
+        create(LogEntry(id="e1", at=clock.now())),
     )
-    await source.tenant("acme").claim_due(Job, limit=1, lease_s=60, owner="w")
+    await source.tenant("acme").claim_due(QueuedJob, limit=1, lease_s=60, owner="w")
     second = await copy_store(source, target, CLASSES, name=NAME)
     assert (second.in_step, second.written, second.removed) == (True, 5, 1)
     assert await contents(target, CLASSES) == await contents(source, CLASSES)
@@ -80,13 +80,13 @@ async def test_what_the_declaration_forbids_a_writer_is_copied_as_it_happened(
     source: Store, target: Store, clock: ManualClock
 ) -> None:
     """A document made anew under an old id has other fixed fields; what is append-only ends by retention."""
-    await source.commit(create(Entry(id="e1", at=clock.now())))
+    await source.commit(create(LogEntry(id="e1", at=clock.now())))
     await copy_store(source, target, CLASSES, name=NAME)
     await source.commit(delete(Order, "o1"))
     await source.commit(create(Order(id="o1", opened_at=2)))
     await source.commit(patch(Order, "o1", changes={"status": "dropped"}))
     clock.tick(timedelta(minutes=2).total_seconds())
-    assert await source.expire(Entry) == 1
+    assert await source.expire(LogEntry) == 1
     copied = await copy_store(source, target, CLASSES, name=NAME, final=True)
     assert (copied.state, copied.written, copied.removed) == ("finished", 1, 1)
     assert await contents(target, CLASSES) == await contents(source, CLASSES)
@@ -113,7 +113,7 @@ async def test_a_document_that_is_not_as_declared_is_told_and_stops_the_copy(
 ) -> None:
     with closing(apsw.Connection(sqlite_url.removeprefix("sqlite:///"))) as link, link:
         link.execute("UPDATE notes SET _body = json_set(_body, '$.whole', 'seven') WHERE _key = 'n150'")
-    with pytest.raises(UnreadableError, match=r"notes: one of the 100 documents after 'n099' .*`\$\.whole`"):
+    with pytest.raises(DecryptionError, match=r"notes: one of the 100 documents after 'n099' .*`\$\.whole`"):
         await copy_store(source, near, CLASSES, name=NAME)
     await source.commit(delete(Note, "n150"))
     assert (await copy_store(source, near, CLASSES, name=NAME, final=True)).state == "finished"

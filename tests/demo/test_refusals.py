@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
-from holdfast.demo.service import Troupe, demo_service
-from holdfast.demo.simulator_set import World
+from holdfast.demo.service import SceneRunner, demo_service
+from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError
 from holdfast.kit.access import User
 from holdfast.kit.outbox import Endpoint
@@ -46,7 +46,7 @@ def test_a_store_in_use_and_production_are_refused(tmp_path: Path) -> None:
 
 async def _open(home: Path) -> Runtime:
     """What a demo opens, without its outside worlds."""
-    troupe = Troupe({}, World(clock=SystemClock(), public_url="http://127.0.0.1:1"))
+    troupe = SceneRunner({}, SimulatorSet(clock=SystemClock(), public_url="http://127.0.0.1:1"))
     config = load_config({"home": home}, environ={})
     return await Runtime.open(config, services=[demo_service(troupe), *find_services()])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.config import Grant, Issuer, Limits
+from holdfast.config import Issuer, IssuerGrant, RequestLimits
 from holdfast.http import guard
 from holdfast.http.metrics import Metrics
 
@@ -18,7 +18,7 @@ CALLERS = (_DOCS / "explanation" / "callers.md").read_text()
 SEEING = (_DOCS / "operate" / "seeing.md").read_text()
 
 
-@pytest.mark.parametrize("table", [Limits, Issuer, Grant])
+@pytest.mark.parametrize("table", [RequestLimits, Issuer, IssuerGrant])
 def test_every_setting_about_callers_is_on_the_page(table: type[msgspec.Struct]) -> None:
     missing = [name for name in table.__struct_fields__ if not re.search(rf"\b{name}\b", CALLERS)]
     assert not missing

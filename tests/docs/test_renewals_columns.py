@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.services.renewals.ingest.rows import columns_of
-from holdfast.services.renewals.ingest.settings import Settings
+from holdfast.services.renewals.ingest.settings import RenewalsSettings
 from holdfast.services.renewals.models import TABLES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "services" / "renewals.md").read_text()
@@ -26,4 +26,4 @@ def test_every_column_is_on_the_page_where_it_belongs(table: str) -> None:
 
 
 def test_every_setting_is_on_the_page() -> None:
-    assert all(f"\n{name} = " in PAGE for name in Settings.__struct_fields__)
+    assert all(f"\n{name} = " in PAGE for name in RenewalsSettings.__struct_fields__)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from holdfast.model import Document, Given, Index, Lifecycle, Retention, document
+from holdfast.model import Document, Index, Lifecycle, ProvidedId, Retention, document
 
 EmailAddress = Annotated[str, Meta(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", max_length=254)]
 EpochMs = Annotated[int, Meta(ge=0)]
@@ -14,7 +14,7 @@ EpochMs = Annotated[int, Meta(ge=0)]
 
 @document(
     "watchChannels/{channel_id}",
-    id=Given(pattern=r"[A-Za-z0-9\-_+/=]{1,64}"),
+    id=ProvidedId(pattern=r"[A-Za-z0-9\-_+/=]{1,64}"),
     indexes=[
         Index("expiration"),
         Index("status"),

@@ -9,14 +9,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from holdfast.model import (
     Access,
+    CompositeId,
     Document,
-    Given,
     Index,
-    Joined,
     Lifecycle,
     Membership,
+    ProvidedId,
     Retention,
-    Stamped,
+    TimestampId,
     document,
 )
 from tests.examples.gwi_runs import MEMBERS_READ, Count, ProposedChange, Run, RunStep
@@ -51,7 +51,7 @@ class Policy(Struct, rename="camel", kw_only=True):
 
 @document(
     "gwi_tenants/{id}",
-    id=Given(pattern=r"gh-org-\d+"),
+    id=ProvidedId(pattern=r"gh-org-\d+"),
     tenant="id",
     indexes=[Index("status", across="tenants")],
     access=ADMINS_WRITE,
@@ -87,7 +87,7 @@ class RepoSettings(Struct, rename="camel", kw_only=True):
 
 @document(
     "gwi_tenants/{tenant_id}/repos/{id}",
-    id=Given(pattern=r"gh-repo-\d+"),
+    id=ProvidedId(pattern=r"gh-repo-\d+"),
     tenant="tenant_id",
     indexes=[Index("enabled"), Index("github_full_name", across="tenants")],
     access=ADMINS_WRITE,
@@ -135,7 +135,7 @@ class User(Document, rename="camel"):
 
 @document(
     "gwi_memberships/{id}",
-    id=Joined("user_id", "tenant_id"),
+    id=CompositeId("user_id", "tenant_id"),
     tenant="tenant_id",
     membership=Membership(user="user_id", tenant="tenant_id", role="role", when={"status": "active"}),
     indexes=[Index("status"), Index("user_id", "status", across="tenants")],
@@ -157,7 +157,7 @@ class TenantMembership(Document, rename="camel"):
     updated_at: datetime
 
 
-@document("gwi_installations/{id}", id=Joined("installation_id"), path_only=["id"])
+@document("gwi_installations/{id}", id=CompositeId("installation_id"), path_only=["id"])
 class Installation(Document, rename="camel"):
     """Which tenant an installation of the application belongs to."""
 
@@ -176,7 +176,7 @@ class Installation(Document, rename="camel"):
 
 @document(
     "gwi_approvals/{id}",
-    id=Stamped("appr"),
+    id=TimestampId("appr"),
     tenant="tenant_id",
     indexes=[Index("run_id", "-decided_at")],
     access=ADMINS_READ,
@@ -196,7 +196,7 @@ class Approval(Document, rename="camel"):
 
 @document(
     "gwi_audit_events/{id}",
-    id=Stamped("evt"),
+    id=TimestampId("evt"),
     tenant="tenant_id",
     append_only=True,
     indexes=[Index("-timestamp"), Index("run_id", "timestamp")],
@@ -233,7 +233,7 @@ class SignalContext(Struct, rename="camel", kw_only=True):
 
 @document(
     "gwi_tenants/{tenant_id}/signals/{id}",
-    id=Stamped("sig"),
+    id=TimestampId("sig"),
     tenant="tenant_id",
     indexes=[
         Index("status", "received_at"),
@@ -271,7 +271,7 @@ class Idempotency(Document, rename="camel"):
 
 @document(
     "gwi_usage_daily/{id}",
-    id=Joined("tenant_id", "date"),
+    id=CompositeId("tenant_id", "date"),
     tenant="tenant_id",
     indexes=[Index("-date")],
     access=MEMBERS_READ,

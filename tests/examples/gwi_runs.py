@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from holdfast.model import Access, Document, Index, Lifecycle, Stamped, document
+from holdfast.model import Access, Document, Index, Lifecycle, TimestampId, document
 
 Count = Annotated[int, Meta(ge=0)]
 StepStatus = Literal["pending", "running", "completed", "failed", "skipped"]
@@ -60,7 +60,7 @@ class ProposedChange(Struct, rename="camel", kw_only=True):
 
 @document(
     "gwi_runs/{id}",
-    id=Stamped("run"),
+    id=TimestampId("run"),
     tenant="tenant_id",
     indexes=[
         Index("-created_at"),
@@ -109,7 +109,7 @@ class Run(Document, rename="camel"):
 
 @document(
     "gwi_runs/{run_id}/steps/{id}",
-    id=Stamped("step"),
+    id=TimestampId("step"),
     tenant="tenant_id",
     indexes=[
         Index("started_at"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec import inspect as mi
 
-from holdfast.model import Document, Given, Stamped, schema_of
+from holdfast.model import Document, ProvidedId, TimestampId, schema_of
 from holdfast.model.columns import enum_values, may_miss
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -36,9 +36,9 @@ def documents(cls: type[Document]) -> st.SearchStrategy[Any]:
     name = schema.path.parameters[-1]
     made = {field.name: _field(field) for field in fields.values()}
     identity = schema.declared.id
-    if isinstance(identity, Given) and identity.pattern:
+    if isinstance(identity, ProvidedId) and identity.pattern:
         made[name] = st.from_regex(f"^(?:{identity.pattern})$", fullmatch=True)
-    elif isinstance(identity, Stamped):
+    elif isinstance(identity, TimestampId):
         made[name] = st.from_regex(rf"^{identity.prefix}-[a-z0-9]+$", fullmatch=True)
     else:
         made[name] = st.from_regex(r"^[a-z0-9]{1,9}$", fullmatch=True)

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 
 from holdfast.app import open_store
 from holdfast.model import Document, document
-from holdfast.service import Part
+from holdfast.service import SubprocessTask
 from holdfast.store import Query, Store, create
-from holdfast.subprocess_worker import Beside
+from holdfast.subprocess_worker import StoreSubprocessPool
 from tests.faults.puppet import Hear, Order, Role
 
 
@@ -59,17 +59,17 @@ async def _go_on(store: Store, given: bytes) -> AsyncIterator[bytes]:
         yield b"on" * 100_000
 
 
-READ = Part(documents=[Note], act=_read)
-TALK = Part(documents=[Note], act=_talk)
-FAIL = Part(documents=[Note], act=_fail)
-SPLIT = Part(documents=[Note], act=_split)
-WAIT = Part(documents=[Note], act=_wait)
-GO_ON = Part(documents=[Note], act=_go_on)
+READ = SubprocessTask(documents=[Note], act=_read)
+TALK = SubprocessTask(documents=[Note], act=_talk)
+FAIL = SubprocessTask(documents=[Note], act=_fail)
+SPLIT = SubprocessTask(documents=[Note], act=_split)
+WAIT = SubprocessTask(documents=[Note], act=_wait)
+GO_ON = SubprocessTask(documents=[Note], act=_go_on)
 
 
 async def start(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     """Start a companion, take one message from it, then look at no other."""
-    async with Beside(order["url"])(f"{__name__}:GO_ON") as companion:
+    async with StoreSubprocessPool(order["url"])(f"{__name__}:GO_ON") as companion:
         await anext(companion.stream(b""))
         say(f"companion {companion.pid}")
         await asyncio.Event().wait()

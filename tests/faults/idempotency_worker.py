@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 
 from holdfast.kit import NO_TENANT
-from holdfast.kit.idempotency import Answer, Done, Idempotency, IdempotencyDocument, Ticket
+from holdfast.kit.idempotency import Done, Idempotency, IdempotencyDocument, StoredResponse, Ticket
 from holdfast.model import Document, document
 from holdfast.store import Increment, upsert
 from tests.faults.opening import opener
@@ -29,7 +29,9 @@ opened = opener(ALL)
 
 def sell(me: str) -> Callable[[Ticket], Awaitable[Done]]:
     async def act(ticket: Ticket) -> Done:
-        return Done(Answer(status=201, body=me), [upsert(Sale(id="s"), changes={"made": Increment(1)})])
+        return Done(
+            StoredResponse(status=201, body=me), [upsert(Sale(id="s"), changes={"made": Increment(1)})]
+        )
 
     return act
 

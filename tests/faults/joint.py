@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from holdfast.app import open_store
-from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
+from holdfast.kit.audit import Audit, AuditEntry, AuditEvent, AuditHead
 from holdfast.kit.checkpoints import CheckpointDocument, Checkpoints
-from holdfast.kit.idempotency import Answer, Idempotency, IdempotencyDocument, Ticket
+from holdfast.kit.idempotency import Idempotency, IdempotencyDocument, StoredResponse, Ticket
 from holdfast.kit.metering import Meter, UsageEvent, UsageSum
 from holdfast.kit.outbox import Delivery, Endpoint, Event, Outbox
 from holdfast.model import Document, document
@@ -66,13 +66,15 @@ class Bookkeeper:
                 await self.outbox.add(tx, Event(type="invoice.made", body=b"{}", id=fact), [ENDPOINT])
 
             async def audit() -> None:
-                await self.audit.add(tx, Entry(action="invoice.made", actor="worker", subject=fact))
+                await self.audit.add(tx, AuditEntry(action="invoice.made", actor="worker", subject=fact))
 
             async def plain(part: str) -> None:
                 tx.write(*{
                     "document": lambda: [create(Invoice(id=fact, tenant_id=TENANT, text="x" * 300))],
                     "usage": lambda: self.meter.writes(fact, {"invoices": 1}),
-                    "answer": lambda: self.idempotency.writes_complete(ticket, Answer(body={"id": fact})),
+                    "answer": lambda: self.idempotency.writes_complete(
+                        ticket, StoredResponse(body={"id": fact})
+                    ),
                     "checkpoint": lambda: self.checkpoints.writes_checkpoint(new, after=after),
                 }[part]())  # fmt: skip
 

@@ -10,7 +10,16 @@ from collections.abc import Sequence
 import uvloop
 
 from holdfast.app import open_store
-from holdfast.kit.outbox import KINDS, AddressGuard, Delivery, Dispatcher, Endpoint, RawSender, Sign, Signer
+from holdfast.kit.outbox import (
+    KINDS,
+    AddressGuard,
+    Delivery,
+    Dispatcher,
+    Endpoint,
+    RawSender,
+    Sign,
+    WebhookSigner,
+)
 from holdfast.kit.outbox.signing import new_secret
 
 LEASE_S = 3.0
@@ -21,7 +30,7 @@ async def main(url: str, name: str) -> None:
     secret = new_secret()
 
     async def signing(endpoint: Endpoint) -> Sign:
-        return Signer([secret]).headers
+        return WebhookSigner([secret]).headers
 
     def headers(delivery: Delivery, endpoint: Endpoint) -> Sequence[tuple[str, str]]:
         return [("x-fence", str(delivery.fence)), ("x-worker", name)]

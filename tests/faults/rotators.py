@@ -10,10 +10,10 @@ import uvloop
 
 from holdfast.app import open_store
 from holdfast.kit.vault import Rotation, Vault, rotate
-from holdfast.model import Document, Given, document
+from holdfast.model import Document, ProvidedId, document
 
 
-@document("rotated_grants/{id}", id=Given())
+@document("rotated_grants/{id}", id=ProvidedId())
 class Grant(Document, rename="camel"):
     """A secret, and a number that others count up meanwhile."""
 

@@ -14,7 +14,7 @@ import uvloop
 
 from holdfast.app import open_store
 from holdfast.errors import LimitReachedError
-from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
+from holdfast.kit.audit import Audit, AuditEntry, AuditEvent, AuditHead
 from holdfast.kit.metering import Allowance, Meter, UsageEvent, UsageSum
 from holdfast.model import Document
 from holdfast.store import Store
@@ -55,7 +55,7 @@ async def take(store: Store, name: int, amount: int) -> int:
 async def log(store: Store, name: int, amount: int) -> int:
     audit = Audit(store, tenant_id=TENANT)
     for number in range(amount):
-        await audit.append(Entry(action="act", actor=f"p{name}", subject=str(number)))
+        await audit.append(AuditEntry(action="act", actor=f"p{name}", subject=str(number)))
     return amount
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.service import CompanionLostError
-from holdfast.subprocess_worker import Beside, Companion
+from holdfast.service import WorkerLostError
+from holdfast.subprocess_worker import StoreSubprocessPool, StoreSubprocessWorker
 from tests.faults.beside_parts import Note
 from tests.faults.puppet import puppets
 from tests.kit.eventually import until
@@ -20,8 +20,8 @@ PARTS = "tests.faults.beside_parts"
 
 
 @contextlib.asynccontextmanager
-async def beside(url: str, part: str) -> AsyncIterator[Companion]:
-    made = Beside(url)
+async def beside(url: str, part: str) -> AsyncIterator[StoreSubprocessWorker]:
+    made = StoreSubprocessPool(url)
     async with made(f"{PARTS}:{part}") as companion:
         yield companion
     await made.close()
@@ -48,7 +48,7 @@ async def test_what_the_part_prints_does_not_come_between_what_it_gives(sqlite_u
 )
 async def test_who_asked_is_told_why_it_was_lost(sqlite_url: str, part: str, why: str) -> None:
     async with beside(sqlite_url, part) as companion:
-        with pytest.raises(CompanionLostError, match=why):
+        with pytest.raises(WorkerLostError, match=why):
             async for _ in companion.stream(b""):
                 pass
 
@@ -61,7 +61,7 @@ async def test_one_that_stands_still_is_not_waited_for_in_vain(
         monkeypatch.setattr("holdfast.subprocess_worker.SILENCE_S_MAX", 0.2)
         assert companion.pid is not None
         os.kill(companion.pid, signal.SIGSTOP)
-        with pytest.raises(CompanionLostError, match="nothing was heard"):
+        with pytest.raises(WorkerLostError, match="nothing was heard"):
             await anext(companion.stream(b""))
     assert not _alive(companion.pid)
 
@@ -70,7 +70,7 @@ async def test_one_that_is_killed_before_it_is_ready_never_is(sqlite_url: str) -
     async with beside(sqlite_url, "READ") as companion:
         assert companion.pid is not None
         os.kill(companion.pid, signal.SIGKILL)
-        with pytest.raises(CompanionLostError):
+        with pytest.raises(WorkerLostError):
             await anext(companion.stream(b""))
         assert not companion.ready
 
@@ -80,7 +80,7 @@ async def test_one_that_can_not_be_started_is_never_ready(
 ) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     async with beside(sqlite_url, "READ") as companion:
-        with pytest.raises(CompanionLostError, match="could not be started"):
+        with pytest.raises(WorkerLostError, match="could not be started"):
             await anext(companion.stream(b""))
         assert not companion.ready
 
@@ -96,7 +96,7 @@ async def test_it_is_gone_when_the_block_ends_whatever_it_was_doing(sqlite_url: 
 
 async def test_the_next_who_asks_gets_the_same_one_and_who_asks_meanwhile_another(sqlite_url: str) -> None:
     await Note.keep(sqlite_url, "one")
-    made, pids = Beside(sqlite_url), list[int | None]()
+    made, pids = StoreSubprocessPool(sqlite_url), list[int | None]()
     for _ in range(2):
         async with made(f"{PARTS}:READ") as companion:
             assert [message async for message in companion.stream(b"")] == [b"one"]
@@ -110,7 +110,7 @@ async def test_the_next_who_asks_gets_the_same_one_and_who_asks_meanwhile_anothe
 
 
 async def test_one_that_was_left_in_the_middle_is_not_given_to_the_next(sqlite_url: str) -> None:
-    made = Beside(sqlite_url)
+    made = StoreSubprocessPool(sqlite_url)
     async with made(f"{PARTS}:GO_ON") as companion, contextlib.aclosing(companion.stream(b"")) as stream:
         await anext(stream)
     assert not _alive(companion.pid or 0)
@@ -118,7 +118,7 @@ async def test_one_that_was_left_in_the_middle_is_not_given_to_the_next(sqlite_u
 
 
 async def test_it_ends_when_nobody_asks_for_it_any_more(sqlite_url: str) -> None:
-    made = Beside(sqlite_url, rest_s=0.05)
+    made = StoreSubprocessPool(sqlite_url, rest_s=0.05)
     async with made(f"{PARTS}:READ") as companion:
         await companion.begun()
     assert _alive(companion.pid or 0)

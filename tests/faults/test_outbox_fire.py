@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.app import open_store
-from holdfast.kit.outbox import KINDS, Breaker, Delivery, Endpoint, Event, Outbox, Retry
+from holdfast.kit.outbox import KINDS, BreakerPolicy, Delivery, Endpoint, Event, Outbox, RetryPolicy
 from holdfast.store import Query, Store, put
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +102,8 @@ async def put_out(store: Store, port: int) -> None:
     endpoints = [
         Endpoint(
             id=f"ep-{n}", url=f"http://127.0.0.1:{port}/{n}", created_at=store.clock.now(), concurrency=25,
-            timeout_s=TIMEOUT_S, breaker=Breaker(failures=1_000), retry=Retry(waits_s=(0.2, 0.4, 0.8, 1.6)),
+            timeout_s=TIMEOUT_S, breaker=BreakerPolicy(failures=1_000),
+            retry=RetryPolicy(waits_s=(0.2, 0.4, 0.8, 1.6)),
         )
         for n in range(ENDPOINTS)
     ]  # fmt: skip

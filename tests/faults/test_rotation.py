@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.app import open_store
-from holdfast.errors import UnreadableError
+from holdfast.errors import DecryptionError
 from holdfast.kit.vault import Rotation, Vault, new_key
 from holdfast.store import Increment, Query, Store, create, patch
 from tests.faults.rotators import DOCUMENTS, Grant
@@ -89,7 +89,7 @@ async def unreadable(store: Store, vault: Vault) -> list[str]:
         try:
             if field.open(snapshot.doc.token, name).reveal() != token(int(name[2:])):
                 bad.append(name)
-        except UnreadableError:
+        except DecryptionError:
             bad.append(name)
     return bad
 

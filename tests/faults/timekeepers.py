@@ -10,11 +10,11 @@ import uvloop
 
 from holdfast.app import open_store
 from holdfast.kit.schedules import Job, Schedule, Scheduler, Slot, SlotRun
-from holdfast.model import Document, Given, document
+from holdfast.model import Document, ProvidedId, document
 from holdfast.store import create
 
 
-@document("slot_marks/{id}", id=Given())
+@document("slot_marks/{id}", id=ProvidedId())
 class SlotMark(Document):
     """Made by the act itself: twice for one slot is an error the store refuses."""
 

@@ -17,14 +17,14 @@ from holdfast.config import load_config
 from holdfast.errors import UnverifiedError
 from holdfast.http import server as serving_process
 from holdfast.http.app import create_app
-from holdfast.http.asgi import Surface
-from holdfast.kit.access import Tokens
+from holdfast.http.asgi import AsgiApp
+from holdfast.kit.access import ApiTokens
 from holdfast.kit.inbox import InboxItem, Source, Verified
-from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, Retry, new_secret
+from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, RetryPolicy, new_secret
 from holdfast.kit.schedules import Job, Slot
 from holdfast.model import Document, document
 from holdfast.runtime import Runtime
-from holdfast.service import Context, Hook, Parts, Service
+from holdfast.service import Context, Parts, Service, Webhook
 from holdfast.store import Transaction, put
 from tests.serving import served
 
@@ -76,7 +76,7 @@ def echo_service(*, hook_s: float | None = None) -> Service:
             await context.store.commit(put(Echo(id="daily", text="by the clock")))
 
         return Parts(
-            routes=[hello, page], hooks=[Hook(path="/webhook", source=SOURCE, time_limit_s=hook_s)],
+            routes=[hello, page], hooks=[Webhook(path="/webhook", source=SOURCE, time_limit_s=hook_s)],
             handlers={"echoes": echo}, jobs=[Job(name="daily", cron="0 0 1 1 *", act=daily)],
         )  # fmt: skip
 
@@ -89,7 +89,7 @@ SERVICE: Final = echo_service()
 @dataclass
 class Bed:
     runtime: Runtime
-    surface: Surface
+    surface: AsgiApp
     client: aiohttp.ClientSession
 
     async def ask(
@@ -102,7 +102,7 @@ class Bed:
             return answer.status, await (answer.json() if is_json else answer.text()), answer.headers
 
     async def token(self, role: Any, tenant: str = TENANT, **more: Any) -> str:
-        return await Tokens(self.runtime.store).create("test", role=role, tenant_id=tenant, **more)
+        return await ApiTokens(self.runtime.store).create("test", role=role, tenant_id=tenant, **more)
 
     async def send(self, name: str, body: str = "hi", *, word: str = SECRET) -> int:
         """A webhook from outside."""
@@ -110,8 +110,8 @@ class Bed:
         status, _, _ = await self.ask("POST", "/echo-chamber/webhook", headers=headers, data=body)
         return status
 
-    async def endpoint(self, url: str, *, retry: Retry | None = None) -> None:
-        retry = retry or Retry(waits_s=())
+    async def endpoint(self, url: str, *, retry: RetryPolicy | None = None) -> None:
+        retry = retry or RetryPolicy(waits_s=())
         made = Endpoint(id="there", url=url, created_at=self.runtime.clock.now(), retry=retry)
         made.secrets = [EndpointSecrets(self.runtime.vault).seal(made, new_secret())]
         await self.runtime.store.tenant(TENANT).commit(put(made))

@@ -15,7 +15,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from holdfast.clock import Clock
-from holdfast.config import Grant, Issuer
+from holdfast.config import Issuer, IssuerGrant
 
 AUDIENCE = "https://holdfast.example"
 EMAIL = "timer@project.iam.example"
@@ -47,7 +47,7 @@ class StandIn:
         values: dict[str, Any] = {
             "issuer": self.url,
             "audiences": (AUDIENCE,),
-            "allow": (Grant(email=EMAIL, role="admin"), Grant(subject="s-acme", tenant="acme")),
+            "allow": (IssuerGrant(email=EMAIL, role="admin"), IssuerGrant(subject="s-acme", tenant="acme")),
         }
         return Issuer(**(values | more))
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from holdfast.config import load_config
-from holdfast.kit.outbox import Endpoint, EndpointSecrets, Retry, new_secret
+from holdfast.kit.outbox import Endpoint, EndpointSecrets, RetryPolicy, new_secret
 from holdfast.runtime import Runtime
 from holdfast.store import put
 from tests.http.bed import SERVICE, TENANT
@@ -64,7 +64,11 @@ async def keep_endpoint(home: Path, environ: Mapping[str, str], url: str) -> Non
     config = load_config({"home": home / "h"}, environ=environ)
     runtime = await Runtime.open(config, services=[SERVICE])
     made = Endpoint(
-        id="there", url=url, created_at=runtime.clock.now(), timeout_s=60, retry=Retry(waits_s=(0.05,) * 10)
+        id="there",
+        url=url,
+        created_at=runtime.clock.now(),
+        timeout_s=60,
+        retry=RetryPolicy(waits_s=(0.05,) * 10),
     )
     made.secrets = [EndpointSecrets(runtime.vault).seal(made, new_secret())]
     await runtime.store.tenant(TENANT).commit(put(made))

@@ -26,7 +26,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 
 from holdfast.config import load_config
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import ApiTokens
 from holdfast.runtime import Runtime
 from tests.http.bed import SECRET, SERVICE
 from tests.http.processes import announce, holdfast_process
@@ -48,7 +48,7 @@ async def server(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
     """A serving process with every service there is and something to show; its address and a token."""
     announce(tmp_path)
     runtime = await Runtime.open(load_config({"home": tmp_path / "h"}, environ={}), services=[SERVICE])
-    token = await Tokens(runtime.store).create("generated", role="admin")
+    token = await ApiTokens(runtime.store).create("generated", role="admin")
     await runtime.close()
     limits = {"HOLDFAST_LIMITS": '{"caller_burst": 1000000, "address_burst": 1000000}'}
     async with holdfast_process(tmp_path, "serve", "--port", "0", environ=limits) as (_, address):

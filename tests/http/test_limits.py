@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from litestar import get
 
-from holdfast.config import Limits
+from holdfast.config import RequestLimits
 from holdfast.http.rate_limit import Addresses, Buckets
 from holdfast.http.slow_clients import HEAD_BYTES_MAX
 from holdfast.testing import ManualClock
@@ -202,7 +202,7 @@ async def test_slow_and_swollen_requests_are_dropped_by_a_real_server(tmp_path: 
         began = time.monotonic()
         heads = [b"", b"GET /health HTTP/1.1\r\nhost: a\r\nx: ", _STARTED + b"half"]
         silent, half_head, half_body = await asyncio.gather(*(_left_hanging(address, head) for head in heads))
-        assert time.monotonic() - began < Limits().read_s - 1
+        assert time.monotonic() - began < RequestLimits().read_s - 1
         for answer in (silent, half_head):
             assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
             assert b'{"error":{"code":"timed_out"' in answer

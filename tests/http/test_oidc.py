@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.config import Grant
+from holdfast.config import IssuerGrant
 from holdfast.errors import ForbiddenError, RetryLaterError, UnverifiedError
 from holdfast.http.oidc import fetching
 from holdfast.kit.access.oidc import TOKEN_BYTES_MAX, Oidc
@@ -55,7 +55,7 @@ async def test_one_of_several_audiences_is_enough(issuer: StandIn) -> None:
 
 
 async def test_a_service_account_can_be_the_service_itself(issuer: StandIn) -> None:
-    caller = await _oidc(issuer, allow=(Grant(subject="1067", role="service"),)).verify(issuer.token())
+    caller = await _oidc(issuer, allow=(IssuerGrant(subject="1067", role="service"),)).verify(issuer.token())
     assert (caller.service, caller.roles) == (True, {})
 
 

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from holdfast import tracing
 from holdfast.cli.logs import log_to_stdout
 from holdfast.kit.inbox import InboxItem
-from holdfast.kit.outbox import Delivery, Retry
+from holdfast.kit.outbox import Delivery, RetryPolicy
 from tests.http.bed import SECRET, TENANT, Bed
 from tests.http.processes import announce, holdfast_process, keep_endpoint
 from tests.kit.receiver import OK, answering, serving
@@ -60,7 +60,7 @@ async def test_from_webhook_to_delivery_is_one_trace_that_began_outside(
     bed: Bed, exported: InMemorySpanExporter
 ) -> None:
     async with serving(answering(BUSY, OK)) as there:
-        await bed.endpoint(there.url(), retry=Retry(waits_s=(0.01,)))
+        await bed.endpoint(there.url(), retry=RetryPolicy(waits_s=(0.01,)))
         await _through(bed, traceparent=_FROM_OUTSIDE)
         sent = [dict(request.headers)["traceparent"] for request in there.requests]
     spans = _names(exported.get_finished_spans())

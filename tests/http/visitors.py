@@ -12,7 +12,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from holdfast.errors import AlreadyExistsError
 from holdfast.http.guard import declared_routes
-from holdfast.kit.access import Sessions, Tokens, Users
+from holdfast.kit.access import ApiTokens, Sessions, Users
 from holdfast.kit.access.sessions import COOKIE, csrf_of
 from tests.http.bed import TENANT, Bed
 from tests.http.issuer import StandIn
@@ -90,7 +90,7 @@ def _bearer(token: str) -> dict[str, str]:
 
 async def _nobodies(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
     revoked = await bed.token("owner")
-    await Tokens(bed.runtime.store).revoke(revoked[3:19])
+    await ApiTokens(bed.runtime.store).revoke(revoked[3:19])
     ended = int(issuer.clock.now().timestamp()) - 3_600
     brought = {
         "nothing": {},

@@ -17,7 +17,7 @@ from holdfast.kit.outbox import (
     Outbox,
     RawSender,
     Sign,
-    Signer,
+    WebhookSigner,
     delivery_id,
     new_secret,
 )
@@ -65,7 +65,7 @@ class Slowly:
 
 
 async def signing(endpoint: Endpoint) -> Sign:
-    return Signer([SECRET]).headers
+    return WebhookSigner([SECRET]).headers
 
 
 @contextlib.asynccontextmanager

@@ -21,7 +21,7 @@ from holdfast.kit.runs import (
     StepSummary,
     Workflow,
 )
-from holdfast.model import Document, Index, Stamped, document
+from holdfast.model import Document, Index, TimestampId, document
 from holdfast.store import Store
 
 SOON = BackOff(first_s=0.01)
@@ -39,7 +39,7 @@ class OwnSummary(StepSummary, rename="camel", kw_only=True):
     name: str = msgspec.field(name="agent")
 
 
-@document("own_runs/{id}", id=Stamped("run"), tenant="tenant_id", lifecycle=RUN_LIFE, claim=RUN_CLAIM)
+@document("own_runs/{id}", id=TimestampId("run"), tenant="tenant_id", lifecycle=RUN_LIFE, claim=RUN_CLAIM)
 class OwnRun(RunFields, rename="camel"):
     """A service's run: its own collection, its own fields beside the kit's."""
 

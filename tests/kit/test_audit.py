@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.errors import AppendOnlyError, ConfigError
-from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
-from holdfast.model import Document, Index, Joined, document
+from holdfast.kit.audit import Audit, AuditEntry, AuditEvent, AuditHead
+from holdfast.model import CompositeId, Document, Index, document
 from holdfast.store import Query, Store, Transaction, create, delete, patch, put
 
 ACME = "acme"
@@ -27,7 +27,7 @@ class Thing(Document):
 
 @document(
     "holdfast_audit/{id}",
-    id=Joined("tenant_id", "place"),
+    id=CompositeId("tenant_id", "place"),
     tenant="tenant_id",
     indexes=[
         Index("sequence"),
@@ -57,7 +57,9 @@ async def forger(kit_store: Store, kit_url: str) -> AsyncIterator[Store]:
 
 async def _write_ten(audit: Audit) -> None:
     for number in range(1, 11):
-        await audit.append(Entry(action=f"act-{number % 3}", actor="ann", subject="s", details={"n": number}))
+        await audit.append(
+            AuditEntry(action=f"act-{number % 3}", actor="ann", subject="s", details={"n": number})
+        )
 
 
 def _id(sequence: int) -> str:
@@ -78,7 +80,7 @@ async def test_an_act_and_its_event_land_together_or_not_at_all(audit: Audit, ki
 
     async def act(tx: Transaction) -> None:
         tx.write(create(Thing(id="t", tenant_id=ACME)))
-        await audit.add(tx, Entry(action="made", actor="ann", subject="t"))
+        await audit.add(tx, AuditEntry(action="made", actor="ann", subject="t"))
 
     with pytest.raises(Exception, match="there already"):
         await audit.transact(act, attempts=2)
@@ -86,7 +88,7 @@ async def test_an_act_and_its_event_land_together_or_not_at_all(audit: Audit, ki
 
 
 async def test_the_store_refuses_to_change_or_delete_an_event(audit: Audit, kit_store: Store) -> None:
-    (event,) = await audit.append(Entry(action="made", actor="ann"))
+    (event,) = await audit.append(AuditEntry(action="made", actor="ann"))
     acme = kit_store.tenant(ACME)
     for write in (
         patch(AuditEvent, event.id, changes={"actor": "eve"}),
@@ -167,7 +169,7 @@ async def test_eight_writers_at_once_keep_one_unbroken_chain(kit_store: Store) -
 
     async def write(trail: Audit, writer: int) -> None:
         for number in range(6):
-            await trail.append(Entry(action="act", actor=f"w{writer}", subject=str(number)))
+            await trail.append(AuditEntry(action="act", actor=f"w{writer}", subject=str(number)))
 
     await asyncio.gather(*(write(trail, n) for n, trail in enumerate(trails)))
     verdict = await trails[0].verify()
@@ -178,7 +180,7 @@ async def test_eight_writers_at_once_keep_one_unbroken_chain(kit_store: Store) -
 async def test_tenants_have_chains_of_their_own(kit_store: Store) -> None:
     acme, other = Audit(kit_store, tenant_id=ACME), Audit(kit_store, tenant_id="other")
     await _write_ten(acme)
-    await other.append(Entry(action="act", actor="bob"))
+    await other.append(AuditEntry(action="act", actor="bob"))
     assert (await other.verify()).events == 1
     events = await kit_store.tenant("other").query(
         Query(AuditEvent).where("actor", "==", "ann").order_by("-sequence")

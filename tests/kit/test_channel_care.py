@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from holdfast.errors import BadQueryError, NotFoundError
-from holdfast.kit.audit import Audit, AuditEvent, AuditHead, Entry
+from holdfast.kit.audit import Audit, AuditEntry, AuditEvent, AuditHead
 from holdfast.kit.channels import (
     Channel,
+    ChannelPolicy,
     Channels,
-    Happening,
-    Life,
+    ChannelTransition,
     Watch,
 )
 from holdfast.kit.inbox import GoogleChannelVerifier, channel_token
@@ -56,7 +56,7 @@ async def test_the_token_lets_a_notification_be_verified_without_a_look_up(
 async def test_stopped_documents_are_kept_when_the_setting_says_so(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
-    one = channels(life=Life(keep_stopped=True))
+    one = channels(life=ChannelPolicy(keep_stopped=True))
     await one.want([ALICE])
     await one.turn()
     await clock.advance(6 * DAY)
@@ -96,7 +96,7 @@ async def test_a_provider_that_asks_to_wait_is_not_asked_sooner(
 async def test_waits_grow_with_failures_up_to_a_limit(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
-    one = channels(life=Life(back_off_s=10, back_off_s_max=100))
+    one = channels(life=ChannelPolicy(back_off_s=10, back_off_s_max=100))
     board.failing = 2.0
     await one.want([ALICE])
     waits = []
@@ -153,7 +153,7 @@ async def test_a_channel_is_found_before_it_is_on_record(
 async def test_renew_expiring_says_what_became_of_each_and_a_dry_run_changes_nothing(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
-    one = channels(life=Life(renew_before_s=3_600))
+    one = channels(life=ChannelPolicy(renew_before_s=3_600))
     await one.want([ALICE, BOB])
     await one.turn()
     assert (await one.renew_expiring()).renewed == []
@@ -223,10 +223,13 @@ async def test_what_happens_to_channels_is_audited_in_the_same_commit(
 ) -> None:
     audit = Audit(kit_store, tenant_id="-")
 
-    async def hook(tx: Transaction, news: Sequence[Happening]) -> None:
+    async def hook(tx: Transaction, news: Sequence[ChannelTransition]) -> None:
         await audit.add(
             tx,
-            *(Entry(action=f"channel.{one.act}", actor="channels", subject=one.channel_id) for one in news),
+            *(
+                AuditEntry(action=f"channel.{one.act}", actor="channels", subject=one.channel_id)
+                for one in news
+            ),
         )
 
     one = channels(hook=hook)
@@ -240,7 +243,8 @@ async def test_what_happens_to_channels_is_audited_in_the_same_commit(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"key": b"short"}, {"name": "no spaces"}, {"name": "x" * 31}, {"life": Life(lease_s=20)}]
+    "wrong",
+    [{"key": b"short"}, {"name": "no spaces"}, {"name": "x" * 31}, {"life": ChannelPolicy(lease_s=20)}],
 )
 async def test_settings_that_cannot_work_are_refused(
     channels: Callable[..., Channels], wrong: dict[str, Any]

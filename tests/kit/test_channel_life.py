@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast.errors import NotFoundError
-from holdfast.kit.channels import Channel, Channels, Life, Watch
+from holdfast.kit.channels import Channel, ChannelPolicy, Channels, Watch
 from holdfast.model import Document
 from holdfast.store import Query, Store
 from holdfast.testing import ManualClock
@@ -24,7 +24,7 @@ DOCUMENTS: list[type[Document]] = [Channel, Watch]
 DAYS = int(os.environ.get("HOLDFAST_CHANNEL_DAYS", "90"))
 HOUR = 3_600.0
 DAY = 24 * HOUR
-LIFE = Life()
+LIFE = ChannelPolicy()
 PEOPLE = [f"p{n}@hoge.jp" for n in range(5)]
 ALICE = "alice@hoge.jp"
 

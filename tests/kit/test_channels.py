@@ -15,9 +15,9 @@ from holdfast.kit.channels import (
     EXPIRED_KEPT,
     Channel,
     ChannelFields,
+    ChannelPolicy,
     Channels,
-    Happening,
-    Life,
+    ChannelTransition,
     Watch,
 )
 from holdfast.kit.inbox import channel_token
@@ -87,7 +87,7 @@ async def test_renewal_opens_the_new_channel_before_it_stops_the_old(
 ) -> None:
     seen: list[tuple[str, int]] = []
 
-    async def hook(tx: Transaction, news: Sequence[Happening]) -> None:
+    async def hook(tx: Transaction, news: Sequence[ChannelTransition]) -> None:
         seen.extend((one.act, len(board.live(ALICE))) for one in news)
 
     one = channels(hook=hook)
@@ -203,7 +203,10 @@ async def test_two_schedulers_renewing_at_once_do_the_work_once(
     channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
 ) -> None:
     people = [f"p{n}@hoge.jp" for n in range(8)]
-    both = [channels(life=Life(renew_before_s=3_600)), channels(life=Life(renew_before_s=3_600))]
+    both = [
+        channels(life=ChannelPolicy(renew_before_s=3_600)),
+        channels(life=ChannelPolicy(renew_before_s=3_600)),
+    ]
     await both[0].want(people)
     await both[0].turn()
     await clock.advance(6.5 * DAY)
@@ -257,7 +260,7 @@ async def test_channels_on_record_that_no_watch_knows_are_taken_in(
 async def test_the_status_tells_the_time_left_and_warns_near_the_end(
     channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
 ) -> None:
-    one = channels(life=Life(renew_before_s=60))
+    one = channels(life=ChannelPolicy(renew_before_s=60))
     await one.want([ALICE, BOB])
     await one.turn()
     await clock.advance(0.5 * DAY - 34 * 60)

@@ -10,13 +10,13 @@ import pytest
 
 from holdfast.errors import (
     ConfigError,
+    DecryptionError,
     ForbiddenError,
     NotFoundError,
     OutcomeUnknownError,
     ReauthRequiredError,
     RetryLaterError,
     StoreUnavailableError,
-    UnreadableError,
     UnverifiedError,
 )
 from holdfast.kit.connections import Connection, Connections, Consent, connection_id
@@ -107,7 +107,7 @@ async def test_a_token_moved_to_another_row_or_field_does_not_open(
     other = await connect(connections)
     moved = msgspec.structs.replace(await stored(kit_store, other.id), access_token=one.access_token)
     await kit_store.tenant("acme").commit(put(moved))
-    with pytest.raises(UnreadableError):
+    with pytest.raises(DecryptionError):
         await connections.token(other.id)
 
 

@@ -16,11 +16,11 @@ from holdfast.errors import (
 )
 from holdfast.kit import NO_TENANT
 from holdfast.kit.idempotency import (
-    Answer,
     Done,
     Idempotency,
     IdempotencyDocument,
     IdempotencyFields,
+    StoredResponse,
     Ticket,
 )
 from holdfast.model import Claim, Document, Retention, document
@@ -48,7 +48,9 @@ class OwnRecord(IdempotencyFields, rename="camel"):
 
 
 DOCUMENTS = [IdempotencyDocument, OwnRecord, Order]
-ANSWER = Answer(status=201, body={"id": "o-1", "lines": [1, 2.5, None, "ü"]}, headers={"location": "/o-1"})
+ANSWER = StoredResponse(
+    status=201, body={"id": "o-1", "lines": [1, 2.5, None, "ü"]}, headers={"location": "/o-1"}
+)
 
 
 async def _order(ticket: Ticket) -> Done:
@@ -69,7 +71,7 @@ async def test_fifty_at_once_do_the_work_once_and_all_get_the_same_answer(live_s
     idempotency = Idempotency(live_store)
     together = asyncio.Barrier(50)
 
-    async def call() -> tuple[Answer, bool]:
+    async def call() -> tuple[StoredResponse, bool]:
         await together.wait()
         given = await idempotency.run("k", b"body", _order, wait_s=30)
         return given.answer, given.replayed
@@ -107,7 +109,7 @@ async def test_work_whose_time_is_over_is_taken_over_and_the_late_answer_is_refu
     assert given.answer == ANSWER
     with pytest.raises(LeaseLostError):
         await store.commit(
-            *idempotency.writes_complete(late, Answer(body="late")), create(Order(id="o-late"))
+            *idempotency.writes_complete(late, StoredResponse(body="late")), create(Order(id="o-late"))
         )
     with pytest.raises(LeaseLostError):
         await store.commit(idempotency.guard(late))
@@ -123,7 +125,7 @@ async def test_a_worker_that_was_overtaken_gets_the_answer_of_the_other(
     async def slow(ticket: Ticket) -> Done:
         await clock.advance(301)
         await idempotency.run("k", b"body", _order)
-        return Done(Answer(body="slow"), [create(Order(id="o-slow"))])
+        return Done(StoredResponse(body="slow"), [create(Order(id="o-slow"))])
 
     given = await idempotency.run("k", b"body", slow)
     assert (given.answer, given.replayed) == (ANSWER, True)
@@ -137,7 +139,7 @@ async def test_an_answer_is_given_until_it_expires(
     idempotency = Idempotency(kit_store)
 
     async def first(ticket: Ticket) -> Done:
-        return Done(Answer(body="first", failed=failed))
+        return Done(StoredResponse(body="first", failed=failed))
 
     await idempotency.run("k", b"body", first)
     await clock.advance(kept_s - 1)
@@ -199,7 +201,7 @@ async def test_tenants_use_the_same_key_for_their_own(kit_store: Store) -> None:
     acme, beta = Idempotency(kit_store.tenant("acme")), Idempotency(kit_store.tenant("beta"))
 
     async def answer(text: str) -> Done:
-        return Done(Answer(body=text))
+        return Done(StoredResponse(body=text))
 
     await acme.run("k", b"a", lambda _: answer("acme"))
     assert (await beta.run("k", b"b", lambda _: answer("beta"))).answer.body == "beta"
@@ -227,7 +229,7 @@ async def test_an_answer_too_large_to_keep_is_refused_before_anything_is_written
     idempotency = Idempotency(kit_store)
 
     async def huge(ticket: Ticket) -> Done:
-        return Done(Answer(body="x" * 300_000), [create(Order(id="o-1"))])
+        return Done(StoredResponse(body="x" * 300_000), [create(Order(id="o-1"))])
 
     with pytest.raises(TooLargeError):
         await idempotency.run("k", b"body", huge)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from holdfast.errors import RetryLaterError, TooLargeError, UnverifiedError
-from holdfast.kit.inbox import Inbox, InboxItem, InboxLane, InboxWorker, Limits, Source, Verified
+from holdfast.kit.inbox import Inbox, InboxItem, InboxLane, InboxLimits, InboxWorker, Source, Verified
 from holdfast.model import Document, document
 from holdfast.store import Increment, Store, Transaction, create, put, upsert
 from holdfast.testing import ManualClock
@@ -102,7 +102,7 @@ async def test_a_failing_item_waits_longer_each_time_and_is_parked_with_the_reas
 
     inbox = Inbox(kit_store)
     await _receive(inbox, "m1")
-    worker = InboxWorker(kit_store, {"loose": fail}, limits=Limits(tries_max=3, back_off_s=10))
+    worker = InboxWorker(kit_store, {"loose": fail}, limits=InboxLimits(tries_max=3, back_off_s=10))
     assert await worker.turn() == 1
     for wait in (10, 20):
         clock.tick(wait - 1)
@@ -122,7 +122,7 @@ async def test_a_parked_item_can_be_replayed_and_a_dry_run_changes_nothing(kit_s
 
     inbox = Inbox(kit_store)
     await _receive(inbox, "m1")
-    await InboxWorker(kit_store, {"loose": fail}, limits=Limits(tries_max=1)).turn()
+    await InboxWorker(kit_store, {"loose": fail}, limits=InboxLimits(tries_max=1)).turn()
     assert await inbox.replay(["loose_m1", "loose_unknown"], dry_run=True) == ["loose_m1"]
     worker = InboxWorker(kit_store, {"loose": tally})
     assert await worker.turn() == 0
@@ -141,7 +141,7 @@ async def test_a_provider_that_asks_for_patience_costs_no_try(kit_store: Store, 
             raise RetryLaterError("quota", after_s=30)
 
     await _receive(Inbox(kit_store), "m1")
-    worker = InboxWorker(kit_store, {"loose": wait}, limits=Limits(tries_max=2))
+    worker = InboxWorker(kit_store, {"loose": wait}, limits=InboxLimits(tries_max=2))
     for _ in range(9):
         assert await worker.turn() == 1
         clock.tick(30)
@@ -154,7 +154,7 @@ async def test_an_item_whose_worker_dies_every_time_is_parked(kit_store: Store, 
     for _ in range(3):
         assert len(await kit_store.privileged().claim_due(InboxItem, limit=1, lease_s=60)) == 1
         clock.tick(61)
-    worker = InboxWorker(kit_store, {"loose": tally}, limits=Limits(tries_max=3))
+    worker = InboxWorker(kit_store, {"loose": tally}, limits=InboxLimits(tries_max=3))
     assert await worker.turn() == 1
     (item,), _ = await inbox.listed("parked")
     assert "died" in item.reason
@@ -196,7 +196,7 @@ async def test_a_parked_item_lets_the_next_of_its_key_pass(kit_store: Store, clo
     inbox = Inbox(kit_store)
     for name in ("a1", "a2"):
         await _receive(inbox, name, source=ORDERED)
-    worker = InboxWorker(kit_store, {"ordered": work}, limits=Limits(tries_max=1))
+    worker = InboxWorker(kit_store, {"ordered": work}, limits=InboxLimits(tries_max=1))
     for _ in range(4):
         await worker.turn()
     assert await _seen(kit_store) == ["a2"]

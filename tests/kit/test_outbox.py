@@ -11,16 +11,16 @@ from holdfast.errors import AlreadyExistsError, TooLargeError
 from holdfast.kit.outbox import (
     KINDS,
     AddressGuard,
+    Deliveries,
     Delivery,
     Dispatcher,
     Endpoint,
     Endpoints,
     Event,
-    Ledger,
     Outbox,
     RawSender,
     Selection,
-    Verifier,
+    SignatureVerifier,
     delivery_id,
 )
 from holdfast.store import Store, create, put
@@ -48,7 +48,7 @@ async def test_an_event_arrives_signed_and_byte_for_byte_and_is_recorded(live_st
         found = await state_is(live_store, "evt-1", "delivered")
     (request,) = receiver.requests
     assert request.body == body
-    assert Verifier([SECRET]).verify(request.headers, body, now=live_store.clock.now()) == "evt-1"
+    assert SignatureVerifier([SECRET]).verify(request.headers, body, now=live_store.clock.now()) == "evt-1"
     (attempt,) = found.attempts
     assert (attempt.status, attempt.excerpt, attempt.fence) == (200, "ok", found.fence)
     assert (found.next_attempt_at, found.owner) == (None, None)
@@ -78,7 +78,7 @@ async def test_an_endpoint_that_takes_no_such_event_is_recorded_as_skipped(live_
     states = {
         (one.event_id, one.endpoint_id): (one.status, one.next_attempt_at is None)
         for event_id in ("evt-1", "evt-2")
-        for one in await Ledger(live_store).of_event(event_id)
+        for one in await Deliveries(live_store).of_event(event_id)
     }
     assert states == {
         ("evt-1", "wants"): ("pending", False),
@@ -93,7 +93,7 @@ async def test_a_body_over_the_limit_is_refused_before_anything_is_written(live_
     await outbox.send(Event(id="fits", type="t", body=b"x" * 100), [endpoint])
     with pytest.raises(TooLargeError):
         await outbox.send(Event(id="over", type="t", body=b"x" * 101), [endpoint])
-    assert await Ledger(live_store).of_event("over") == []
+    assert await Deliveries(live_store).of_event("over") == []
 
 
 async def test_a_paused_endpoint_gets_nothing_until_it_is_resumed(live_store: Store) -> None:
@@ -200,7 +200,7 @@ async def test_undelivered_is_one_question(live_store: Store) -> None:
     other = await endpoint_at(live_store, "http://127.0.0.1:9/", "other")
     await send(live_store, endpoint, "evt-1", "evt-2")
     await send(live_store, other, "evt-3")
-    ledger = Ledger(live_store)
+    ledger = Deliveries(live_store)
     assert [d.event_id for d in (await ledger.undelivered()).docs] == ["evt-3", "evt-2", "evt-1"]
     assert [d.event_id for d in (await ledger.undelivered("ep")).docs] == ["evt-2", "evt-1"]
     report = await ledger.cancel(Selection(statuses=["pending"], endpoint_id="ep"), dry_run=False)
@@ -218,5 +218,5 @@ async def test_a_tenants_outbox_reaches_nobody_elses(live_store: Store) -> None:
         await Outbox(acme).send(Event(id="evt-1", type="t", body=b"{}"), [endpoint])
         await receiver.received(1)
     assert await live_store.tenant("other").get(Delivery, delivery_id("evt-1", "theirs")) is None
-    (found,) = await Ledger(acme).of_event("evt-1")
+    (found,) = await Deliveries(acme).of_event("evt-1")
     assert found.tenant_id == "acme"

@@ -10,12 +10,12 @@ from holdfast.errors import InvalidError
 from holdfast.kit.outbox import (
     KINDS,
     DeadLetter,
+    Deliveries,
     Endpoint,
     EndpointNotice,
     Event,
-    Ledger,
     Outbox,
-    Retry,
+    RetryPolicy,
     Selection,
     delivery_id,
 )
@@ -26,7 +26,7 @@ from tests.kit.outbox_bed import FAIL, answer, delivery, dispatching, endpoint_a
 from tests.kit.receiver import OK
 
 DOCUMENTS = list(KINDS.all)
-QUICK = Retry(waits_s=(0.02, 0.02))
+QUICK = RetryPolicy(waits_s=(0.02, 0.02))
 
 
 async def test_after_the_last_attempt_the_delivery_is_dead_and_has_one_dead_letter(live_store: Store) -> None:
@@ -36,7 +36,7 @@ async def test_after_the_last_attempt_the_delivery_is_dead_and_has_one_dead_lett
         found = await state_is(live_store, "evt-1", "dead")
     assert [attempt.status for attempt in found.attempts] == [503, 503, 503]
     assert len({attempt.fence for attempt in found.attempts}) == 3
-    (letter,) = (await Ledger(live_store).dead_letters()).docs
+    (letter,) = (await Deliveries(live_store).dead_letters()).docs
     assert (letter.id, letter.deaths) == (found.id, 1)
     assert letter.reason == found.reason == "3 attempts failed; the last: HTTP 503"
 
@@ -46,11 +46,11 @@ async def test_a_replay_keeps_the_event_id_and_the_body_and_resolves_the_dead_le
 ) -> None:
     said = [FAIL]
     async with receiving(lambda received: said[0]) as receiver, dispatching(live_store):
-        endpoint = await endpoint_at(live_store, receiver.url(), retry=Retry(waits_s=()))
+        endpoint = await endpoint_at(live_store, receiver.url(), retry=RetryPolicy(waits_s=()))
         await send(live_store, endpoint, "evt-1", "evt-2", body=b"exactly this")
         await state_is(live_store, "evt-1", "dead")
         await state_is(live_store, "evt-2", "dead")
-        ledger = Ledger(live_store)
+        ledger = Deliveries(live_store)
         dry = await ledger.replay(Selection(statuses=["dead"]))
         assert (dry.matched, dry.changed, dry.dry_run) == (2, 0, True)
         assert (await delivery(live_store, "evt-1")).status == "dead"
@@ -69,11 +69,11 @@ async def test_a_replay_keeps_the_event_id_and_the_body_and_resolves_the_dead_le
 async def test_what_is_marked_as_dealt_with_is_not_replayed_with_the_others(live_store: Store) -> None:
     said = [FAIL]
     async with receiving(lambda received: said[0]) as receiver, dispatching(live_store):
-        endpoint = await endpoint_at(live_store, receiver.url(), retry=Retry(waits_s=()))
+        endpoint = await endpoint_at(live_store, receiver.url(), retry=RetryPolicy(waits_s=()))
         await send(live_store, endpoint, "evt-1", "evt-2", "evt-3")
         for id in ("evt-1", "evt-2", "evt-3"):
             await state_is(live_store, id, "dead")
-        ledger, dead = Ledger(live_store), Selection(statuses=["dead"])
+        ledger, dead = Deliveries(live_store), Selection(statuses=["dead"])
         await ledger.resolve(delivery_id("evt-3", "ep"), "told them by telephone")
         assert (await ledger.replay(dead)).matched == 2
         said[0] = OK
@@ -87,13 +87,13 @@ async def test_what_is_marked_as_dealt_with_is_not_replayed_with_the_others(live
 
 async def test_a_replayed_delivery_that_dies_again_reopens_its_one_dead_letter(live_store: Store) -> None:
     async with receiving(lambda received: FAIL) as receiver, dispatching(live_store):
-        endpoint = await endpoint_at(live_store, receiver.url(), retry=Retry(waits_s=()))
+        endpoint = await endpoint_at(live_store, receiver.url(), retry=RetryPolicy(waits_s=()))
         await send(live_store, endpoint, "evt-1")
         await state_is(live_store, "evt-1", "dead")
-        assert await Ledger(live_store).replay_one(delivery_id("evt-1", "ep"))
+        assert await Deliveries(live_store).replay_one(delivery_id("evt-1", "ep"))
         await until(lambda: len(receiver.requests) == 2)
         await state_is(live_store, "evt-1", "dead")
-    (letter,) = (await Ledger(live_store).dead_letters()).docs
+    (letter,) = (await Deliveries(live_store).dead_letters()).docs
     assert (letter.deaths, letter.resolved) == (2, False)
 
 
@@ -157,7 +157,7 @@ async def test_what_waits_for_an_endpoint_that_is_no_more_is_dead(live_store: St
 async def test_a_replay_stopped_by_its_limit_goes_on_from_its_cursor(live_store: Store) -> None:
     endpoint = await endpoint_at(live_store, "http://127.0.0.1:9/")
     await send(live_store, endpoint, *(f"evt-{n}" for n in range(5)))
-    ledger, waiting = Ledger(live_store), Selection(statuses=["pending"])
+    ledger, waiting = Deliveries(live_store), Selection(statuses=["pending"])
     await ledger.cancel(waiting, dry_run=False)
     gone = Selection(statuses=["cancelled"])
     first = await ledger.replay(gone, dry_run=False, limit=3)
@@ -169,5 +169,5 @@ async def test_a_replay_stopped_by_its_limit_goes_on_from_its_cursor(live_store:
 
 async def test_only_what_is_finished_can_be_replayed(live_store: Store) -> None:
     with pytest.raises(InvalidError):
-        await Ledger(live_store).replay(Selection(statuses=["pending"]))
+        await Deliveries(live_store).replay(Selection(statuses=["pending"]))
     assert set(UNDELIVERED) <= {"pending", "sending", "failed", "dead"}

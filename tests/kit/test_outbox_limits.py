@@ -6,7 +6,7 @@ import asyncio
 import time
 from itertools import pairwise
 
-from holdfast.kit.outbox import KINDS, Breaker, Ledger, Rate, Retry, Selection, delivery_id
+from holdfast.kit.outbox import KINDS, BreakerPolicy, Deliveries, Rate, RetryPolicy, Selection, delivery_id
 from holdfast.store import Store
 from tests.kit.eventually import until
 from tests.kit.outbox_bed import (
@@ -52,7 +52,7 @@ async def test_a_rate_limit_spaces_what_its_burst_lets_through(live_store: Store
         async with dispatching(live_store):
             await receiver.received(14)
     # The moments of sending, as they were recorded: a busy machine may note arrivals late.
-    kept = [one for name in names for one in await Ledger(live_store).of_event(name)]
+    kept = [one for name in names for one in await Deliveries(live_store).of_event(name)]
     sent = sorted(one.attempts[0].at.timestamp() for one in kept)
     # Four at once, then ten more at twenty a second.
     assert len(sent) == 14
@@ -77,10 +77,14 @@ async def test_a_breaker_opens_probes_half_open_and_closes(live_store: Store) ->
         now -= 1
         return OK if healthy else FAIL
 
-    breaker = Breaker(failures=3, open_s=0.5, probes=1)
+    breaker = BreakerPolicy(failures=3, open_s=0.5, probes=1)
     async with receiving(say) as receiver:
         endpoint = await endpoint_at(
-            live_store, receiver.url(), breaker=breaker, concurrency=1, retry=Retry(waits_s=(0.01,) * 20)
+            live_store,
+            receiver.url(),
+            breaker=breaker,
+            concurrency=1,
+            retry=RetryPolicy(waits_s=(0.01,) * 20),
         )
         await send(live_store, endpoint, *(f"evt-{n}" for n in range(12)))
         async with dispatching(live_store):
@@ -108,7 +112,7 @@ async def test_retries_come_at_their_times(live_store: Store) -> None:
     # Further apart than the slack, so that none is taken for another.
     waits = (0.6, 0.9, 0.3)
     async with receiving(note) as receiver, dispatching(live_store, poll_s=10.0):
-        endpoint = await endpoint_at(live_store, receiver.url(), retry=Retry(waits_s=waits))
+        endpoint = await endpoint_at(live_store, receiver.url(), retry=RetryPolicy(waits_s=waits))
         began = time.monotonic()
         await send(live_store, endpoint, "evt-1")
         await receiver.received(4)
@@ -126,7 +130,7 @@ async def test_retry_after_is_honoured_for_the_whole_lane(live_store: Store) -> 
 
     async with receiving(note) as receiver, dispatching(live_store):
         endpoint = await endpoint_at(
-            live_store, receiver.url(), concurrency=1, retry=Retry(waits_s=(0.01, 0.01))
+            live_store, receiver.url(), concurrency=1, retry=RetryPolicy(waits_s=(0.01, 0.01))
         )
         await send(live_store, endpoint, "evt-1", "evt-2", "evt-3")
         for n in (1, 2, 3):
@@ -147,7 +151,9 @@ async def test_order_holds_across_retries_where_the_endpoint_wants_it(live_store
         return OK
 
     async with receiving(mostly_fail) as receiver, dispatching(live_store), dispatching(live_store):
-        endpoint = await endpoint_at(live_store, receiver.url(), fifo=True, retry=Retry(waits_s=(0.05, 0.05)))
+        endpoint = await endpoint_at(
+            live_store, receiver.url(), fifo=True, retry=RetryPolicy(waits_s=(0.05, 0.05))
+        )
         names = [f"evt-{n}" for n in range(8)]
         await asyncio.gather(*(send(live_store, endpoint, name) for name in names[:1]))
         await send(live_store, endpoint, *names[1:])
@@ -165,12 +171,14 @@ async def test_a_dead_head_lets_the_next_one_go_and_its_replay_joins_the_line(li
         return FAIL if seen[-1] in bad else OK
 
     async with receiving(say) as receiver, dispatching(live_store):
-        endpoint = await endpoint_at(live_store, receiver.url(), fifo=True, retry=Retry(waits_s=(0.02,)))
+        endpoint = await endpoint_at(
+            live_store, receiver.url(), fifo=True, retry=RetryPolicy(waits_s=(0.02,))
+        )
         await send(live_store, endpoint, "evt-0", "evt-1")
         await state_is(live_store, "evt-0", "dead")
         await state_is(live_store, "evt-1", "delivered")
         bad.clear()
-        assert await Ledger(live_store).replay_one(delivery_id("evt-0", "ep"))
+        assert await Deliveries(live_store).replay_one(delivery_id("evt-0", "ep"))
         await state_is(live_store, "evt-0", "delivered")
         await send(live_store, endpoint, "evt-2")
         await state_is(live_store, "evt-2", "delivered")
@@ -194,7 +202,7 @@ async def test_cancelling_the_head_of_an_ordered_lane_lets_the_next_one_go(live_
     async with receiving() as receiver:
         endpoint = await endpoint_at(live_store, receiver.url(), fifo=True)
         await send(live_store, endpoint, "evt-0", "evt-1")
-        report = await Ledger(live_store).cancel(
+        report = await Deliveries(live_store).cancel(
             Selection(statuses=["pending"], until=(await delivery(live_store, "evt-1")).created_at),
             dry_run=False,
         )
@@ -210,7 +218,7 @@ async def test_an_attempt_ends_at_its_time_limit(live_store: Store) -> None:
         return OK
 
     async with receiving(never) as receiver, dispatching(live_store):
-        endpoint = await endpoint_at(live_store, receiver.url(), timeout_s=0.3, retry=Retry(waits_s=()))
+        endpoint = await endpoint_at(live_store, receiver.url(), timeout_s=0.3, retry=RetryPolicy(waits_s=()))
         await send(live_store, endpoint, "evt-1")
         found = await state_is(live_store, "evt-1", "dead", within_s=5)
     (attempt,) = found.attempts

@@ -11,7 +11,17 @@ import argon2
 import pytest
 
 from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError, RetryLaterError, UnverifiedError
-from holdfast.kit.access import Links, Session, Sessions, SetUp, SignInLink, SignInTries, Tries, User, Users
+from holdfast.kit.access import (
+    Session,
+    Sessions,
+    SetUp,
+    SignInLink,
+    SignInLinks,
+    SignInTries,
+    Tries,
+    User,
+    Users,
+)
 from holdfast.kit.access.login_throttle import BY_ADDRESS, BY_NAME, wait_s
 from holdfast.kit.access.sessions import IDLE_S, LASTS_S, csrf_of
 from holdfast.kit.access.users import check_name
@@ -123,7 +133,7 @@ async def test_disabling_somebody_who_is_not_there_says_so(kit_store: Store) -> 
 
 
 async def test_the_first_link_makes_an_owner_once_however_many_try(kit_store: Store) -> None:
-    links = Links(kit_store)
+    links = SignInLinks(kit_store)
     one, other = await links.first(), await links.first()
     assert one is not None
     assert other is not None
@@ -147,7 +157,7 @@ async def test_the_first_link_makes_an_owner_once_however_many_try(kit_store: St
 async def test_a_link_ends_after_an_hour_and_when_somebody_was_added_otherwise(
     kit_store: Store, clock: ManualClock
 ) -> None:
-    links = Links(kit_store)
+    links = SignInLinks(kit_store)
     code = await links.first()
     assert code is not None
     await clock.advance(3_601)
@@ -163,7 +173,7 @@ async def test_a_link_ends_after_an_hour_and_when_somebody_was_added_otherwise(
 
 
 async def test_a_weak_password_does_not_spend_a_link(kit_store: Store) -> None:
-    links = Links(kit_store)
+    links = SignInLinks(kit_store)
     code = await links.first()
     assert code is not None
     with pytest.raises(InvalidError):
@@ -174,7 +184,7 @@ async def test_a_weak_password_does_not_spend_a_link(kit_store: Store) -> None:
 
 
 async def test_a_persons_link_sets_a_password_and_ends_old_sessions(kit_store: Store) -> None:
-    users, links, sessions = Users(kit_store), Links(kit_store), Sessions(kit_store)
+    users, links, sessions = Users(kit_store), SignInLinks(kit_store), Sessions(kit_store)
     user = await users.add("ann", role="developer", tenant_id="acme")
     old = await sessions.begin(user)
     code = await links.make("ann")

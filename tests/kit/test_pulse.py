@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.kit.activity import COUNTED, Pulse, PulseKeeper, recent
+from holdfast.kit.activity import COUNTED, ActivityMinute, ActivityRecorder, recent
 from holdfast.store import Query, Store
 from holdfast.testing import ManualClock
 
-DOCUMENTS = [Pulse]
+DOCUMENTS = [ActivityMinute]
 
 
 class _Process:
@@ -17,7 +17,7 @@ class _Process:
     def __init__(self, store: Store) -> None:
         self.done = dict.fromkeys(COUNTED, 0)
         self.waited = 0.0
-        self.keeper = PulseKeeper(store, counts=lambda: self.done, waited_s=self._waited_s)
+        self.keeper = ActivityRecorder(store, counts=lambda: self.done, waited_s=self._waited_s)
 
     async def _waited_s(self) -> float:
         return self.waited
@@ -42,7 +42,7 @@ async def test_where_nothing_happens_nothing_is_written(kit_store: Store) -> Non
     idle = _Process(kit_store)
     await idle.keeper.beat()
     await idle.keeper.beat()
-    assert (await kit_store.privileged().query(Query(Pulse))).docs == []
+    assert (await kit_store.privileged().query(Query(ActivityMinute))).docs == []
     assert [pulse.delivered for pulse in await recent(kit_store, 5)] == [0] * 5
 
 
@@ -61,6 +61,6 @@ async def test_a_day_old_minute_may_go(kit_store: Store, clock: ManualClock) -> 
     process = _Process(kit_store)
     process.done["delivered"] = 1
     await process.keeper.beat()
-    assert await kit_store.privileged().expire(Pulse) == 0
+    assert await kit_store.privileged().expire(ActivityMinute) == 0
     await clock.advance(86_401)
-    assert await kit_store.privileged().expire(Pulse) == 1
+    assert await kit_store.privileged().expire(ActivityMinute) == 1

@@ -8,12 +8,12 @@ import pytest
 
 from holdfast.errors import ConflictError, IllegalMoveError, InvalidError, LeaseLostError, NotFoundError
 from holdfast.kit.checkpoints import CheckpointDocument, Checkpoints
-from holdfast.kit.runs import KIT, Kinds, Moved, RunDocument, RunFields, Runs, Step, Workflow
+from holdfast.kit.runs import KIT, RunDocument, RunFields, RunModels, Runs, Step, TransitionResult, Workflow
 from holdfast.store import Fence, Increment, Store, Transaction, delete, patch, upsert
 from tests.kit.eventually import ended
 from tests.kit.run_bed import OwnRun, OwnStep, OwnSummary, Result, carried, one, simple
 
-OWN = Kinds(run=OwnRun, step=OwnStep, summary=OwnSummary)
+OWN = RunModels(run=OwnRun, step=OwnStep, summary=OwnSummary)
 DOCUMENTS = [*KIT.documents, OwnRun, OwnStep, Result]
 
 
@@ -99,7 +99,7 @@ async def test_whoever_held_a_run_before_it_was_retried_can_not_write_it(live_st
 async def test_of_many_who_retry_a_run_at_once_one_does(live_store: Store) -> None:
     acme = live_store.tenant("acme")
 
-    async def count(transaction: Transaction, moved: Moved) -> None:
+    async def count(transaction: Transaction, moved: TransitionResult) -> None:
         assert moved.run.status == "pending"
         transaction.write(upsert(Result(id="retried"), {"count": Increment(1)}))
 

@@ -10,13 +10,13 @@ import pytest
 
 from holdfast.errors import AlreadyExistsError, InvalidError
 from holdfast.kit.checkpoints import Checkpoints
-from holdfast.kit.runs import KIT, Kinds, Moved, RunDocument, Runs, Step, Tokens, Workflow
+from holdfast.kit.runs import KIT, RunDocument, RunModels, Runs, Step, TokenUsage, TransitionResult, Workflow
 from holdfast.store import Increment, Store, Transaction, create, upsert
 from holdfast.testing import ManualClock
 from tests.kit.eventually import ended
 from tests.kit.run_bed import OwnRun, OwnStep, OwnSummary, Result, carried, one, simple
 
-OWN = Kinds(run=OwnRun, step=OwnStep, summary=OwnSummary)
+OWN = RunModels(run=OwnRun, step=OwnStep, summary=OwnSummary)
 DOCUMENTS = [*KIT.documents, OwnRun, OwnStep, Result]
 
 
@@ -159,12 +159,12 @@ async def test_what_a_step_writes_lands_with_its_checkpoint_or_not_at_all(live_s
 
 async def test_joins_add_to_the_commit_of_each_step_and_see_its_tokens(live_store: Store) -> None:
     async def talks(step: Step) -> str:
-        step.use(Tokens(100, 20))
+        step.use(TokenUsage(100, 20))
         if step.attempt == 1:
             raise RuntimeError("tokens of a failed try are used as well")
         return "ok"
 
-    async def meter(transaction: Transaction, moved: Moved) -> None:
+    async def meter(transaction: Transaction, moved: TransitionResult) -> None:
         if moved.step is not None and moved.step.status == "completed":
             assert moved.step.tokens_used is not None
             used = moved.step.tokens_used.input
@@ -177,7 +177,7 @@ async def test_joins_add_to_the_commit_of_each_step_and_see_its_tokens(live_stor
     runs = Runs(acme)
     async with carried(live_store, workflow, joins=[meter]):
         run = await ended(runs, (await runs.start(workflow)).id)
-    assert run.tokens == Tokens(400, 80)
+    assert run.tokens == TokenUsage(400, 80)
     used = await acme.get(Result, "used")
     assert used is not None
     assert used.doc.count == 400

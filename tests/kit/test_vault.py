@@ -9,10 +9,10 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from holdfast.errors import UnreadableError, WrongTenantError
+from holdfast.errors import DecryptionError, WrongTenantError
 from holdfast.kit.vault import Rotation, Vault, new_key, rotate
 from holdfast.model import Document, document
-from holdfast.store import Increment, Page, Query, Store, create, delete, patch
+from holdfast.store import Increment, Query, QueryPage, Store, create, delete, patch
 
 D = TypeVar("D", bound=Document)
 
@@ -149,7 +149,7 @@ class Interrupted(Store):
     def privileged(self) -> Interrupted:
         return self
 
-    async def query(self, query: Query[D]) -> Page[D]:
+    async def query(self, query: Query[D]) -> QueryPage[D]:
         page = await super().query(query)
         between, self.between = self.between, None
         if between is not None:
@@ -211,7 +211,7 @@ async def test_an_interrupted_rotation_goes_on_where_it_was(kit_store: Store) ->
     )
     assert (heard[0], rotation.resealed) == (30, 40)
     assert await revealed(kit_store, NEW) == expected(40)
-    with pytest.raises(UnreadableError):
+    with pytest.raises(DecryptionError):
         await revealed(kit_store, OLD)
 
 

@@ -14,7 +14,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.providers.google_calendar import CALENDAR_SCOPE, GoogleCalendar
 from holdfast.providers.google_oauth import ServiceAccount, ServiceAccountKey
 from holdfast.providers.google_sheets import SHEETS_READ_SCOPE, GoogleSheets
-from holdfast.providers.rest import Limits
+from holdfast.providers.rest import CallLimits
 from holdfast.simulators.google import AddPerson, CreateEvent, GoogleSimulator
 from holdfast.testing import ManualClock
 
@@ -48,7 +48,7 @@ class Setting:
     def key(self) -> ServiceAccountKey:
         return ServiceAccountKey.parse(msgspec.json.encode(self.key_file))
 
-    def calendar(self, email: str = ALICE, *, limits: Limits = Limits()) -> GoogleCalendar:
+    def calendar(self, email: str = ALICE, *, limits: CallLimits = CallLimits()) -> GoogleCalendar:
         tokens = self.account.tokens([CALENDAR_SCOPE], subject=email)
         url = self.google.calendar_url
         return GoogleCalendar(self.session, tokens, clock=self.clock, base_url=url, limits=limits)

@@ -24,7 +24,6 @@ from holdfast.errors import (
     VersionConflictError,
 )
 from holdfast.providers.google_calendar import (
-    Channel,
     EventAttendee,
     EventDateTime,
     EventPatch,
@@ -32,15 +31,16 @@ from holdfast.providers.google_calendar import (
     Events,
     GoogleCalendar,
     NewEvent,
+    PushChannel,
 )
-from holdfast.providers.rest import Limits
+from holdfast.providers.rest import CallLimits
 from holdfast.simulators.google import (
     DeleteEvent,
     EndTokens,
     ExpireSyncTokens,
-    Revoke,
+    InjectedFault,
+    RevokeAccess,
     SetQuota,
-    Trouble,
     UpdateEvent,
 )
 from tests.providers.setting import ALICE, BOB, START, HastyClock, Setting, an_hour, guests
@@ -68,7 +68,7 @@ def test_a_page_is_read_with_all_that_matters() -> None:
 
 
 def test_a_channel_is_read_and_its_token_is_not_shown() -> None:
-    channel = msgspec.json.decode((FIXTURES / "channel.json").read_bytes(), type=Channel)
+    channel = msgspec.json.decode((FIXTURES / "channel.json").read_bytes(), type=PushChannel)
     assert channel.expiration_ms == 1_773_020_800_000
     assert channel.token not in repr(channel)
 
@@ -107,7 +107,7 @@ async def test_all_pages_of_a_list_end_in_one_sync_token(setting: Setting) -> No
 
 
 async def test_an_insert_with_a_chosen_id_can_be_repeated_without_harm(setting: Setting) -> None:
-    setting.google.trouble(Trouble(status=503, method="POST", path="/events", late=True))
+    setting.google.trouble(InjectedFault(status=503, method="POST", path="/events", late=True))
     new = NewEvent(id="evt0001", summary="Lunch", start=WHEN, end=WHEN)
     calendar = setting.calendar()
     with pytest.raises(OutcomeUnknownError):
@@ -135,7 +135,7 @@ async def test_an_ended_token_is_renewed_unseen(setting: Setting) -> None:
 async def test_a_revoked_grant_needs_its_owner(setting: Setting) -> None:
     calendar = setting.calendar()
     await calendar.list_events("primary")
-    setting.google.run(Revoke(email=ALICE))
+    setting.google.run(RevokeAccess(email=ALICE))
     with pytest.raises(ReauthRequiredError):
         await calendar.list_events("primary")
 
@@ -167,7 +167,7 @@ async def _deleted_twice(calendar: GoogleCalendar, setting: Setting) -> None:
 
 
 async def _channel_twice(calendar: GoogleCalendar, setting: Setting) -> object:
-    asked = Channel(id="chan-1", address="https://hooks.invalid/x")
+    asked = PushChannel(id="chan-1", address="https://hooks.invalid/x")
     await calendar.watch_events("primary", asked)
     return await calendar.watch_events("primary", asked)
 
@@ -178,7 +178,7 @@ def _guest_renames(calendar: GoogleCalendar, setting: Setting) -> Awaitable[obje
 
 
 def _plain_http(calendar: GoogleCalendar, setting: Setting) -> Awaitable[object]:
-    return calendar.watch_events("primary", Channel(id="c", address="http://example.com/hook"))
+    return calendar.watch_events("primary", PushChannel(id="c", address="http://example.com/hook"))
 
 
 def _long_ago(calendar: GoogleCalendar, setting: Setting) -> Awaitable[object]:
@@ -231,7 +231,7 @@ async def test_over_the_quota_it_waits_for_the_next_minute_or_tells_how_long(
 ) -> None:
     hasty.tick(50)
     setting.google.run(SetQuota(per_minute=1, status=403 if status == 403 else 429))
-    calendar = setting.calendar(limits=Limits(wait_s_max=20.0))
+    calendar = setting.calendar(limits=CallLimits(wait_s_max=20.0))
     await calendar.list_events("primary")
     await calendar.list_events("primary")
     assert hasty.slept == [10.0]
@@ -244,14 +244,14 @@ async def test_over_the_quota_it_waits_for_the_next_minute_or_tells_how_long(
 async def test_a_write_over_the_rate_is_made_again_for_it_had_no_effect(
     setting: Setting, hasty: HastyClock, reason: str
 ) -> None:
-    setting.google.trouble(Trouble(count=2, status=403, reason=reason, method="POST", path="/events"))
+    setting.google.trouble(InjectedFault(count=2, status=403, reason=reason, method="POST", path="/events"))
     made = await setting.calendar().insert_event("primary", NewEvent(start=WHEN, end=WHEN))
     assert made.id
     assert len(hasty.slept) == 2
 
 
 async def test_an_exhausted_daily_quota_is_left_to_the_caller(setting: Setting, hasty: HastyClock) -> None:
-    setting.google.trouble(Trouble(status=403, reason="quotaExceeded", path="/events"))
+    setting.google.trouble(InjectedFault(status=403, reason="quotaExceeded", path="/events"))
     with pytest.raises(RetryLaterError) as raised:
         await setting.calendar().list_events("primary")
     assert (raised.value.after_s, hasty.slept) == (3_600.0, [])
@@ -261,10 +261,10 @@ async def test_a_backend_error_while_reading_is_outlasted_and_while_writing_is_t
     setting: Setting, hasty: HastyClock
 ) -> None:
     calendar = setting.calendar()
-    setting.google.trouble(Trouble(count=2, status=503, path="/calendar/v3"))
+    setting.google.trouble(InjectedFault(count=2, status=503, path="/calendar/v3"))
     assert (await calendar.list_events("primary")).items == []
     made = setting.event()
-    setting.google.trouble(Trouble(status=500, method="PATCH", path="/events"))
+    setting.google.trouble(InjectedFault(status=500, method="PATCH", path="/events"))
     with pytest.raises(OutcomeUnknownError):
         await calendar.patch_event("primary", made["id"], patch=EventPatch(summary="x"))
 
@@ -272,16 +272,16 @@ async def test_a_backend_error_while_reading_is_outlasted_and_while_writing_is_t
 async def test_a_cut_link_and_a_hanging_server_are_outlasted_while_reading(
     setting: Setting, hasty: HastyClock
 ) -> None:
-    calendar = setting.calendar(limits=Limits(call_s=0.3))
+    calendar = setting.calendar(limits=CallLimits(call_s=0.3))
     await calendar.list_events("primary")
-    setting.google.trouble(Trouble(cut=True, path="/events"))
-    setting.google.trouble(Trouble(hang=True, path="/events"))
+    setting.google.trouble(InjectedFault(cut=True, path="/events"))
+    setting.google.trouble(InjectedFault(hang=True, path="/events"))
     assert (await calendar.list_events("primary")).items == []
 
 
 async def test_a_channel_lives_as_long_as_google_grants_not_as_was_asked(setting: Setting) -> None:
     month = setting.clock.now() + timedelta(days=30)
-    asked = Channel(
+    asked = PushChannel(
         id="calendar-sync-1", address="https://hooks.invalid/x", expiration=str(int(month.timestamp() * 1000))
     )
     channel = await setting.calendar().watch_events("primary", asked)

@@ -23,8 +23,8 @@ from holdfast.clock import SystemClock
 from holdfast.errors import ConfigError, ForbiddenError, InvalidError, ReauthRequiredError, RetryLaterError
 from holdfast.providers.google_calendar import CALENDAR_SCOPE
 from holdfast.providers.google_oauth import ServiceAccount, ServiceAccountKey
-from holdfast.providers.google_oauth.assertion import Signer, claims_of
-from holdfast.simulators.google import EndTokens, Restore, Revoke, Trouble
+from holdfast.providers.google_oauth.assertion import AssertionSigner, claims_of
+from holdfast.simulators.google import EndTokens, InjectedFault, Restore, RevokeAccess
 from tests.providers.setting import ALICE, HastyClock, Setting
 
 
@@ -38,7 +38,7 @@ def test_googles_own_library_accepts_our_assertion(setting: Setting) -> None:
     private = load_pem_private_key(key.private_key.encode(), password=None)
     public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     decode: Any = google_jwt.decode
-    read = decode(Signer(key).sign(claims), certs=public, audience=key.token_uri)
+    read = decode(AssertionSigner(key).sign(claims), certs=public, audience=key.token_uri)
     assert (read["iss"], read["sub"], read["scope"]) == (key.client_email, ALICE, "a b")
     assert read["exp"] - read["iat"] == 3_600
 
@@ -84,7 +84,7 @@ async def test_a_token_with_life_left_is_used_while_the_endpoint_fails(
     tokens = setting.account.tokens([CALENDAR_SCOPE], subject=ALICE)
     first = await tokens()
     hasty.tick(3_400)
-    setting.google.trouble(Trouble(count=100, status=503, path="/token"))
+    setting.google.trouble(InjectedFault(count=100, status=503, path="/token"))
     assert await tokens() == first
     hasty.tick(200)
     with pytest.raises(RetryLaterError):
@@ -92,7 +92,7 @@ async def test_a_token_with_life_left_is_used_while_the_endpoint_fails(
 
 
 async def test_a_failing_endpoint_is_asked_again_with_patience(setting: Setting, hasty: HastyClock) -> None:
-    setting.google.trouble(Trouble(count=2, status=500, path="/token"))
+    setting.google.trouble(InjectedFault(count=2, status=500, path="/token"))
     assert await setting.account.tokens([CALENDAR_SCOPE], subject=ALICE)()
     assert (_asked(setting), len(hasty.slept)) == (3, 2)
 
@@ -100,7 +100,7 @@ async def test_a_failing_endpoint_is_asked_again_with_patience(setting: Setting,
 async def test_a_call_does_not_multiply_the_patience_of_its_tokens(
     setting: Setting, hasty: HastyClock
 ) -> None:
-    setting.google.trouble(Trouble(count=100, status=503, path="/token"))
+    setting.google.trouble(InjectedFault(count=100, status=503, path="/token"))
     with pytest.raises(RetryLaterError):
         await setting.calendar().list_events("primary")
     assert (_asked(setting), len(hasty.slept)) == (4, 3)
@@ -110,7 +110,7 @@ async def test_a_revoked_person_needs_to_connect_again_and_works_when_restored(s
     tokens = setting.account.tokens([CALENDAR_SCOPE], subject=ALICE)
     await tokens()
     setting.google.run(EndTokens())
-    setting.google.run(Revoke(email=ALICE))
+    setting.google.run(RevokeAccess(email=ALICE))
     with pytest.raises(ReauthRequiredError, match="expired or revoked"):
         await setting.calendar().list_events("primary")
     setting.google.run(Restore(email=ALICE))
@@ -160,7 +160,7 @@ async def test_neither_key_nor_token_is_shown_or_logged(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     answer = await setting.account.grant([CALENDAR_SCOPE], subject=ALICE)
-    setting.google.run(Revoke(email=ALICE))
+    setting.google.run(RevokeAccess(email=ALICE))
     with pytest.raises(ReauthRequiredError) as raised:
         await setting.account.grant([CALENDAR_SCOPE], subject=ALICE)
     told = f"{setting.key!r} {answer!r} {raised.value!r} {caplog.text}"
@@ -185,5 +185,5 @@ def test_a_private_key_of_another_kind_is_refused(setting: Setting) -> None:
     for text, why in ((pem, "not an RSA key"), ("scribble", "no PEM key")):
         key = ServiceAccountKey.parse(msgspec.json.encode(setting.key_file | {"private_key": text}))
         with pytest.raises(ConfigError, match=why) as raised:
-            Signer(key)
+            AssertionSigner(key)
         assert text not in str(raised.value)

@@ -17,7 +17,7 @@ from google.oauth2.credentials import Credentials
 from holdfast.errors import ConfigError, ForbiddenError, InvalidError, ReauthRequiredError, RetryLaterError
 from holdfast.providers.google_calendar import CALENDAR_SCOPE, GoogleCalendar
 from holdfast.providers.google_oauth import OAuthClient, UserGrant, UserGrants
-from holdfast.simulators.google import Consent, RevokeGrant, Trouble
+from holdfast.simulators.google import GiveConsent, InjectedFault, RevokeGrant
 from tests.providers.setting import ALICE, BOB, HastyClock, Setting
 
 BACK = "https://app.example/back"
@@ -139,11 +139,11 @@ async def test_a_code_ends_after_ten_minutes(setting: Setting, grants: UserGrant
 
 async def test_a_person_may_grant_less_or_nothing(setting: Setting, grants: UserGrants) -> None:
     other = "https://www.googleapis.com/auth/spreadsheets"
-    setting.google.run(Consent(email=ALICE, scopes=[CALENDAR_SCOPE]))
+    setting.google.run(GiveConsent(email=ALICE, scopes=[CALENDAR_SCOPE]))
     brought = await visit(setting, grants, scopes=[CALENDAR_SCOPE, other])
     given = await grants.exchange(brought["code"], verifier=VERIFIER, redirect_uri=BACK)
     assert given.scopes == (CALENDAR_SCOPE,)
-    setting.google.run(Consent(allow=False))
+    setting.google.run(GiveConsent(allow=False))
     assert await visit(setting, grants) == {"error": "access_denied", "state": "s1"}
 
 
@@ -182,10 +182,10 @@ async def test_a_failing_endpoint_is_asked_again_but_a_code_is_never_sent_twice(
     setting: Setting, grants: UserGrants
 ) -> None:
     given = await grant(setting, grants)
-    setting.google.trouble(Trouble(count=2, status=503, path="/token"))
+    setting.google.trouble(InjectedFault(count=2, status=503, path="/token"))
     assert (await grants.refresh(given.refresh_token)).access_token
     brought = await visit(setting, grants, hint=ALICE)
-    setting.google.trouble(Trouble(status=503, path="/token", late=True))
+    setting.google.trouble(InjectedFault(status=503, path="/token", late=True))
     before = len(setting.google.calls)
     with pytest.raises(RetryLaterError):
         await grants.exchange(brought["code"], verifier=VERIFIER, redirect_uri=BACK)

@@ -19,7 +19,7 @@ from holdfast.errors import (
     RetryLaterError,
     TooLargeError,
 )
-from holdfast.providers.rest import Call, Limits, Rest, fault_by_status, path_of, query_of
+from holdfast.providers.rest import Call, CallLimits, RestClient, fault_by_status, path_of, query_of
 from tests.kit.receiver import Serving, Talk, answering, answering_once, never_answering, serving
 from tests.providers.setting import HastyClock
 
@@ -38,9 +38,9 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield made
 
 
-def _rest(session: aiohttp.ClientSession, api: Serving, clock: HastyClock, **more: Any) -> Rest:
+def _rest(session: aiohttp.ClientSession, api: Serving, clock: HastyClock, **more: Any) -> RestClient:
     url = f"http://127.0.0.1:{api.port}/v1"
-    return Rest(session, url, fault_of=fault_by_status, clock=clock, roll=lambda: 1.0, **more)
+    return RestClient(session, url, fault_of=fault_by_status, clock=clock, roll=lambda: 1.0, **more)
 
 
 def _answer(status: int, body: bytes = b"", **headers: str) -> bytes:
@@ -75,7 +75,7 @@ async def test_waits_are_spread_between_half_and_all(
 ) -> None:
     async with serving(answering(_answer(503), GOOD)) as api:
         url = f"http://127.0.0.1:{api.port}"
-        rest = Rest(session, url, fault_of=fault_by_status, clock=hasty, roll=lambda: 0.0)
+        rest = RestClient(session, url, fault_of=fault_by_status, clock=hasty, roll=lambda: 0.0)
         await rest.call(READ)
     assert hasty.slept == [0.25]
 
@@ -131,7 +131,7 @@ async def test_a_write_that_was_refused_for_its_rate_is_repeated(
 async def test_a_write_that_may_have_happened_is_never_repeated(
     session: aiohttp.ClientSession, hasty: HastyClock, talk: Talk
 ) -> None:
-    limits = Limits(call_s=0.2, wait_s_max=10.0)
+    limits = CallLimits(call_s=0.2, wait_s_max=10.0)
     async with serving(talk) as api:
         with pytest.raises(OutcomeUnknownError):
             await _rest(session, api, hasty, limits=limits).call(WRITE)
@@ -149,7 +149,7 @@ async def test_reading_goes_on_after_a_lost_answer(
     session: aiohttp.ClientSession, hasty: HastyClock, talk: Talk
 ) -> None:
     async with serving(talk) as api:
-        await _rest(session, api, hasty, limits=Limits(call_s=0.2)).call(READ)
+        await _rest(session, api, hasty, limits=CallLimits(call_s=0.2)).call(READ)
     assert len(api.requests) == 2
 
 
@@ -159,7 +159,7 @@ async def test_a_write_that_reached_nobody_is_repeated(
     async with serving(answering(GOOD)) as api:
         pass
     with pytest.raises(RetryLaterError, match="nobody there") as raised:
-        await _rest(session, api, hasty, limits=Limits(attempts_max=3)).call(WRITE)
+        await _rest(session, api, hasty, limits=CallLimits(attempts_max=3)).call(WRITE)
     assert not isinstance(raised.value, OutcomeUnknownError)
     assert len(hasty.slept) == 2
 
@@ -177,7 +177,7 @@ async def test_an_answer_that_cannot_be_read_is_told_from_a_refusal(
 async def test_an_endless_answer_is_cut_off(session: aiohttp.ClientSession, hasty: HastyClock) -> None:
     async with serving(answering(_answer(200, b"x" * 5_000))) as api:
         with pytest.raises(TooLargeError):
-            await _rest(session, api, hasty, limits=Limits(answer_bytes_max=4_000)).call(READ)
+            await _rest(session, api, hasty, limits=CallLimits(answer_bytes_max=4_000)).call(READ)
 
 
 async def test_a_redirect_is_not_followed_for_the_token_would_go_along(

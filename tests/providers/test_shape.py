@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import errors, providers
 from holdfast.errors import RetryLaterError
-from holdfast.providers.rest import Answer, Call, Limits, Rest
+from holdfast.providers.rest import Call, CallLimits, RestClient, RestResponse
 from tests.kit.receiver import answering, serving
 from tests.providers.setting import HastyClock
 
@@ -45,7 +45,7 @@ def test_a_provider_has_a_client_types_a_page_and_fixtures(folder: Path) -> None
 )
 def test_a_refusal_is_raised_as_what_to_do_next(name: str, refusal: dict[str, Any]) -> None:
     client = importlib.import_module(f"holdfast.providers.{name}.client")
-    fault = client.fault_of("the act", Answer(refusal["status"], refusal["headers"], _body(refusal)))
+    fault = client.fault_of("the act", RestResponse(refusal["status"], refusal["headers"], _body(refusal)))
     assert type(fault) is getattr(errors, refusal["raises"])
     assert str(fault).startswith("the act ")
 
@@ -66,9 +66,9 @@ def _wire(refusal: dict[str, Any]) -> bytes:
 )
 async def test_a_refusal_over_http_says_how_long_to_wait(name: str, refusal: dict[str, Any]) -> None:
     client = importlib.import_module(f"holdfast.providers.{name}.client")
-    limits = Limits(attempts_max=1)
+    limits = CallLimits(attempts_max=1)
     async with serving(answering(_wire(refusal))) as api, aiohttp.ClientSession() as session:
-        rest = Rest(session, api.url(), fault_of=client.fault_of, clock=HastyClock(), limits=limits)
+        rest = RestClient(session, api.url(), fault_of=client.fault_of, clock=HastyClock(), limits=limits)
         with pytest.raises(RetryLaterError) as raised:
             await rest.call(Call("the act", "GET", ""))
     assert raised.value.after_s == refusal["afterS"]

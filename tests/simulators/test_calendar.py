@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import ForbiddenError, InvalidError
 from holdfast.providers.google_calendar import (
-    Event,
+    CalendarEvent,
     EventAttendee,
     EventPatch,
     EventQuery,
@@ -38,7 +38,9 @@ async def _sync_token(setting: Setting, email: str = ALICE, *, single: bool = Fa
     ).next_sync_token
 
 
-async def _changes(setting: Setting, token: str, email: str = ALICE, *, single: bool = False) -> list[Event]:
+async def _changes(
+    setting: Setting, token: str, email: str = ALICE, *, single: bool = False
+) -> list[CalendarEvent]:
     query = EventQuery(sync_token=token, single_events=single)
     return (await setting.calendar(email).list_events("primary", query)).items
 

@@ -12,7 +12,6 @@ from holdfast.clock import from_us
 from holdfast.errors import HoldfastError
 from holdfast.providers.google_calendar import (
     CalendarListQuery,
-    Channel,
     EventAttendee,
     EventDateTime,
     EventPatch,
@@ -21,6 +20,7 @@ from holdfast.providers.google_calendar import (
     GoogleCalendar,
     InstanceQuery,
     NewEvent,
+    PushChannel,
 )
 from holdfast.providers.google_sheets import Cell, ValueQuery
 from holdfast.simulators.google import DeleteEvent, Respond, SetSheet, UpdateEvent
@@ -73,7 +73,9 @@ async def test_every_calendar_call_we_make_and_every_answer_is_as_google_describ
     calendar = setting.calendar()
     await _write_events(calendar)
     await _read_events(setting, calendar)
-    asked = Channel(id="calendar-sync-1", address="http://127.0.0.1:9/hook", token="t", params={"ttl": "60"})
+    asked = PushChannel(
+        id="calendar-sync-1", address="http://127.0.0.1:9/hook", token="t", params={"ttl": "60"}
+    )
     channel = await calendar.watch_events("primary", asked)
     await calendar.stop_channel(channel.id, channel.resource_id)
     checked = {CALENDAR.check(call) for call in _calls(setting, "/calendar/v3")}

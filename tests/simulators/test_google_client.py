@@ -17,7 +17,7 @@ from googleapiclient.discovery import build_from_document
 from googleapiclient.errors import HttpError
 
 from holdfast.clock import SystemClock
-from holdfast.simulators.google import DeleteEvent, ExpireSyncTokens, Revoke, SetSheet, UpdateEvent
+from holdfast.simulators.google import DeleteEvent, ExpireSyncTokens, RevokeAccess, SetSheet, UpdateEvent
 from tests.kit.receiver import OK, answering, serving
 from tests.providers.setting import ALICE, BOB, Setting, a_setting, an_hour, guests
 from tests.simulators.discovery import Description
@@ -182,6 +182,6 @@ async def test_it_reads_values_of_a_quoted_sheet(real: Setting, library: Library
 
 
 async def test_a_revoked_person_gets_no_token(real: Setting, library: Library) -> None:
-    real.google.run(Revoke(email=ALICE))
+    real.google.run(RevokeAccess(email=ALICE))
     with pytest.raises(RefreshError, match="invalid_grant"):
         await library.do(library.calendar.events().list(calendarId="primary"))

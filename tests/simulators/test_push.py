@@ -7,9 +7,9 @@ from email.utils import parsedate_to_datetime
 import pytest
 
 from holdfast.errors import InvalidError
-from holdfast.providers.google_calendar import Channel
+from holdfast.providers.google_calendar import PushChannel
 from holdfast.simulators.google import ListChannels, Pushes
-from holdfast.simulators.google.channels import OpenChannel
+from holdfast.simulators.google.channels import SimulatedChannel
 from tests.kit.receiver import OK, Serving, answering, serving
 from tests.providers.setting import ALICE, HastyClock, Setting
 
@@ -18,8 +18,10 @@ FAILING = b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n"
 REFUSING = b"HTTP/1.1 404 Not here\r\ncontent-length: 0\r\n\r\n"
 
 
-async def _watch(setting: Setting, hook: Serving, channel_id: str = "chan-1", *, until: str = "") -> Channel:
-    asked = Channel(id=channel_id, address=hook.url(), token="tok=1", expiration=until)
+async def _watch(
+    setting: Setting, hook: Serving, channel_id: str = "chan-1", *, until: str = ""
+) -> PushChannel:
+    asked = PushChannel(id=channel_id, address=hook.url(), token="tok=1", expiration=until)
     return await setting.calendar().watch_events("primary", asked)
 
 
@@ -28,11 +30,11 @@ def _told(hook: Serving) -> list[tuple[str, int]]:
     return [(one["X-Goog-Resource-State"], int(one["X-Goog-Message-Number"])) for one in headers]
 
 
-def _channel(setting: Setting) -> OpenChannel:
+def _channel(setting: Setting) -> SimulatedChannel:
     channels = setting.google.run(ListChannels())
     assert isinstance(channels, list)
     assert len(channels) == 1
-    assert isinstance(channels[0], OpenChannel)
+    assert isinstance(channels[0], SimulatedChannel)
     return channels[0]
 
 
@@ -111,7 +113,7 @@ async def test_an_expired_channel_is_told_nothing_more(setting: Setting, hasty: 
 
 async def test_a_channel_may_be_asked_to_live_shorter(setting: Setting) -> None:
     async with serving(answering(OK)) as hook:
-        asked = Channel(id="short", address=hook.url(), params={"ttl": "60"})
+        asked = PushChannel(id="short", address=hook.url(), params={"ttl": "60"})
         channel = await setting.calendar().watch_events("primary", asked)
         await setting.google.pushed()
     assert channel.expiration_ms == setting.clock.now_us() // 1000 + 60_000

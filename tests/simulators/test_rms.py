@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from standardwebhooks import Webhook
 
-from holdfast.simulators.rms import Behave, RmsSimulator, ShowCounts, Trouble
+from holdfast.simulators.rms import Behave, InjectedFault, RmsSimulator, ShowCounts
 from tests.providers.setting import HastyClock
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -77,14 +77,14 @@ async def test_a_share_of_the_messages_fails(rms: RmsSimulator, sender: Sender) 
 async def test_the_next_messages_are_answered_as_planned(
     rms: RmsSimulator, sender: Sender, status: int, asked: str | None
 ) -> None:
-    rms.trouble(Trouble(count=2, status=status, retry_after_s=7))
+    rms.trouble(InjectedFault(count=2, status=status, retry_after_s=7))
     answers = [await sender.send("evt-1") for _ in range(3)]
     assert answers == [(status, asked), (status, asked), (200, None)]
     assert len(rms.world.received) == 1
 
 
 async def test_an_answer_can_be_lost_after_the_message_was_taken(rms: RmsSimulator, sender: Sender) -> None:
-    rms.trouble(Trouble(cut=True, late=True))
+    rms.trouble(InjectedFault(cut=True, late=True))
     with pytest.raises(aiohttp.ClientError):
         await sender.send("evt-1")
     await sender.send("evt-1")
@@ -92,14 +92,14 @@ async def test_an_answer_can_be_lost_after_the_message_was_taken(rms: RmsSimulat
 
 
 async def test_a_link_can_be_reset_before_the_message_is_taken(rms: RmsSimulator, sender: Sender) -> None:
-    rms.trouble(Trouble(cut=True))
+    rms.trouble(InjectedFault(cut=True))
     with pytest.raises(aiohttp.ClientError):
         await sender.send("evt-1")
     assert rms.world.counts()["received"] == 0
 
 
 async def test_it_can_hang_and_be_left(rms: RmsSimulator, session: aiohttp.ClientSession) -> None:
-    rms.trouble(Trouble(hang=True))
+    rms.trouble(InjectedFault(hang=True))
     with pytest.raises(TimeoutError):
         await session.post(rms.webhook_url("p"), data=BODY, timeout=aiohttp.ClientTimeout(total=0.1))
     assert rms.world.counts()["received"] == 0
@@ -166,7 +166,7 @@ async def test_a_behaviour_that_nobody_could_have_is_refused(
 
 async def test_a_reset_forgets_what_came_and_how_to_behave(rms: RmsSimulator, sender: Sender) -> None:
     rms.run(Behave(failure_rate=1.0))
-    rms.trouble(Trouble(status=500, count=9))
+    rms.trouble(InjectedFault(status=500, count=9))
     await sender.send("evt-1")
     await sender.control("reset")
     assert await sender.send("evt-1") == (200, None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config import Grant, Limits, load_config
+from holdfast.config import IssuerGrant, RequestLimits, load_config
 from holdfast.errors import ConfigError
 
 ISSUER = """
@@ -26,7 +26,7 @@ def _file(folder: Path, text: str) -> Path:
 def test_an_issuer_is_a_table_of_the_file(tmp_path: Path) -> None:
     (issuer,) = load_config(environ={}, file=_file(tmp_path, ISSUER)).oidc
     assert (issuer.issuer, issuer.audiences) == ("https://accounts.google.com", ("https://holdfast.example",))
-    assert issuer.allow == (Grant(email="timer@project.iam.example", role="admin"),)
+    assert issuer.allow == (IssuerGrant(email="timer@project.iam.example", role="admin"),)
 
 
 def test_tables_are_json_in_the_environment() -> None:
@@ -34,9 +34,9 @@ def test_tables_are_json_in_the_environment() -> None:
         "HOLDFAST_LIMITS": '{"request_s": 5}', "HOLDFAST_PROXIES": "10.0.0.0/8, ::1/128",
         "HOLDFAST_OIDC": '[{"issuer":"https://a.example","audiences":["b"],"allow":[{"subject":"1"}]}]',
     })  # fmt: skip
-    assert config.limits == Limits(request_s=5)
+    assert config.limits == RequestLimits(request_s=5)
     assert config.proxies == ("10.0.0.0/8", "::1/128")
-    assert config.oidc[0].allow == (Grant(subject="1", role="viewer", tenant="-"),)
+    assert config.oidc[0].allow == (IssuerGrant(subject="1", role="viewer", tenant="-"),)
     assert config.redacted()["oidc"] == "https://a.example"
     assert "request_s 5" in str(config.redacted()["limits"])
 

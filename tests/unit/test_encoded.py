@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import BadIdError, HoldfastError, TooLargeError, WrongTypeError
-from holdfast.model import Document, Index, Joined, Lifecycle, document, schema_of
+from holdfast.model import CompositeId, Document, Index, Lifecycle, document, schema_of
 from holdfast.store import create, create_encoded, encoded
 
 THEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -17,7 +17,7 @@ THEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @document(
     "readings/{id}",
-    id=Joined("sensor", "at"),
+    id=CompositeId("sensor", "at"),
     tenant="tenant_id",
     indexes=[Index("sensor", "-level")],
     lifecycle=Lifecycle("state", initial=["new"], moves={"new": ["seen"]}),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ulid import ULID
 
 from holdfast.clock import from_us
-from holdfast.ids import StampedSource, UlidSource, joined, padded, stamped, ulid
+from holdfast.ids import TimestampIdSource, UlidSource, join_segments, timestamp_id, ulid, zero_padded
 from holdfast.testing import ManualClock
 
 _CROCKFORD = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
@@ -63,43 +63,43 @@ def test_threads_never_share_a_ulid_and_each_sees_its_own_grow() -> None:
 
 
 def test_a_stamped_id_is_prefix_time_and_random() -> None:
-    assert re.fullmatch(r"run-[0-9a-z]{8}-[0-9a-z]{8}", stamped("run"))
+    assert re.fullmatch(r"run-[0-9a-z]{8}-[0-9a-z]{8}", timestamp_id("run"))
 
 
 @given(st.integers(0, 36**8 - 1), st.integers(0, 36**8 - 1))
 def test_stamped_ids_sort_by_time_as_text(one_ms: int, other_ms: int) -> None:
     earlier_ms, later_ms = sorted((one_ms, other_ms))
     earlier, later = (
-        StampedSource(ManualClock(from_us(ms * 1_000))).make("run") for ms in (earlier_ms, later_ms)
+        TimestampIdSource(ManualClock(from_us(ms * 1_000))).make("run") for ms in (earlier_ms, later_ms)
     )
     assert (earlier[:12] < later[:12]) == (earlier_ms < later_ms)
     assert int(earlier.split("-")[1], 36) == earlier_ms
 
 
 def test_stamped_ids_of_one_instant_differ() -> None:
-    source = StampedSource(ManualClock())
+    source = TimestampIdSource(ManualClock())
     assert len({source.make("run") for _ in range(1_000)}) == 1_000
 
 
 @given(st.integers(0, 10**10 - 1), st.integers(0, 10**10 - 1))
 def test_padded_numbers_sort_as_numbers(one: int, other: int) -> None:
-    assert (padded(one) < padded(other)) == (one < other)
-    assert int(padded(one)) == one
-    assert len(padded(one)) == 10
+    assert (zero_padded(one) < zero_padded(other)) == (one < other)
+    assert int(zero_padded(one)) == one
+    assert len(zero_padded(one)) == 10
 
 
 @pytest.mark.parametrize(("number", "width"), [(-1, 10), (10**10, 10), (1000, 3)])
 def test_a_number_that_would_sort_wrongly_is_refused(number: int, width: int) -> None:
     with pytest.raises(ValueError, match="sort it wrongly"):
-        padded(number, width)
+        zero_padded(number, width)
 
 
 def test_joined_ids_name_their_parts() -> None:
-    assert joined("abc123", "gh-org-12345678") == "abc123_gh-org-12345678"
-    assert joined("a", "b", separator=":") == "a:b"
+    assert join_segments("abc123", "gh-org-12345678") == "abc123_gh-org-12345678"
+    assert join_segments("a", "b", separator=":") == "a:b"
 
 
 @pytest.mark.parametrize("parts", [(), ("",), ("a", "")])
 def test_a_joined_id_with_a_missing_part_is_refused(parts: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="every part"):
-        joined(*parts)
+        join_segments(*parts)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
 
-from holdfast.model import Document, Joined, document
+from holdfast.model import CompositeId, Document, document
 from holdfast.model.document import schema_of
 from holdfast.store import create, put
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
 
 
-@document("readings/{id}", id=Joined("at", "day", "number", "name"))
+@document("readings/{id}", id=CompositeId("at", "day", "number", "name"))
 class Reading(Document):
     at: datetime
     day: date

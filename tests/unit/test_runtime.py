@@ -20,7 +20,7 @@ from holdfast.kit.retention import Sweeper
 from holdfast.kit.schedules import Job, Slot
 from holdfast.model import Document, document
 from holdfast.runtime import Runtime, documents_of, find_services
-from holdfast.service import Context, Health, Hook, Parts, Service
+from holdfast.service import Context, Health, Parts, Service, Webhook
 from holdfast.store import Transaction, put
 from holdfast.worker import Supervisor
 
@@ -85,7 +85,7 @@ def _service(loop: Falls | Busy | None = None, health: Health | None = None) -> 
             return health or Health()
 
         return Parts(
-            hooks=[Hook(path="/webhook", source=SOURCE)], handlers={"greetings": greet}, health=state,
+            hooks=[Webhook(path="/webhook", source=SOURCE)], handlers={"greetings": greet}, health=state,
             jobs=[Job(name="daily", cron="0 0 1 1 *", act=daily)], loops={"falls": loop} if loop else {},
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli.lazy_commands import Whole
+from holdfast.cli.lazy_commands import LazyGroup
 from holdfast.errors import HoldfastError
 
 app = typer.Typer(
@@ -23,7 +23,7 @@ app = typer.Typer(
       holdfast new parcel_watch          a service of your own, whole and running
       holdfast deliveries list --help    every command's help shows what to type
     """,
-    cls=Whole,
+    cls=LazyGroup,
     no_args_is_help=True,
     # A traceback with local values would print secrets.
     pretty_exceptions_enable=False,

@@ -11,13 +11,22 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    print_result,
+    print_table,
+    with_runtime,
+)
 from holdfast.errors import ConfigError
 from holdfast.ids import ulid
 from holdfast.kit.audit import Audit, AuditEvent
-from holdfast.kit.audit.trail import Verdict
+from holdfast.kit.audit.trail import ChainVerification
 from holdfast.runtime import Runtime
-from holdfast.store import Page, Query
+from holdfast.store import Query, QueryPage
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -44,16 +53,16 @@ def list_command(
     if len(wanted) > 1:
         raise typer.BadParameter("give one of --action, --actor and --subject")
 
-    async def act(runtime: Runtime) -> Page[AuditEvent]:
+    async def act(runtime: Runtime) -> QueryPage[AuditEvent]:
         query = Query(AuditEvent).order_by("-sequence").limit(limit).after(cursor)
         for name, value in wanted:
             query = query.where(name, "==", value)
         return await runtime.store.tenant(tenant).query(query)
 
-    page = within(act)
+    page = with_runtime(act)
     columns = ("sequence", "at", "actor", "action", "subject")
     none = "nothing is on record like this"
-    show(page.docs, columns, as_json=as_json, cursor=page.cursor, none=none)
+    print_table(page.docs, columns, as_json=as_json, cursor=page.cursor, none=none)
 
 
 @commands.command("verify")
@@ -67,14 +76,14 @@ def verify_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
     Exit code 0 when it is sound, 1 when it is not.
     """
 
-    async def act(runtime: Runtime) -> Verdict:
+    async def act(runtime: Runtime) -> ChainVerification:
         return await Audit(runtime.store, tenant_id=tenant).verify()
 
-    found = within(act)
+    found = with_runtime(act)
     text = f"{found.events} events hold"
     if found.fault is not None:
         text += f"; then {found.fault.kind} at {found.fault.sequence}: {found.fault.message}"
-    tell({"sound": found.sound, "events": found.events, "fault": found.fault}, text, as_json=as_json)
+    print_result({"sound": found.sound, "events": found.events, "fault": found.fault}, text, as_json=as_json)
     if not found.sound:
         raise typer.Exit(1)
 
@@ -98,11 +107,11 @@ def export_command(
         file.flush()
 
     if out is None:
-        within(lambda runtime: copy(runtime, sys.stdout.buffer))
+        with_runtime(lambda runtime: copy(runtime, sys.stdout.buffer))
         return
     try:
         with _whole(Path(out)) as file:
-            within(lambda runtime: copy(runtime, file))
+            with_runtime(lambda runtime: copy(runtime, file))
     except OSError as fault:
         raise ConfigError(f"can't write {out}: {fault.strerror}") from None
 

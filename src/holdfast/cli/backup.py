@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.app import back_up
-from holdfast.cli.context import AsJson, tell, within
+from holdfast.cli.context import AsJson, print_result, with_runtime
 from holdfast.config import load_config
 from holdfast.errors import ConfigError
 from holdfast.runtime import Runtime
@@ -38,8 +38,8 @@ def backup(
         except OSError as fault:
             raise ConfigError(f"can't write {file}: {fault.strerror}") from None
 
-    size = within(act)
-    tell({"file": str(file), "bytes": size}, f"{file}: {size:,} bytes", as_json=as_json)
+    size = with_runtime(act)
+    print_result({"file": str(file), "bytes": size}, f"{file}: {size:,} bytes", as_json=as_json)
 
 
 def _refuse_nothing() -> None:

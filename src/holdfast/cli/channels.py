@@ -7,16 +7,16 @@ from datetime import datetime
 import msgspec
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, show, within
+from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, print_table, with_runtime
 from holdfast.kit.channels.models import Watch
 from holdfast.model import schema_of
 from holdfast.runtime import Runtime
-from holdfast.store import Page, Query
+from holdfast.store import Query, QueryPage
 
 commands = typer.Typer(no_args_is_help=True)
 
 
-class _Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _ChannelLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     watched_id: str
     status: str
@@ -27,9 +27,9 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: str
 
 
-def _row(watch: Watch) -> _Row:
+def _row(watch: Watch) -> _ChannelLine:
     current = watch.current
-    return _Row(
+    return _ChannelLine(
         name=watch.name, watched_id=watch.watched_id, status=watch.status, renew_at=watch.renew_at,
         channel_id=current.channel_id if current else "", ends_at=current.ends_at if current else None,
         failures=watch.failures, error=watch.error,
@@ -48,14 +48,14 @@ def list_command(
       holdfast channels list --json | jq -r '.items[] | select(.status == "attention") | .watchedId'
     """
 
-    async def act(runtime: Runtime) -> Page[Watch]:
+    async def act(runtime: Runtime) -> QueryPage[Watch]:
         if schema_of(Watch) not in runtime.store.catalog:
-            return Page([], None)
+            return QueryPage([], None)
         return await runtime.store.tenant(tenant).query(
             Query(Watch).order_by("renew_at").limit(limit).after(cursor)
         )
 
-    page = within(act, services=None)
+    page = with_runtime(act, services=None)
     columns = ("name", "watchedId", "status", "endsAt", "renewAt", "failures", "error")
     rows = [_row(doc) for doc in page.docs]
-    show(rows, columns, as_json=as_json, cursor=page.cursor, none="nothing is watched")
+    print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="nothing is watched")

@@ -6,13 +6,24 @@ from typing import Annotated, get_args
 
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, as_dict, person, show, tell, within
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    as_dict,
+    os_actor,
+    print_result,
+    print_table,
+    with_runtime,
+)
 from holdfast.errors import HoldfastError
 from holdfast.http.routes.connections import listed, revoke_connection, row
 from holdfast.kit.connections import Connection
 from holdfast.kit.connections.models import Status
 from holdfast.runtime import Runtime
-from holdfast.store import Page, Query
+from holdfast.store import Query, QueryPage
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -43,13 +54,13 @@ def list_command(
       holdfast connections list --tenant acme --status needs_reauth --json | jq -r '.items[].name'
     """
 
-    async def act(runtime: Runtime) -> Page[Connection]:
+    async def act(runtime: Runtime) -> QueryPage[Connection]:
         return await listed(runtime, tenant, status=status, limit=limit, cursor=cursor)
 
-    page = within(act)
+    page = with_runtime(act)
     columns = ("id", "provider", "name", "status", "expiresAt", "connectedAt", "reason")
     rows = [row(doc) for doc in page.docs]
-    show(rows, columns, as_json=as_json, cursor=page.cursor, none="nothing is connected")
+    print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="nothing is connected")
 
 
 @commands.command("show")
@@ -60,9 +71,9 @@ def show_command(connection_id: _Id, as_json: AsJson = False) -> None:
     Example:
       holdfast connections show 2f0c5d8a91b34e67a0c1d2e3f4a5b6c7
     """
-    found = row(within(lambda runtime: runtime.connections.get(connection_id)))
+    found = row(with_runtime(lambda runtime: runtime.connections.get(connection_id)))
     lines = [f"{name}: {_text(value)}" for name, value in as_dict(found).items()]
-    tell(found, "\n".join(lines), as_json=as_json)
+    print_result(found, "\n".join(lines), as_json=as_json)
 
 
 def _text(value: object) -> str:
@@ -90,10 +101,10 @@ def revoke_command(
 
     async def act(runtime: Runtime) -> Connection:
         before = await runtime.connections.get(connection_id)
-        return await revoke_connection(runtime, before, actor=person(), reason=reason)
+        return await revoke_connection(runtime, before, actor=os_actor(), reason=reason)
 
-    ended = within(act, services=None)
-    tell(row(ended), f"revoked {ended.provider} {ended.name or ended.account}", as_json=as_json)
+    ended = with_runtime(act, services=None)
+    print_result(row(ended), f"revoked {ended.provider} {ended.name or ended.account}", as_json=as_json)
 
 
 @commands.command("check")
@@ -118,9 +129,9 @@ def check_command(
         query = Query(Connection).order_by("-connected_at").limit(200)
         return [await _checked(runtime, one.doc) async for one in runtime.store.tenant(tenant).scan(query)]
 
-    rows = within(act, services=None)
+    rows = with_runtime(act, services=None)
     columns = ("id", "provider", "name", "status", "reason", "fault")
-    show(rows, columns, as_json=as_json, none="nothing is connected")
+    print_table(rows, columns, as_json=as_json, none="nothing is connected")
     if any(one["status"] == "needs_reauth" or one["fault"] for one in rows):
         raise typer.Exit(1)
 

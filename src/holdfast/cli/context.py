@@ -19,7 +19,7 @@ from rich.text import Text
 from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
 from holdfast.kit import NO_TENANT
-from holdfast.operations.act import on_record
+from holdfast.operations.act import run_audited
 from holdfast.runtime import Runtime, find_services
 from holdfast.service import Service
 from holdfast.store import Transaction
@@ -38,7 +38,7 @@ Cursor: TypeAlias = Annotated[
 PLATFORM = NO_TENANT
 
 
-def within(act: Callable[[Runtime], Awaitable[T]], *, services: Sequence[Service] | None = ()) -> T:
+def with_runtime(act: Callable[[Runtime], Awaitable[T]], *, services: Sequence[Service] | None = ()) -> T:
     """Run an act on the configured store. Without services unless told: what they keep is not needed."""
     log_to_stderr()
 
@@ -52,16 +52,16 @@ def within(act: Callable[[Runtime], Awaitable[T]], *, services: Sequence[Service
     return asyncio.run(run())
 
 
-def inside(service: str, act: Callable[[Any], Awaitable[T]]) -> T:
+def with_service(service: str, act: Callable[[Any], Awaitable[T]]) -> T:
     """Run an act on what a service works with (its `Parts.inside`), on the configured store."""
 
     async def on_its_own(runtime: Runtime) -> T:
         return await act(runtime.parts[service].inside)
 
-    return within(on_its_own, services=[one for one in find_services() if one.name == service])
+    return with_runtime(on_its_own, services=[one for one in find_services() if one.name == service])
 
 
-def person() -> str:
+def os_actor() -> str:
     """Who types here, as the audit trail names them: by their name on this machine."""
     try:
         return f"cli:{getpass.getuser()}"
@@ -80,8 +80,15 @@ async def recorded(
 ) -> T:
     """Do what a person asks for here, to anybody's documents, and put it on the tenant's audit trail: both or
     neither."""
-    return await on_record(
-        runtime, tenant_id, act, actor=person(), action=action, subject=subject, details=details, across=True
+    return await run_audited(
+        runtime,
+        tenant_id,
+        act,
+        actor=os_actor(),
+        action=action,
+        subject=subject,
+        details=details,
+        across=True,
     )
 
 
@@ -91,12 +98,12 @@ def as_dict(value: Any) -> dict[str, Any]:
     return row
 
 
-def tell(answer: Any, text: str, *, as_json: bool) -> None:
+def print_result(answer: Any, text: str, *, as_json: bool) -> None:
     """One thing: for programs as JSON, for people as a line."""
-    typer.echo(plain(msgspec.json.encode(answer).decode() if as_json else text))
+    typer.echo(escape_control(msgspec.json.encode(answer).decode() if as_json else text))
 
 
-def plain(text: str) -> str:
+def escape_control(text: str) -> str:
     """The text without what commands a terminal: what outsiders sent must not style, rename or hide.
 
     Written as JSON writes such characters, so that JSON stays the same JSON.
@@ -104,13 +111,13 @@ def plain(text: str) -> str:
     return _COMMANDING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def show(
+def print_table(
     rows: Iterable[Any], columns: Sequence[str], *, as_json: bool, cursor: str | None = None, none: str = ""
 ) -> None:
     """Rows as a table of these columns, or whole as JSON with the cursor of the next page."""
     found = [as_dict(row) for row in rows]
     if as_json:
-        typer.echo(plain(msgspec.json.encode({"items": found, "cursor": cursor}).decode()))
+        typer.echo(escape_control(msgspec.json.encode({"items": found, "cursor": cursor}).decode()))
         return
     if not found:
         typer.echo(none or "nothing there")
@@ -127,7 +134,7 @@ def show(
 
 
 def _cell(value: Any) -> Any:
-    return Text("" if value is None else plain(str(value)))
+    return Text("" if value is None else escape_control(str(value)))
 
 
 def _console() -> Console:

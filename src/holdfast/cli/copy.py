@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from holdfast import store_copy
 from holdfast.app import open_store
-from holdfast.cli.context import AsJson, show, tell
+from holdfast.cli.context import AsJson, print_result, print_table
 from holdfast.cli.document_classes import document_classes
 from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
@@ -184,9 +184,9 @@ def _progress() -> Iterator[Report | None]:
 def _tell_plan(plan: dict[str, Any], *, as_json: bool) -> None:
     total = sum(one["documents"] for one in plan["collections"])
     if as_json:
-        tell(plan, "", as_json=True)
+        print_result(plan, "", as_json=True)
         return
-    show(
+    print_table(
         [one for one in plan["collections"] if one["documents"]],
         ("collection", "documents"),
         as_json=False,
@@ -204,7 +204,7 @@ def _tell_verified(walked: Walked, *, as_json: bool) -> None:
         if walked.differing
         else f"the same on both sides: {walked.seen:,} documents"
     )
-    tell(walked, "\n".join([*lines, told]), as_json=as_json)
+    print_result(walked, "\n".join([*lines, told]), as_json=as_json)
 
 
 def _tell_copied(copied: Copied, *, as_json: bool) -> None:
@@ -222,4 +222,4 @@ def _tell_copied(copied: Copied, *, as_json: bool) -> None:
         lines.append("in step; stop the writers now, then run this again with --final")
     else:
         lines.append("not in step yet: writers are faster; stop them, then run this again with --final")
-    tell(copied, "\n".join(lines), as_json=as_json)
+    print_result(copied, "\n".join(lines), as_json=as_json)

@@ -7,14 +7,24 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    os_actor,
+    print_result,
+    print_table,
+    with_runtime,
+)
 from holdfast.errors import NotFoundError
 from holdfast.http.routes.deliveries import DeliveryDetail, detail, row
-from holdfast.kit.outbox import Delivery, Ledger, Selection
+from holdfast.kit.outbox import Deliveries, Delivery, Selection
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
-from holdfast.operations.act import on_record
+from holdfast.operations.act import run_audited
 from holdfast.runtime import Runtime
-from holdfast.store import Page
+from holdfast.store import QueryPage
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -50,13 +60,13 @@ def list_command(
     """
     chosen: Any = status or UNDELIVERED
 
-    async def act(runtime: Runtime) -> Page[Delivery]:
+    async def act(runtime: Runtime) -> QueryPage[Delivery]:
         selection = Selection(statuses=chosen, endpoint_id=endpoint)
-        return await Ledger(runtime.store.tenant(tenant)).find(selection, limit=limit, cursor=cursor)
+        return await Deliveries(runtime.store.tenant(tenant)).find(selection, limit=limit, cursor=cursor)
 
-    page = within(act)
+    page = with_runtime(act)
     columns = ("id", "eventType", "status", "attemptCount", "lastStatus", "createdAt", "reason")
-    show([row(doc) for doc in page.docs], columns, as_json=as_json, cursor=page.cursor)
+    print_table([row(doc) for doc in page.docs], columns, as_json=as_json, cursor=page.cursor)
 
 
 @commands.command("show")
@@ -74,8 +84,8 @@ def show_command(delivery_id: _Id, tenant: Tenant = PLATFORM, as_json: AsJson = 
             raise NotFoundError(f"no delivery {delivery_id!r}")
         return detail(found.doc)
 
-    told = within(act)
-    tell(told, msgspec.json.format(msgspec.json.encode(told), indent=2).decode(), as_json=as_json)
+    told = with_runtime(act)
+    print_result(told, msgspec.json.format(msgspec.json.encode(told), indent=2).decode(), as_json=as_json)
 
 
 @commands.command("replay")
@@ -88,12 +98,12 @@ def replay_command(delivery_id: _Id, tenant: Tenant = PLATFORM, as_json: AsJson 
     """
 
     async def act(runtime: Runtime) -> bool:
-        ledger = Ledger(runtime.store.tenant(tenant))
-        return await on_record(
-            runtime, tenant, lambda tx: ledger.replay_one(delivery_id, tx), actor=person(),
+        ledger = Deliveries(runtime.store.tenant(tenant))
+        return await run_audited(
+            runtime, tenant, lambda tx: ledger.replay_one(delivery_id, tx), actor=os_actor(),
             action="delivery.replayed", subject=delivery_id,
         )  # fmt: skip
 
-    done = within(act)
+    done = with_runtime(act)
     text = f"{delivery_id} goes out again" if done else f"{delivery_id} is on its way already"
-    tell({"id": delivery_id, "replayed": done}, text, as_json=as_json)
+    print_result({"id": delivery_id, "replayed": done}, text, as_json=as_json)

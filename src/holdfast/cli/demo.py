@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
-from holdfast.demo import perform
+from holdfast.demo import run_demo
 
 
 def demo(
@@ -27,4 +27,4 @@ def demo(
     anew, delete that folder. A store that holds anything but a demo's data is refused.
     """
     log_to_stderr()
-    perform(load_config({"host": host, "port": port}))
+    run_demo(load_config({"host": host, "port": port}))

@@ -6,11 +6,21 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    os_actor,
+    print_result,
+    print_table,
+    with_runtime,
+)
 from holdfast.http.routes.deliveries import replay_letters
-from holdfast.kit.outbox import DeadLetter, Ledger, Report, Selection
+from holdfast.kit.outbox import DeadLetter, Deliveries, Report, Selection
 from holdfast.runtime import Runtime
-from holdfast.store import Page
+from holdfast.store import QueryPage
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -34,14 +44,14 @@ def list_command(
       holdfast dlq list --endpoint rms-7 --json
     """
 
-    async def act(runtime: Runtime) -> Page[DeadLetter]:
-        return await Ledger(runtime.store.tenant(tenant)).dead_letters(
+    async def act(runtime: Runtime) -> QueryPage[DeadLetter]:
+        return await Deliveries(runtime.store.tenant(tenant)).dead_letters(
             resolved=resolved, endpoint_id=endpoint, limit=limit, cursor=cursor
         )
 
-    page = within(act)
+    page = with_runtime(act)
     columns = ("id", "eventType", "endpointId", "diedAt", "deaths", "reason")
-    show(page.docs, columns, as_json=as_json, cursor=page.cursor, none="no dead letters")
+    print_table(page.docs, columns, as_json=as_json, cursor=page.cursor, none="no dead letters")
 
 
 @commands.command("replay")
@@ -63,8 +73,10 @@ def replay_command(
 
     async def act(runtime: Runtime) -> Report:
         selection = Selection(statuses=["dead"], endpoint_id=endpoint, event_type=event_type)
-        return await replay_letters(runtime, tenant, selection, actor=person(), dry_run=dry_run, limit=limit)
+        return await replay_letters(
+            runtime, tenant, selection, actor=os_actor(), dry_run=dry_run, limit=limit
+        )
 
-    report = within(act)
+    report = with_runtime(act)
     said = f"{report.matched} would go out again" if dry_run else f"{report.changed} go out again"
-    tell(report, said, as_json=as_json)
+    print_result(report, said, as_json=as_json)

@@ -11,11 +11,11 @@ from holdfast.cli.checkup.issuers import issuers
 from holdfast.cli.checkup.machine import machine
 from holdfast.cli.checkup.schema import stored
 from holdfast.cli.checkup.settings import settings
-from holdfast.cli.context import AsJson, plain
+from holdfast.cli.context import AsJson, escape_control
 from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
 from holdfast.errors import ConfigError, HoldfastError
-from holdfast.service import Finding
+from holdfast.service import CheckResult
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -34,26 +34,28 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(msgspec.json.encode({"fine": fine, "findings": findings}).decode())
     else:
-        typer.echo(plain("\n".join(_line(finding) for finding in findings)))
+        typer.echo(escape_control("\n".join(_line(finding) for finding in findings)))
     if not fine:
         raise typer.Exit(1)
 
 
-async def _look() -> list[Finding]:
+async def _look() -> list[CheckResult]:
     try:
         config = load_config()
     except ConfigError as fault:
-        return [Finding("settings", False, fault.message, "correct that setting, then ask again")]
-    findings = [Finding("settings", True, "they can be read"), *machine(config), *settings(config)]
+        return [CheckResult("settings", False, fault.message, "correct that setting, then ask again")]
+    findings = [CheckResult("settings", True, "they can be read"), *machine(config), *settings(config)]
     findings += [finding async for finding in issuers(config)]
     try:
         findings += [finding async for finding in stored(config)]
     except HoldfastError as fault:
-        findings.append(Finding("store", False, fault.message, "see the message; it names what to change"))
+        findings.append(
+            CheckResult("store", False, fault.message, "see the message; it names what to change")
+        )
     return findings
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: CheckResult) -> str:
     if finding.fine:
         return f"  ok     {finding.name}: {finding.message}"
     return f"  FAULT  {finding.name}: {finding.message}\n         {finding.remedy}"

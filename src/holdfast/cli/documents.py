@@ -8,11 +8,20 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    print_result,
+    print_table,
+    with_runtime,
+)
 from holdfast.errors import NotFoundError
 from holdfast.model.access import SERVICE
 from holdfast.runtime import Runtime
-from holdfast.runtime.document_browser import Collection, Documents
+from holdfast.runtime.document_browser import Collection, DocumentBrowser
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -40,12 +49,12 @@ def collections_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> N
     """
 
     async def act(runtime: Runtime) -> list[dict[str, Any]]:
-        there = Documents(runtime).collections(SERVICE, tenant)
+        there = DocumentBrowser(runtime).collections(SERVICE, tenant)
         return [
             {"name": c.name, "of": c.owner, "by": " ".join(c.ways) or "-", "keeps": c.said} for c in there
         ]
 
-    show(within(act, services=None), ("name", "of", "by", "keeps"), as_json=as_json)
+    print_table(with_runtime(act, services=None), ("name", "of", "by", "keeps"), as_json=as_json)
 
 
 @commands.command("list")
@@ -76,7 +85,7 @@ def list_command(
     """
 
     async def act(runtime: Runtime) -> tuple[list[dict[str, Any]], list[str], str | None]:
-        documents = Documents(runtime)
+        documents = DocumentBrowser(runtime)
         found = documents.collection(SERVICE, tenant, collection)
         way = found.way(by)
         if way is None:
@@ -87,8 +96,8 @@ def list_command(
         rows = [found.row(one, columns) for one in page.items]
         return [{"_id": "/".join(one.ids.values()), **one.fields} for one in rows], columns, page.cursor
 
-    rows, columns, after = within(act, services=None)
-    show(rows, ("_id", *columns), as_json=as_json, cursor=after, none="no documents like this")
+    rows, columns, after = with_runtime(act, services=None)
+    print_table(rows, ("_id", *columns), as_json=as_json, cursor=after, none="no documents like this")
 
 
 @commands.command("show")
@@ -110,12 +119,12 @@ def show_command(
     """
 
     async def act(runtime: Runtime) -> dict[str, Any]:
-        documents = Documents(runtime)
+        documents = DocumentBrowser(runtime)
         found = documents.collection(SERVICE, tenant, collection)
         return found.shown(await documents.document(found, tenant, ids=_named(found, ids)))
 
-    shown = within(act, services=None)
-    tell(shown, msgspec.json.format(msgspec.json.encode(shown)).decode(), as_json=as_json)
+    shown = with_runtime(act, services=None)
+    print_result(shown, msgspec.json.format(msgspec.json.encode(shown)).decode(), as_json=as_json)
 
 
 def _named(collection: Collection, ids: Sequence[str]) -> dict[str, str]:

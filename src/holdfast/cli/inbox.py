@@ -7,11 +7,21 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    os_actor,
+    print_result,
+    print_table,
+    with_runtime,
+)
 from holdfast.http.routes.inbox import row
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
-from holdfast.operations.act import on_record
+from holdfast.operations.act import run_audited
 from holdfast.runtime import Runtime
 
 commands = typer.Typer(no_args_is_help=True)
@@ -45,9 +55,11 @@ def list_command(
         wanted = cast(Status, status)
         return await runtime.inbox.listed(wanted, tenant_id=tenant, limit=limit, cursor=cursor)
 
-    items, after = within(act)
+    items, after = with_runtime(act)
     columns = ("id", "source", "status", "tries", "receivedAt", "reason")
-    show([row(item) for item in items], columns, as_json=as_json, cursor=after, none=f"none is {status}")
+    print_table(
+        [row(item) for item in items], columns, as_json=as_json, cursor=after, none=f"none is {status}"
+    )
 
 
 @commands.command("replay")
@@ -76,14 +88,16 @@ def replay_command(
         return again, lost
 
     async def replayed(runtime: Runtime, item_id: str) -> bool:
-        return await on_record(
-            runtime, tenant, lambda tx: runtime.inbox.replay_one(item_id, tx), actor=person(),
+        return await run_audited(
+            runtime, tenant, lambda tx: runtime.inbox.replay_one(item_id, tx), actor=os_actor(),
             action="inbox.replayed", subject=item_id,
         )  # fmt: skip
 
-    again, lost = within(act)
+    again, lost = with_runtime(act)
     verb = "would be" if dry_run else "will be"
-    tell({"replayed": again, "dryRun": dry_run}, f"{len(again)} {verb} worked on again", as_json=as_json)
+    print_result(
+        {"replayed": again, "dryRun": dry_run}, f"{len(again)} {verb} worked on again", as_json=as_json
+    )
     if lost:
         typer.echo(f"not there: {', '.join(lost)}", err=True)
         raise typer.Exit(1)

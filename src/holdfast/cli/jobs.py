@@ -6,13 +6,23 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, person, show, tell, within
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    os_actor,
+    print_result,
+    print_table,
+    with_runtime,
+)
 from holdfast.errors import NotFoundError
 from holdfast.http.routes.schedules import row
 from holdfast.kit.schedules import Schedule
-from holdfast.operations.act import on_record
+from holdfast.operations.act import run_audited
 from holdfast.runtime import Runtime
-from holdfast.store import Page, Query
+from holdfast.store import Query, QueryPage
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -31,14 +41,14 @@ def list_command(
       holdfast jobs list --json | jq -r '.items[].name'
     """
 
-    async def act(runtime: Runtime) -> Page[Schedule]:
+    async def act(runtime: Runtime) -> QueryPage[Schedule]:
         query = Query(Schedule).order_by("name").limit(limit).after(cursor)
         return await runtime.store.tenant(tenant).query(query)
 
-    page = within(act)
+    page = with_runtime(act)
     columns = ("name", "cron", "zone", "enabled", "slotAt", "lastStatus")
     none = "no jobs yet: they are declared when `holdfast serve` or `holdfast work` starts"
-    show([row(doc) for doc in page.docs], columns, as_json=as_json, cursor=page.cursor, none=none)
+    print_table([row(doc) for doc in page.docs], columns, as_json=as_json, cursor=page.cursor, none=none)
 
 
 @commands.command("run")
@@ -52,13 +62,13 @@ def run_command(name: _Name, tenant: Tenant = PLATFORM, as_json: AsJson = False)
 
     async def act(runtime: Runtime) -> None:
         schedule_id = await _id(runtime, tenant, name)
-        await on_record(
-            runtime, tenant, lambda tx: runtime.scheduler.run_now(schedule_id, tx), actor=person(),
+        await run_audited(
+            runtime, tenant, lambda tx: runtime.scheduler.run_now(schedule_id, tx), actor=os_actor(),
             action="schedule.run", subject=schedule_id,
         )  # fmt: skip
 
-    within(act)
-    tell({"asked": name}, f"{name} runs as soon as a process that works sees it", as_json=as_json)
+    with_runtime(act)
+    print_result({"asked": name}, f"{name} runs as soon as a process that works sees it", as_json=as_json)
 
 
 @commands.command("on")
@@ -70,7 +80,7 @@ def on_command(name: _Name, tenant: Tenant = PLATFORM, as_json: AsJson = False) 
       holdfast jobs on nightly-report
     """
     _switch(name, tenant, on=True)
-    tell({"name": name, "enabled": True}, f"{name} is on", as_json=as_json)
+    print_result({"name": name, "enabled": True}, f"{name} is on", as_json=as_json)
 
 
 @commands.command("off")
@@ -82,18 +92,18 @@ def off_command(name: _Name, tenant: Tenant = PLATFORM, as_json: AsJson = False)
       holdfast jobs off nightly-report
     """
     _switch(name, tenant, on=False)
-    tell({"name": name, "enabled": False}, f"{name} is off", as_json=as_json)
+    print_result({"name": name, "enabled": False}, f"{name} is off", as_json=as_json)
 
 
 def _switch(name: str, tenant: str, *, on: bool) -> None:
     async def act(runtime: Runtime) -> None:
         schedule_id = await _id(runtime, tenant, name)
-        await on_record(
-            runtime, tenant, lambda tx: runtime.scheduler.switch(schedule_id, tx, on=on), actor=person(),
+        await run_audited(
+            runtime, tenant, lambda tx: runtime.scheduler.switch(schedule_id, tx, on=on), actor=os_actor(),
             action=f"schedule.switched_{'on' if on else 'off'}", subject=schedule_id,
         )  # fmt: skip
 
-    within(act)
+    with_runtime(act)
 
 
 async def _id(runtime: Runtime, tenant: str, name: str) -> str:

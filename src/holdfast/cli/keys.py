@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.app import open_store
-from holdfast.cli.context import AsJson, tell
+from holdfast.cli.context import AsJson, print_result
 from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
 from holdfast.kit.vault import Rotation, new_key, rotate
@@ -33,7 +33,7 @@ def new_command(
     While HOLDFAST_KEYS is not set, the key is in the file `keys` of the home: put that one after the new one.
     """
     key = new_key(key_id)
-    tell({"key": key}, key, as_json=as_json)
+    print_result({"key": key}, key, as_json=as_json)
 
 
 @commands.command("rotate")
@@ -66,7 +66,7 @@ def rotate_command(as_json: AsJson = False) -> None:
     unreadable = [name for rotation in done for name in rotation.unreadable]
     lines = [f"{one.collection}: {one.resealed} sealed with {one.key_id}" for one in done]
     lines += [f"can't be opened: {name}" for name in unreadable]
-    tell({"rotations": done}, "\n".join(lines), as_json=as_json)
+    print_result({"rotations": done}, "\n".join(lines), as_json=as_json)
     if unreadable:
         raise typer.Exit(1)
 

@@ -24,7 +24,7 @@ _FIRST: Final = ("serve", "work", "demo", "doctor", "backup", "copy", "new")
 _TOLD: Final = re.compile(r'"""`holdfast ([a-z-]+)`: (.+?\.)("""|$)')
 
 
-class Later(TyperCommand):
+class LazyCommand(TyperCommand):
     """A command that is told of, and loaded when somebody types its name."""
 
     def __init__(self, name: str, told: str, load: Callable[[], Any]) -> None:
@@ -40,7 +40,7 @@ class Later(TyperCommand):
         return self.itself.make_context(info_name, args, parent=parent, **extra)
 
 
-class Whole(TyperGroup):
+class LazyGroup(TyperGroup):
     """All of them: the project's own, those everybody needs first, then those of the services."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -49,7 +49,7 @@ class Whole(TyperGroup):
             self.add_command(command)
 
 
-def _own() -> list[Later]:
+def _own() -> list[LazyCommand]:
     found = [_later(path, f"holdfast.cli.{path.stem}") for path in Path(__file__).parent.glob("*.py")]
     return sorted((one for one in found if one is not None), key=lambda one: _place(one.name or ""))
 
@@ -58,7 +58,7 @@ def _place(name: str) -> tuple[int, str]:
     return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
 
 
-def _of_services() -> Iterator[Later]:
+def _of_services() -> Iterator[LazyCommand]:
     for folder in services.folders():
         place = Path(services.__path__[0], folder)
         for path in (place / "commands.py", place / "commands" / "__init__.py"):
@@ -73,12 +73,12 @@ def _of_outside_services() -> Iterator[TyperCommand | TyperGroup]:
             yield _made(service.address, service.commands)
 
 
-def _later(path: Path, module: str) -> Later | None:
+def _later(path: Path, module: str) -> LazyCommand | None:
     if not path.exists():
         return None
     with path.open(encoding="utf-8") as file:
         told = _TOLD.match(file.readline().rstrip())
-    return told and Later(told[1], told[2], lambda: _in_module(importlib.import_module(module)))
+    return told and LazyCommand(told[1], told[2], lambda: _in_module(importlib.import_module(module)))
 
 
 def _in_module(module: Any) -> Any:

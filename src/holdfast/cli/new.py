@@ -17,7 +17,7 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.context import AsJson, tell
+from holdfast.cli.context import AsJson, print_result
 from holdfast.console import pages
 from holdfast.errors import ConfigError
 from holdfast.runtime import find_services
@@ -67,7 +67,7 @@ def new(
     target = into.expanduser() / name.replace("_", "-")
     made = make_project(name, target)
     steps = f"made {len(made)} files in {target}; next: cd {target} && pip install -e '.[test]' && pytest"
-    tell({"folder": str(target), "files": made}, steps, as_json=as_json)
+    print_result({"folder": str(target), "files": made}, steps, as_json=as_json)
 
 
 def make_project(name: str, target: Path) -> list[str]:

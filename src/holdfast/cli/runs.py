@@ -15,10 +15,10 @@ from holdfast.cli.context import (
     Limit,
     Tenant,
     as_dict,
-    person,
-    show,
-    tell,
-    within,
+    os_actor,
+    print_result,
+    print_table,
+    with_runtime,
 )
 from holdfast.http.routes.runs import (
     KIT_RUNS,
@@ -67,9 +67,9 @@ def _after(change: _Change, run_id: str, *, collection: str, tenant: str) -> Run
 
     async def act(runtime: Runtime) -> RunRow:
         runs = runs_in(runtime, tenant, collection)
-        return await change(runtime, tenant, runs, run_id=run_id, actor=person())
+        return await change(runtime, tenant, runs, run_id=run_id, actor=os_actor())
 
-    return within(act, services=None)
+    return with_runtime(act, services=None)
 
 
 @commands.command("list")
@@ -99,9 +99,9 @@ def list_command(
         page = await runs.listed(status=wanted, type=type, limit=limit, cursor=cursor)
         return RunPage([row(doc, collection) for doc in page.docs], page.cursor)
 
-    page = within(act, services=None)
+    page = with_runtime(act, services=None)
     columns = ("id", "type", "status", "currentStep", "createdAt", "durationMs", "error")
-    show(page.items, columns, as_json=as_json, cursor=page.cursor, none="no runs like this")
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="no runs like this")
 
 
 @commands.command("show")
@@ -118,14 +118,14 @@ def show_command(
     async def act(runtime: Runtime) -> RunRow:
         return row(await run_in(runs_in(runtime, tenant, collection), run_id), collection)
 
-    found = within(act, services=None)
+    found = with_runtime(act, services=None)
     if as_json:
-        tell(found, "", as_json=True)
+        print_result(found, "", as_json=True)
         return
     facts = {name: value for name, value in as_dict(found).items() if name != "steps"}
     typer.echo("\n".join(f"{name}: {'-' if value in (None, '') else value}" for name, value in facts.items()))
     columns = ("name", "status", "attempts", "startedAt", "durationMs", "error")
-    show(found.steps, columns, as_json=False)
+    print_table(found.steps, columns, as_json=False)
 
 
 @commands.command("cancel")
@@ -147,7 +147,7 @@ def cancel_command(
     found = _after(partial(cancel_run, reason=reason), run_id, collection=collection, tenant=tenant)
     ended = found.status == "cancelled"
     text = "cancelled" if ended else f"ends when its present step does ({found.held_by} holds it)"
-    tell(found, f"{run_id}: {text}", as_json=as_json)
+    print_result(found, f"{run_id}: {text}", as_json=as_json)
 
 
 @commands.command("wake")
@@ -161,7 +161,7 @@ def wake_command(
       holdfast runs wake run-mhz1k0-4f2a9c --tenant acme
     """
     found = _after(wake_run, run_id, collection=collection, tenant=tenant)
-    tell(found, f"{run_id} goes on as soon as a process that works sees it", as_json=as_json)
+    print_result(found, f"{run_id} goes on as soon as a process that works sees it", as_json=as_json)
 
 
 @commands.command("retry")
@@ -175,4 +175,4 @@ def retry_command(
       holdfast runs retry run-mhz1k0-4f2a9c --tenant acme
     """
     found = _after(retry_run, run_id, collection=collection, tenant=tenant)
-    tell(found, f"{run_id} goes on as soon as a process that works sees it", as_json=as_json)
+    print_result(found, f"{run_id} goes on as soon as a process that works sees it", as_json=as_json)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.context import AsJson, show
+from holdfast.cli.context import AsJson, print_table
 from holdfast.cli.logs import log_to_stderr
 from holdfast.clock import SystemClock
 from holdfast.errors import ConfigError
@@ -37,7 +37,7 @@ def list_command(as_json: AsJson = False) -> None:
         {"name": name, "what": ((make.__module__ and sys.modules[make.__module__].__doc__) or "").strip()}
         for name, make in find_simulators().items()
     ]
-    show(rows, ("name", "what"), as_json=as_json)
+    print_table(rows, ("name", "what"), as_json=as_json)
 
 
 @commands.command("run")

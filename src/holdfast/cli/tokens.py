@@ -9,8 +9,18 @@ from typing import Annotated, Final, cast, get_args
 import msgspec
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, recorded, show, tell, within
-from holdfast.kit.access import TokenRole, Tokens
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    print_result,
+    print_table,
+    recorded,
+    with_runtime,
+)
+from holdfast.kit.access import ApiTokens, TokenRole
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 
@@ -19,7 +29,7 @@ commands = typer.Typer(no_args_is_help=True)
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-class _Row(msgspec.Struct, frozen=True, rename="camel"):
+class _TokenLine(msgspec.Struct, frozen=True, rename="camel"):
     id: str
     name: str
     role: str
@@ -67,7 +77,7 @@ def create_command(
     lasting = _seconds(expires_in)
 
     async def act(runtime: Runtime) -> str:
-        made, write = Tokens(runtime.store).write(
+        made, write = ApiTokens(runtime.store).write(
             name, role=cast(TokenRole, role), tenant_id=tenant, scopes=scope or ["*"], expires_in_s=lasting
         )
 
@@ -77,8 +87,8 @@ def create_command(
         await recorded(runtime, tenant, keep, action="token.created", subject=name, details={"role": role})
         return made
 
-    token = within(act)
-    tell({"token": token}, token, as_json=as_json)
+    token = with_runtime(act)
+    print_result({"token": token}, token, as_json=as_json)
 
 
 @commands.command("list")
@@ -91,13 +101,17 @@ def list_command(limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = Fal
       holdfast tokens list --json | jq '.items[] | select(.revokedAt == null) | .name'
     """
 
-    async def act(runtime: Runtime) -> tuple[list[_Row], str | None]:
-        found, after = await Tokens(runtime.store).listed(limit=limit, cursor=cursor)
-        return [_Row(*(getattr(one, field) for field in _Row.__struct_fields__)) for one in found], after
+    async def act(runtime: Runtime) -> tuple[list[_TokenLine], str | None]:
+        found, after = await ApiTokens(runtime.store).listed(limit=limit, cursor=cursor)
+        return [
+            _TokenLine(*(getattr(one, field) for field in _TokenLine.__struct_fields__)) for one in found
+        ], after
 
-    rows, after = within(act)
+    rows, after = with_runtime(act)
     columns = ("id", "name", "role", "tenantId", "expiresAt", "revokedAt", "lastUsedAt")
-    show(rows, columns, as_json=as_json, cursor=after, none="no tokens yet: holdfast tokens create --help")
+    print_table(
+        rows, columns, as_json=as_json, cursor=after, none="no tokens yet: holdfast tokens create --help"
+    )
 
 
 @commands.command("revoke")
@@ -113,11 +127,11 @@ def revoke_command(
     """
 
     async def act(runtime: Runtime) -> None:
-        tokens = Tokens(runtime.store)
+        tokens = ApiTokens(runtime.store)
         await recorded(
             runtime, PLATFORM, lambda tx: tokens.revoke(token_id, tx), action="token.revoked",
             subject=token_id,
         )  # fmt: skip
 
-    within(act)
-    tell({"revoked": token_id}, f"revoked {token_id}", as_json=as_json)
+    with_runtime(act)
+    print_result({"revoked": token_id}, f"revoked {token_id}", as_json=as_json)

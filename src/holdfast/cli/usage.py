@@ -7,12 +7,21 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, show, tell, within
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    print_result,
+    print_table,
+    with_runtime,
+)
 from holdfast.http.routes.usage import row
 from holdfast.kit.metering import Allowance, Drift, Meter
 from holdfast.kit.metering.meter import month_of
 from holdfast.runtime import Runtime
-from holdfast.store import Page
+from holdfast.store import QueryPage
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -42,8 +51,8 @@ def show_command(tenant: Tenant = PLATFORM, month: _Month = None, as_json: AsJso
         chosen = month or month_of(runtime.clock.now())
         return await Meter(runtime.store, tenant_id=tenant).month_sums(chosen)
 
-    rows = [{"metric": metric, "used": used} for metric, used in sorted(within(act).items())]
-    show(rows, ("metric", "used"), as_json=as_json, none="nothing was used")
+    rows = [{"metric": metric, "used": used} for metric, used in sorted(with_runtime(act).items())]
+    print_table(rows, ("metric", "used"), as_json=as_json, none="nothing was used")
 
 
 @commands.command("allowances")
@@ -58,13 +67,13 @@ def allowances_command(
       holdfast usage allowances --json | jq -r '.items[] | select(.standing == "reached") | .name'
     """
 
-    async def act(runtime: Runtime) -> Page[Allowance]:
+    async def act(runtime: Runtime) -> QueryPage[Allowance]:
         return await Meter(runtime.store, tenant_id=tenant).allowances(limit=limit, cursor=cursor)
 
-    page = within(act)
+    page = with_runtime(act)
     rows = [row(doc) for doc in page.docs]
     columns = ("name", "used", "limit", "standing")
-    show(rows, columns, as_json=as_json, cursor=page.cursor, none="nothing limited was taken")
+    print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="nothing limited was taken")
 
 
 @commands.command("rebuild")
@@ -88,9 +97,9 @@ def rebuild_command(
         chosen = month or month_of(runtime.clock.now())
         return await Meter(runtime.store, tenant_id=tenant).rebuild(chosen, mend=mend)
 
-    drifts = within(act)
+    drifts = with_runtime(act)
     what = "mended" if mend else "off"
-    tell(
+    print_result(
         {"drifts": drifts, "mended": mend}, f"{len(drifts)} sums {what}" if drifts else "all sums agree",
         as_json=as_json,
     )  # fmt: skip

@@ -9,10 +9,20 @@ from typing import Annotated, cast, get_args
 import msgspec
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, recorded, show, tell, within
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    print_result,
+    print_table,
+    recorded,
+    with_runtime,
+)
 from holdfast.config import load_config
 from holdfast.errors import InvalidError
-from holdfast.kit.access import Links, User, UserRole, Users
+from holdfast.kit.access import SignInLinks, User, UserRole, Users
 from holdfast.kit.access.passwords import check_password, hashed
 from holdfast.kit.access.sign_in_links import link_to
 from holdfast.runtime import Runtime
@@ -23,7 +33,7 @@ commands = typer.Typer(no_args_is_help=True)
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name they sign in with.")]
 
 
-class _Row(msgspec.Struct, frozen=True, rename="camel"):
+class _UserLine(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     role: str
     tenant_id: str
@@ -32,8 +42,8 @@ class _Row(msgspec.Struct, frozen=True, rename="camel"):
     disabled_at: datetime | None
 
 
-def _row(user: User) -> _Row:
-    return _Row(user.id, user.role, user.tenant_id, user.created_at, user.last_seen_at, user.disabled_at)
+def _row(user: User) -> _UserLine:
+    return _UserLine(user.id, user.role, user.tenant_id, user.created_at, user.last_seen_at, user.disabled_at)
 
 
 def _known_role(role: str) -> str:
@@ -68,7 +78,7 @@ def add_command(
         user = await users.made(
             name, role=cast(UserRole, role), tenant_id=tenant, password=None, created_by="cli"
         )
-        code, link = Links(runtime.store).write(user, created_by="cli")
+        code, link = SignInLinks(runtime.store).write(user, created_by="cli")
 
         async def keep(tx: Transaction) -> None:
             await users.keep(user, tx)
@@ -77,8 +87,8 @@ def add_command(
         await recorded(runtime, PLATFORM, keep, action="user.added", subject=user.id, details={"role": role})
         return link_to("link", code, _address())
 
-    url = within(act)
-    tell({"name": name, "url": url}, f"{url}\nopen it once, within an hour", as_json=as_json)
+    url = with_runtime(act)
+    print_result({"name": name, "url": url}, f"{url}\nopen it once, within an hour", as_json=as_json)
 
 
 @commands.command("list")
@@ -91,13 +101,13 @@ def list_command(limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = Fal
       holdfast users list --json | jq -r '.items[] | select(.disabledAt == null) | .name'
     """
 
-    async def act(runtime: Runtime) -> tuple[list[_Row], str | None]:
+    async def act(runtime: Runtime) -> tuple[list[_UserLine], str | None]:
         found, after = await Users(runtime.store).listed(limit=limit, cursor=cursor)
         return [_row(one) for one in found], after
 
-    rows, after = within(act)
+    rows, after = with_runtime(act)
     columns = ("name", "role", "tenantId", "createdAt", "lastSeenAt", "disabledAt")
-    show(rows, columns, as_json=as_json, cursor=after, none="nobody yet: holdfast users add --help")
+    print_table(rows, columns, as_json=as_json, cursor=after, none="nobody yet: holdfast users add --help")
 
 
 @commands.command("disable")
@@ -115,8 +125,8 @@ def disable_command(name: _Name, as_json: AsJson = False) -> None:
             runtime, PLATFORM, lambda tx: users.disable(name, tx), action="user.disabled", subject=name
         )
 
-    within(act)
-    tell({"disabled": name}, f"disabled {name}", as_json=as_json)
+    with_runtime(act)
+    print_result({"disabled": name}, f"disabled {name}", as_json=as_json)
 
 
 @commands.command("enable")
@@ -134,8 +144,8 @@ def enable_command(name: _Name, as_json: AsJson = False) -> None:
             runtime, PLATFORM, lambda tx: users.enable(name, tx), action="user.enabled", subject=name
         )
 
-    within(act)
-    tell({"enabled": name}, f"enabled {name}", as_json=as_json)
+    with_runtime(act)
+    print_result({"enabled": name}, f"enabled {name}", as_json=as_json)
 
 
 @commands.command("sign-out")
@@ -154,8 +164,8 @@ def sign_out_command(name: _Name, as_json: AsJson = False) -> None:
             subject=name,
         )  # fmt: skip
 
-    within(act)
-    tell({"signedOut": name}, f"{name} is signed out everywhere", as_json=as_json)
+    with_runtime(act)
+    print_result({"signedOut": name}, f"{name} is signed out everywhere", as_json=as_json)
 
 
 @commands.command("password")
@@ -177,8 +187,8 @@ def password_command(name: _Name, as_json: AsJson = False) -> None:
             action="user.password_set", subject=name,
         )  # fmt: skip
 
-    within(act)
-    tell({"name": name}, f"{name} has a new password", as_json=as_json)
+    with_runtime(act)
+    print_result({"name": name}, f"{name} has a new password", as_json=as_json)
 
 
 def _asked() -> str:
@@ -201,12 +211,12 @@ def link_command(name: _Name, as_json: AsJson = False) -> None:
     """
 
     async def act(runtime: Runtime) -> str:
-        links = Links(runtime.store)
+        links = SignInLinks(runtime.store)
         code = await recorded(
             runtime, PLATFORM, lambda tx: links.make(name, tx, created_by="cli"),
             action="user.link_made", subject=name,
         )  # fmt: skip
         return link_to("link", code, _address())
 
-    url = within(act)
-    tell({"url": url}, url, as_json=as_json)
+    url = with_runtime(act)
+    print_result({"url": url}, url, as_json=as_json)

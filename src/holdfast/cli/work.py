@@ -15,7 +15,7 @@ from holdfast import tracing
 from holdfast.cli.logs import log_to_stdout
 from holdfast.config import Config, load_config
 from holdfast.runtime import Runtime
-from holdfast.worker import leave_what_is_built
+from holdfast.worker import freeze_gc
 
 
 def work(
@@ -45,7 +45,7 @@ async def _work(config: Config, only: Sequence[str] | None) -> None:
         loops = ", ".join(status.name for status in runtime.supervisor.status())
         sys.stderr.write(f"holdfast works: {loops} (Ctrl-C stops it)\n")
         sys.stderr.flush()
-        leave_what_is_built()
+        freeze_gc()
         await runtime.work(stop)
     finally:
         await runtime.close()

@@ -17,7 +17,7 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ExceptionHandlersMap
 
-from holdfast.console.page_registry import HOME, Place
+from holdfast.console.page_registry import HOME, MountedPage
 from holdfast.console.shell import AnyRequest, Shell
 from holdfast.console.sign_in import SignIn, first_link
 from holdfast.errors import HoldfastError, NotFoundError
@@ -56,7 +56,7 @@ def _faults(shell: Shell) -> ExceptionHandlersMap:
     return {HoldfastError: of_ours, HTTPException: of_litestar, Exception: of_anything}
 
 
-def _page(shell: Shell, place: Place) -> HTTPRouteHandler:
+def _page(shell: Shell, place: MountedPage) -> HTTPRouteHandler:
     opt = {
         "needs": place.page.needs, "area": place.owner, "action": "read", "page": True,
         "platform": place.page.platform,

@@ -22,7 +22,7 @@ PAGES_FOLDER: Final = "pages"
 _PATH: Final = re.compile(r"(/([a-z0-9._-]+|\{[a-z_]+\}))*")
 
 
-class Place(msgspec.Struct, frozen=True):
+class MountedPage(msgspec.Struct, frozen=True):
     """A page where it is served: below its owner, in a group of the navigation."""
 
     owner: str
@@ -36,9 +36,9 @@ class Place(msgspec.Struct, frozen=True):
         return re.sub(r"\{([a-z_]+)\}", r"{\1:str}", self.path)
 
 
-def places_of(runtime: Runtime) -> list[Place]:
+def mounted_pages(runtime: Runtime) -> list[MountedPage]:
     """All pages; a declaration that can't be served is refused when the process starts."""
-    own = [Place(OWN, group, HOME + page.path, page) for group, page in groups(runtime)]
+    own = [MountedPage(OWN, group, HOME + page.path, page) for group, page in groups(runtime)]
     found = [*own, *_of_services(runtime)]
     seen: set[str] = set()
     for place in found:
@@ -49,14 +49,14 @@ def places_of(runtime: Runtime) -> list[Place]:
     return found
 
 
-def _of_services(runtime: Runtime) -> Iterator[Place]:
+def _of_services(runtime: Runtime) -> Iterator[MountedPage]:
     for service in runtime.services:
         group = service.name.replace("_", " ").capitalize()
         for page in runtime.parts[service.name].pages:
-            yield Place(service.address, group, f"{HOME}/{service.address}{page.path}", page)
+            yield MountedPage(service.address, group, f"{HOME}/{service.address}{page.path}", page)
 
 
-def _check(place: Place) -> None:
+def _check(place: MountedPage) -> None:
     page = place.page
     if not _PATH.fullmatch(page.path):
         raise DeclarationError(f"page {page.path!r} of {place.owner}: write it as in /runs/{{run_id}}")

@@ -17,16 +17,16 @@ from litestar.exceptions import HTTPException
 from holdfast import __version__
 from holdfast.console import formatting, plots
 from holdfast.console.assets import Assets
-from holdfast.console.page_registry import OWN, Place, folder_of, places_of
+from holdfast.console.page_registry import OWN, MountedPage, folder_of, mounted_pages
 from holdfast.console.tenants import Tenants
 from holdfast.errors import DeclarationError, HoldfastError
 from holdfast.http.error_responses import status_of
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import SessionCaller
-from holdfast.kit.access.authorization import may, privileged
+from holdfast.kit.access.authorization import has_role, privileged
 from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.runtime import Runtime
-from holdfast.service import Ask
+from holdfast.service import PageRequest
 
 log = structlog.get_logger("holdfast.console")
 
@@ -66,7 +66,7 @@ class _Compiled(BytecodeCache):
 _COMPILED: Final = _Compiled()
 
 
-class Link(msgspec.Struct, frozen=True):
+class NavLink(msgspec.Struct, frozen=True):
     title: str
     url: str
     current: bool
@@ -83,7 +83,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     any_tenant: bool
     csrf: str
     path: str
-    groups: Mapping[str, list[Link]]
+    groups: Mapping[str, list[NavLink]]
 
     def link(self, path: str, **query: Any) -> str:
         """A place on this site about the same tenant; a query value of None is left out."""
@@ -101,7 +101,7 @@ class Shell:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self.places = places_of(runtime)
+        self.places = mounted_pages(runtime)
         self._tenants = Tenants(runtime.store)
         folders = {s.address: folder for s in runtime.services if (folder := folder_of(s)) is not None}
         self.assets = Assets({OWN: HERE / "assets", **folders})
@@ -112,7 +112,7 @@ class Shell:
         for place in self.places:
             self._check(place)
 
-    def _check(self, place: Place) -> None:
+    def _check(self, place: MountedPage) -> None:
         """A template that is missing or can't be read is told at the start, not to a visitor."""
         environment = self._environments.get(place.owner)
         if environment is None:
@@ -143,10 +143,10 @@ class Shell:
 
     # -- pages --------------------------------------------------------------------------------------
 
-    async def show(self, place: Place, request: AnyRequest) -> Response[str]:
+    async def show(self, place: MountedPage, request: AnyRequest) -> Response[str]:
         """A page with what it is asked for."""
         frame = self.frame(request)
-        ask = Ask(
+        ask = PageRequest(
             caller=frame.caller, tenant_id=frame.tenant_id, query=dict(request.query_params),
             path={name: str(value) for name, value in request.path_params.items()},
         )  # fmt: skip
@@ -179,7 +179,7 @@ class Shell:
         )
 
     def _judge(self, frame: Frame) -> Any:
-        return lambda role: may(frame.caller, role, frame.tenant_id)
+        return lambda role: has_role(frame.caller, role, frame.tenant_id)
 
     def frame(self, request: AnyRequest) -> Frame:
         """What is said around this request's page, also where nobody is signed in."""
@@ -195,13 +195,13 @@ class Shell:
         )  # fmt: skip
         return msgspec.structs.replace(bare, groups=self._groups(bare))
 
-    def _groups(self, frame: Frame) -> dict[str, list[Link]]:
-        groups: dict[str, list[Link]] = {}
+    def _groups(self, frame: Frame) -> dict[str, list[NavLink]]:
+        groups: dict[str, list[NavLink]] = {}
         for place in self.places:
             where = NO_TENANT if place.page.platform else frame.tenant_id
-            if not place.page.nav or not may(frame.caller, place.page.needs, where):
+            if not place.page.nav or not has_role(frame.caller, place.page.needs, where):
                 continue
-            link = Link(place.page.title, frame.link(place.path), frame.path == place.path)
+            link = NavLink(place.page.title, frame.link(place.path), frame.path == place.path)
             groups.setdefault(place.group, []).append(link)
         return groups
 

@@ -16,13 +16,13 @@ from holdfast.console.shell import AnyRequest, Shell
 from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError, UnverifiedError
 from holdfast.http.csrf import next_of
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access import COOKIE, Links, SessionCaller, Sessions, SignInTries, User, Users
+from holdfast.kit.access import COOKIE, SessionCaller, Sessions, SignInLinks, SignInTries, User, Users
 from holdfast.kit.access.passwords import check_password, hashed
 from holdfast.kit.access.sessions import LASTS_S
 from holdfast.kit.access.sign_in_links import link_to
 from holdfast.kit.access.users import plain_name
-from holdfast.kit.audit import Audit, Entry
-from holdfast.operations.act import note, on_record
+from holdfast.kit.audit import Audit, AuditEntry
+from holdfast.operations.act import append_audit, run_audited
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 
@@ -58,7 +58,7 @@ class SignIn:
     def __init__(self, shell: Shell) -> None:
         self._shell, self._runtime = shell, shell.runtime
         store = self._runtime.store
-        self._users, self._links, self._sessions = Users(store), Links(store), Sessions(store)
+        self._users, self._links, self._sessions = Users(store), SignInLinks(store), Sessions(store)
         self._tries = SignInTries(store)
 
     def pages(self) -> list[HTTPRouteHandler]:
@@ -110,10 +110,12 @@ class SignIn:
         if user is None:
             # People type a password where the name belongs: what names nobody is not written down for good.
             who = name if await self._users.exists(name) else "somebody unknown"
-            await note(self._runtime, NO_TENANT, actor="nobody", action="session.refused", subject=who)
+            await append_audit(
+                self._runtime, NO_TENANT, actor="nobody", action="session.refused", subject=who
+            )
             return self._form(request, after, name=name, fault=_WRONG, status=401)
         await self._tries.forgive(name)
-        cookie = await on_record(
+        cookie = await run_audited(
             self._runtime, user.tenant_id, lambda tx: self._sessions.begin(user, tx), actor=f"user:{user.id}",
             action="session.began", subject=user.id,
         )  # fmt: skip
@@ -155,7 +157,7 @@ class SignIn:
         return self._welcome(cookie, HOME)
 
     async def _note_began(self, tx: Transaction, user: User) -> None:
-        entry = Entry(action="session.began", actor=f"user:{user.id}", subject=user.id)
+        entry = AuditEntry(action="session.began", actor=f"user:{user.id}", subject=user.id)
         await Audit(self._runtime.store, tenant_id=user.tenant_id).add(tx, entry)
 
     # -- both ---------------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ class SignIn:
                 await self._users.end_sessions(caller.name, tx)
             await self._sessions.end(caller.session_id, tx)
 
-        await on_record(
+        await run_audited(
             self._runtime, next(iter(caller.roles)), leave, actor=str(caller.user_id),
             action="session.ended_everywhere" if everywhere else "session.ended", subject=caller.name,
         )  # fmt: skip
@@ -195,7 +197,7 @@ class SignIn:
             tx.write(began)
             return cookie
 
-        cookie = await on_record(
+        cookie = await run_audited(
             self._runtime, next(iter(caller.roles)), renew, actor=str(caller.user_id),
             action="user.password_set", subject=caller.name,
         )  # fmt: skip
@@ -236,5 +238,5 @@ async def first_link(runtime: Runtime, address: str) -> str | None:
 
     Example: `print(await first_link(runtime, "http://127.0.0.1:8000"))`
     """
-    code = await Links(runtime.store).first()
+    code = await SignInLinks(runtime.store).first()
     return None if code is None else link_to("first", code, address)

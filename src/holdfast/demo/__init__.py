@@ -7,6 +7,6 @@
 A service's scene is the file `scenes/<service>.py`, found by its place; see `holdfast.demo.scene`.
 """
 
-from holdfast.demo.process import perform
+from holdfast.demo.process import run_demo
 
-__all__ = ["perform"]
+__all__ = ["run_demo"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from holdfast.config import redact
 from holdfast.console import first_link
 from holdfast.demo.service import NAME
-from holdfast.demo.simulator_set import World
+from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.runtime import Runtime
 
 
-async def greeting(runtime: Runtime, world: World) -> str:
+async def greeting(runtime: Runtime, world: SimulatorSet) -> str:
     """The lines, with the one-time link while nobody can sign in yet."""
     url = world.public_url
     link = await first_link(runtime, url)

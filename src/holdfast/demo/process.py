@@ -19,8 +19,8 @@ from holdfast.config import Config
 from holdfast.console import routes
 from holdfast.demo.greeting import greeting
 from holdfast.demo.scene import Scene, find_scenes
-from holdfast.demo.service import Troupe, demo_service
-from holdfast.demo.simulator_set import World
+from holdfast.demo.service import SceneRunner, demo_service
+from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError
 from holdfast.http.server import address_of, listen, live
 from holdfast.runtime import Runtime, find_services
@@ -30,7 +30,7 @@ LOOPBACK: Final = "127.0.0.1"
 LOCK_FILE: Final = "demo.lock"
 
 
-def perform(config: Config) -> None:
+def run_demo(config: Config) -> None:
     """Play until SIGINT or SIGTERM. What is kept is kept in `config.home` and found again the next time.
 
     Raises `ConfigError` in production, when the address can't be had, and for a store that is no demo's.
@@ -66,7 +66,7 @@ async def _perform(config: Config, listener: socket.socket) -> None:
     url = config.public_url or address_of(listener).replace("0.0.0.0", LOOPBACK).replace("[::]", "[::1]")
     services = find_services()
     scenes = _played(find_scenes(), services)
-    async with World(clock=SystemClock(), public_url=url) as world:
+    async with SimulatorSet(clock=SystemClock(), public_url=url) as world:
         settings = {
             name: scene.settings(world) for name, scene in scenes.items() if scene.settings is not None
         }
@@ -77,7 +77,7 @@ async def _perform(config: Config, listener: socket.socket) -> None:
             config, public_url=url, services={**others, **settings}, allow=(*config.allow, LOOPBACK)
         )
 
-        troupe = Troupe(scenes, world)
+        troupe = SceneRunner(scenes, world)
 
         async def greet(runtime: Runtime, address: str) -> None:
             await troupe.begin(runtime)

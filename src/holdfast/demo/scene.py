@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from holdfast.clock import Clock
-from holdfast.demo.simulator_set import World
+from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import DeclarationError, NotFoundError
 from holdfast.kit.outbox import Outbox
 from holdfast.runtime import Runtime
@@ -29,7 +29,7 @@ class Stage(msgspec.Struct, frozen=True):
     """What a scene is played on: the running whole, and the outside worlds."""
 
     runtime: Runtime
-    world: World
+    world: SimulatorSet
     scenes: Mapping[str, Scene] = {}
 
     @property
@@ -82,7 +82,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     about: str
-    settings: Callable[[World], Mapping[str, Any]] | None = None
+    settings: Callable[[SimulatorSet], Mapping[str, Any]] | None = None
     open: Act = _nothing
     seed: Act = _nothing
     act: Act = _nothing

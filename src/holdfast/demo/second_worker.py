@@ -22,7 +22,7 @@ STOP_S: Final = 2.0
 _RUN: Final = f"from {__name__} import main; main()"
 
 
-class Second:
+class SecondWorker:
     """Starts, kills and ends that process.
 
     Example:

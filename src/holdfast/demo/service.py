@@ -15,19 +15,19 @@ from litestar.params import FromPath
 from holdfast.clock import Clock
 from holdfast.demo.models import Seeded
 from holdfast.demo.scene import Scene, Stage
-from holdfast.demo.simulator_set import World
+from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLaterError
-from holdfast.http.dependencies import Whole
+from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import ApiToken, User
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Endpoint
-from holdfast.kit.worker_loop import first_of, rest
+from holdfast.kit.worker_loop import wait_first, wait_for_wake
 from holdfast.model import Document, schema_of
-from holdfast.operations.act import note
-from holdfast.routing import Actor, acts, reads
+from holdfast.operations.act import append_audit
+from holdfast.routing import Actor, action_route, read_route
 from holdfast.runtime import Runtime, find_services
-from holdfast.service import Ask, Context, Page, Parts, Service
+from holdfast.service import Context, Page, PageRequest, Parts, Service
 from holdfast.store import Query, Store, put
 
 log = structlog.get_logger("holdfast.demo")
@@ -49,7 +49,7 @@ class SceneRow(msgspec.Struct, frozen=True):
     controls: list[ControlRow]
 
 
-class Overview(msgspec.Struct, frozen=True):
+class DemoOverview(msgspec.Struct, frozen=True):
     """What can be caused, and where the simulators are."""
 
     scenes: list[SceneRow]
@@ -60,7 +60,7 @@ class Caused(msgspec.Struct, frozen=True):
     said: str
 
 
-def demo_service(troupe: Troupe) -> Service:
+def demo_service(troupe: SceneRunner) -> Service:
     """The service of one demo."""
 
     def build(context: Context) -> Parts:
@@ -75,10 +75,10 @@ def demo_service(troupe: Troupe) -> Service:
     return Service(name=NAME, summary="Try everything out.", documents=[Seeded], build=build)
 
 
-class Troupe:
+class SceneRunner:
     """The scenes of a demo; they play once there is a stage."""
 
-    def __init__(self, scenes: Mapping[str, Scene], world: World) -> None:
+    def __init__(self, scenes: Mapping[str, Scene], world: SimulatorSet) -> None:
         self.scenes, self.world = scenes, world
         self.began = asyncio.Event()
         self._stage: Stage | None = None
@@ -112,9 +112,9 @@ class Troupe:
                 f"the simulated world is not as it was ({fault}): start the demo again"
             ) from None
 
-    def overview(self) -> Overview:
+    def overview(self) -> DemoOverview:
         simulators = {name: one.url for name, one in self.world.simulators.items()}
-        return Overview([self._row(name, scene) for name, scene in self.scenes.items()], simulators)
+        return DemoOverview([self._row(name, scene) for name, scene in self.scenes.items()], simulators)
 
     def _row(self, name: str, scene: Scene) -> SceneRow:
         controls = [ControlRow(one.name, one.label, one.kind) for one in scene.controls]
@@ -131,7 +131,7 @@ class Troupe:
         """Try it: every scene with how it stands and its buttons."""
         topics = sorted({topic for scene in self.scenes.values() for topic in scene.live})
 
-        async def data(ask: Ask) -> Mapping[str, Any]:
+        async def data(ask: PageRequest) -> Mapping[str, Any]:
             told = self.overview()
             facts = [await self.scenes[row.name].facts(self.stage) for row in told.scenes]
             scenes = [{"row": row, "facts": one} for row, one in zip(told.scenes, facts, strict=True)]
@@ -140,12 +140,12 @@ class Troupe:
         return Page(path="", title="Try it", template="try.html", data=data, live=topics)
 
     def routes(self) -> list[Any]:
-        @reads("/scenes", "viewer", area=NAME, prefix="")
-        async def scenes() -> Overview:
+        @read_route("/scenes", "viewer", area=NAME, prefix="")
+        async def scenes() -> DemoOverview:
             """What can be caused in this demo."""
             return self.overview()
 
-        @acts(
+        @action_route(
             "/scenes/{scene:str}/{control:str}",
             "developer",
             area=NAME,
@@ -153,10 +153,14 @@ class Troupe:
             platform=True,
             prefix="",
         )
-        async def cause(runtime: Whole, actor: Actor, scene: FromPath[str], control: FromPath[str]) -> Caused:
+        async def cause(
+            runtime: RuntimeDependency, actor: Actor, scene: FromPath[str], control: FromPath[str]
+        ) -> Caused:
             """Cause something in the simulated outside worlds, or in a service."""
             said = await self.cause(scene, control)
-            await note(runtime, NO_TENANT, actor=actor, action="demo.caused", subject=f"{scene}/{control}")
+            await append_audit(
+                runtime, NO_TENANT, actor=actor, action="demo.caused", subject=f"{scene}/{control}"
+            )
             return Caused(said)
 
         return [scenes, cause]
@@ -187,12 +191,12 @@ async def _in_use(store: Store) -> bool:
 class Activity:
     """Lets a small thing happen in each scene now and then."""
 
-    def __init__(self, troupe: Troupe, clock: Clock) -> None:
+    def __init__(self, troupe: SceneRunner, clock: Clock) -> None:
         self._troupe, self._clock = troupe, clock
         self.last_turn_at: datetime | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        await first_of(self._troupe.began.wait(), stop.wait())
+        await wait_first(self._troupe.began.wait(), stop.wait())
         try:
             await self._go_on(stop)
         finally:
@@ -209,7 +213,7 @@ class Activity:
                     due[name] = self._clock.monotonic() + scene.every_s * random.uniform(0.5, 1.5)
                     await self._act(name, scene)
             soonest = min(due.values(), default=self._clock.monotonic() + 60.0)
-            await rest(self._clock, max(0.05, soonest - self._clock.monotonic()), stop=stop)
+            await wait_for_wake(self._clock, max(0.05, soonest - self._clock.monotonic()), stop=stop)
 
     async def _act(self, name: str, scene: Scene) -> None:
         try:

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from holdfast.clock import Clock
-from holdfast.demo.second_worker import Second
+from holdfast.demo.second_worker import SecondWorker
 from holdfast.simulators.discovery import Simulator, find_simulators
 
 S = TypeVar("S")
 
 
-class World:
+class SimulatorSet:
     """Enter it and all simulators answer; leave it and none does.
 
     Example:
@@ -27,7 +27,7 @@ class World:
         self.clock, self.public_url = clock, public_url
         self.folder = Path()
         self.simulators: dict[str, Simulator] = {}
-        self.second = Second()
+        self.second = SecondWorker()
         self._open = contextlib.AsyncExitStack()
 
     def the(self, kind: type[S]) -> S:

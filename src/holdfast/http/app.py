@@ -12,17 +12,17 @@ from litestar.di import Provide
 from holdfast.config import Issuer
 from holdfast.errors import DeclarationError
 from holdfast.http import routes
-from holdfast.http.asgi import Surface
-from holdfast.http.authentication import Reader, SessionReader, TokenReader
-from holdfast.http.change_stream import Changes, topics_of
+from holdfast.http.asgi import AsgiApp
+from holdfast.http.authentication import Authenticator, SessionAuthenticator, TokenAuthenticator
+from holdfast.http.change_stream import ChangeStream, topics_of
 from holdfast.http.error_responses import exception_handlers
-from holdfast.http.guard import Door, check_declared
+from holdfast.http.guard import RouteGuard, check_declared
 from holdfast.http.ingest import Ingest
 from holdfast.http.metrics import Metrics
-from holdfast.http.oidc import OidcReader, fetching
+from holdfast.http.oidc import OidcAuthenticator, fetching
 from holdfast.http.openapi import description
-from holdfast.http.rate_limit import Turnstile
-from holdfast.kit.access import Sessions, Tokens
+from holdfast.http.rate_limit import RateLimiter
+from holdfast.kit.access import ApiTokens, Sessions
 from holdfast.kit.access.oidc import Oidc
 from holdfast.kit.access.oidc_keys import Fetch
 from holdfast.model.access import ANONYMOUS, Caller
@@ -32,7 +32,7 @@ from holdfast.service import Service
 BODY_BYTES_MAX: Final = 1_048_576
 
 
-def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] = ()) -> Surface:
+def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] = ()) -> AsgiApp:
     """The ASGI application, for any server that speaks ASGI.
 
     Services are found under their names; with `at_root`, the one service there is at the root. `more` are
@@ -57,9 +57,9 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
         request_max_body_size=BODY_BYTES_MAX,
     )
     check_declared(app)
-    surface = Surface(
+    surface = AsgiApp(
         app, _hooks(runtime, at_root=at_root), _metrics(runtime), config=runtime.config,
-        changes=Changes(runtime.store, topics_of(runtime)),
+        changes=ChangeStream(runtime.store, topics_of(runtime)),
     )  # fmt: skip
     app.state.surface = surface
     return surface
@@ -73,19 +73,23 @@ def _metrics(runtime: Runtime) -> Metrics:
     return metrics
 
 
-def _door(runtime: Runtime) -> Door:
-    turnstile = Turnstile(runtime.config.limits, clock=runtime.clock)
+def _door(runtime: Runtime) -> RouteGuard:
+    turnstile = RateLimiter(runtime.config.limits, clock=runtime.clock)
     url = runtime.config.public_url
-    return Door(runtime.store, _readers(runtime), turnstile=turnstile, public_url=url)
+    return RouteGuard(runtime.store, _readers(runtime), turnstile=turnstile, public_url=url)
 
 
-def _readers(runtime: Runtime) -> list[Reader]:
+def _readers(runtime: Runtime) -> list[Authenticator]:
     def fetch_of(issuer: Issuer) -> Fetch:
         return fetching(issuer, clock=runtime.clock)
 
     oidc = Oidc(runtime.config.oidc, fetch_of, clock=runtime.clock)
     store = runtime.store
-    return [TokenReader(Tokens(store)), OidcReader(oidc), SessionReader(Sessions(store))]
+    return [
+        TokenAuthenticator(ApiTokens(store)),
+        OidcAuthenticator(oidc),
+        SessionAuthenticator(Sessions(store)),
+    ]
 
 
 def _dependencies(runtime: Runtime) -> dict[str, Provide]:

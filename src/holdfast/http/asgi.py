@@ -19,8 +19,8 @@ from litestar import Litestar
 from holdfast import tracing
 from holdfast.config import Config
 from holdfast.http import time_limit
-from holdfast.http.change_stream import Changes
-from holdfast.http.error_responses import FaultAnswer, internal, refusal
+from holdfast.http.change_stream import ChangeStream
+from holdfast.http.error_responses import ErrorResponse, internal, refusal
 from holdfast.http.guard import HEAD
 from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
 from holdfast.http.metrics import Metrics
@@ -41,7 +41,7 @@ UNROUTED: Final = "unrouted"
 _TRACE: Final = tracing.HEADER.encode()
 
 
-class Surface:
+class AsgiApp:
     """What a server serves. `ready` is for whoever started it to set."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Surface:
         hooks: Mapping[str, Ingest],
         metrics: Metrics,
         *,
-        changes: Changes,
+        changes: ChangeStream,
         config: Config,
     ) -> None:
         self.app, self.hooks, self.metrics = app, hooks, metrics
@@ -136,7 +136,7 @@ class _Answering:
             message["headers"] = headers + [pair for pair in self._usual.items() if pair[0] not in there]
         await self._send(message)
 
-    async def instead(self, status: int, fault: FaultAnswer) -> None:
+    async def instead(self, status: int, fault: ErrorResponse) -> None:
         """Answer with a fault in place of what did not come."""
         if self.status:
             # The answer has begun: cutting it off is the only way left to say that it is not whole.

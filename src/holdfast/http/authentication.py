@@ -16,7 +16,7 @@ import msgspec
 from litestar.connection import ASGIConnection
 
 from holdfast.errors import UnverifiedError
-from holdfast.kit.access import Sessions, Tokens
+from holdfast.kit.access import ApiTokens, Sessions
 from holdfast.kit.access.sessions import COOKIE
 from holdfast.kit.access.tokens import PREFIX
 from holdfast.model.access import Caller
@@ -24,22 +24,22 @@ from holdfast.model.access import Caller
 Connection = ASGIConnection[Any, Any, Any, Any]
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class Authenticated(msgspec.Struct, frozen=True):
     """Who asks, and for a browser's session the word that acts must repeat."""
 
     caller: Caller
     csrf: str | None = None
 
 
-class Reader(Protocol):
+class Authenticator(Protocol):
     """One kind of credentials."""
 
-    async def read(self, connection: Connection) -> Arrival | None:
+    async def read(self, connection: Connection) -> Authenticated | None:
         """Who asks; None without credentials of this kind; `UnverifiedError` where they don't count."""
         ...
 
 
-async def who_asks(readers: Sequence[Reader], connection: Connection) -> Arrival:
+async def authenticate(readers: Sequence[Authenticator], connection: Connection) -> Authenticated:
     """The first reader that knows the credentials decides; nobody's are refused."""
     for reader in readers:
         found = await reader.read(connection)
@@ -56,20 +56,20 @@ def bearer_of(headers: Mapping[str, str]) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-class TokenReader:
+class TokenAuthenticator:
     """API tokens."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: ApiTokens) -> None:
         self._tokens = tokens
 
-    async def read(self, connection: Connection) -> Arrival | None:
+    async def read(self, connection: Connection) -> Authenticated | None:
         token = bearer_of(connection.headers)
         if not token.startswith(PREFIX):
             return None
         caller = await self._tokens.verify(token)
         if caller is None:
             raise UnverifiedError("the token is not known here, has ended or was revoked")
-        return Arrival(caller)
+        return Authenticated(caller)
 
 
 LIVE_HEADER: Final = "x-live"
@@ -81,16 +81,16 @@ def _by_person(connection: Connection) -> bool:
     return not stream and LIVE_HEADER not in connection.headers
 
 
-class SessionReader:
+class SessionAuthenticator:
     """People signed in with a browser."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    async def read(self, connection: Connection) -> Arrival | None:
+    async def read(self, connection: Connection) -> Authenticated | None:
         if "authorization" in connection.headers or COOKIE not in connection.cookies:
             return None
         caller = await self._sessions.verify(connection.cookies[COOKIE], by_person=_by_person(connection))
         if caller is None:
             raise UnverifiedError("the session has ended; sign in again")
-        return Arrival(caller, caller.csrf)
+        return Authenticated(caller, caller.csrf)

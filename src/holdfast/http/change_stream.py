@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.errors import RetryLaterError
 from holdfast.kit.access import ApiToken, User
-from holdfast.kit.activity import Pulse
+from holdfast.kit.activity import ActivityMinute
 from holdfast.kit.audit import AuditHead
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.connections import Connection
@@ -22,7 +22,7 @@ from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
 from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Schedule, SlotRun
-from holdfast.kit.worker_loop import rest
+from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.model import Document
 from holdfast.runtime import Runtime
 from holdfast.store import Store
@@ -41,7 +41,7 @@ _KIT: Final[Mapping[str, Sequence[type[Document]]]] = {
     "deliveries": (Delivery,),
     "endpoints": (Endpoint,),
     "inbox": (InboxItem,),
-    "pulse": (Pulse,),
+    "pulse": (ActivityMinute,),
     "runs": (RunDocument, StepDocument),
     "schedules": (Schedule, SlotRun),
     "tokens": (ApiToken,),
@@ -54,7 +54,7 @@ def topics_of(runtime: Runtime) -> dict[str, Sequence[type[Document]]]:
     return {**_KIT, **{one.address: one.documents for one in runtime.services if one.documents}}
 
 
-class Changes:
+class ChangeStream:
     """Listens while anybody does, and tells everybody.
 
     Example: `async for topics in changes.stream(): ...`
@@ -85,9 +85,9 @@ class Changes:
         try:
             yield frozenset()
             while not self._closed.is_set() and now_s < end_s:
-                await rest(self._clock, max(0.0, everything_s - now_s), wake=one, stop=self._closed)
+                await wait_for_wake(self._clock, max(0.0, everything_s - now_s), wake=one, stop=self._closed)
                 # What follows at once is told along.
-                await rest(self._clock, APART_S, stop=self._closed)
+                await wait_for_wake(self._clock, APART_S, stop=self._closed)
                 topics, now_s = one.taken(), self._clock.monotonic()
                 # Also where others ring without end: the bell that was not heard may be any topic's.
                 if now_s >= everything_s:

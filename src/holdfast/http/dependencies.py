@@ -8,4 +8,4 @@ from litestar.di import NamedDependency
 
 from holdfast.runtime import Runtime
 
-Whole: TypeAlias = NamedDependency[Runtime]
+RuntimeDependency: TypeAlias = NamedDependency[Runtime]

@@ -26,7 +26,7 @@ _STATUSES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
     (errors.ForbiddenError, 403),
     (errors.NotFoundError, 404),
     (errors.ConflictError, 409),
-    (errors.FailedError, 409),
+    (errors.JobFailedError, 409),
     (errors.LeaseLostError, 409),
     (errors.LimitReachedError, 429),
     (errors.TooManyRequestsError, 429),
@@ -50,17 +50,17 @@ class SignInNeeded(Exception):
         self.after = after
 
 
-class Fault(msgspec.Struct, frozen=True, rename="camel"):
+class ErrorBody(msgspec.Struct, frozen=True, rename="camel"):
     code: str
     message: str
     details: Any
     request_id: str
 
 
-class FaultAnswer(msgspec.Struct, frozen=True):
+class ErrorResponse(msgspec.Struct, frozen=True):
     """`{"error": {"code", "message", "details", "requestId"}}`"""
 
-    error: Fault
+    error: ErrorBody
 
 
 def status_of(fault: HoldfastError) -> int:
@@ -68,19 +68,19 @@ def status_of(fault: HoldfastError) -> int:
     return next((status for kind, status in _STATUSES if isinstance(fault, kind)), 500)
 
 
-def answer_to(fault: HoldfastError, request_id: str) -> FaultAnswer:
+def answer_to(fault: HoldfastError, request_id: str) -> ErrorResponse:
     if status_of(fault) == 500:
         return internal(request_id)
-    return FaultAnswer(Fault(fault.code, fault.message, fault.details, request_id))
+    return ErrorResponse(ErrorBody(fault.code, fault.message, fault.details, request_id))
 
 
-def internal(request_id: str) -> FaultAnswer:
+def internal(request_id: str) -> ErrorResponse:
     """What is said of an error that only the log may know more of."""
-    return FaultAnswer(Fault("internal", _INTERNAL, None, request_id))
+    return ErrorResponse(ErrorBody("internal", _INTERNAL, None, request_id))
 
 
-def refusal(code: str, message: str, request_id: str) -> FaultAnswer:
-    return FaultAnswer(Fault(code, message, None, request_id))
+def refusal(code: str, message: str, request_id: str) -> ErrorResponse:
+    return ErrorResponse(ErrorBody(code, message, None, request_id))
 
 
 def retry_after(fault: HoldfastError) -> str | None:
@@ -94,7 +94,7 @@ def _request_id(request: Request[Any, Any, Any]) -> str:
     return str(request.scope["state"].get("request_id", ""))
 
 
-def _of_ours(request: Request[Any, Any, Any], fault: HoldfastError) -> Response[FaultAnswer]:
+def _of_ours(request: Request[Any, Any, Any], fault: HoldfastError) -> Response[ErrorResponse]:
     status = status_of(fault)
     if status == 500:
         log.error("request failed", path=request.url.path, request_id=_request_id(request), exc_info=fault)
@@ -104,7 +104,7 @@ def _of_ours(request: Request[Any, Any, Any], fault: HoldfastError) -> Response[
     return _answer(answer_to(fault, _request_id(request)), status, headers)
 
 
-def _of_litestar(request: Request[Any, Any, Any], fault: HTTPException) -> Response[FaultAnswer]:
+def _of_litestar(request: Request[Any, Any, Any], fault: HTTPException) -> Response[ErrorResponse]:
     id, status = _request_id(request), fault.status_code
     if request.scope["state"].get("hung_up"):
         # Nobody reads this; it only keeps a client's doing out of the log of our own faults.
@@ -114,7 +114,9 @@ def _of_litestar(request: Request[Any, Any, Any], fault: HTTPException) -> Respo
         return _answer(internal(id), 500, {})
     # What does not fit the route's declaration could be read, so it is 422, not 400.
     if isinstance(fault, ValidationException):
-        return _answer(FaultAnswer(Fault("invalid", fault.detail, _explained(fault.extra), id)), 422, {})
+        return _answer(
+            ErrorResponse(ErrorBody("invalid", fault.detail, _explained(fault.extra), id)), 422, {}
+        )
     code = _CODES.get(status, "error")
     return _answer(refusal(code, fault.detail, id), status, dict(fault.headers or {}))
 
@@ -132,24 +134,24 @@ def _of_nobody(request: Request[Any, Any, Any], fault: SignInNeeded) -> Response
     )
 
 
-def _of_depth(request: Request[Any, Any, Any], fault: RecursionError) -> Response[FaultAnswer]:
+def _of_depth(request: Request[Any, Any, Any], fault: RecursionError) -> Response[ErrorResponse]:
     """A body made of brackets exhausts the decoder; that is its sender's fault, not ours."""
     log.warning("request nested too deeply", path=request.url.path, request_id=_request_id(request))
     return _answer(refusal("malformed", "the body is nested too deeply", _request_id(request)), 400, {})
 
 
-def _of_coding(request: Request[Any, Any, Any], fault: UnicodeDecodeError) -> Response[FaultAnswer]:
+def _of_coding(request: Request[Any, Any, Any], fault: UnicodeDecodeError) -> Response[ErrorResponse]:
     """Bytes that are no text where JSON wants text: the same."""
     log.warning("request is no UTF-8", path=request.url.path, request_id=_request_id(request))
     return _answer(refusal("malformed", "the body is not UTF-8", _request_id(request)), 400, {})
 
 
-def _of_anything(request: Request[Any, Any, Any], fault: Exception) -> Response[FaultAnswer]:
+def _of_anything(request: Request[Any, Any, Any], fault: Exception) -> Response[ErrorResponse]:
     log.error("request failed", path=request.url.path, request_id=_request_id(request), exc_info=fault)
     return _answer(internal(_request_id(request)), 500, {})
 
 
-def _answer(body: FaultAnswer, status: int, headers: dict[str, str]) -> Response[FaultAnswer]:
+def _answer(body: ErrorResponse, status: int, headers: dict[str, str]) -> Response[ErrorResponse]:
     return Response(body, status_code=status, headers=headers, media_type=MediaType.JSON)
 
 

@@ -21,10 +21,10 @@ from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
 from holdfast.errors import DeclarationError, ForbiddenError, UnverifiedError, WrongTenantError
-from holdfast.http.authentication import Arrival, Connection, Reader, bearer_of, who_asks
+from holdfast.http.authentication import Authenticated, Authenticator, Connection, authenticate, bearer_of
 from holdfast.http.csrf import SAFE_METHODS, check_origin, check_session_act, next_of
 from holdfast.http.error_responses import SignInNeeded
-from holdfast.http.rate_limit import Turnstile
+from holdfast.http.rate_limit import RateLimiter
 from holdfast.http.time_limit import allow_time
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Gate
@@ -38,11 +38,11 @@ HEAD: Final = "head"  # the request is a HEAD, answered as its GET
 _API: Final = "/api/v1/"
 
 
-class Door:
+class RouteGuard:
     """The guard of one application."""
 
     def __init__(
-        self, store: Store, readers: Sequence[Reader], *, turnstile: Turnstile, public_url: str = ""
+        self, store: Store, readers: Sequence[Authenticator], *, turnstile: RateLimiter, public_url: str = ""
     ) -> None:
         self._store, self._readers, self._public_url = store, readers, public_url
         self._turnstile = turnstile
@@ -66,9 +66,9 @@ class Door:
             check_session_act(connection.headers, arrival.csrf, public_url=self._public_url)
         self._judge(connection, handler, arrival.caller)
 
-    async def _arrival(self, connection: Connection, handler: BaseRouteHandler) -> Arrival:
+    async def _arrival(self, connection: Connection, handler: BaseRouteHandler) -> Authenticated:
         try:
-            arrival = await who_asks(self._readers, connection)
+            arrival = await authenticate(self._readers, connection)
         except UnverifiedError:
             self._turnstile.pass_stranger(connection.scope["state"]["address"])
             if handler.opt.get("page") and connection.scope.get("method") == "GET":

@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError, InvalidError, NotOursError, TooLargeE
 from holdfast.http.error_responses import answer_to, internal, log, refusal, retry_after, status_of
 from holdfast.ids import ulid
 from holdfast.kit.inbox import Inbox
-from holdfast.service import Hook
+from holdfast.service import Webhook
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,7 +32,7 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 class Ingest:
     """One hook as an ASGI application."""
 
-    def __init__(self, hook: Hook, inbox: Inbox, *, time_limit_s: float) -> None:
+    def __init__(self, hook: Webhook, inbox: Inbox, *, time_limit_s: float) -> None:
         self.hook, self._inbox = hook, inbox
         self._time_limit_s = time_limit_s if hook.time_limit_s is None else hook.time_limit_s
 

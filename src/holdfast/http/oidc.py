@@ -10,27 +10,27 @@ import aiohttp
 from holdfast.clock import Clock
 from holdfast.config import Issuer, is_private
 from holdfast.errors import RetryLaterError
-from holdfast.http.authentication import Arrival, Connection, bearer_of
+from holdfast.http.authentication import Authenticated, Connection, bearer_of
 from holdfast.kit.access.oidc import Oidc
 from holdfast.kit.access.oidc_keys import Fetch
 from holdfast.kit.access.tokens import PREFIX
-from holdfast.providers.rest import Call, Limits, Rest, fault_by_status
+from holdfast.providers.rest import Call, CallLimits, RestClient, fault_by_status
 
 DISCOVERY: Final = ".well-known/openid-configuration"
-_LIMITS: Final = Limits(call_s=5.0, attempts_max=1, answer_bytes_max=262_144)
+_LIMITS: Final = CallLimits(call_s=5.0, attempts_max=1, answer_bytes_max=262_144)
 
 
-class OidcReader:
+class OidcAuthenticator:
     """Bearer tokens of the form that identity tokens have."""
 
     def __init__(self, oidc: Oidc) -> None:
         self._oidc = oidc
 
-    async def read(self, connection: Connection) -> Arrival | None:
+    async def read(self, connection: Connection) -> Authenticated | None:
         token = bearer_of(connection.headers)
         if token.startswith(PREFIX) or token.count(".") != 2:
             return None
-        return Arrival(await self._oidc.verify(token))
+        return Authenticated(await self._oidc.verify(token))
 
 
 def fetching(issuer: Issuer, *, clock: Clock) -> Fetch:
@@ -54,5 +54,5 @@ async def _discovered(session: aiohttp.ClientSession, issuer: Issuer, clock: Clo
 
 
 async def _json(session: aiohttp.ClientSession, url: str, *, act: str, clock: Clock) -> dict[str, Any]:
-    rest = Rest(session, url, fault_of=fault_by_status, clock=clock, limits=_LIMITS)
+    rest = RestClient(session, url, fault_of=fault_by_status, clock=clock, limits=_LIMITS)
     return await rest.fetch(Call(act, "GET", ""), dict)

@@ -13,7 +13,7 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.spec import Components, Reference, SecurityScheme
 
 from holdfast import __version__
-from holdfast.http.error_responses import FaultAnswer
+from holdfast.http.error_responses import ErrorResponse
 
 _REFUSALS: Final = {
     400: "It can't be read.", 401: "No credentials, or none that count.", 403: "The caller may not do this.",
@@ -52,7 +52,7 @@ def description(handlers: Sequence[Any], dependencies: Mapping[str, Provide]) ->
 
 
 def _with_refusals(described: dict[str, Any]) -> dict[str, Any]:
-    (shape,), parts = msgspec.json.schema_components([FaultAnswer], ref_template=_PLACE)
+    (shape,), parts = msgspec.json.schema_components([ErrorResponse], ref_template=_PLACE)
     described["components"].setdefault("schemas", {}).update(parts)
     for operation in _operations(described):
         answers = operation.setdefault("responses", {})

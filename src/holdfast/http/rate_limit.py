@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from holdfast.clock import Clock
-from holdfast.config import Limits
+from holdfast.config import RequestLimits
 from holdfast.errors import TooManyRequestsError
 
 KEYS_MAX: Final = 20_000
@@ -40,10 +40,10 @@ class Buckets:
         return wait_s
 
 
-class Turnstile:
+class RateLimiter:
     """One process's buckets: known callers by who they are, all others by their address."""
 
-    def __init__(self, limits: Limits, *, clock: Clock) -> None:
+    def __init__(self, limits: RequestLimits, *, clock: Clock) -> None:
         self._callers = Buckets(per_s=limits.caller_per_s, burst=limits.caller_burst, clock=clock)
         self._addresses = Buckets(per_s=limits.address_per_s, burst=limits.address_burst, clock=clock)
 

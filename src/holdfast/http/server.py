@@ -19,12 +19,12 @@ from holdfast import __version__, tracing
 from holdfast.config import Config
 from holdfast.errors import ConfigError
 from holdfast.http.app import create_app
-from holdfast.http.asgi import Surface
-from holdfast.http.slow_clients import PatientProtocol, drop_slow
-from holdfast.kit.access import Tokens
+from holdfast.http.asgi import AsgiApp
+from holdfast.http.slow_clients import SlowClientProtocol, drop_slow
+from holdfast.kit.access import ApiTokens
 from holdfast.runtime import Runtime
 from holdfast.service import Service
-from holdfast.worker import leave_what_is_built
+from holdfast.worker import freeze_gc
 
 _GRACE_S = 3
 _LOOK_TICKS = 5
@@ -76,7 +76,7 @@ async def live(
         try:
             _announce(listener)
             await (greet or hint)(runtime, address_of(listener))
-            leave_what_is_built()
+            freeze_gc()
             surface.ready = True
             await _Server(settings(surface), surface, stop).serve(sockets=[listener])
         finally:
@@ -88,11 +88,11 @@ async def live(
         await runtime.close()
 
 
-def settings(surface: Surface) -> uvicorn.Config:
+def settings(surface: AsgiApp) -> uvicorn.Config:
     """How the server beneath is set up."""
     return uvicorn.Config(
         surface,
-        http=PatientProtocol,
+        http=SlowClientProtocol,
         # Whom to believe about addresses is a setting of ours; the server's own default trusts this machine.
         proxy_headers=False,
         log_level="warning",
@@ -116,7 +116,7 @@ def address_of(listener: socket.socket) -> str:
 
 async def hint(runtime: Runtime, address: str) -> None:
     """Nothing is open by default; the first start says how to be let in."""
-    tokens, _ = await Tokens(runtime.store).listed(limit=1)
+    tokens, _ = await ApiTokens(runtime.store).listed(limit=1)
     if not tokens:
         sys.stdout.write("there is no API token yet; make one: holdfast tokens create admin --role admin\n")
         sys.stdout.flush()
@@ -146,7 +146,7 @@ class _Server(uvicorn.Server):
     clean stop into a failure for whatever started the process.
     """
 
-    def __init__(self, settings: uvicorn.Config, surface: Surface, stop: asyncio.Event) -> None:
+    def __init__(self, settings: uvicorn.Config, surface: AsgiApp, stop: asyncio.Event) -> None:
         super().__init__(settings)
         self._surface, self._stop = surface, stop
 

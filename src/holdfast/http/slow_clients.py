@@ -8,14 +8,14 @@ from typing import Any, Final
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from holdfast.http.error_responses import FaultAnswer, refusal
+from holdfast.http.error_responses import ErrorResponse, refusal
 from holdfast.ids import ulid
 
 HEAD_BYTES_MAX: Final = 65_536
 _REASONS: Final = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
-class PatientProtocol(HttpToolsProtocol):
+class SlowClientProtocol(HttpToolsProtocol):
     """Notes since when a request is being read; the server's tick drops those that take too long.
 
     Noting costs an assignment a request, where a timer each would cost far more.
@@ -54,7 +54,7 @@ class PatientProtocol(HttpToolsProtocol):
         if self.reading_since_s is not None and self.loop.time() - self.reading_since_s > read_s:
             self.drop(408, refusal("timed_out", f"the request did not arrive within {read_s:g} s", ulid()))
 
-    def drop(self, status: int, body: FaultAnswer) -> None:
+    def drop(self, status: int, body: ErrorResponse) -> None:
         if self.transport.is_closing():
             return
         self.reading_since_s = None
@@ -71,5 +71,5 @@ class PatientProtocol(HttpToolsProtocol):
 def drop_slow(connections: set[Any], read_s: float) -> None:
     """Look at every connection once."""
     for connection in list(connections):
-        if isinstance(connection, PatientProtocol):
+        if isinstance(connection, SlowClientProtocol):
             connection.drop_if_slow(read_s)

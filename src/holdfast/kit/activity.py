@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from holdfast.errors import ConflictError, RetryLaterError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.worker_loop import rest
-from holdfast.model import Access, Document, Given, Retention, document
+from holdfast.kit.worker_loop import wait_for_wake
+from holdfast.model import Access, Document, ProvidedId, Retention, document
 from holdfast.store import Increment, Maximum, Store, upsert
 
 BEAT_S: Final = 5.0
@@ -23,12 +23,12 @@ COUNTED: Final = ("handled", "delivered", "failed", "dead")
 
 @document(
     "holdfast_pulses/{id}",
-    id=Given(pattern=r"[0-9]{12}"),
+    id=ProvidedId(pattern=r"[0-9]{12}"),
     tenant="tenant_id",
     retention=Retention("at", after_s=86_400),
     access=Access(read=["viewer", "service"]),
 )
-class Pulse(Document, rename="camel"):
+class ActivityMinute(Document, rename="camel"):
     """One minute: messages handled, attempts by their outcome, and the longest anything due has waited."""
 
     id: str
@@ -41,7 +41,7 @@ class Pulse(Document, rename="camel"):
     waited_s: float = 0.0
 
 
-class PulseKeeper:
+class ActivityRecorder:
     """Writes down what this process does; `counts` are its totals so far, `waited_s` the age of what is due.
 
     Example: `await PulseKeeper(store, counts=totals, waited_s=oldest).run(stop)`
@@ -63,7 +63,7 @@ class PulseKeeper:
         """Until told to stop; what was done up to then is written down."""
         while not stop.is_set():
             await self.beat()
-            await rest(self._clock, BEAT_S, stop=stop)
+            await wait_for_wake(self._clock, BEAT_S, stop=stop)
         await self.beat()
 
     async def beat(self) -> None:
@@ -78,7 +78,7 @@ class PulseKeeper:
             return
         at = self.last_turn_at.replace(second=0, microsecond=0)
         changes: dict[str, Any] = {name: Increment(count) for name, count in grown.items()}
-        pulse = Pulse(id=_id(at), at=at, waited_s=waited_s, **grown)
+        pulse = ActivityMinute(id=_id(at), at=at, waited_s=waited_s, **grown)
         try:
             await self._store.commit(upsert(pulse, {**changes, "waited_s": Maximum(waited_s)}))
         except (ConflictError, RetryLaterError):
@@ -86,13 +86,14 @@ class PulseKeeper:
         self._told = totals
 
 
-async def recent(store: Store, minutes: int = 60) -> Sequence[Pulse]:
+async def recent(store: Store, minutes: int = 60) -> Sequence[ActivityMinute]:
     """The last minutes, oldest first, with nothing in those in which nothing happened."""
     now = store.clock.now().replace(second=0, microsecond=0)
     times = [now - timedelta(minutes=back) for back in range(minutes - 1, -1, -1)]
-    found = await store.tenant(NO_TENANT).get_many(Pulse, [_id(at) for at in times])
+    found = await store.tenant(NO_TENANT).get_many(ActivityMinute, [_id(at) for at in times])
     return [
-        Pulse(id=_id(at), at=at) if one is None else one.doc for at, one in zip(times, found, strict=True)
+        ActivityMinute(id=_id(at), at=at) if one is None else one.doc
+        for at, one in zip(times, found, strict=True)
     ]
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from holdfast.kit.worker_loop import rest
+from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.model import Document, schema_of
 from holdfast.store import Store
 
@@ -29,7 +29,7 @@ class Sweeper:
         """Sweep every few minutes until told to stop."""
         while not stop.is_set():
             await self.sweep(stop)
-            await rest(self._clock, BETWEEN_SWEEPS_S, stop=stop)
+            await wait_for_wake(self._clock, BETWEEN_SWEEPS_S, stop=stop)
 
     async def sweep(self, stop: asyncio.Event | None = None) -> int:
         """Delete all that may go now; says how much went."""
@@ -40,5 +40,5 @@ class Sweeper:
                 gone += count
                 if count < BATCH:
                     break
-                await rest(self._clock, BETWEEN_BATCHES_S, stop=stop)
+                await wait_for_wake(self._clock, BETWEEN_BATCHES_S, stop=stop)
         return gone

@@ -7,14 +7,14 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from holdfast.clock import Clock
-from holdfast.store.port import Wake
+from holdfast.store.port import Subscription
 
 # The injected clock ends the wait; the bell's own limit only keeps a forgotten one from hanging forever.
 BELL_S_MAX: Final = 3_600.0
 
 
-async def rest(
-    clock: Clock, seconds: float, *, wake: Wake | None = None, stop: asyncio.Event | None = None
+async def wait_for_wake(
+    clock: Clock, seconds: float, *, wake: Subscription | None = None, stop: asyncio.Event | None = None
 ) -> None:
     """Return after `seconds` by the clock, or sooner when `wake` rings or `stop` is set.
 
@@ -27,10 +27,10 @@ async def rest(
         reasons.append(wake.wait(BELL_S_MAX))
     if stop is not None:
         reasons.append(stop.wait())
-    await first_of(*reasons)
+    await wait_first(*reasons)
 
 
-async def first_of(*reasons: Coroutine[Any, Any, object]) -> None:
+async def wait_first(*reasons: Coroutine[Any, Any, object]) -> None:
     """Run all, return when the first has ended, and end the others; a fault of the first is raised."""
     tasks = [asyncio.ensure_future(reason) for reason in reasons]
     try:
@@ -43,7 +43,7 @@ async def first_of(*reasons: Coroutine[Any, Any, object]) -> None:
         task.result()
 
 
-async def end_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel_all(tasks: Iterable[asyncio.Task[None]]) -> None:
     """Cancel these and return when they are over, however they end."""
     ended = list(tasks)
     for task in ended:

@@ -3,7 +3,7 @@
 from holdfast.model.access import ANONYMOUS, SERVICE, Access, Caller, Membership
 from holdfast.model.claim import Claim
 from holdfast.model.document import Document, document, schema_of
-from holdfast.model.identity import Given, Joined, Padded, Stamped, Ulid
+from holdfast.model.identity import CompositeId, ProvidedId, TimestampId, UlidId, ZeroPaddedId
 from holdfast.model.index import Index
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.retention import Retention
@@ -15,17 +15,17 @@ __all__ = [
     "Access",
     "Caller",
     "Claim",
+    "CompositeId",
     "Document",
-    "Given",
     "Index",
-    "Joined",
     "Lifecycle",
     "Membership",
-    "Padded",
+    "ProvidedId",
     "Retention",
     "Schema",
-    "Stamped",
-    "Ulid",
+    "TimestampId",
+    "UlidId",
+    "ZeroPaddedId",
     "document",
     "schema_of",
 ]

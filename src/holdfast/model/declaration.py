@@ -12,7 +12,7 @@ from holdfast.errors import DeclarationError, InvalidError
 from holdfast.model.access import Access, Membership
 from holdfast.model.claim import Claim
 from holdfast.model.columns import Column, make_column
-from holdfast.model.identity import Identity, Joined
+from holdfast.model.identity import CompositeId, Identity
 from holdfast.model.index import Across, Index, IndexField, ResolvedIndex
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.path import parse_path
@@ -21,7 +21,7 @@ from holdfast.model.retention import Retention
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True):
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     """The words of the `@document` decorator, as they were said."""
 
     path: str
@@ -39,13 +39,13 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     upgrades: Mapping[int, Upgrade]
 
 
-class Names:
+class FieldResolver:
     """Looks up what a declaration names; refuses what names nothing, or nothing of use there.
 
     Each column is made when it is first named, and they keep that order.
     """
 
-    def __init__(self, declared: Declared, fields: Mapping[str, mi.Field], where: str) -> None:
+    def __init__(self, declared: Declaration, fields: Mapping[str, mi.Field], where: str) -> None:
         self._declared, self._fields, self._where = declared, fields, where
         self.path = parse_path(declared.path)
         self.columns: dict[str, Column] = {}
@@ -88,7 +88,10 @@ class Names:
         for name in (membership.role, *membership.when):
             self._known(name)
         identity = self._declared.id
-        looked_up = isinstance(identity, Joined) and identity.fields == (membership.user, membership.tenant)
+        looked_up = isinstance(identity, CompositeId) and identity.fields == (
+            membership.user,
+            membership.tenant,
+        )
         if not looked_up or self.path.nested:
             raise DeclarationError(
                 f"{self._where}: a membership is at the top level, with "

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import DeclarationError
 from holdfast.model.access import SERVICE_ONLY, Access, Membership
 from holdfast.model.claim import Claim
-from holdfast.model.declaration import Declared, Upgrade
+from holdfast.model.declaration import Declaration, Upgrade
 from holdfast.model.identity import GIVEN, Identity
 from holdfast.model.index import Index
 from holdfast.model.lifecycle import Lifecycle
@@ -68,7 +68,7 @@ def document(
     """
 
     def declare(cls: type[D]) -> type[D]:
-        declared = Declared(
+        declared = Declaration(
             path=path, id=id, tenant=tenant, indexes=tuple(indexes), lifecycle=lifecycle,
             immutable=tuple(immutable), append_only=append_only, retention=retention, access=access,
             membership=membership, claim=claim, path_only=tuple(path_only), upgrades=dict(upgrades or {}),

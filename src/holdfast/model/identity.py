@@ -36,7 +36,7 @@ def check_id(value: object, path: str, *, bytes_max: int) -> None:
         raise BadIdError(f"an id takes at most {bytes_max} bytes", path)
 
 
-class Given(msgspec.Struct, frozen=True):
+class ProvidedId(msgspec.Struct, frozen=True):
     """The caller gives the id; `pattern` is what it must match.
 
     Example: `id=Given(pattern=r"[A-Za-z0-9_+/=-]{1,64}")`
@@ -52,10 +52,10 @@ class Given(msgspec.Struct, frozen=True):
             raise BadIdError(f"{value!r} doesn't match {self.pattern}", path)
 
 
-GIVEN = Given()
+GIVEN = ProvidedId()
 
 
-class Ulid(msgspec.Struct, frozen=True):
+class UlidId(msgspec.Struct, frozen=True):
     """26 Crockford characters, ordered by time: the fast choice on every SQL engine."""
 
     def make(self, read: Callable[[str], Any]) -> str | None:
@@ -65,7 +65,7 @@ class Ulid(msgspec.Struct, frozen=True):
         return None
 
 
-class Stamped(msgspec.Struct, frozen=True):
+class TimestampId(msgspec.Struct, frozen=True):
     """`prefix-{timestamp36}-{random}`, ordered by time.
 
     Example: `id=Stamped("run")` gives `run-m5v2kx8a-a7b3c9d2`
@@ -74,7 +74,7 @@ class Stamped(msgspec.Struct, frozen=True):
     prefix: str
 
     def make(self, read: Callable[[str], Any]) -> str | None:
-        return ids.stamped(self.prefix)
+        return ids.timestamp_id(self.prefix)
 
     def check(self, value: str, path: str) -> None:
         if not value.startswith(self.prefix + "-"):
@@ -101,7 +101,7 @@ def _text_of(value: Any) -> str:
 
 
 @dataclass(frozen=True, init=False)
-class Joined:
+class CompositeId:
     """The values of other fields, joined: what makes a combination unique.
 
     Example: `id=Joined("user_id", "tenant_id")` gives `abc123_gh-org-12345678`
@@ -122,7 +122,7 @@ class Joined:
         return self.separator.join(parts)
 
 
-class Padded(msgspec.Struct, frozen=True):
+class ZeroPaddedId(msgspec.Struct, frozen=True):
     """A number from another field, padded with zeros so that text order is number order.
 
     Example: `id=Padded("number")` gives `0042345678`
@@ -132,7 +132,7 @@ class Padded(msgspec.Struct, frozen=True):
     width: int = 10
 
     def make(self, read: Callable[[str], Any]) -> str | None:
-        return ids.padded(read(self.field), self.width)
+        return ids.zero_padded(read(self.field), self.width)
 
 
-Identity = Given | Ulid | Stamped | Joined | Padded
+Identity = ProvidedId | UlidId | TimestampId | CompositeId | ZeroPaddedId

@@ -11,7 +11,7 @@ from holdfast.model.limits import INDEX_ENTRY_BYTES_MAX
 from holdfast.model.sort_key import ordered
 
 
-class Entries:
+class IndexEntries:
     """The entries of one collection's indexes."""
 
     def __init__(self, columns: tuple[Column, ...], indexes: tuple[ResolvedIndex, ...]) -> None:

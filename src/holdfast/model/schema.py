@@ -13,9 +13,9 @@ from msgspec import inspect as mi
 
 from holdfast.errors import BadIdError, DeclarationError, HoldfastError, WrongTypeError
 from holdfast.model.columns import Column, find_field
-from holdfast.model.declaration import Declared, Names
-from holdfast.model.identity import Given, Stamped, Ulid
-from holdfast.model.index_entries import Entries
+from holdfast.model.declaration import Declaration, FieldResolver
+from holdfast.model.identity import ProvidedId, TimestampId, UlidId
+from holdfast.model.index_entries import IndexEntries
 from holdfast.model.path import join_key, split_key
 from holdfast.model.values import Check, check_for, check_size
 
@@ -23,7 +23,7 @@ D = TypeVar("D", bound=msgspec.Struct)
 
 _ENCODER: Final = msgspec.json.Encoder()
 _ANY_DECODER: Final = msgspec.json.Decoder()
-_FREE: Final = (Ulid, Stamped)
+_FREE: Final = (UlidId, TimestampId)
 
 
 def values_reader(columns: tuple[Column, ...]) -> Callable[[Any], tuple[Any, ...]]:
@@ -58,7 +58,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 class Schema(Generic[D]):
     """The compiled declaration of one document class. `schema_of(cls)` gives it."""
 
-    def __init__(self, cls: type[D], declared: Declared) -> None:
+    def __init__(self, cls: type[D], declared: Declaration) -> None:
         self.cls = cls
         self.declared = declared
         self.name = cls.__name__
@@ -68,7 +68,7 @@ class Schema(Generic[D]):
             raise DeclarationError(f"{cls.__name__}: {fault}") from None
         assert isinstance(info, mi.StructType)
         self.fields: dict[str, mi.Field] = {f.name: f for f in info.fields}
-        names = Names(declared, self.fields, self.name)
+        names = FieldResolver(declared, self.fields, self.name)
         self.path, self._columns = names.path, names.columns
         self.tenant, self.tenant_is_parent = names.tenant, names.tenant_is_parent
         self.lifecycle, self.claim, self.retention = declared.lifecycle, declared.claim, declared.retention
@@ -81,7 +81,7 @@ class Schema(Generic[D]):
         # Fields that claiming changes: engines may change them without touching the JSON.
         self.hot = names.claimed()
         self.columns: tuple[Column, ...] = tuple(self._columns.values())
-        self._entries = Entries(self.columns, self.indexes)
+        self._entries = IndexEntries(self.columns, self.indexes)
         self._named = tuple((column, self.columns.index(column)) for column in names.never_empty())
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)
         self._decoder = msgspec.json.Decoder(cls)
@@ -105,7 +105,7 @@ class Schema(Generic[D]):
         """Fill in an id that is still empty, where the declaration says how."""
         name = self.path.parameters[-1]
         identity, current = self.declared.id, getattr(document, name)
-        if isinstance(identity, Given) or (current and isinstance(identity, _FREE)):
+        if isinstance(identity, ProvidedId) or (current and isinstance(identity, _FREE)):
             identity.check(current, name)
             return
         made = identity.make(document.__getattribute__)

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.errors import ConfigError
 from holdfast.net.ip_ranges import Network, inside, is_metadata
 from holdfast.net.port import SendFailure
-from holdfast.net.url import Address, Target, read_url, refused
+from holdfast.net.url import Address, TargetUrl, read_url, refused
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 HOSTS_KEPT_MAX: Final = 10_000
@@ -27,7 +27,7 @@ HOSTS_KEPT_MAX: Final = 10_000
 class Pin(msgspec.Struct, frozen=True):
     """A judged target: connect to these addresses and no others, before `until`."""
 
-    target: Target
+    target: TargetUrl
     addresses: tuple[Address, ...]
     until: float
 
@@ -71,7 +71,7 @@ class AddressGuard:
         self._kept: dict[tuple[str, int], tuple[float, tuple[Address, ...] | SendFailure]] = {}
         self._asking: dict[tuple[str, int], asyncio.Task[tuple[Address, ...]]] = {}
 
-    def check(self, url: str) -> Target:
+    def check(self, url: str) -> TargetUrl:
         """What can be judged without resolving: for the moment an endpoint is written down."""
         target = read_url(url)
         if target.scheme not in self._schemes:

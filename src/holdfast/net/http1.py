@@ -11,7 +11,7 @@ from typing import Final, cast
 
 import httptools
 
-from holdfast.net.port import Answer, SendFailure
+from holdfast.net.port import ReceiverResponse, SendFailure
 
 EXCERPT_BYTES_MAX: Final = 1_024
 HEAD_BYTES_MAX: Final = 16_384
@@ -25,7 +25,7 @@ _STATED_REST: Final = re.compile(r"\btimeout\s*=\s*(\d{1,6})\b", re.IGNORECASE)
 _REST_MARGIN_S: Final = 1.0
 
 
-class Connection(asyncio.Protocol):
+class Http1Connection(asyncio.Protocol):
     """HTTP/1.1 over one socket, one request at a time.
 
     One timer per connection serves the time limit of a request and the rest between requests; it is
@@ -38,8 +38,8 @@ class Connection(asyncio.Protocol):
         *,
         loop: asyncio.AbstractEventLoop,
         idle_s: float,
-        on_free: Callable[[Connection], None],
-        on_lost: Callable[[Connection], None],
+        on_free: Callable[[Http1Connection], None],
+        on_lost: Callable[[Http1Connection], None],
     ) -> None:
         self._sock = sock
         self._loop = loop
@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._on_free, self._on_lost = on_free, on_lost
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._waiter: asyncio.Future[Answer] | None = None
+        self._waiter: asyncio.Future[ReceiverResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = float("inf")
         self._rest_since = time.monotonic()
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
 
     def ask(
         self, head: bytes, body: bytes, *, head_only: bool, deadline: float, body_bytes_max: int
-    ) -> asyncio.Future[Answer]:
+    ) -> asyncio.Future[ReceiverResponse]:
         """Write the request; the future gives its answer, or a `SendFailure`."""
         assert self._transport is not None
         self._reset(head_only=head_only, body_bytes_max=body_bytes_max)
@@ -188,7 +188,9 @@ class Connection(asyncio.Protocol):
         if waiter.done() or self._unsent():
             reusable = False
         if not waiter.done():
-            waiter.set_result(Answer(self._status, self._headers, self._excerpt, now - self._asked_at))
+            waiter.set_result(
+                ReceiverResponse(self._status, self._headers, self._excerpt, now - self._asked_at)
+            )
         if reusable and not self.closed and self._may_rest():
             self._on_free(self)
         else:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from holdfast.net.address_guard import Pin
-from holdfast.net.http1 import Connection
+from holdfast.net.http1 import Http1Connection
 from holdfast.net.port import SendFailure
 from holdfast.net.url import Address
 
@@ -62,9 +62,9 @@ class Pool:
     def __init__(self, pin: Pin, shares: Shares) -> None:
         self.pin, self.shares = pin, shares
         self.open = 0
-        self.idle: list[Connection] = []
+        self.idle: list[Http1Connection] = []
         # A waiter gets a connection, or None: leave to open one.
-        self.waiters: deque[asyncio.Future[Connection | None]] = deque()
+        self.waiters: deque[asyncio.Future[Http1Connection | None]] = deque()
 
 
 class Pools:
@@ -74,7 +74,7 @@ class Pools:
         self._limits = limits
         self._tls = tls
         self._pools: dict[PoolKey, Pool] = {}
-        self._homes: dict[Connection, Pool] = {}
+        self._homes: dict[Http1Connection, Pool] = {}
         self._total = 0
         self.shares = Shares(limits.total_max)
         # Pools with waiters that could go on if a connection or a slot became free, in turn.
@@ -101,7 +101,7 @@ class Pools:
         """Forget pools that hold nothing."""
         self._pools = {key: pool for key, pool in self._pools.items() if pool.open or pool.waiters}
 
-    def resting(self, pool: Pool) -> Connection | None:
+    def resting(self, pool: Pool) -> Http1Connection | None:
         """The connection used last that is still good; those that are not are dropped."""
         while pool.idle:
             connection = pool.idle.pop()
@@ -110,7 +110,7 @@ class Pools:
             connection.drop()
         return None
 
-    async def obtain(self, pool: Pool) -> Connection:
+    async def obtain(self, pool: Pool) -> Http1Connection:
         """A connection of one's own, opened or handed over as soon as the limits allow."""
         while pool.waiters or not self._reserve(pool):
             handed = await self._wait(pool)
@@ -157,8 +157,8 @@ class Pools:
             self._gone.set()
         self._serve(pool)
 
-    async def _wait(self, pool: Pool) -> Connection | None:
-        waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+    async def _wait(self, pool: Pool) -> Http1Connection | None:
+        waiter: asyncio.Future[Http1Connection | None] = asyncio.get_running_loop().create_future()
         pool.waiters.append(waiter)
         self._serve(pool)
         try:
@@ -171,7 +171,7 @@ class Pools:
                 self._give_back(pool, waiter.result())
             raise
 
-    def _give_back(self, pool: Pool, connection: Connection | None) -> None:
+    def _give_back(self, pool: Pool, connection: Http1Connection | None) -> None:
         if connection is None:
             self._leave(pool)
         elif not connection.closed:
@@ -206,13 +206,13 @@ class Pools:
                 pool.idle.pop(0).drop()
                 return
 
-    def _freed(self, connection: Connection) -> None:
+    def _freed(self, connection: Http1Connection) -> None:
         pool = self._homes[connection]
         pool.idle.append(connection)
         if pool.waiters or self._starved:
             self._serve(pool)
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: Http1Connection) -> None:
         pool = self._homes.pop(connection, None)
         if pool is None:
             return  # it ended while it was being opened; its slot is given back there
@@ -222,7 +222,7 @@ class Pools:
 
     # -- opening ----------------------------------------------------------------------------------
 
-    async def _open(self, pool: Pool) -> Connection:
+    async def _open(self, pool: Pool) -> Http1Connection:
         failure = SendFailure("connect", "the target has no address")
         for address in pool.pin.addresses:
             try:
@@ -237,7 +237,7 @@ class Pools:
                 failure = SendFailure("connect", f"no connection: {fault.strerror or type(fault).__name__}")
         raise failure
 
-    async def _dial(self, pool: Pool, address: Address) -> Connection:
+    async def _dial(self, pool: Pool, address: Address) -> Http1Connection:
         loop, target = asyncio.get_running_loop(), pool.pin.target
         sock = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
         limits = self._limits
@@ -245,7 +245,7 @@ class Pools:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.sock_connect(sock, (str(address), target.port))
-            connection = Connection(
+            connection = Http1Connection(
                 sock, loop=loop, idle_s=limits.idle_s, on_free=self._freed, on_lost=self._lost
             )
             secure = target.scheme == "https"
@@ -261,7 +261,7 @@ class Pools:
         self.opened += 1
         return connection
 
-    def _welcome(self, connection: Connection, pool: Pool) -> Connection:
+    def _welcome(self, connection: Http1Connection, pool: Pool) -> Http1Connection:
         """From here on the slot is the connection's, and given back when that is lost."""
         if connection.closed:
             self._leave(pool)

@@ -12,7 +12,7 @@ FailureReason = Literal[
 ]  # fmt: skip
 
 
-class Outgoing(msgspec.Struct, frozen=True):
+class OutgoingRequest(msgspec.Struct, frozen=True):
     """A request as it goes out: the bytes are final, the sender adds only what HTTP itself needs."""
 
     method: str
@@ -29,7 +29,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     wait_s: float = 0.0
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ReceiverResponse(msgspec.Struct, frozen=True):
     """What the receiver said: header names in lower case, `excerpt` the first KB of the body."""
 
     status: int
@@ -50,7 +50,7 @@ class SendFailure(Exception):
 class Sender(Protocol):
     """Sends requests. Safe to call from many tasks at once; never follows redirects."""
 
-    async def send(self, request: Outgoing) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ReceiverResponse:
         """The answer, or `SendFailure`; takes no longer than `request.timeout_s`, and `wait_s` before it."""
 
     async def close(self) -> None: ...

@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 
 from holdfast.net.address_guard import AddressGuard
-from holdfast.net.http1 import Connection
+from holdfast.net.http1 import Http1Connection
 from holdfast.net.pool import Pool, PoolLimits, Pools
-from holdfast.net.port import Answer, Outgoing, SendFailure
+from holdfast.net.port import OutgoingRequest, ReceiverResponse, SendFailure
 
 ROUTES_KEPT_MAX: Final = 10_000
 NAMES_KEPT_MAX: Final = 1_000
@@ -74,7 +74,7 @@ class RawSender:
     def stats(self) -> SenderStats:
         return SenderStats(self._sent, self._pools.opened, self._pools.open_now)
 
-    async def send(self, request: Outgoing) -> Answer:
+    async def send(self, request: OutgoingRequest) -> ReceiverResponse:
         deadline = time.monotonic() + request.timeout_s
         if self._closed:
             raise SendFailure("connect", "the sender is closed")
@@ -94,7 +94,9 @@ class RawSender:
         self._closed = True
         await self._pools.close()
 
-    async def _exchange(self, pool: Pool, request: Outgoing, *, head: bytes, deadline: float) -> Answer:
+    async def _exchange(
+        self, pool: Pool, request: OutgoingRequest, *, head: bytes, deadline: float
+    ) -> ReceiverResponse:
         connection = self._pools.resting(pool) if pool.idle else None
         if connection is None:
             connection = await self._obtain(pool, deadline)
@@ -112,8 +114,8 @@ class RawSender:
             raise
 
     async def _exchange_in_share(
-        self, pool: Pool, request: Outgoing, *, head: bytes, deadline: float
-    ) -> Answer:
+        self, pool: Pool, request: OutgoingRequest, *, head: bytes, deadline: float
+    ) -> ReceiverResponse:
         asked_at = time.monotonic()
         async with AsyncExitStack() as places:
             async with _in_time(deadline + request.wait_s, "no connection became free"):
@@ -123,7 +125,7 @@ class RawSender:
             waited_s = min(time.monotonic() - asked_at, request.wait_s)
             return await self._exchange(pool, request, head=head, deadline=deadline + waited_s)
 
-    async def _obtain(self, pool: Pool, deadline: float) -> Connection:
+    async def _obtain(self, pool: Pool, deadline: float) -> Http1Connection:
         async with _in_time(deadline, "no connection became free"):
             return await self._pools.obtain(pool)
 
@@ -137,7 +139,7 @@ class RawSender:
         route = self._routes[url] = _Route(self._pools.pool(pin), tail, pin.until)
         return route
 
-    def _head(self, request: Outgoing, route: _Route) -> bytes:
+    def _head(self, request: OutgoingRequest, route: _Route) -> bytes:
         seen = self._names_seen
         if request.method not in seen:
             self._check_name(request.method)

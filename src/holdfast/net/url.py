@@ -20,7 +20,7 @@ _NUMBER_LABEL: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-class Target(msgspec.Struct, frozen=True):
+class TargetUrl(msgspec.Struct, frozen=True):
     """Where a URL points: `address` is set when its host is an address already."""
 
     scheme: str
@@ -40,7 +40,7 @@ def refused(message: str) -> SendFailure:
     return SendFailure("refused_address", message)
 
 
-def read_url(url: str) -> Target:
+def read_url(url: str) -> TargetUrl:
     """The target, or `SendFailure` saying what is wrong with the URL. Resolves nothing."""
     if len(url) > URL_BYTES_MAX:
         raise refused(f"the URL is over {URL_BYTES_MAX:,} characters")
@@ -59,7 +59,7 @@ def read_url(url: str) -> Target:
         raise refused("the host holds percent-encoding or a zone id")
     host, port = _split(authority, scheme)
     path = match["path"] or "/"
-    return Target(scheme, host, port, path if path.startswith("/") else f"/{path}", _literal(host))
+    return TargetUrl(scheme, host, port, path if path.startswith("/") else f"/{path}", _literal(host))
 
 
 def _split(authority: str, scheme: str) -> tuple[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from holdfast.kit.audit import Audit, Entry
+from holdfast.kit.audit import Audit, AuditEntry
 from holdfast.kit.audit.trail import ATTEMPTS
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
@@ -13,15 +13,15 @@ from holdfast.store import Transaction
 T = TypeVar("T")
 
 
-async def note(
+async def append_audit(
     runtime: Runtime, tenant_id: str, *, actor: str, action: str, subject: str, details: Any = None
 ) -> None:
     """Put an operator's act on the tenant's audit trail."""
-    entry = Entry(action=action, actor=actor, subject=subject, details=details)
+    entry = AuditEntry(action=action, actor=actor, subject=subject, details=details)
     await Audit(runtime.store, tenant_id=tenant_id).append(entry)
 
 
-async def on_record(
+async def run_audited(
     runtime: Runtime,
     tenant_id: str,
     act: Callable[[Transaction], Awaitable[T]],
@@ -38,7 +38,7 @@ async def on_record(
     documents of every tenant.
     """
     audit = Audit(runtime.store, tenant_id=tenant_id)
-    entry = Entry(action=action, actor=actor, subject=subject, details=details)
+    entry = AuditEntry(action=action, actor=actor, subject=subject, details=details)
 
     async def both(tx: Transaction) -> T:
         answer = await act(tx)

@@ -71,7 +71,7 @@ class TokenSource(Protocol):
         ...
 
 
-class Limits(msgspec.Struct, frozen=True):
+class CallLimits(msgspec.Struct, frozen=True):
     """How long a call may take, how often and how patiently it is repeated, how much it may answer."""
 
     call_s: float = 30.0
@@ -102,7 +102,7 @@ class Call(msgspec.Struct, frozen=True):
         return self.repeatable or self.method in _READING
 
 
-class Answer(msgspec.Struct, frozen=True):
+class RestResponse(msgspec.Struct, frozen=True):
     """What came back; header names are in lower case."""
 
     status: int
@@ -114,7 +114,7 @@ class Answer(msgspec.Struct, frozen=True):
         return 200 <= self.status < 300
 
 
-FaultOf = Callable[[str, Answer], HoldfastError]
+FaultOf = Callable[[str, RestResponse], HoldfastError]
 
 
 def path_of(*segments: str) -> str:
@@ -140,7 +140,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def fault_by_status(act: str, answer: Answer, reason: str = "") -> HoldfastError:
+def fault_by_status(act: str, answer: RestResponse, reason: str = "") -> HoldfastError:
     """What an answer's status alone tells the caller to do."""
     status = answer.status
     message = f"{act} was answered {status}" + (f": {reason[:_REASON_CHARS_MAX]}" if reason else "")
@@ -151,7 +151,7 @@ def fault_by_status(act: str, answer: Answer, reason: str = "") -> HoldfastError
     return _BY_STATUS.get(status, InvalidError)(message)
 
 
-def retry_after_s(answer: Answer, now: datetime) -> float:
+def retry_after_s(answer: RestResponse, now: datetime) -> float:
     """The seconds the answer asks to wait (a number or an HTTP date), a day at most; 0 when it asks for
     nothing sane."""
     text = answer.headers.get("retry-after", "").strip()
@@ -166,7 +166,7 @@ def retry_after_s(answer: Answer, now: datetime) -> float:
     return min(max(0.0, (at - now).total_seconds()), RETRY_AFTER_S_MAX)
 
 
-class Rest:
+class RestClient:
     """Makes calls to one API, as one caller.
 
     Example:
@@ -182,7 +182,7 @@ class Rest:
         fault_of: FaultOf,
         clock: Clock,
         tokens: TokenSource | None = None,
-        limits: Limits = Limits(),
+        limits: CallLimits = CallLimits(),
         roll: Callable[[], float] = random.random,
     ) -> None:
         self._session = session
@@ -201,7 +201,7 @@ class Rest:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _unclear(call, f"gave an answer that is no {kind.__name__} ({error})") from None
 
-    async def call(self, call: Call) -> Answer:
+    async def call(self, call: Call) -> RestResponse:
         """The answer with a status of 2xx; anything else is raised as what to do next."""
         # Tokens are asked for outside the repeats: their source has a patience of its own.
         token = await self._tokens() if self._tokens else ""
@@ -212,7 +212,7 @@ class Rest:
             raise self._fault(call, answer)
         return answer
 
-    async def _patiently(self, call: Call, token: str) -> Answer:
+    async def _patiently(self, call: Call, token: str) -> RestResponse:
         """The answer, good or a refusal of the token, after as many tries as the limits allow."""
         for attempt in itertools.count(1):
             try:
@@ -231,13 +231,13 @@ class Rest:
         ceiling = min(self._limits.wait_s * 2.0 ** (attempt - 1), self._limits.wait_s_max)
         return ceiling * (0.5 + self._roll() / 2)
 
-    async def _tried(self, call: Call, token: str) -> Answer:
+    async def _tried(self, call: Call, token: str) -> RestResponse:
         answer = await self._once(call, token)
         if answer.ok or answer.status == 401:
             return answer
         raise self._fault(call, answer)
 
-    def _fault(self, call: Call, answer: Answer) -> HoldfastError:
+    def _fault(self, call: Call, answer: RestResponse) -> HoldfastError:
         fault = self._fault_of(call.act, answer)
         if isinstance(fault, RetryLaterError):
             asked_s = retry_after_s(answer, self._clock.now())
@@ -246,7 +246,7 @@ class Rest:
             fault.after_s = max(fault.after_s, asked_s)
         return fault
 
-    async def _once(self, call: Call, token: str) -> Answer:
+    async def _once(self, call: Call, token: str) -> RestResponse:
         async with _named_failures(call), self._request(call, token) as response:
             body = bytearray()
             async for chunk in response.content.iter_chunked(64 * 1024):
@@ -256,7 +256,7 @@ class Rest:
                         f"{call.act} answered more than {self._limits.answer_bytes_max} bytes"
                     )
             headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status, headers, bytes(body))
+            return RestResponse(response.status, headers, bytes(body))
 
     def _request(self, call: Call, token: str) -> Any:
         headers = dict(call.headers)

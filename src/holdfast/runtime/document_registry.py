@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from holdfast.kit.access import ApiToken, Session, SetUp, SignInLink, Tries, User
-from holdfast.kit.activity import Pulse
+from holdfast.kit.activity import ActivityMinute
 from holdfast.kit.audit import AuditEvent, AuditHead
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.checkpoints import CheckpointDocument
@@ -28,8 +28,8 @@ from holdfast.store_copy import Copy
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, Connection, Consent, Copy,
     DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane,
-    LeaseDocument, Pulse, Release, Rotation, RunDocument, Schedule, Session, SetUp, SignInLink, SlotRun,
-    StepDocument, Tries, UsageEvent, UsageSum, User, Watch,
+    LeaseDocument, ActivityMinute, Release, Rotation, RunDocument, Schedule, Session, SetUp, SignInLink,
+    SlotRun, StepDocument, Tries, UsageEvent, UsageSum, User, Watch,
 )  # fmt: skip
 KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
     Connection: SEALED_TOKENS,

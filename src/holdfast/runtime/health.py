@@ -26,7 +26,7 @@ BACKLOG_S_MAX: Final = 60.0
 DEPTH_MAX: Final = 1_000
 
 
-class Vitals:
+class HealthMonitor:
     """Looks at the queues, the channels and the parts; `loops` tells of the loops, None where none run."""
 
     def __init__(

@@ -14,13 +14,13 @@ from holdfast import __version__
 from holdfast.app import open_store
 from holdfast.clock import Clock, SystemClock
 from holdfast.config import Config
-from holdfast.kit.activity import PulseKeeper
+from holdfast.kit.activity import ActivityRecorder
 from holdfast.kit.audit import Audit
 from holdfast.kit.channels import ChannelFields
-from holdfast.kit.connections import Connections, Provider
+from holdfast.kit.connections import Connections, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, InboxWorker
 from holdfast.kit.metering import Meter
-from holdfast.kit.outbox import AddressGuard, Dispatcher, EndpointSecrets, Kinds, Outbox, RawSender
+from holdfast.kit.outbox import AddressGuard, Dispatcher, EndpointSecrets, Outbox, OutboxModels, RawSender
 from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.releases import note_release
 from holdfast.kit.retention import Sweeper
@@ -29,12 +29,12 @@ from holdfast.kit.schedules import Job, Scheduler
 from holdfast.kit.vault import Vault
 from holdfast.runtime.discovery import chosen_of, find_services
 from holdfast.runtime.document_registry import documents_of
-from holdfast.runtime.health import Vitals
+from holdfast.runtime.health import HealthMonitor
 from holdfast.runtime.settings import settings_of, vault_of
 from holdfast.service import Context, Health, Loop, Parts, Service
 from holdfast.store import Store
 from holdfast.store_copy import check_whole
-from holdfast.subprocess_worker import Beside
+from holdfast.subprocess_worker import StoreSubprocessPool
 from holdfast.worker import Supervisor
 
 log = structlog.get_logger("holdfast.runtime")
@@ -57,8 +57,8 @@ class Runtime:
         self.inbox = Inbox(store)
         self._sender = RawSender(AddressGuard(allow=config.allow))
         self.dispatcher = Dispatcher(store, self._sender, signing=EndpointSecrets(vault).signing)
-        self._beside = Beside(config.store, env=config.prefix)
-        self._grants: dict[str, Provider] = {}
+        self._beside = StoreSubprocessPool(config.store, env=config.prefix)
+        self._grants: dict[str, OAuthProvider] = {}
         self.connections = Connections(store, vault, self._grants)
         self.parts: dict[str, Parts] = {s.name: s.build(self._context(s)) for s in services}
         for parts in self.parts.values():
@@ -69,7 +69,9 @@ class Runtime:
         self.working = False
         self._hiring, self._drains = asyncio.Lock(), 0
         self._hired: tuple[asyncio.Event, asyncio.Task[None]] | None = None
-        self._vitals = Vitals(store, self.parts, channel_kinds=self.channel_kinds(), loops=self._loops_health)
+        self._vitals = HealthMonitor(
+            store, self.parts, channel_kinds=self.channel_kinds(), loops=self._loops_health
+        )
 
     @classmethod
     async def open(
@@ -208,7 +210,7 @@ class Runtime:
         )  # fmt: skip
 
     def _dispatcher_for(
-        self, kinds: Kinds, *, headers: Headers | None = None, plain_header: str | None = None
+        self, kinds: OutboxModels, *, headers: Headers | None = None, plain_header: str | None = None
     ) -> Dispatcher:
         signing = EndpointSecrets(self.vault, plain_header=plain_header).signing
         return Dispatcher(self.store, self._sender, signing=signing, headers=headers, kinds=kinds)
@@ -227,7 +229,7 @@ class Runtime:
             "outbox": self.dispatcher,
             "schedules": self.scheduler,
             "retention": Sweeper(self.store, documents_of(self.services)),
-            "pulse": PulseKeeper(self.store, counts=self._done_so_far, waited_s=self._longest_wait_s),
+            "pulse": ActivityRecorder(self.store, counts=self._done_so_far, waited_s=self._longest_wait_s),
         }
         theirs = {
             f"{name}.{label}": loop for name, p in self.parts.items() for label, loop in p.loops.items()

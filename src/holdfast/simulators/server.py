@@ -2,7 +2,7 @@
 
 `POST /_control/<command>` with a JSON body runs one command; `GET /_control` lists them. A command is a
 struct with a `run`, so that a test in the same process does the same as a person with curl. Every
-simulator has `trouble` (plan a `Trouble`), `calls` (what came in) and `reset`.
+simulator has `trouble` (plan a `InjectedFault`), `calls` (what came in) and `reset`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiohttp import web
 from holdfast.clock import Clock
 
 
-class World(Protocol):
+class SimulatorState(Protocol):
     """What a simulator knows."""
 
     def clear(self) -> None:
@@ -27,7 +27,7 @@ class World(Protocol):
         ...
 
 
-W = TypeVar("W", bound=World)
+W = TypeVar("W", bound=SimulatorState)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 CALLS_KEPT: Final = 10_000
@@ -43,13 +43,13 @@ class Command(
         raise NotImplementedError
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What the next `count` calls meet, of those whose method and path fit.
 
     They wait `delay_s`, then are answered `status` (0: as usual), or `cut` off, or left to `hang`. A `late`
     trouble lets the call have its effect first, so that only the answer is lost.
 
-    Example: `Trouble(count=2, status=503, path="/events", method="PATCH")`
+    Example: `InjectedFault(count=2, status=503, path="/events", method="PATCH")`
     """
 
     count: int = 1
@@ -79,19 +79,19 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     answer: str
 
 
-class Troubles:
+class InjectedFaults:
     """The troubles that wait for a call, in the order they were planned."""
 
     def __init__(self) -> None:
-        self._planned: list[tuple[Trouble, int]] = []
+        self._planned: list[tuple[InjectedFault, int]] = []
 
-    def plan(self, trouble: Trouble) -> None:
+    def plan(self, trouble: InjectedFault) -> None:
         self._planned.append((trouble, trouble.count))
 
     def clear(self) -> None:
         self._planned.clear()
 
-    def take(self, request: web.Request) -> Trouble | None:
+    def take(self, request: web.Request) -> InjectedFault | None:
         """The first one that fits, once fewer."""
         for index, (trouble, left) in enumerate(self._planned):
             if trouble.fits(request):
@@ -101,7 +101,7 @@ class Troubles:
         return None
 
 
-class Serving(Generic[W]):
+class SimulatorServer(Generic[W]):
     """A simulator's HTTP server: its routes, its troubles, its record of calls and its control API.
 
     `refuse` phrases a planned failure as the real service would.
@@ -113,11 +113,11 @@ class Serving(Generic[W]):
         *,
         clock: Clock,
         commands: Mapping[str, type[Command[W]]],
-        refuse: Callable[[web.Request, Trouble], web.Response],
+        refuse: Callable[[web.Request, InjectedFault], web.Response],
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        self.troubles = Troubles()
+        self.troubles = InjectedFaults()
         self.calls: deque[Seen] = deque(maxlen=CALLS_KEPT)
         self.app = web.Application(middlewares=[self._around], client_max_size=16 * 1024 * 1024)
         self._world = world
@@ -176,7 +176,11 @@ class Serving(Generic[W]):
         return response or await handler(request)
 
     async def _list_commands(self, request: web.Request) -> web.Response:
-        own = {"trouble": Trouble.__doc__, "calls": "The calls that came in: {}.", "reset": "Begin anew: {}."}
+        own = {
+            "trouble": InjectedFault.__doc__,
+            "calls": "The calls that came in: {}.",
+            "reset": "Begin anew: {}.",
+        }
         return _json(own | {name: command.__doc__ for name, command in sorted(self._commands.items())})
 
     async def _control(self, request: web.Request) -> web.Response:
@@ -188,7 +192,7 @@ class Serving(Generic[W]):
 
     def _run(self, name: str, body: bytes) -> object:
         if name == "trouble":
-            self.troubles.plan(msgspec.json.decode(body, type=Trouble))
+            self.troubles.plan(msgspec.json.decode(body, type=InjectedFault))
             return {}
         if name == "calls":
             return list(self.calls)

@@ -18,32 +18,32 @@ from holdfast.store.commit import (
     put,
     upsert,
 )
-from holdfast.store.port import Capabilities, Engine, Wake
-from holdfast.store.query import Page, Query
+from holdfast.store.port import Capabilities, Engine, Subscription
+from holdfast.store.query import Query, QueryPage
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
-from holdfast.store.transforms import Add, Discard, Increment, Maximum, Minimum
+from holdfast.store.transforms import ArrayRemove, ArrayUnion, Increment, Maximum, Minimum
 
 __all__ = [
     "ABSENT",
     "PRESENT",
-    "Add",
+    "ArrayRemove",
+    "ArrayUnion",
     "Capabilities",
     "Catalog",
     "Committed",
-    "Discard",
     "Engine",
     "Fence",
     "Increment",
     "Maximum",
     "Minimum",
-    "Page",
     "Query",
+    "QueryPage",
     "Snapshot",
     "Store",
+    "Subscription",
     "Transaction",
     "Version",
-    "Wake",
     "Write",
     "check",
     "create",

@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from holdfast.model.document import Document, document
-from holdfast.model.identity import Joined
+from holdfast.model.identity import CompositeId
 from holdfast.model.index import Index
 from holdfast.store.commit import Write, upsert
 from holdfast.store.query import Query
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.store.store import Store
 
 
-@document("counter_shards/{id}", id=Joined("name", "shard"), indexes=[Index("name", "value")])
+@document("counter_shards/{id}", id=CompositeId("name", "shard"), indexes=[Index("name", "value")])
 class CounterShard(Document):
     """One part of one count."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 
-class Tally:
+class IoCounters:
     """Counts up for as long as the process lives; readers take differences."""
 
     __slots__ = ("reads", "writes")
@@ -14,4 +14,4 @@ class Tally:
         self.reads = self.writes = 0
 
 
-TALLY: Final = Tally()
+TALLY: Final = IoCounters()

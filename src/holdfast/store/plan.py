@@ -43,7 +43,7 @@ class OrderTerm(msgspec.Struct, frozen=True):
     descending: bool
 
 
-class Plan(msgspec.Struct, frozen=True):
+class QueryPlan(msgspec.Struct, frozen=True):
     """A query with its index found: what an engine walks."""
 
     schema: Schema[Any]
@@ -67,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def resolve(
     query: Query[Any], *, tenant: str | None, privileged: bool, aggregate: Aggregate | None = None
-) -> Plan:
+) -> QueryPlan:
     """Find the declared index that serves the query, or refuse with the one to declare."""
     schema = schema_of(query.cls)
     if schema.tenant is not None and tenant is None and not privileged:
@@ -79,9 +79,9 @@ def resolve(
     order = _order(schema, query, bounds, equals)
     if aggregate is not None and aggregate.field is not None:
         order = _with_summed(schema, order, aggregate.field, equals)
-    wanted = _Wanted(frozenset(c.path for c, _ in equals), member, order, across)
+    wanted = _QueryShape(frozenset(c.path for c, _ in equals), member, order, across)
     index = _choose(schema, wanted)
-    return Plan(
+    return QueryPlan(
         schema=schema, index=index, tenant=tenant if schema.tenant else None,
         parent=JOINT.join(parent_ids) if parent_ids else None, parent_ids=parent_ids, equals=equals,
         member=None if member is None else (member[0], member[1]), order=order,
@@ -91,7 +91,7 @@ def resolve(
     )  # fmt: skip
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class _QueryShape(msgspec.Struct, frozen=True):
     equals: frozenset[str]
     member: tuple[Column, Any] | None
     order: tuple[OrderTerm, ...]
@@ -245,7 +245,7 @@ def _with_summed(
     return (*order, OrderTerm(column, False))
 
 
-def _choose(schema: Schema[Any], wanted: _Wanted) -> ResolvedIndex | None:
+def _choose(schema: Schema[Any], wanted: _QueryShape) -> ResolvedIndex | None:
     if not wanted.equals and not wanted.member and not wanted.order and _by_id_alone(schema, wanted.across):
         return None
     for index in schema.indexes:
@@ -263,7 +263,7 @@ def _by_id_alone(schema: Schema[Any], across: Across) -> bool:
         schema.path.nested and across == "nothing")  # fmt: skip
 
 
-def _serves(index: ResolvedIndex, wanted: _Wanted, schema: Schema[Any]) -> bool:
+def _serves(index: ResolvedIndex, wanted: _QueryShape, schema: Schema[Any]) -> bool:
     if index.across != wanted.across and not _same_reach(schema, index.across, wanted.across):
         return False
     head = len(wanted.equals) + (1 if wanted.member else 0)

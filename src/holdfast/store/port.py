@@ -15,7 +15,7 @@ from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
-from holdfast.store.plan import Plan
+from holdfast.store.plan import QueryPlan
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     only_lanes: frozenset[str] | None = None
 
 
-class Wake(Protocol):
+class Subscription(Protocol):
     """A bell that rings after commits to the watched collections. A hint, never a promise."""
 
     async def wait(self, timeout_s: float) -> bool:
@@ -67,19 +67,19 @@ class Engine(Protocol):
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
         """The documents with these keys, None where there is none, in the order asked."""
 
-    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+    async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
         """Up to `plan.limit` documents, in order, by walking the plan's index."""
 
-    async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+    async def select(self, plan: QueryPlan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
         """The same documents' keys and the plain values of these columns, without the documents."""
 
-    async def aggregate(self, plan: Plan) -> int | float | None:
+    async def aggregate(self, plan: QueryPlan) -> int | float | None:
         """The count, sum (0 of nothing) or average (None of nothing) of what the plan finds.
 
         A sum of whole numbers is whole while it fits 64 bits, and fractional past that.
         """
 
-    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+    async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
         """A row for each combination of these columns' values among what the plan finds, whatever its limit:
         the values, how many documents, and the sum of `of` (0 of nothing), as `aggregate` sums."""
 
@@ -95,7 +95,7 @@ class Engine(Protocol):
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         """How many documents of all tenants are due by then, counting no further than `limit`."""
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
+    def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
         """A bell for commits to these collections, in this process and, where able, in others."""
 
     async def migrate(self) -> list[str]:

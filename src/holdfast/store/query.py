@@ -66,7 +66,7 @@ class Query(msgspec.Struct, Generic[D], frozen=True):
         return msgspec.structs.replace(self, everywhere=True)
 
 
-class Page(msgspec.Struct, Generic[D], frozen=True):
+class QueryPage(msgspec.Struct, Generic[D], frozen=True):
     """Some documents, and the cursor that goes on after them (None at the end)."""
 
     items: list[Snapshot[D]]

@@ -27,9 +27,9 @@ from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete
 from holdfast.store.io_counters import TALLY
-from holdfast.store.plan import Aggregate, Plan, resolve, selectable
-from holdfast.store.port import Capabilities, ClaimRequest, Engine, Wake
-from holdfast.store.query import Page, Query
+from holdfast.store.plan import Aggregate, QueryPlan, resolve, selectable
+from holdfast.store.port import Capabilities, ClaimRequest, Engine, Subscription
+from holdfast.store.query import Query, QueryPage
 from holdfast.store.transaction import Transaction
 
 D = TypeVar("D", bound=Document)
@@ -100,13 +100,13 @@ class Store:
         TALLY.reads += len(keys)
         return [one if one is not None and self._mine(schema, one.doc) else None for one in found]
 
-    async def query(self, query: Query[D]) -> Page[D]:
+    async def query(self, query: Query[D]) -> QueryPage[D]:
         """One page. Refused, with the index to declare, when no declared index serves it."""
         plan = self._plan(query)
         items = await self.engine.find(plan)
         TALLY.reads += len(items)
         full = len(items) == plan.limit
-        return Page(items, plan.cursor_at(items[-1].doc, items[-1].key) if full else None)
+        return QueryPage(items, plan.cursor_at(items[-1].doc, items[-1].key) if full else None)
 
     async def scan(self, query: Query[D]) -> AsyncIterator[Snapshot[D]]:
         """All that the query finds, page by page; `query.size` is the page."""
@@ -293,7 +293,7 @@ class Store:
 
     # -- the rest ---------------------------------------------------------------------------------
 
-    def watch(self, *classes: type[Document]) -> Wake:
+    def watch(self, *classes: type[Document]) -> Subscription:
         """A bell that rings after commits to these collections: wait on it instead of polling."""
         return self.engine.watch([self._reach(cls, read=False) for cls in classes])
 
@@ -323,7 +323,7 @@ class Store:
             return True
         return bool(schema.tenant.read(document) == self.tenant_id)
 
-    def _plan(self, query: Query[Any], aggregate: Aggregate | None = None) -> Plan:
+    def _plan(self, query: Query[Any], aggregate: Aggregate | None = None) -> QueryPlan:
         self._reach(query.cls)
         return resolve(query, tenant=self.tenant_id, privileged=self._privileged, aggregate=aggregate)
 

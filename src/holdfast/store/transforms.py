@@ -47,7 +47,7 @@ class Minimum(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, init=False)
-class Add:
+class ArrayUnion:
     """Append to a list those values it does not hold yet."""
 
     values: tuple[Any, ...]
@@ -64,7 +64,7 @@ class Add:
 
 
 @dataclass(frozen=True, init=False)
-class Discard:
+class ArrayRemove:
     """Take all copies of these values out of a list."""
 
     values: tuple[Any, ...]
@@ -76,4 +76,4 @@ class Discard:
         return [value for value in old or [] if value not in self.values]
 
 
-TRANSFORMS: Final = (Increment, Maximum, Minimum, Add, Discard)
+TRANSFORMS: Final = (Increment, Maximum, Minimum, ArrayUnion, ArrayRemove)

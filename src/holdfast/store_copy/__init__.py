@@ -12,16 +12,16 @@ after the writers stopped proves that both stores are the same; that one finishe
 
 from holdfast.store_copy.copier import copy_store
 from holdfast.store_copy.marker import check_target, check_whole
-from holdfast.store_copy.models import Copied, Copy, Difference, Progress, Tally, Walked
+from holdfast.store_copy.models import CollectionDigest, Copied, Copy, Difference, Progress, Walked
 from holdfast.store_copy.store_names import local_file, name_of
 from holdfast.store_copy.walk import count_all, verify_stores
 
 __all__ = [
+    "CollectionDigest",
     "Copied",
     "Copy",
     "Difference",
     "Progress",
-    "Tally",
     "Walked",
     "check_target",
     "check_whole",

@@ -23,7 +23,7 @@ from holdfast.store.plan import resolve
 from holdfast.store_copy.diff import Pair
 from holdfast.store_copy.marker import check_target
 from holdfast.store_copy.models import Copied, Copy, Difference, Walked
-from holdfast.store_copy.walk import Report, Walk, collection_of, count_all, everything
+from holdfast.store_copy.walk import Report, StoreDiff, collection_of, count_all, everything
 
 WALKS_MAX: Final = 10
 # What Firestore takes in one request, with room to spare.
@@ -103,7 +103,7 @@ class Copier:
         )  # fmt: skip
 
     async def _walk(self, total: int, *, went_on: bool) -> Walked:
-        walk = Walk(
+        walk = StoreDiff(
             self._source, self._target, report=self._report, settle=self._settle,
             number=self._copy.walk, total=total,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.model.path import split_key
 from holdfast.store import Snapshot
-from holdfast.store_copy.models import Difference, Kind, Tally
+from holdfast.store_copy.models import CollectionDigest, Difference, Kind
 
 Pair = tuple[Snapshot[Any] | None, Snapshot[Any] | None]
 # Sorted, because an engine may give a mapping's keys in an order of its own.
@@ -57,8 +57,8 @@ class Comparison:
         kind: Kind = "missing" if theirs is None else "extra" if ours is None else "changed"
         return Difference(collection=self._collection, id="/".join(split_key(item.key)), kind=kind)
 
-    def tally(self) -> Tally:
-        return Tally(
+    def tally(self) -> CollectionDigest:
+        return CollectionDigest(
             collection=self._collection, documents=self._ours.count, hash=self._ours.hash,
             target_documents=self._theirs.count, target_hash=self._theirs.hash,
         )  # fmt: skip

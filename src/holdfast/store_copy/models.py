@@ -14,7 +14,7 @@ NAMED_MAX: Final = 100
 Kind = Literal["missing", "changed", "extra"]
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CollectionDigest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One collection on both sides: how many documents, and one hash over all of them in their order."""
 
     collection: str
@@ -43,7 +43,7 @@ class Copy(Document, rename="camel"):
     cursor: str | None = None
     written: int = 0
     removed: int = 0
-    proof: list[Tally] = []
+    proof: list[CollectionDigest] = []
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -71,7 +71,7 @@ class Walked(msgspec.Struct, kw_only=True, rename="camel"):
     changed: int = 0
     extra: int = 0
     seen: int = 0
-    tallies: list[Tally] = []
+    tallies: list[CollectionDigest] = []
     named: list[Difference] = []
 
     @property
@@ -92,4 +92,4 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     walks: list[Walked]
     written: int
     removed: int
-    proof: list[Tally]
+    proof: list[CollectionDigest]

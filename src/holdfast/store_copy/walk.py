@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import BadCursorError, UnreadableError
+from holdfast.errors import BadCursorError, DecryptionError
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
 from holdfast.store import Query, Store
@@ -43,10 +43,10 @@ async def verify_stores(
 
     Example: `assert (await verify_stores(old, new, [Run])).differing == 0`
     """
-    return await Walk(source, target, report=report).over(classes)
+    return await StoreDiff(source, target, report=report).over(classes)
 
 
-class Walk:
+class StoreDiff:
     """Looks at every document of both stores once; `settle` hears of each difference."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Walk:
             async for pair in pairs(self._source.scan(query), self._target.scan(query)):
                 await self._look(cls, pair, comparison.judge(pair))
         except msgspec.ValidationError as fault:
-            raise UnreadableError(
+            raise DecryptionError(
                 f"{name}: one of the {PAGE} documents after {self._last or 'its start'!r} is not as declared "
                 f"({fault}); mend or remove it, then run this again"
             ) from None

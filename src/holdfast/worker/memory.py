@@ -9,7 +9,7 @@ from typing import Final
 _YOUNG_MAX: Final = 10_000
 
 
-def leave_what_is_built() -> None:
+def freeze_gc() -> None:
     """Leave what a process has built so far out of garbage collection: it stays until the end.
 
     Call it once, when a process is ready to serve or work.

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from holdfast.clock import Clock
-from holdfast.kit.worker_loop import rest
+from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.service import Health, Loop
 
 log = structlog.get_logger("holdfast.worker")
@@ -110,5 +110,5 @@ class Supervisor:
             finally:
                 one.running = False
             one.restarts += 1
-            await rest(self._clock, wait, stop=stop)
+            await wait_for_wake(self._clock, wait, stop=stop)
             wait = min(wait * 2, RESTART_S_MAX)

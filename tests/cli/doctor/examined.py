@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from holdfast.app import open_store
 from holdfast.cli import app
 from holdfast.config import load_config
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import ApiTokens
 from holdfast.runtime import Runtime, documents_of, find_services, vault_of
 
 
@@ -87,7 +87,7 @@ def keep(home: Path, act: Callable[[Runtime], Awaitable[None]], *, admin: bool =
             await store.migrate()
             runtime = Runtime(config, store, [], vault=vault_of(config))
             if admin:
-                await Tokens(store).create("admin", role="admin")
+                await ApiTokens(store).create("admin", role="admin")
             await act(runtime)
         finally:
             await store.close()

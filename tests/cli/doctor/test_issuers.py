@@ -7,11 +7,11 @@ import pytest
 from holdfast.cli.checkup.issuers import issuers
 from holdfast.clock import SystemClock
 from holdfast.config import Issuer, load_config
-from holdfast.service import Finding
+from holdfast.service import CheckResult
 from tests.http.issuer import issuing
 
 
-async def _found(issuer: Issuer) -> Finding:
+async def _found(issuer: Issuer) -> CheckResult:
     config = load_config({"oidc": [issuer]}, environ={})
     (finding,) = [one async for one in issuers(config)]
     return finding

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError
-from holdfast.store import Committed, Page, Query, Snapshot, Store
+from holdfast.store import Committed, Query, QueryPage, Snapshot, Store
 from holdfast.store.contract.harness import exact
 
 Ref = tuple[type, str]
@@ -55,7 +55,7 @@ class Session:
         known = "latest" if self.latest.get(ref) == snapshot.version else "other"
         return exact(snapshot.doc), snapshot.key, known
 
-    def page(self, who: str, query: Query[Any], page: Page[Any]) -> Any:
+    def page(self, who: str, query: Query[Any], page: QueryPage[Any]) -> Any:
         if page.cursor is not None:
             self.cursors.append((who, query, page.cursor))
         return [self.shown(item) for item in page.items], page.cursor is None

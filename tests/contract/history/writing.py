@@ -12,8 +12,8 @@ from msgspec import UNSET
 from holdfast.store import (
     ABSENT,
     PRESENT,
-    Add,
-    Discard,
+    ArrayRemove,
+    ArrayUnion,
     Fence,
     Increment,
     Maximum,
@@ -193,8 +193,10 @@ _thing_changes: dict[str, Any] = {
     "mixed": values.mixed | st.builds(Increment, _step) | st.builds(Minimum, _step),
     "part": values.part | st.builds(Increment, _step) | st.builds(Maximum, _step),
     "maybe": values.FIELDS["maybe"] | st.builds(Increment, st.integers(-3, 3)),
-    "labels": st.lists(values.label) | st.builds(Add, values.label) | st.builds(Discard, values.label),
-    "scores": st.builds(Add, values.score, values.score) | st.builds(Discard, values.score),
+    "labels": st.lists(values.label)
+    | st.builds(ArrayUnion, values.label)
+    | st.builds(ArrayRemove, values.label),
+    "scores": st.builds(ArrayUnion, values.score, values.score) | st.builds(ArrayRemove, values.score),
     "level": values.level | st.builds(Increment, st.integers(-3, 3), at_most=st.integers(0, 4)),
     "spot.city": st.sampled_from(["Rome", "Paris"]), "id": st.just("a"), "nope": st.just(1),
 }  # fmt: skip

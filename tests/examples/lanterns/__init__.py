@@ -9,8 +9,8 @@ from litestar.params import FromPath
 
 from holdfast.errors import NotFoundError
 from holdfast.model import Access, Document, Index, document
-from holdfast.routing import acts
-from holdfast.service import Ask, Context, Page, Parts, Service
+from holdfast.routing import action_route
+from holdfast.service import Context, Page, PageRequest, Parts, Service
 from holdfast.store import Query, patch
 
 STATES: Final = ("lit", "dark")
@@ -32,22 +32,22 @@ class Lantern(Document, rename="camel"):
 def build(context: Context) -> Parts:
     store = context.store
 
-    async def lanterns(ask: Ask) -> Mapping[str, Any]:
+    async def lanterns(ask: PageRequest) -> Mapping[str, Any]:
         state = ask.choice("state", STATES, default="dark")
         query = Query(Lantern).where("state", "==", state).order_by("id").limit(2).after(ask.cursor)
         page = await store.tenant(ask.tenant_id).query(query)
         return {"rows": page.docs, "after": page.cursor, "state": state, "states": STATES}
 
-    async def lantern(ask: Ask) -> Mapping[str, Any]:
+    async def lantern(ask: PageRequest) -> Mapping[str, Any]:
         found = await store.tenant(ask.tenant_id).get(Lantern, ask.path["lantern_id"])
         if found is None:
             raise NotFoundError("There is no such lantern.")
         return {"title": found.doc.place, "lantern": found.doc}
 
-    async def broken(ask: Ask) -> Mapping[str, Any]:
+    async def broken(ask: PageRequest) -> Mapping[str, Any]:
         raise RuntimeError("a secret that must not be told")
 
-    @acts("/lanterns/{lantern_id:str}/light", "admin", area="lanterns", action="light", prefix="")
+    @action_route("/lanterns/{lantern_id:str}/light", "admin", area="lanterns", action="light", prefix="")
     async def light(lantern_id: FromPath[str]) -> dict[str, str]:
         await store.tenant("-").commit(patch(Lantern, lantern_id, changes={"state": "lit"}))
         return {"id": lantern_id, "state": "lit"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from holdfast.model import Access, Claim, Document, Index, Joined, Membership, document
+from holdfast.model import Access, Claim, CompositeId, Document, Index, Membership, document
 
 
 @document(
@@ -27,7 +27,7 @@ class Note(Document):
 
 @document(
     "members/{id}",
-    id=Joined("user_id", "tenant_id"),
+    id=CompositeId("user_id", "tenant_id"),
     tenant="tenant_id",
     membership=Membership(user="user_id", tenant="tenant_id", role="role", when={"status": "active"}),
 )

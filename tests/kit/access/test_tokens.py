@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import ForbiddenError, InvalidError, NotFoundError, WrongTenantError
-from holdfast.kit.access import ApiToken, Gate, TokenCaller, Tokens
+from holdfast.kit.access import ApiToken, ApiTokens, Gate, TokenCaller
 from holdfast.model import Document
 from holdfast.store import Store, create
 from holdfast.testing import ManualClock
@@ -27,7 +27,7 @@ async def _kept(store: Store, token: str) -> ApiToken:
 
 
 async def test_a_token_is_shown_once_and_kept_hashed(kit_store: Store) -> None:
-    tokens = Tokens(kit_store)
+    tokens = ApiTokens(kit_store)
     token = await tokens.create("deploys", role="developer", tenant_id="acme", scopes=["notes:*"])
     assert re.fullmatch(r"hf_[a-z2-7]{64}", token)
     kept = await _kept(kit_store, token)
@@ -38,7 +38,7 @@ async def test_a_token_is_shown_once_and_kept_hashed(kit_store: Store) -> None:
 
 
 async def test_a_token_lets_in_whom_it_was_made_for(acme: Store, kit_store: Store) -> None:
-    tokens = Tokens(kit_store)
+    tokens = ApiTokens(kit_store)
     token = await tokens.create("deploys", role="developer", tenant_id="acme", scopes=["notes:create"])
     caller = await tokens.verify(token)
     assert isinstance(caller, TokenCaller)
@@ -54,7 +54,7 @@ async def test_a_token_lets_in_whom_it_was_made_for(acme: Store, kit_store: Stor
 
 
 async def test_a_token_changed_in_any_place_lets_nobody_in(kit_store: Store) -> None:
-    tokens = Tokens(kit_store)
+    tokens = ApiTokens(kit_store)
     token = await tokens.create("one", role="viewer")
     other = await tokens.create("two", role="owner")
     for place in range(len(token)):
@@ -67,7 +67,7 @@ async def test_a_token_changed_in_any_place_lets_nobody_in(kit_store: Store) -> 
 
 
 async def test_a_token_ends_at_its_time_and_when_it_is_revoked(kit_store: Store, clock: ManualClock) -> None:
-    tokens = Tokens(kit_store)
+    tokens = ApiTokens(kit_store)
     short = await tokens.create("short", role="viewer", expires_in_s=60)
     long = await tokens.create("long", role="viewer")
     clock.tick(59.9)
@@ -88,7 +88,7 @@ async def test_a_token_ends_at_its_time_and_when_it_is_revoked(kit_store: Store,
 
 
 async def test_the_last_use_is_written_at_most_once_a_minute(kit_store: Store, clock: ManualClock) -> None:
-    tokens = Tokens(kit_store)
+    tokens = ApiTokens(kit_store)
     token = await tokens.create("busy", role="viewer")
     start, versions = clock.now(), set()
     for _ in range(130):
@@ -102,7 +102,7 @@ async def test_the_last_use_is_written_at_most_once_a_minute(kit_store: Store, c
 
 
 async def test_a_tenants_handle_keeps_to_its_own_tokens(kit_store: Store) -> None:
-    mine, theirs = Tokens(kit_store.tenant("acme")), Tokens(kit_store.tenant("other"))
+    mine, theirs = ApiTokens(kit_store.tenant("acme")), ApiTokens(kit_store.tenant("other"))
     token = await mine.create("mine", role="admin", tenant_id="acme")
     assert await theirs.verify(token) is None
     assert await theirs.listed() == ([], None)
@@ -121,5 +121,5 @@ async def test_a_tenants_handle_keeps_to_its_own_tokens(kit_store: Store) -> Non
 async def test_a_token_that_makes_no_sense_is_refused(kit_store: Store, wrong: dict[str, Any]) -> None:
     said: dict[str, Any] = {"name": "one", "role": "viewer"} | wrong
     with pytest.raises(InvalidError):
-        await Tokens(kit_store).create(said.pop("name"), **said)
-    assert await Tokens(kit_store).listed() == ([], None)
+        await ApiTokens(kit_store).create(said.pop("name"), **said)
+    assert await ApiTokens(kit_store).listed() == ([], None)

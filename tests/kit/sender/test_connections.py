@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.net.pool import PoolLimits
-from holdfast.net.port import Outgoing, SendFailure
+from holdfast.net.port import OutgoingRequest, SendFailure
 from holdfast.net.sender import RawSender
 from tests.kit.receiver import OK, Serving, Talk, answering, answering_once, never_answering, serving
 from tests.kit.sender.sending import failure_of, local, outgoing
@@ -247,7 +247,7 @@ async def test_through_all_faults_each_caller_gets_its_own_answer_or_a_failure_a
 
     async def call(url: str, n: int) -> None:
         name = f"evt-{n}"
-        request = Outgoing("POST", url, (("webhook-id", name),), b"x", dice.uniform(0.05, 0.4), 65_536)
+        request = OutgoingRequest("POST", url, (("webhook-id", name),), b"x", dice.uniform(0.05, 0.4), 65_536)
         task = asyncio.create_task(sender.send(request))
         if dice.random() < 0.05:
             asyncio.get_running_loop().call_later(dice.uniform(0, 0.05), task.cancel)

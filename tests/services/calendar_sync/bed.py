@@ -16,11 +16,11 @@ import uvicorn
 from holdfast.clock import Clock
 from holdfast.config import Config, load_config
 from holdfast.http.app import create_app
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import ApiTokens
 from holdfast.runtime import Runtime
 from holdfast.services.calendar_sync import service
 from holdfast.services.calendar_sync.models import CalendarState, SyncedEvent, WatchChannel
-from holdfast.services.calendar_sync.operations import Keeper
+from holdfast.services.calendar_sync.operations import CalendarSync
 from holdfast.simulators.google import (
     AddPerson,
     CreateEvent,
@@ -74,8 +74,8 @@ class Bed:
     stack: contextlib.AsyncExitStack = field(repr=False)
 
     @property
-    def keeper(self) -> Keeper:
-        keeper: Keeper = self.runtime.parts["calendar_sync"].inside
+    def keeper(self) -> CalendarSync:
+        keeper: CalendarSync = self.runtime.parts["calendar_sync"].inside
         return keeper
 
     # -- people and their calendars ---------------------------------------------------------------
@@ -187,7 +187,7 @@ class Bed:
             return await answer.text()
 
     async def token(self, role: Any = "admin", tenant: str = "-", **more: Any) -> str:
-        return await Tokens(self.runtime.store).create("test", role=role, tenant_id=tenant, **more)
+        return await ApiTokens(self.runtime.store).create("test", role=role, tenant_id=tenant, **more)
 
 
 class _Swapped:

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.kit.inbox import InboxWorker
 from holdfast.services.calendar_sync import build, service
-from holdfast.services.calendar_sync.operations import Keeper
+from holdfast.services.calendar_sync.operations import CalendarSync
 from tests.kit.switchboard import CrashError, Fuse, fused
 from tests.services.calendar_sync.bed import Bed
 
@@ -26,7 +26,7 @@ class Doomed:
         context = bed.runtime._context(service)
         store = fused(bed.runtime.store, fuse)
         self.parts = build(msgspec.structs.replace(context, store=store))
-        self.keeper: Keeper = self.parts.inside
+        self.keeper: CalendarSync = self.parts.inside
         self.inbox = InboxWorker(store, self.parts.handlers)
         calendar = self.keeper.google.calendar
 

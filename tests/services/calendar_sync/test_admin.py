@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.kit.audit import Audit, AuditEvent
-from holdfast.simulators.google import Revoke, Trouble
+from holdfast.simulators.google import InjectedFault, RevokeAccess
 from holdfast.store import Query
 from holdfast.testing import ManualClock
 from tests.http.issuer import StandIn, issuing
@@ -113,8 +113,8 @@ async def test_expiring_channels_are_renewed_and_each_is_told(bed: Bed) -> None:
 async def test_partial_failures_are_told_with_when_to_try_again(quick_bed: Bed) -> None:
     bed = quick_bed
     await bed.begin()
-    bed.google.run(Revoke(email=ALICE))
-    bed.google.trouble(Trouble(count=4, path="/watch", status=403, reason="quotaExceeded"))
+    bed.google.run(RevokeAccess(email=ALICE))
+    bed.google.trouble(InjectedFault(count=4, path="/watch", status=403, reason="quotaExceeded"))
     await bed.clock.advance(3_600)  # type: ignore[attr-defined]
     told = await _act(bed, "renew-expiring-channels", await bed.token(), expirationThreshold=8 * DAY * 1000)
     assert told["summary"] == {"total": 2, "renewed": 0, "skipped": 0, "failed": 2}
@@ -167,7 +167,7 @@ async def test_everything_is_registered_anew_and_safe_to_repeat(bed: Bed) -> Non
 async def test_forcing_tells_counts_when_some_fail(quick_bed: Bed) -> None:
     bed = quick_bed
     await bed.begin()
-    bed.google.run(Revoke(email=BOB))
+    bed.google.run(RevokeAccess(email=BOB))
     await bed.clock.advance(3_600)  # type: ignore[attr-defined]
     told = await _act(bed, "force-register-channels", await bed.token())
     assert (told["registered"], told["stopped"], told["failed"]) == (1, 1, 1)
@@ -220,7 +220,7 @@ async def test_what_the_sheet_answers_is_told_and_is_no_fault_of_ours(
 ) -> None:
     async with calendar_bed(one_url, clock, tmp_path, settings={"mappings": "sheet:1AbC"}) as bed:
         bed.google.trouble(
-            Trouble(count=9, path="/values/", status=status, reason=reason, retry_after_s=3_600)
+            InjectedFault(count=9, path="/values/", status=status, reason=reason, retry_after_s=3_600)
         )
         got, body, _ = await bed.ask("POST", "/admin/reload-mappings", token=await bed.token())
         assert got == answer, body

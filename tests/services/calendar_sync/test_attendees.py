@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.providers.google_calendar import Event, EventAttendee, EventPerson
+from holdfast.providers.google_calendar import CalendarEvent, EventAttendee, EventPerson
 from holdfast.services.calendar_sync.attendees import (
     ALL_PRESENT,
     CANCELLED,
@@ -30,8 +30,8 @@ MUTUAL = {A: [B], B: [A]}
 SHARED = {A: [A2], B: [A2, B2]}
 
 
-def event(*emails: str, organizer: str = X, status: str = "confirmed", etag: str = "") -> Event:
-    return Event(
+def event(*emails: str, organizer: str = X, status: str = "confirmed", etag: str = "") -> CalendarEvent:
+    return CalendarEvent(
         id="e1", status=status, etag=etag, organizer=EventPerson(email=organizer),
         attendees=[EventAttendee(email=email, response_status="accepted") for email in emails],
     )  # fmt: skip
@@ -50,7 +50,7 @@ def stays(reason: str) -> Decision:
 
 
 # name: (event, the calendar's owner, mappings, what we added before, what should happen)
-CASES: dict[str, tuple[Event, str, Any, list[str], Decision]] = {
+CASES: dict[str, tuple[CalendarEvent, str, Any, list[str], Decision]] = {
     "a listed primary brings its secondary": (event(A), A, PLAIN, [], adds(A2)),
     "a primary among strangers": (event(X, A, Y), A, PLAIN, [], adds(A2)),
     "two primaries bring both": (event(A, B), A, PLAIN, [], adds(A2, B2)),
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[Event, str, Any, list[str], Decision]] = {
     "nobody is mapped any more, ours goes": (event(A, A2), A, {}, [A2], removes(A2)),
     "cancelled": (event(A, status="cancelled"), A, PLAIN, [], stays(CANCELLED)),
     "cancelled, with one of ours": (event(X, A2, status="cancelled"), A, PLAIN, [A2], stays(CANCELLED)),
-    "cancelled and bare": (Event(id="e1", status="cancelled"), A, PLAIN, [], stays(CANCELLED)),
+    "cancelled and bare": (CalendarEvent(id="e1", status="cancelled"), A, PLAIN, [], stays(CANCELLED)),
     "tentative is not cancelled": (event(A, status="tentative"), A, PLAIN, [], adds(A2)),
     "a guest in upper case is the same": (event(A.upper()), A, PLAIN, [], adds(A2)),
     "a guest in mixed case is the same": (event("Alice@Hoge.JP"), A, PLAIN, [], adds(A2)),
@@ -117,10 +117,34 @@ CASES: dict[str, tuple[Event, str, Any, list[str], Decision]] = {
     "strangers are never removed": (event(X, Y), D, PLAIN, [], stays(NO_PRIMARY)),
     "a guest twice is still one primary": (event(A, A), A, PLAIN, [], adds(A2)),
     "a mapping to oneself adds nobody": (event(A), A, {A: [A]}, [], stays(ALL_PRESENT)),
-    "out of office has no guests": (Event(id="e1", event_type="outOfOffice"), A, PLAIN, [], stays(NO_GUESTS)),
-    "a birthday has no guests": (Event(id="e1", event_type="birthday"), A, PLAIN, [], stays(NO_GUESTS)),
-    "no organizer is told": (Event(id="e1", attendees=[EventAttendee(email=A)]), A, PLAIN, [], adds(A2)),
-    "a guest without an address": (Event(id="e1", attendees=[EventAttendee()]), A, PLAIN, [], adds(A2)),
+    "out of office has no guests": (
+        CalendarEvent(id="e1", event_type="outOfOffice"),
+        A,
+        PLAIN,
+        [],
+        stays(NO_GUESTS),
+    ),
+    "a birthday has no guests": (
+        CalendarEvent(id="e1", event_type="birthday"),
+        A,
+        PLAIN,
+        [],
+        stays(NO_GUESTS),
+    ),
+    "no organizer is told": (
+        CalendarEvent(id="e1", attendees=[EventAttendee(email=A)]),
+        A,
+        PLAIN,
+        [],
+        adds(A2),
+    ),
+    "a guest without an address": (
+        CalendarEvent(id="e1", attendees=[EventAttendee()]),
+        A,
+        PLAIN,
+        [],
+        adds(A2),
+    ),
 }
 
 
@@ -140,7 +164,7 @@ def test_those_added_have_not_answered_and_everybody_else_is_untouched() -> None
         EventAttendee(email=X, display_name="Xavier", additional_guests=2),
         EventAttendee(email=B2, response_status="declined"),
     ]
-    before = Event(id="e1", attendees=guests)
+    before = CalendarEvent(id="e1", attendees=guests)
     after = attendees_after(before, Decision((A2,), (B2,)))
     assert after == [*guests[:2], EventAttendee(email=A2, response_status="needsAction")]
 
@@ -172,7 +196,7 @@ def _emails(attendees: list[EventAttendee]) -> list[str]:
 
 @given(events, addresses, mappings_of, ours_of)
 def test_no_guest_is_dropped_and_only_ours_are_removed(
-    before: Event, owner: str, mappings: dict[str, list[str]], ours: list[str]
+    before: CalendarEvent, owner: str, mappings: dict[str, list[str]], ours: list[str]
 ) -> None:
     decision = decide(before, owner=owner, mappings=mappings, ours=ours)
     after = attendees_after(before, decision)
@@ -184,7 +208,7 @@ def test_no_guest_is_dropped_and_only_ours_are_removed(
 
 @given(events, addresses, mappings_of, ours_of)
 def test_nobody_is_on_an_event_twice(
-    before: Event, owner: str, mappings: dict[str, list[str]], ours: list[str]
+    before: CalendarEvent, owner: str, mappings: dict[str, list[str]], ours: list[str]
 ) -> None:
     after = _emails(attendees_after(before, decide(before, owner=owner, mappings=mappings, ours=ours)))
     assert len(after) == len(set(after))
@@ -192,7 +216,7 @@ def test_nobody_is_on_an_event_twice(
 
 @given(events, addresses, mappings_of, ours_of)
 def test_deciding_again_changes_nothing_on_any_calendar_the_event_is_on(
-    before: Event, owner: str, mappings: dict[str, list[str]], ours: list[str]
+    before: CalendarEvent, owner: str, mappings: dict[str, list[str]], ours: list[str]
 ) -> None:
     mappings = {one: [two for two in some if two != one] for one, some in mappings.items()}
     assert before.organizer is not None
@@ -200,7 +224,7 @@ def test_deciding_again_changes_nothing_on_any_calendar_the_event_is_on(
     ours = [one for one in ours if one in _emails(before.attendees) and one != owner]
     decision = decide(before, owner=owner, mappings=mappings, ours=ours)
     ours = [one for one in [*ours, *decision.add] if one not in decision.remove]
-    after = Event(id="e1", organizer=before.organizer, attendees=attendees_after(before, decision))
+    after = CalendarEvent(id="e1", organizer=before.organizer, attendees=attendees_after(before, decision))
     present = _emails(after.attendees)
     for calendar in {owner, *present}:
         again = decide(after, owner=calendar, mappings=mappings, ours=[one for one in ours if one in present])
@@ -209,7 +233,7 @@ def test_deciding_again_changes_nothing_on_any_calendar_the_event_is_on(
 
 @given(events, addresses, mappings_of)
 def test_only_secondaries_of_somebody_on_the_event_are_added(
-    before: Event, owner: str, mappings: dict[str, list[str]]
+    before: CalendarEvent, owner: str, mappings: dict[str, list[str]]
 ) -> None:
     there = {*_emails(before.attendees), owner, before.organizer.email if before.organizer else ""}
     decision = decide(before, owner=owner, mappings=mappings)

@@ -6,11 +6,11 @@ import asyncio
 import re
 from typing import Any
 
-from holdfast.providers.google_calendar import Channel
+from holdfast.providers.google_calendar import PushChannel
 from holdfast.runtime import Runtime
 from holdfast.services.calendar_sync import service
 from holdfast.services.calendar_sync.models import ChannelEvent, WatchChannel
-from holdfast.simulators.google import AddPerson, Revoke, Trouble
+from holdfast.simulators.google import AddPerson, InjectedFault, RevokeAccess
 from holdfast.store import Query, create
 from holdfast.testing import ManualClock
 from tests.services.calendar_sync.bed import (
@@ -143,7 +143,7 @@ async def test_channels_on_record_from_elsewhere_are_taken_over(quick_bed: Bed) 
     ends_ms = int(bed.clock.now().timestamp() * 1000) + 5 * DAY * 1000
     for person in (ALICE, CAROL):
         google = bed.keeper.google.calendar(person)
-        made = await google.watch_events(person, Channel(
+        made = await google.watch_events(person, PushChannel(
             id=f"old-{person.partition('@')[0]}", address=f"{bed.config.public_url}/calendar-sync/webhook",
             token="x", expiration=str(ends_ms),
         ))  # fmt: skip
@@ -158,7 +158,7 @@ async def test_channels_on_record_from_elsewhere_are_taken_over(quick_bed: Bed) 
 
 async def test_a_watch_that_fails_is_tried_again_and_shown(quick_bed: Bed) -> None:
     bed = quick_bed
-    bed.google.trouble(Trouble(count=2, path="/watch", status=500, reason="backendError"))
+    bed.google.trouble(InjectedFault(count=2, path="/watch", status=500, reason="backendError"))
     await bed.keeper.refresh()
     await bed.keeper.channels.turn()
     look = await bed.keeper.look()
@@ -172,7 +172,7 @@ async def test_a_watch_that_fails_is_tried_again_and_shown(quick_bed: Bed) -> No
 async def test_a_stop_that_fails_leaves_an_old_channel_no_longer_than_it_must(quick_bed: Bed) -> None:
     bed = quick_bed
     await bed.begin()
-    bed.google.trouble(Trouble(count=2, path="/stop", status=500, reason="backendError"))
+    bed.google.trouble(InjectedFault(count=2, path="/stop", status=500, reason="backendError"))
     await bed.later(6 * DAY + 3_600)
     assert bed.live() == [ALICE, ALICE, BOB, BOB]
     await bed.later(60)
@@ -181,7 +181,7 @@ async def test_a_stop_that_fails_leaves_an_old_channel_no_longer_than_it_must(qu
 
 async def test_a_lost_answer_to_watch_leaves_no_unknown_channel(quick_bed: Bed) -> None:
     bed = quick_bed
-    bed.google.trouble(Trouble(count=1, path="/watch", status=502, late=True))
+    bed.google.trouble(InjectedFault(count=1, path="/watch", status=502, late=True))
     await bed.begin()
     await bed.later(60)
     await bed.later(60)
@@ -191,7 +191,7 @@ async def test_a_lost_answer_to_watch_leaves_no_unknown_channel(quick_bed: Bed) 
 async def test_revoked_credentials_end_renewals_and_say_so(quick_bed: Bed) -> None:
     bed = quick_bed
     await bed.begin()
-    bed.google.run(Revoke(email=ALICE))
+    bed.google.run(RevokeAccess(email=ALICE))
     await bed.later(6 * DAY + 3_600)
     calls = len(bed.google.calls)
     await bed.keeper.channels.turn()

@@ -19,7 +19,14 @@ import pytest
 from holdfast.errors import HoldfastError
 from holdfast.kit.channels import Watch
 from holdfast.services.calendar_sync.models import ChannelEvent, SyncedEvent
-from holdfast.simulators.google import ExpireSyncTokens, ListChannels, Pushes, Restore, Revoke, Trouble
+from holdfast.simulators.google import (
+    ExpireSyncTokens,
+    InjectedFault,
+    ListChannels,
+    Pushes,
+    Restore,
+    RevokeAccess,
+)
 from holdfast.store import Query
 from tests.providers.setting import HastyClock
 from tests.services.calendar_sync.bed import BOSS, STRANGER, Bed, an_hour, calendar_bed, guests, hasty
@@ -163,7 +170,7 @@ class History:
             self.bed.google.run(Restore(email=person))
             self.revoked.discard(person)
         elif self.chance.random() < 0.5:
-            self.bed.google.run(Revoke(email=person))
+            self.bed.google.run(RevokeAccess(email=person))
             self.revoked.add(person)
             self.out_of_reach.add(person)
             self.watched.discard(person)
@@ -176,7 +183,7 @@ class History:
             {"status": 429, "reason": "rateLimitExceeded", "retry_after_s": 600},
         ]  # fmt: skip
         count = self.chance.randint(1, 4)
-        self.bed.google.trouble(Trouble(count=count, path=path, **self.chance.choice(kinds)))
+        self.bed.google.trouble(InjectedFault(count=count, path=path, **self.chance.choice(kinds)))
 
     def pushes(self) -> None:
         act: Any = self.chance.choice(["drop", "double"])

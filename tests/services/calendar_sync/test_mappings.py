@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ConfigError, HoldfastError, InvalidError
-from holdfast.services.calendar_sync.mappings import Row, digest, kept, parse
-from holdfast.services.calendar_sync.models import BadRow, UserMapping
+from holdfast.services.calendar_sync.mappings import MappingRow, digest, kept, parse
+from holdfast.services.calendar_sync.models import BadMappingRow, UserMapping
 from holdfast.services.calendar_sync.sources import CsvSource, TomlSource, file_source, numbered
-from holdfast.simulators.google import Revoke, SetSheet, Trouble
+from holdfast.simulators.google import InjectedFault, RevokeAccess, SetSheet
 from holdfast.testing import ManualClock
 from tests.services.calendar_sync.bed import ALICE, ALICE2, BOB, BOB2, CAROL, CAROL2, Bed, calendar_bed
 
 
-def _row(number: int, primary: str, *secondaries: str, status: str = "") -> Row:
-    return Row(number, primary, secondaries, status)
+def _row(number: int, primary: str, *secondaries: str, status: str = "") -> MappingRow:
+    return MappingRow(number, primary, secondaries, status)
 
 
 def test_a_blank_status_is_active_and_an_inactive_row_maps_nobody() -> None:
@@ -58,10 +58,10 @@ def test_addresses_are_compared_in_lower_case_and_named_once() -> None:
         ),
     ],
 )
-def test_a_row_that_cant_be_used_is_told_by_its_number(row: Row, reason: str) -> None:
+def test_a_row_that_cant_be_used_is_told_by_its_number(row: MappingRow, reason: str) -> None:
     parsed = parse([_row(2, BOB, BOB2), row])
     assert parsed.entries == {BOB: (BOB2,)}
-    assert parsed.bad == (BadRow(7, reason),)
+    assert parsed.bad == (BadMappingRow(7, reason),)
 
 
 def test_whoever_has_a_bad_row_keeps_what_they_had() -> None:
@@ -98,7 +98,7 @@ async def test_a_toml_file(tmp_path: Path) -> None:
     )
     parsed = parse(await TomlSource(file).rows())
     assert parsed.entries == {ALICE: (ALICE2,)}
-    assert parsed.bad == (BadRow(2, "'7' is no e-mail address"),)
+    assert parsed.bad == (BadMappingRow(2, "'7' is no e-mail address"),)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_bad_rows_are_shown_and_cost_nobody_their_channel(quick_bed: Bed) 
     await quick_bed.begin()
     quick_bed.map({ALICE: ["oops"], BOB: [BOB2]})
     reloaded = await quick_bed.keeper.refresh()
-    assert reloaded.bad_rows == (BadRow(2, "'oops' is no e-mail address"),)
+    assert reloaded.bad_rows == (BadMappingRow(2, "'oops' is no e-mail address"),)
     await quick_bed.work()
     assert quick_bed.live() == [ALICE, BOB]
     health = (await quick_bed.keeper.look()).health()
@@ -241,10 +241,10 @@ async def test_mappings_come_from_a_sheet(one_url: str, clock: ManualClock, tmp_
         )
         reloaded = await bed.keeper.refresh()
         assert bed.keeper.directory.entries == {ALICE: (ALICE2, "alice@piyo.jp"), CAROL: (CAROL2,)}
-        assert reloaded.bad_rows == (BadRow(4, "'x' is no e-mail address"),)
-        bed.google.trouble(Trouble(count=1, status=403, reason="PERMISSION_DENIED"))
+        assert reloaded.bad_rows == (BadMappingRow(4, "'x' is no e-mail address"),)
+        bed.google.trouble(InjectedFault(count=1, status=403, reason="PERMISSION_DENIED"))
         with pytest.raises(HoldfastError):
             await bed.keeper.refresh()
         assert bed.keeper.directory.loaded
-        bed.google.run(Revoke(email=CAROL))
+        bed.google.run(RevokeAccess(email=CAROL))
         await bed.keeper.refresh()

@@ -8,7 +8,7 @@ from yarl import URL
 from holdfast.console import routes
 from holdfast.http.app import create_app
 from holdfast.kit.access import Sessions, Users
-from holdfast.simulators.google import Revoke
+from holdfast.simulators.google import RevokeAccess
 from tests.services.calendar_sync.bed import ALICE, ALICE2, BOB, STRANGER, Bed
 
 DAY = 86_400
@@ -50,7 +50,7 @@ async def test_a_viewer_sees_and_finds_nothing_to_press(quick_bed: Bed) -> None:
 async def test_trouble_is_what_is_seen_first(quick_bed: Bed) -> None:
     bed = quick_bed
     await bed.begin()
-    bed.google.run(Revoke(email=ALICE))
+    bed.google.run(RevokeAccess(email=ALICE))
     await bed.later(6 * DAY + 3_600)
     text = await _page(bed, "")
     assert f"needs attention, credentials are gone: {ALICE}" in text

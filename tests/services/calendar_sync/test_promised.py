@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.kit.channels import Life
+from holdfast.kit.channels import ChannelPolicy
 from holdfast.model import schema_of
 from holdfast.services.calendar_sync.models import (
     DOCUMENTS,
@@ -17,7 +17,7 @@ from holdfast.services.calendar_sync.models import (
     SyncedEvent,
     WatchChannel,
 )
-from holdfast.services.calendar_sync.settings import Settings
+from holdfast.services.calendar_sync.settings import CalendarSyncSettings
 from tests.services.calendar_sync.bed import Bed
 
 DAY = 86_400
@@ -29,14 +29,14 @@ def test_what_is_kept_how_long() -> None:
     assert (channel.field, channel.after_s, channel.when) == (
         "last_updated_at", 30 * DAY, {"status": "expired"}
     )  # fmt: skip
-    assert Settings().keep_stopped_s == 0
+    assert CalendarSyncSettings().keep_stopped_s == 0
     assert all(schema_of(kind).retention for kind in (SyncedEvent, ChannelEvent))
     assert schema_of(ChannelEvent).append_only
 
 
 def test_a_channel_lives_seven_days_and_is_renewed_within_the_last() -> None:
-    assert (Life().ttl_s, Settings().renew_before_s) == (7 * DAY, DAY)
-    assert Settings().safety_poll_s == timedelta(hours=6).total_seconds()
+    assert (ChannelPolicy().ttl_s, CalendarSyncSettings().renew_before_s) == (7 * DAY, DAY)
+    assert CalendarSyncSettings().safety_poll_s == timedelta(hours=6).total_seconds()
 
 
 async def test_these_jobs_recur(quick_bed: Bed) -> None:

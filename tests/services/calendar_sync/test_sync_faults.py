@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.clock import SystemClock
 from holdfast.kit.inbox import InboxItem, channel_token
-from holdfast.simulators.google import Pushes, Restore, Revoke, Trouble
+from holdfast.simulators.google import InjectedFault, Pushes, Restore, RevokeAccess
 from holdfast.store import Query
 from holdfast.testing import ManualClock
 from tests.services.calendar_sync.bed import (
@@ -50,7 +50,9 @@ async def test_what_google_can_not_do_now_is_tried_again(quick_bed: Bed, status:
     bed = quick_bed
     await bed.begin()
     event_id = bed.create(ALICE, STRANGER)
-    bed.google.trouble(Trouble(count=1, method="PATCH", status=status, reason=reason, retry_after_s=7_200))
+    bed.google.trouble(
+        InjectedFault(count=1, method="PATCH", status=status, reason=reason, retry_after_s=7_200)
+    )
     await bed.work()
     state = await bed.state(ALICE)
     assert (state.standing, state.failures) == ("failing", 1)
@@ -69,7 +71,7 @@ async def test_what_google_refuses_is_told_and_not_tried_again(
     bed = quick_bed
     await bed.begin()
     event_id = bed.create(ALICE, STRANGER)
-    bed.google.trouble(Trouble(count=1, method="PATCH", status=status, reason=reason))
+    bed.google.trouble(InjectedFault(count=1, method="PATCH", status=status, reason=reason))
     await bed.work()
     assert bed.attendees(ALICE, event_id) == [STRANGER]
     state = await bed.state(ALICE)
@@ -80,7 +82,7 @@ async def test_an_answer_that_was_lost_on_the_way_adds_nobody_twice(quick_bed: B
     bed = quick_bed
     await bed.begin()
     event_id = bed.create(ALICE, STRANGER)
-    bed.google.trouble(Trouble(count=1, method="PATCH", status=503, late=True))
+    bed.google.trouble(InjectedFault(count=1, method="PATCH", status=503, late=True))
     working = asyncio.create_task(bed.work())
     while not working.done():
         await bed.clock.advance(1)  # type: ignore[attr-defined]
@@ -94,7 +96,7 @@ async def test_an_answer_that_was_lost_on_the_way_adds_nobody_twice(quick_bed: B
 
 async def test_lost_credentials_need_attention_and_are_noticed_when_they_work_again(bed: Bed) -> None:
     await bed.begin()
-    bed.google.run(Revoke(email=ALICE))
+    bed.google.run(RevokeAccess(email=ALICE))
     await bed.later(6 * 3_600 + 60)
     state = await bed.state(ALICE)
     assert state.standing == "attention"
@@ -216,7 +218,7 @@ async def test_a_wait_that_nobody_lives_to_see_is_cut_to_a_day(
 ) -> None:
     await quick_bed.begin()
     event_id = quick_bed.create(ALICE, STRANGER)
-    trouble = Trouble(count=1, path="/events", method="GET", status=503, retry_after_s=asked_s)
+    trouble = InjectedFault(count=1, path="/events", method="GET", status=503, retry_after_s=asked_s)
     quick_bed.google.trouble(trouble)
     await quick_bed.work()
     assert (await quick_bed.state(ALICE)).standing == "failing"

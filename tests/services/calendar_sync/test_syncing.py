@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.simulators.google import ExpireSyncTokens, Revoke
+from holdfast.simulators.google import ExpireSyncTokens, RevokeAccess
 from tests.services.calendar_sync.bed import (
     ALICE,
     ALICE2,
@@ -103,7 +103,7 @@ async def test_an_organizer_out_of_reach_is_told_and_not_asked_again(quick_bed: 
     bed = quick_bed
     await bed.begin()
     event_id = bed.create(BOSS, ALICE, guestsCanInviteOthers=False)
-    bed.google.run(Revoke(email=BOSS))
+    bed.google.run(RevokeAccess(email=BOSS))
     await bed.work()
     assert bed.attendees(BOSS, event_id) == [ALICE]
     (result, *_) = (await bed.state(ALICE)).results

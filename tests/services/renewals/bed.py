@@ -16,7 +16,7 @@ import uvicorn
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.http.app import create_app
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import ApiTokens
 from holdfast.model import Document
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
@@ -172,7 +172,7 @@ async def serving(home: Path, *, url: str | None = None, working: bool = True) -
     surface.ready = True
     stop = asyncio.Event()
     work = asyncio.create_task(runtime.work(stop)) if working else None
-    token = await Tokens(runtime.store).create("test", role="admin", tenant_id=TENANT)
+    token = await ApiTokens(runtime.store).create("test", role="admin", tenant_id=TENANT)
     beneath = uvicorn.Config(surface, http="httptools", log_level="warning", lifespan="off")
     try:
         async with (

@@ -20,7 +20,7 @@ from holdfast.services.renewals.calculation import workflow
 from holdfast.services.renewals.jobs import Jobs
 from holdfast.services.renewals.models import DOCUMENTS, JOBS
 from holdfast.store import Store
-from holdfast.subprocess_worker import Beside, Companion
+from holdfast.subprocess_worker import StoreSubprocessPool, StoreSubprocessWorker
 from tests.faults.puppet import Hear, Order, Role
 
 KEPT: Final[list[type[Document]]] = list(
@@ -43,12 +43,12 @@ class Watched:
     """Starts companions as the product does, waits until they are ready, and remembers them."""
 
     def __init__(self, url: str) -> None:
-        self._beside = Beside(url)
-        self.companions: list[Companion] = []
+        self._beside = StoreSubprocessPool(url)
+        self.companions: list[StoreSubprocessWorker] = []
         self.peak_mb = 0
 
     @contextlib.asynccontextmanager
-    async def __call__(self, part: str) -> AsyncIterator[Companion]:
+    async def __call__(self, part: str) -> AsyncIterator[StoreSubprocessWorker]:
         try:
             async with self._beside(part) as companion:
                 await companion.begun()

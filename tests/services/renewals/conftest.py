@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from holdfast.store import Store
-from holdfast.store.plan import Plan
+from holdfast.store.plan import QueryPlan
 from tests.services.renewals.bed import Bed, serving, settle_in
 
 
@@ -21,11 +21,11 @@ async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[QueryPlan]:
     """What is asked of any store, as it is asked."""
-    seen, made = list[Plan](), Store._plan
+    seen, made = list[QueryPlan](), Store._plan
 
-    def noted(store: Store, *asked: Any) -> Plan:
+    def noted(store: Store, *asked: Any) -> QueryPlan:
         seen.append(made(store, *asked))
         return seen[-1]
 

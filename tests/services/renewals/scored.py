@@ -6,7 +6,15 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from holdfast.services.renewals.money import to_cents
-from holdfast.services.renewals.scoring import Assessment, Facts, Lease, LeaseType, Ledger, Rules, assess
+from holdfast.services.renewals.scoring import (
+    Assessment,
+    Facts,
+    LeaseFacts,
+    LeaseType,
+    LedgerTotals,
+    Rules,
+    assess,
+)
 
 AS_OF = date(2026, 3, 1)
 LONG_AGO = date(2024, 1, 1)
@@ -38,13 +46,13 @@ def scored(
 ) -> Assessment:
     """A resident with nothing against them, but for what the test says."""
     end = None if days is None else as_of + timedelta(days=days)
-    ledger = Ledger()
+    ledger = LedgerTotals()
     for row in payments(rent) if rows is None else rows:
         ledger.add(row.kind, row.code, rows=1, cents=to_cents(row.amount))
-    lease = Lease("lease-1", start, end, to_cents(rent), type)
+    lease = LeaseFacts("lease-1", start, end, to_cents(rent), type)
     facts = Facts(lease, ledger, offer, None if market is None else to_cents(market))
     return assess(facts, as_of=as_of, rules=rules)
 
 
-def lease_from(start: str, end: str | None, *, type: LeaseType = "fixed") -> Lease:
-    return Lease("l", date.fromisoformat(start), date.fromisoformat(end) if end else None, 100_000, type)
+def lease_from(start: str, end: str | None, *, type: LeaseType = "fixed") -> LeaseFacts:
+    return LeaseFacts("l", date.fromisoformat(start), date.fromisoformat(end) if end else None, 100_000, type)

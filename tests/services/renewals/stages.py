@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from holdfast.kit.runs import Kinds, Runner, Workflow
+from holdfast.kit.runs import RunModels, Runner, Workflow
 from holdfast.services.renewals.calculation import workflow
 from holdfast.services.renewals.models import JOBS, TRIGGER_JOBS, DeliveryState, RiskScore
 from holdfast.services.renewals.trigger_jobs import trigger_workflow
@@ -106,7 +106,12 @@ async def tell(order: Order, say: Callable[[str], None], hear: Hear) -> None:
 
 
 async def _carry(
-    order: Order, say: Callable[[str], None], hear: Hear, *, kinds: Kinds, flow: Callable[[Store], Workflow]
+    order: Order,
+    say: Callable[[str], None],
+    hear: Hear,
+    *,
+    kinds: RunModels,
+    flow: Callable[[Store], Workflow],
 ) -> None:
     async with opened(order["url"], clock=Wayward(order["ahead_s"])) as plain:
         chosen = {name: order[name] for name in ("point", "commit", "number")}

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 
-from holdfast.kit.outbox import Retry
+from holdfast.kit.outbox import RetryPolicy
 from holdfast.kit.runs import Runner
 from holdfast.services.renewals.calculation import workflow
 from holdfast.services.renewals.models import (
@@ -55,7 +55,7 @@ def _score(n: int, tier: str, run: Summary, property_id: str) -> RiskScore:
 async def connect(store: Store, property_id: str = P) -> None:
     """Where its events go, with nobody there."""
     endpoint = RmsEndpoint(
-        id=property_id, url="https://rms.example/1", event_types=[EVENT_TYPE], retry=Retry(),
+        id=property_id, url="https://rms.example/1", event_types=[EVENT_TYPE], retry=RetryPolicy(),
         created_at=store.clock.now(),
     )  # fmt: skip
     await store.tenant("-").commit(create(endpoint))

@@ -9,9 +9,9 @@ from typing import Final
 
 from holdfast.app import open_store
 from holdfast.clock import SystemClock
-from holdfast.kit.outbox import Ledger
+from holdfast.kit.outbox import Deliveries
 from holdfast.services.renewals.models import DOCUMENTS, KINDS, DeadLetterRow, DeliveryState
-from holdfast.simulators.rms import Behave, Trouble
+from holdfast.simulators.rms import Behave, InjectedFault
 from holdfast.store import Query, Store
 from tests.kit.eventually import until_found
 from tests.services.renewals.bed import Bed, P, Person, settle_in
@@ -42,10 +42,10 @@ async def test_a_trigger_tells_what_there_is_in_every_state(bed: Bed) -> None:
     assert told["status"] == "created"
     assert await again(bed) == ("already queued", "already queued")  # pending
     # A dispatcher may have it in hand for a moment, to see that it can't be sent.
-    await until_found(lambda: Ledger(bed.store, kinds=KINDS).cancel_one(id))
+    await until_found(lambda: Deliveries(bed.store, kinds=KINDS).cancel_one(id))
     assert (await bed.get(f"/deliveries/{id}"))["status"] == "cancelled"
     assert await again(bed) == ("re-queued", "already queued")
-    bed.rms.trouble(Trouble(count=1, status=503, retry_after_s=2, delay_s=1.0))
+    bed.rms.trouble(InjectedFault(count=1, status=503, retry_after_s=2, delay_s=1.0))
     await act(bed, "resume")
     await bed.delivery(id, "sending")
     assert await again(bed) == ("already queued", "already queued")
@@ -55,7 +55,7 @@ async def test_a_trigger_tells_what_there_is_in_every_state(bed: Bed) -> None:
     assert await again(bed) == ("already delivered", "already delivered")
     assert [one.status for one in bed.rms.world.received] == [200]
     await bed.calculate()
-    bed.rms.trouble(Trouble(count=1, status=400))
+    bed.rms.trouble(InjectedFault(count=1, status=400))
     next_one = await bed.post(TRIGGER)
     assert (next_one["status"], next_one["eventId"] == told["eventId"]) == ("created", False)
     await bed.delivery(next_one["deliveryId"], "dlq")
@@ -159,7 +159,7 @@ async def days_on(url: str, days: int) -> AsyncIterator[Store]:
 async def test_a_dead_letter_replays_and_an_arrived_event_is_known_months_later(bed: Bed) -> None:
     await bed.calculate()
     await bed.endpoint()
-    bed.rms.trouble(Trouble(count=1, status=400))
+    bed.rms.trouble(InjectedFault(count=1, status=400))
     dead = await bed.post(TRIGGER)
     await bed.delivery(dead["deliveryId"], "dlq")
     arrived = await bed.post(f"/properties/{P}/residents/jane/trigger-renewal-event")

@@ -14,11 +14,11 @@ import pytest
 import holdfast.subprocess_worker
 from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.risk_events import scores_of_run
-from holdfast.services.renewals.sample_data import Plan, keep
+from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.services.renewals.scoring import TIERS, Rules
 from holdfast.services.renewals.scoring_pipeline import PART_NAME, Assignment, scored_pages
 from holdfast.store import Store
-from holdfast.subprocess_worker import Companion
+from holdfast.subprocess_worker import StoreSubprocessWorker
 from tests.services.renewals.bed import AS_OF
 from tests.services.renewals.calculations import Watched, opened, working
 
@@ -33,7 +33,7 @@ def little_unread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def fill(store: Store, residents: int) -> None:
-    plan = Plan(residents=residents, as_of=AS_OF, tenant_id="-", per_property=residents)
+    plan = SamplePlan(residents=residents, as_of=AS_OF, tenant_id="-", per_property=residents)
     async for _ in keep(store.tenant("-"), plan):
         pass
 
@@ -60,13 +60,13 @@ class Doomed(Watched):
     """Its companion is killed when two pages have come from it, and there are more to come."""
 
     @contextlib.asynccontextmanager
-    async def __call__(self, part: str) -> AsyncIterator[Companion]:
+    async def __call__(self, part: str) -> AsyncIterator[StoreSubprocessWorker]:
         async with super().__call__(part) as companion:
             companion.stream = _killing(companion)  # type: ignore[method-assign, assignment]
             yield companion
 
 
-def _killing(companion: Companion) -> Callable[[bytes], AsyncGenerator[bytes, None]]:
+def _killing(companion: StoreSubprocessWorker) -> Callable[[bytes], AsyncGenerator[bytes, None]]:
     stream = companion.stream
 
     async def killed_half_way(given: bytes) -> AsyncGenerator[bytes, None]:
@@ -99,7 +99,7 @@ async def test_the_scores_are_the_same_with_a_process_beside(
 class Late:
     """Ready only when asked for the third time: after two pages."""
 
-    def __init__(self, companion: Companion) -> None:
+    def __init__(self, companion: StoreSubprocessWorker) -> None:
         self._companion, self._asked, self.pages = companion, 0, 0
 
     @property

@@ -10,10 +10,10 @@ import pytest
 
 from holdfast.errors import NotFoundError
 from holdfast.kit.runs import Runs
-from holdfast.services.renewals.lease_end_order import Soonest
+from holdfast.services.renewals.lease_end_order import LeaseEndOrder
 from holdfast.services.renewals.models import JOBS, CalculationJob, Property, PropertyState, RiskScore
 from holdfast.services.renewals.risk_events import scores_of_run
-from holdfast.services.renewals.sample_data import Plan, keep
+from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.services.renewals.scoring import TIERS
 from holdfast.store import Query, Store, patch
 from tests.faults.puppet import puppets
@@ -25,7 +25,7 @@ FIRST, SECOND = "property-0001", "property-0002"
 
 
 async def fill(store: Store, residents: int, *, per_property: int) -> None:
-    plan = Plan(residents=residents, as_of=AS_OF, tenant_id="-", per_property=per_property)
+    plan = SamplePlan(residents=residents, as_of=AS_OF, tenant_id="-", per_property=per_property)
     async for _ in keep(store.tenant("-"), plan):
         pass
 
@@ -108,7 +108,9 @@ async def test_a_run_that_is_killed_half_way_goes_on_where_it_was(url: str) -> N
         assert state.doc.latest is not None
         assert state.doc.latest.total_residents == residents
         assert ended.high + ended.medium + ended.low == residents
-        listed = await Soonest(store.tenant("-"), FIRST, ended.calculated_at).page(TIERS, limit=residents + 1)
+        listed = await LeaseEndOrder(store.tenant("-"), FIRST, ended.calculated_at).page(
+            TIERS, limit=residents + 1
+        )
         assert {one.resident_id for one in listed.docs} == {one.resident_id for one in found}
 
 

@@ -13,15 +13,15 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.clock import SystemClock
-from holdfast.kit.outbox import Breaker, Retry
+from holdfast.kit.outbox import BreakerPolicy, RetryPolicy
 from holdfast.kit.vault import Vault, new_key
-from holdfast.services.renewals.deliveries import Deliveries
-from holdfast.services.renewals.endpoints import EndpointOrder, RmsEndpoints
+from holdfast.services.renewals.deliveries import RmsDeliveries
+from holdfast.services.renewals.endpoints import EndpointRequest, RmsEndpoints
 from holdfast.services.renewals.models import DOCUMENTS, KINDS, DeliveryState, RiskScore, RmsEndpoint
 from holdfast.services.renewals.risk_events import Triggers
 from holdfast.services.renewals.scoring import SIGNALS, Signal
-from holdfast.simulators.rms import Behave, RmsSimulator, Trouble
-from holdfast.simulators.rms.world import Received
+from holdfast.simulators.rms import Behave, InjectedFault, RmsSimulator
+from holdfast.simulators.rms.world import ReceivedMessage
 from holdfast.store import Query, Store, patch
 from tests.faults.puppet import Puppet, puppets
 from tests.services.renewals.bed import AS_OF, Bed, settle_in
@@ -56,13 +56,13 @@ async def home(url: str) -> AsyncIterator[Store]:
 async def endpoints(store: Store, rms: RmsSimulator, keys: str) -> None:
     made = RmsEndpoints(store, Vault.from_settings(keys))
     gently = {
-        "retry": Retry(waits_s=(0.1, 0.2, 0.4, 0.8)),
-        "breaker": Breaker(failures=1_000),
+        "retry": RetryPolicy(waits_s=(0.1, 0.2, 0.4, 0.8)),
+        "breaker": BreakerPolicy(failures=1_000),
         "timeout_s": 1.0,
     }
     for id in PROPERTIES:
         await settle_in(store, [], property_id=id)
-        await made.set(id, EndpointOrder(url=rms.webhook_url(id), concurrency=25))
+        await made.set(id, EndpointRequest(url=rms.webhook_url(id), concurrency=25))
         await store.commit(patch(RmsEndpoint, id, changes=gently))
 
 
@@ -115,10 +115,10 @@ async def test_nothing_is_lost_or_doubled_while_the_rms_fails_and_workers_are_ki
     async with home(url) as store, RmsSimulator(clock=SystemClock()) as rms:
         await endpoints(store, rms, keys)
         rms.run(Behave(failure_rate=0.3, delay_s=0.01))
-        rms.trouble(Trouble(count=10_000, status=400, path="/refusing"))
-        rms.trouble(Trouble(count=20, cut=True))
-        rms.trouble(Trouble(count=20, status=429, retry_after_s=1))
-        rms.trouble(Trouble(count=10, cut=True, late=True))
+        rms.trouble(InjectedFault(count=10_000, status=400, path="/refusing"))
+        rms.trouble(InjectedFault(count=20, cut=True))
+        rms.trouble(InjectedFault(count=20, status=429, retry_after_s=1))
+        rms.trouble(InjectedFault(count=10, cut=True, late=True))
         fire = asyncio.create_task(under_fire(url, keys, finished))
         triggers = Triggers(store)
         scores = [score(n) for n in range(EVENTS)]
@@ -137,10 +137,10 @@ async def test_nothing_is_lost_or_doubled_while_the_rms_fails_and_workers_are_ki
         )
 
 
-def judge(deliveries: list[DeliveryState], received: list[Received], *, killed: set[str]) -> None:
+def judge(deliveries: list[DeliveryState], received: list[ReceivedMessage], *, killed: set[str]) -> None:
     assert len(deliveries) == EVENTS
     assert len(killed) == KILLS
-    arrived: dict[str, list[Received]] = defaultdict(list)
+    arrived: dict[str, list[ReceivedMessage]] = defaultdict(list)
     for one in received:
         arrived[one.message_id].append(one)
     for delivery in deliveries:
@@ -167,7 +167,7 @@ async def every_dead_letter_replays(
     store: Store, rms: RmsSimulator, url: str, keys: str, *, dead: int
 ) -> None:
     """Each given-up delivery has one letter with its reason, and goes out again under its id."""
-    books = Deliveries(store)
+    books = RmsDeliveries(store)
     letters, _ = await books.dead_letters(limit=1_000)
     assert len(letters) == dead
     assert all(letter.reason and letter.deaths == 1 for letter in letters)
@@ -209,7 +209,7 @@ async def test_a_dead_rms_does_not_delay_another_property(bed: Bed) -> None:
     await bed.endpoint()
     await bed.ask("PUT", "/properties/p-2/endpoint", json={"url": bed.rms.webhook_url("hanging")})
     bed.rms.run(Behave())
-    bed.rms.trouble(Trouble(count=1_000, hang=True, path="/hanging"))
+    bed.rms.trouble(InjectedFault(count=1_000, hang=True, path="/hanging"))
     slow = [_for_other(n) for n in range(200)]
     await bed.renewals.portfolio("-").triggers.many(slow)
     began = bed.runtime.clock.monotonic()

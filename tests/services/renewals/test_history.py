@@ -16,7 +16,7 @@ from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.store import Store, create, patch
-from holdfast.store.plan import Plan
+from holdfast.store.plan import QueryPlan
 from tests.browser import renewals_scene as scene
 from tests.console.bed import console
 from tests.services.renewals.bed import AS_OF, Bed, P, settle_in
@@ -87,7 +87,7 @@ async def test_scores_of_runs_that_did_not_finish_are_no_history_on_any_engine(u
 
 
 async def test_a_page_of_history_takes_two_questions_however_many_runs_it_shows(
-    sqlite_url: str, plans: list[Plan]
+    sqlite_url: str, plans: list[QueryPlan]
 ) -> None:
     async with opened(sqlite_url) as store:
         kept = await finished(store, 4)

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from holdfast.errors import InvalidError
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import ApiTokens
 from holdfast.routing import PREFIX
-from holdfast.services.renewals.endpoints import EndpointOrder, check_order
+from holdfast.services.renewals.endpoints import EndpointRequest, check_order
 from holdfast.services.renewals.routes import ROUTES
 from tests.services.renewals.bed import Bed, P, Person, serving, settle_in
 
@@ -167,7 +167,7 @@ async def test_what_is_wrong_in_a_body_is_named(hard: Bed) -> None:
 @pytest.mark.parametrize("rate", [float("nan"), float("inf"), -1.0, 0.0, 100_001.0], ids=str)
 def test_a_rate_that_is_no_number_is_refused_from_the_command_line_too(rate: float) -> None:
     with pytest.raises(InvalidError) as refusal:
-        check_order(EndpointOrder(url="https://rms.example/1", rate_per_s=rate))
+        check_order(EndpointRequest(url="https://rms.example/1", rate_per_s=rate))
     assert refusal.value.path == "ratePerS"
 
 
@@ -220,7 +220,7 @@ async def test_a_cursor_goes_on_only_where_it_came_from(hard: Bed) -> None:
 async def test_a_viewer_looks_and_nobody_else_comes_in(hard: Bed) -> None:
     asked = {"GET /endpoints", "GET /properties/{property_id:str}/endpoint"}
     real = {"property_id": P, "resident_id": "john"}
-    viewer = await Tokens(hard.runtime.store).create("v", role="viewer", tenant_id="-")
+    viewer = await ApiTokens(hard.runtime.store).create("v", role="viewer", tenant_id="-")
     for token, allowed in ((viewer, True), ("x", False)):
         hard.token = token
         for method, path, names in paths():
@@ -242,7 +242,7 @@ async def test_another_portfolios_ids_are_not_there(hard: Bed) -> None:
         "letter_id": told["deliveryId"],
     }  # fmt: skip
     first = (await hard.get("/portfolio?limit=1"))["cursor"]
-    hard.token = await Tokens(hard.runtime.store).create("other", role="admin", tenant_id="acme")
+    hard.token = await ApiTokens(hard.runtime.store).create("other", role="admin", tenant_id="acme")
     for method, path, names in paths():
         if names:
             body = WHOLE.get(filled(path, real), {"note": "x"} if path.endswith("resolve") else {})

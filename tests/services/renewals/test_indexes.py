@@ -15,13 +15,13 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.errors import BadCursorError
-from holdfast.kit.runs import Kinds
+from holdfast.kit.runs import RunModels
 from holdfast.model import Document, schema_of
 from holdfast.model.access import ANONYMOUS
 from holdfast.runtime import Runtime
-from holdfast.service import Ask
+from holdfast.service import PageRequest
 from holdfast.services.renewals import service
-from holdfast.services.renewals.endpoints import EndpointOrder
+from holdfast.services.renewals.endpoints import EndpointRequest
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     JOBS,
@@ -40,10 +40,10 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.resident_search import find_residents
-from holdfast.services.renewals.views.calibration import JudgingPages
+from holdfast.services.renewals.views.calibration import CalibrationPages
 from holdfast.services.renewals.views.property_header import heading
 from holdfast.store import create, patch
-from holdfast.store.plan import Plan
+from holdfast.store.plan import QueryPlan
 from holdfast.store.sql import index_scan
 from holdfast.store.sql.tables import index_name
 from holdfast.store.sqlite.dialect import DIALECT
@@ -67,11 +67,11 @@ async def _notices(renewals: Renewals) -> object:
 
 
 def _resident(renewals: Renewals) -> Awaitable[object]:
-    ask = Ask(caller=ANONYMOUS, tenant_id="-", path={"resident_id": "new"})
-    return JudgingPages(renewals).resident(ask)
+    ask = PageRequest(caller=ANONYMOUS, tenant_id="-", path={"resident_id": "new"})
+    return CalibrationPages(renewals).resident(ask)
 
 
-def _listed(kinds: Kinds, asked: dict[str, Any]) -> Question:
+def _listed(kinds: RunModels, asked: dict[str, Any]) -> Question:
     return lambda renewals: renewals.runs("-", kinds=kinds).listed(**asked)
 
 
@@ -158,7 +158,7 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
 }  # fmt: skip
 
 
-def fields_of(plan: Plan) -> str:
+def fields_of(plan: QueryPlan) -> str:
     index = plan.index
     assert index is not None, plan.schema.name
     return " ".join(("-" if f.descending else "") + f.column.stored for f in index.fields)
@@ -178,7 +178,7 @@ async def settled(url: str, home: Path) -> AsyncIterator[Renewals]:
         assert (await portfolio.jobs.ended(job.id, within_s=30)).status == "completed"
         stop.set()
         await working
-        await renewals.endpoints("-").set(P, EndpointOrder(url="https://rms.example/webhooks"))
+        await renewals.endpoints("-").set(P, EndpointRequest(url="https://rms.example/webhooks"))
         await portfolio.trigger_many(P)
         await renewals.store("-").commit(
             *(create(one) for one in Person("New", 300, 1_500).documents(P, AS_OF))
@@ -190,13 +190,13 @@ async def settled(url: str, home: Path) -> AsyncIterator[Renewals]:
         await runtime.close()
 
 
-def indexes(plans: list[Plan]) -> set[tuple[str, str]]:
+def indexes(plans: list[QueryPlan]) -> set[tuple[str, str]]:
     return {(plan.schema.name, plan.index.name) for plan in plans if plan.index is not None}
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres", "firestore"])
 async def test_each_index_is_asked_by_the_product_and_none_is_there_that_nobody_asks(
-    request: pytest.FixtureRequest, tmp_path: Path, plans: list[Plan], engine: str
+    request: pytest.FixtureRequest, tmp_path: Path, plans: list[QueryPlan], engine: str
 ) -> None:
     async with settled(request.getfixturevalue(f"{engine}_url"), tmp_path) as renewals:
         used = indexes(plans)  # a calculation's own
@@ -211,7 +211,7 @@ async def test_each_index_is_asked_by_the_product_and_none_is_there_that_nobody_
 
 
 async def test_sqlite_walks_the_index_that_the_product_asks(
-    sqlite_url: str, tmp_path: Path, plans: list[Plan]
+    sqlite_url: str, tmp_path: Path, plans: list[QueryPlan]
 ) -> None:
     async with settled(sqlite_url, tmp_path) as renewals:
         link = apsw.Connection(sqlite_url.removeprefix("sqlite://"), flags=apsw.SQLITE_OPEN_READONLY)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.services.renewals.dates import months_before, whole_months
-from holdfast.services.renewals.scoring import DELINQUENT, Lease, rent_due
+from holdfast.services.renewals.scoring import DELINQUENT, LeaseFacts, rent_due
 from tests.services.renewals.scored import Row, lease_from, payments, scored
 
 LEDGERS: dict[str, tuple[list[Row], bool | None]] = {
@@ -69,7 +69,7 @@ def test_without_ledger_rows_there_is_no_data() -> None:
 
 
 # As-of date, lease, months of rent that are due inside the six months before it.
-MONTHS_DUE: dict[str, tuple[str, Lease, int]] = {
+MONTHS_DUE: dict[str, tuple[str, LeaseFacts, int]] = {
     "a lease as old as the window": ("2026-03-01", lease_from("2025-09-01", "2026-08-31"), 6),
     "a lease older than the window": ("2026-03-01", lease_from("2020-01-01", "2026-08-31"), 6),
     "as of the end of a long month": ("2026-08-31", lease_from("2020-01-01", "2026-12-31"), 6),

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.services.renewals import service
 from holdfast.services.renewals.csv_export import plain
-from holdfast.services.renewals.endpoints import EndpointOrder
+from holdfast.services.renewals.endpoints import EndpointRequest
 from holdfast.services.renewals.models import Property, PropertyRules, Resident
 from holdfast.services.renewals.resident_search import find_residents
 from holdfast.services.renewals.scoring import Thresholds
@@ -189,7 +189,7 @@ async def test_a_resident_with_more_events_than_are_shown_leads_to_all_of_them(
     monkeypatch.setattr("holdfast.services.renewals.views.calibration.EVENTS", 2)
     await scene.settle(bed.runtime, residents=10)
     renewals, house = scene.renewals_of(bed.runtime), scene.PROPERTIES[0]
-    await renewals.endpoints("-").set(house, EndpointOrder(url="https://rms.example/1"))
+    await renewals.endpoints("-").set(house, EndpointRequest(url="https://rms.example/1"))
     ann, page, flagged = await bed.signed_in("ann", role="viewer"), "", ""
     for told in (1, 2, 3):
         await scene.calculate(bed.runtime)
@@ -226,7 +226,7 @@ async def test_a_property_whose_runs_send_by_themselves_says_so_before_one_is_be
     rules = PropertyRules(property_id=scene.PROPERTIES[0], send="high", updated_at=store.clock.now())
     await store.commit(put(rules))
     assert "by itself" not in await ann.page(HOUSE), "there is no RMS yet"
-    order = EndpointOrder(url="https://rms.example/1")
+    order = EndpointRequest(url="https://rms.example/1")
     await scene.renewals_of(bed.runtime).endpoints("-").set(scene.PROPERTIES[0], order)
     page = await ann.page(HOUSE)
     assert "Every run tells the RMS of those at high risk by itself" in page

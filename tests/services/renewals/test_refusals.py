@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.kit.access import Tokens
+from holdfast.kit.access import ApiTokens
 from holdfast.services.renewals.routes import ROUTES
 from tests.services.renewals.bed import Bed, P
 
@@ -87,7 +87,7 @@ async def test_what_is_not_there_is_404_and_what_does_not_fit_is_422_with_its_fi
 
 async def test_another_portfolio_sees_nothing_of_this_one(bed: Bed) -> None:
     await bed.calculate()
-    bed.token = await Tokens(bed.runtime.store).create("other", role="admin", tenant_id="acme")
+    bed.token = await ApiTokens(bed.runtime.store).create("other", role="admin", tenant_id="acme")
     assert (await bed.get("/portfolio"))["items"] == []
     for path in (f"/properties/{P}/renewal-risk", "/residents/jane/risk-history"):
         status, _ = await bed.ask("GET", path)

@@ -17,9 +17,9 @@ from holdfast.services.renewals.scoring import (
     NO_OFFER,
     SIGNALS,
     Facts,
-    Lease,
+    LeaseFacts,
     LeaseType,
-    Ledger,
+    LedgerTotals,
     Offer,
     Rules,
     Thresholds,
@@ -166,14 +166,14 @@ def facts(draw: st.DrawFn) -> Facts:
     type: LeaseType = draw(st.sampled_from(["fixed", "month_to_month"]))
     days = draw(st.integers(-800, 800))
     end = None if type == "month_to_month" and draw(st.booleans()) else AS_OF + timedelta(days=days)
-    ledger = Ledger()
+    ledger = LedgerTotals()
     for _ in range(draw(st.integers(0, 8))):
         kind, code = (
             draw(st.sampled_from(["charge", "payment"])),
             draw(st.sampled_from(["rent", "late_fee", ""])),
         )
         ledger.add(kind, code, rows=1, cents=draw(MONEY))
-    lease = Lease("l", start, end, draw(MONEY), type)
+    lease = LeaseFacts("l", start, end, draw(MONEY), type)
     return Facts(lease, ledger, draw(st.booleans()), draw(st.none() | MONEY))
 
 
@@ -207,6 +207,6 @@ def more_at_risk(one: Facts) -> list[Facts]:
         worse.append(Facts(lease, ledger, one.has_offer, one.market_rent * 2))
     if lease.type == "fixed" and lease.end is not None and ledger.rent_charges:
         # Rent that nobody charged is due for the lease's months alone, so an earlier end lowers what is due.
-        sooner = Lease(lease.id, lease.start, lease.end - timedelta(days=40), lease.rent, lease.type)
+        sooner = LeaseFacts(lease.id, lease.start, lease.end - timedelta(days=40), lease.rent, lease.type)
         worse.append(Facts(sooner, ledger, one.has_offer, one.market_rent))
     return worse

@@ -10,11 +10,11 @@ import pytest
 from holdfast.errors import BadCursorError, RetryLaterError
 from holdfast.services.renewals import lease_end_order, portfolio
 from holdfast.services.renewals.calculation import workflow
-from holdfast.services.renewals.lease_end_order import Place, Soonest, ending
+from holdfast.services.renewals.lease_end_order import LeaseEndOrder, OrderPosition, ending
 from holdfast.services.renewals.models import RiskScore, RunOrder, Summary
 from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.services.renewals.risk_events import scores_of_run
-from holdfast.services.renewals.sample_data import Plan, keep
+from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier
 from holdfast.store import Committed, Store, Write, delete
 from tests.services.renewals.bed import AS_OF
@@ -29,7 +29,7 @@ def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def fill(store: Store) -> None:
-    plan = Plan(residents=RESIDENTS, as_of=AS_OF, tenant_id="-", per_property=RESIDENTS)
+    plan = SamplePlan(residents=RESIDENTS, as_of=AS_OF, tenant_id="-", per_property=RESIDENTS)
     async for _ in keep(store.tenant("-"), plan):
         pass
 
@@ -42,7 +42,7 @@ def in_order(scores: list[RiskScore], tiers: tuple[Tier, ...] = TIERS) -> list[s
     return anytime + [id for _, id in dated]
 
 
-async def all_pages(order: Soonest, tiers: tuple[Tier, ...], *, limit: int) -> list[str]:
+async def all_pages(order: LeaseEndOrder, tiers: tuple[Tier, ...], *, limit: int) -> list[str]:
     found, cursor = list[str](), None
     while True:
         page = await order.page(tiers, limit=limit, cursor=cursor)
@@ -60,7 +60,7 @@ async def test_everybody_is_listed_once_the_soonest_to_end_first(url: str) -> No
             job = await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
         home = store.tenant("-")
         scores = await scores_of_run(home, PROPERTY, job.calculated_at, tiers=TIERS)
-        order = Soonest(home, PROPERTY, job.calculated_at)
+        order = LeaseEndOrder(home, PROPERTY, job.calculated_at)
         assert {one.days_to_expiry is None for one in scores} == {True, False}
         for tiers in (TIERS, FLAGGED, ("high",), ("low",)):
             for limit in (1, 4, 7, 100):
@@ -73,13 +73,13 @@ async def test_a_cursor_of_another_question_is_refused(sqlite_url: str) -> None:
         async with working(store) as jobs:
             job = await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
             later = await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
-        order = Soonest(store.tenant("-"), PROPERTY, job.calculated_at)
+        order = LeaseEndOrder(store.tenant("-"), PROPERTY, job.calculated_at)
         cursor = (await order.page(TIERS, limit=3)).cursor
         for other, tiers in (
             (order, FLAGGED),
-            (Soonest(store.tenant("-"), PROPERTY, later.calculated_at), TIERS),
-            (Soonest(store.tenant("-"), "property-0002", job.calculated_at), TIERS),
-            (Soonest(store.tenant("acme"), PROPERTY, job.calculated_at), TIERS),
+            (LeaseEndOrder(store.tenant("-"), PROPERTY, later.calculated_at), TIERS),
+            (LeaseEndOrder(store.tenant("-"), "property-0002", job.calculated_at), TIERS),
+            (LeaseEndOrder(store.tenant("acme"), PROPERTY, job.calculated_at), TIERS),
         ):
             with pytest.raises(BadCursorError, match="belongs to another"):
                 await other.page(tiers, limit=3, cursor=cursor)
@@ -94,8 +94,8 @@ async def test_an_order_that_is_written_again_is_the_same(sqlite_url: str) -> No
         endings = [ending(n % 5 or None, f"r-{n:02}", TIERS[n % 3]) for n in range(20)]
         then = store.clock.now()
         for _ in range(2):
-            await home.commit(*Soonest(home, PROPERTY, then).writes(reversed(endings)))
-        kept = [one async for one in Soonest(home, PROPERTY, then)._from(Place(), TIERS)]
+            await home.commit(*LeaseEndOrder(home, PROPERTY, then).writes(reversed(endings)))
+        kept = [one async for one in LeaseEndOrder(home, PROPERTY, then)._from(OrderPosition(), TIERS)]
         assert len(kept) == len({id for id, _ in kept}) == 20
 
 

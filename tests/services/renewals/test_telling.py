@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from datetime import datetime
 
-from holdfast.simulators.rms import Behave, Trouble
+from holdfast.simulators.rms import Behave, InjectedFault
 from tests.services.renewals.bed import Bed, P, Person, settle_in
 
 TRIGGER = f"/properties/{P}/residents/john/trigger-renewal-event"
@@ -133,7 +133,7 @@ async def test_a_gone_receiver_disables_the_endpoint_and_says_so(bed: Bed) -> No
 async def test_retry_after_is_waited_for(bed: Bed) -> None:
     await bed.calculate()
     await bed.endpoint()
-    bed.rms.trouble(Trouble(count=1, status=429, retry_after_s=2))
+    bed.rms.trouble(InjectedFault(count=1, status=429, retry_after_s=2))
     told = await bed.post(TRIGGER)
     delivered = await bed.delivery(told["deliveryId"], "delivered")
     first, second = delivered["attempts"]
@@ -144,7 +144,7 @@ async def test_retry_after_is_waited_for(bed: Bed) -> None:
 async def test_a_redirect_is_not_followed(bed: Bed) -> None:
     await bed.calculate()
     await bed.endpoint()
-    bed.rms.trouble(Trouble(count=1, status=302))
+    bed.rms.trouble(InjectedFault(count=1, status=302))
     told = await bed.post(TRIGGER)
     delivered = await bed.delivery(told["deliveryId"], "delivered")
     assert [one["status"] for one in delivered["attempts"]] == [302, 200]

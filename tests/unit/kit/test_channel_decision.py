@@ -18,13 +18,13 @@ from holdfast.errors import (
     RetryLaterError,
 )
 from holdfast.kit.channels import decision
-from holdfast.kit.channels.decision import Life, Open, Rest, Step, Stop, Tidy, decide
+from holdfast.kit.channels.decision import ChannelPolicy, Cleanup, Idle, Open, Step, Stop, decide
 from holdfast.kit.channels.ids import channel_id, lasting, watch_id_of, watch_ids
-from holdfast.kit.channels.models import Held, Watch
+from holdfast.kit.channels.models import OpenChannel, Watch
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-LIFE = Life()
+LIFE = ChannelPolicy()
 
 
 def watch(**words: Any) -> Watch:
@@ -32,29 +32,29 @@ def watch(**words: Any) -> Watch:
     return Watch(**said)
 
 
-def held(id: str = "sync-a-1", *, left: timedelta = 48 * HOUR, retry: timedelta | None = None) -> Held:
+def held(id: str = "sync-a-1", *, left: timedelta = 48 * HOUR, retry: timedelta | None = None) -> OpenChannel:
     retry_at = None if retry is None else NOW + retry
-    return Held(channel_id=id, ends_at=NOW + left, resource_id="r", retry_at=retry_at)
+    return OpenChannel(channel_id=id, ends_at=NOW + left, resource_id="r", retry_at=retry_at)
 
 
 @pytest.mark.parametrize(
     ("state", "step"),
     [
         (watch(), Open()),
-        (watch(retry_at=NOW + HOUR), Rest(NOW + HOUR)),
+        (watch(retry_at=NOW + HOUR), Idle(NOW + HOUR)),
         (watch(retry_at=NOW), Open()),
-        (watch(status="attention"), Rest(None)),
-        (watch(current=held(), renew_at=NOW + HOUR), Rest(NOW + HOUR)),
+        (watch(status="attention"), Idle(None)),
+        (watch(current=held(), renew_at=NOW + HOUR), Idle(NOW + HOUR)),
         (watch(current=held(), renew_at=NOW), Open()),
-        (watch(current=held(), renew_at=NOW, retry_at=NOW + HOUR), Rest(NOW + HOUR)),
-        (watch(current=held(left=HOUR), status="attention"), Rest(NOW + HOUR)),
-        (watch(current=held(left=0 * HOUR), renew_at=NOW), Tidy()),
-        (watch(opening=held()), Tidy()),
+        (watch(current=held(), renew_at=NOW, retry_at=NOW + HOUR), Idle(NOW + HOUR)),
+        (watch(current=held(left=HOUR), status="attention"), Idle(NOW + HOUR)),
+        (watch(current=held(left=0 * HOUR), renew_at=NOW), Cleanup()),
+        (watch(opening=held()), Cleanup()),
         (watch(leaving=[held()], retry_at=NOW + HOUR), Stop((held(),))),
         (watch(leaving=[held()]), Open()),
-        (watch(leaving=[held(retry=HOUR)], retry_at=NOW + 2 * HOUR), Rest(NOW + HOUR)),
+        (watch(leaving=[held(retry=HOUR)], retry_at=NOW + 2 * HOUR), Idle(NOW + HOUR)),
         (watch(wanted=False, leaving=[held()]), Stop((held(),))),
-        (watch(wanted=False), Rest(None)),
+        (watch(wanted=False), Idle(None)),
     ],
 )
 def test_the_next_step_follows_from_the_state(state: Watch, step: Step) -> None:
@@ -86,11 +86,11 @@ def test_lost_credentials_leave_the_channel_that_still_lives() -> None:
     begun = decision.begun(watch(current=held(), renew_at=NOW), NOW, LIFE)
     after = decision.failed(begun, ReauthRequiredError("gone"), now=NOW, life=LIFE, spread=0.5)
     assert (after.status, after.current, after.retry_at) == ("attention", held(), None)
-    assert decide(decision.settled(after, NOW), NOW) == Rest(held().ends_at)
+    assert decide(decision.settled(after, NOW), NOW) == Idle(held().ends_at)
 
 
 def test_a_provider_that_gives_short_lives_is_not_asked_all_the_time() -> None:
-    short = Held(channel_id="sync-a-2", ends_at=NOW + HOUR, resource_id="r")
+    short = OpenChannel(channel_id="sync-a-2", ends_at=NOW + HOUR, resource_id="r")
     after = decision.opened(watch(), short, now=NOW, life=LIFE, spread=1.0)
     assert after.renew_at == NOW + HOUR / 2
 
@@ -113,7 +113,7 @@ class _Steps:
 
     def take(self, outcome: int) -> None:
         step = decide(self.state, self.now)
-        if isinstance(step, Tidy):
+        if isinstance(step, Cleanup):
             self.state = decision.tidied(self.state, self.now)
         elif isinstance(step, Open):
             self._open(outcome)
@@ -140,7 +140,7 @@ class _Steps:
                 self.state, faults[outcome], now=self.now, life=LIFE, spread=0.5
             )  # fmt: skip
         else:
-            new = Held(channel_id=opening.channel_id, ends_at=self.now + 168 * HOUR, resource_id="r")
+            new = OpenChannel(channel_id=opening.channel_id, ends_at=self.now + 168 * HOUR, resource_id="r")
             self.may_be_open[new.channel_id] = new.ends_at
             self.state = decision.opened(self.state, new, now=self.now, life=LIFE, spread=0.5)
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.errors import UnreadableError, WrongTypeError
+from holdfast.errors import DecryptionError, WrongTypeError
 from holdfast.kit.outbox.endpoint_secrets import EndpointSecrets
 from holdfast.kit.outbox.models import Endpoint
-from holdfast.kit.outbox.signing import Verifier, new_secret
+from holdfast.kit.outbox.signing import SignatureVerifier, new_secret
 from holdfast.kit.vault import Vault, new_key
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -31,14 +31,14 @@ async def test_what_is_sealed_for_an_endpoint_signs_its_messages() -> None:
     place.secrets = [SECRETS.seal(place, secret)]
     assert secret[6:] not in place.secrets[0].sealed
     headers = await signed(place, NOW)
-    assert Verifier([secret]).verify(headers, BODY, now=NOW) == "evt-1"
+    assert SignatureVerifier([secret]).verify(headers, BODY, now=NOW) == "evt-1"
     assert headers["X-Webhook-Signature"].startswith("sha256=")
 
 
 async def test_a_secret_copied_to_another_endpoint_does_not_sign_there() -> None:
     place, other = endpoint(), endpoint("other")
     other.secrets = [SECRETS.seal(place, new_secret())]
-    with pytest.raises(UnreadableError):
+    with pytest.raises(DecryptionError):
         await SECRETS.signing(other)
 
 
@@ -51,7 +51,7 @@ async def test_during_the_overlap_both_secrets_sign_and_afterwards_only_the_new_
     for passed_s in (0, 59, 60, 61, 3_600):
         headers = dict(sign("evt-1", NOW_S + passed_s, BODY))
         at = NOW + timedelta(seconds=passed_s)
-        assert Verifier([new]).verify(headers, BODY, now=at) == "evt-1"
+        assert SignatureVerifier([new]).verify(headers, BODY, now=at) == "evt-1"
         counts.append(len(headers["webhook-signature"].split(" ")))
         # One signature has room in the plain header: the old secret's for as long as it lasts.
         lasting = old if passed_s < 60 else new

@@ -10,14 +10,22 @@ from hypothesis import strategies as st
 
 from holdfast.clock import to_us
 from holdfast.errors import KeyReusedError
-from holdfast.kit.idempotency import Answer, IdempotencyDocument, Replay, Wait, Work, body_hash_of, decide
+from holdfast.kit.idempotency import (
+    IdempotencyDocument,
+    Proceed,
+    Replay,
+    StoredResponse,
+    Wait,
+    body_hash_of,
+    decide,
+)
 from holdfast.kit.idempotency.models import record_id
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def _record(
-    *, result: Answer | None = None, held_s: float | None = None, expires_s: float = 3600.0
+    *, result: StoredResponse | None = None, held_s: float | None = None, expires_s: float = 3600.0
 ) -> IdempotencyDocument:
     return IdempotencyDocument(
         id="x", key="x", body_hash="h", created_at=NOW, expires_at=NOW + timedelta(seconds=expires_s),
@@ -26,7 +34,7 @@ def _record(
 
 
 def test_the_first_caller_works() -> None:
-    assert decide(None, body_hash="h", now=NOW) == Work(to_us(NOW))
+    assert decide(None, body_hash="h", now=NOW) == Proceed(to_us(NOW))
 
 
 def test_while_somebody_works_others_wait() -> None:
@@ -34,22 +42,24 @@ def test_while_somebody_works_others_wait() -> None:
 
 
 def test_work_whose_time_is_over_is_taken_over_under_the_next_number() -> None:
-    assert decide(_record(held_s=0.0), body_hash="h", now=NOW) == Work(8)
+    assert decide(_record(held_s=0.0), body_hash="h", now=NOW) == Proceed(8)
 
 
-@pytest.mark.parametrize("answer", [Answer(body=1), Answer(status=502, failed=True)])
-def test_what_was_answered_is_answered_again(answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [StoredResponse(body=1), StoredResponse(status=502, failed=True)])
+def test_what_was_answered_is_answered_again(answer: StoredResponse) -> None:
     assert decide(_record(result=answer), body_hash="h", now=NOW) == Replay(answer)
 
 
-@pytest.mark.parametrize("record", [_record(held_s=12.0), _record(held_s=0.0), _record(result=Answer())])
+@pytest.mark.parametrize(
+    "record", [_record(held_s=12.0), _record(held_s=0.0), _record(result=StoredResponse())]
+)
 def test_another_body_is_refused_in_every_state(record: IdempotencyDocument) -> None:
     with pytest.raises(KeyReusedError):
         decide(record, body_hash="other", now=NOW)
 
 
 def test_an_expired_record_is_as_good_as_none_whatever_the_body() -> None:
-    assert decide(_record(result=Answer(), expires_s=0.0), body_hash="other", now=NOW) == Work(8)
+    assert decide(_record(result=StoredResponse(), expires_s=0.0), body_hash="other", now=NOW) == Proceed(8)
 
 
 @given(st.dictionaries(st.text(), st.integers()))

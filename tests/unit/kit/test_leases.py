@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.clock import to_us
 from holdfast.kit.leases import LeaseDocument
-from holdfast.kit.leases.decision import Free, Held, Sighting, decide, see
+from holdfast.kit.leases.decision import Free, HeldLease, Sighting, decide, see
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -30,20 +30,20 @@ def test_a_lease_whose_time_is_over_is_free_under_the_next_number(expires_in_s: 
 
 
 def test_a_lease_within_its_time_is_held_for_what_is_left() -> None:
-    assert decide(_lease(12.5), now=NOW, monotonic_s=0.0, sighting=None) == Held(12.5)
+    assert decide(_lease(12.5), now=NOW, monotonic_s=0.0, sighting=None) == HeldLease(12.5)
 
 
 def test_a_lease_that_stood_unrenewed_for_its_whole_length_is_free_whatever_the_clock_says() -> None:
     stored = _lease(86_400.0)
     seen = see(stored, None, 100.0)
-    assert decide(stored, now=NOW, monotonic_s=130.0, sighting=seen) == Held(30.0)
+    assert decide(stored, now=NOW, monotonic_s=130.0, sighting=seen) == HeldLease(30.0)
     assert decide(stored, now=NOW, monotonic_s=160.0, sighting=seen) == Free(8)
 
 
 def test_a_renewal_starts_the_watching_over() -> None:
     seen = see(_lease(86_400.0), None, 100.0)
     renewed = _lease(86_420.0)
-    assert decide(renewed, now=NOW, monotonic_s=160.0, sighting=seen) == Held(86_420.0)
+    assert decide(renewed, now=NOW, monotonic_s=160.0, sighting=seen) == HeldLease(86_420.0)
     assert see(renewed, seen, 160.0) == Sighting(7, renewed.expires_at, 160.0)
 
 

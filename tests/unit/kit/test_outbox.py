@@ -8,10 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kit.outbox import LONG_WAITS_S, Answer, Breaker, Delivery, Endpoint, Rate, Retry, SendFailure
-from holdfast.kit.outbox.endpoint_queue import Held, Lane
-from holdfast.kit.outbox.limits import Breaker as BreakerState
-from holdfast.kit.outbox.limits import Bucket
+from holdfast.kit.outbox import (
+    LONG_WAITS_S,
+    BreakerPolicy,
+    Delivery,
+    Endpoint,
+    Rate,
+    ReceiverResponse,
+    RetryPolicy,
+    SendFailure,
+)
+from holdfast.kit.outbox.endpoint_queue import ClaimedDelivery, EndpointQueue
+from holdfast.kit.outbox.limits import CircuitBreaker as BreakerState
+from holdfast.kit.outbox.limits import TokenBucket
 from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX
 from holdfast.kit.outbox.retry_policy import retry_after_s
 from holdfast.kit.outbox.verdict import attempted, judge, settle
@@ -19,9 +28,9 @@ from holdfast.kit.outbox.verdict import attempted, judge, settle
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def said(status: int, **headers: str) -> Answer:
+def said(status: int, **headers: str) -> ReceiverResponse:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status, named, b"", 0.01)
+    return ReceiverResponse(status, named, b"", 0.01)
 
 
 def a_delivery() -> Delivery:
@@ -31,7 +40,7 @@ def a_delivery() -> Delivery:
 
 
 def test_the_plain_schedule_doubles_and_ends_after_five_attempts() -> None:
-    retry = Retry()
+    retry = RetryPolicy()
     assert [retry.wait_s(attempt) for attempt in range(1, 6)] == [1, 2, 4, 8, None]
     assert retry.attempts_max == 5
 
@@ -43,8 +52,8 @@ def test_the_long_schedule_tries_ten_times_over_three_days() -> None:
 
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 4))
 def test_jitter_stays_within_its_share(jitter: float, roll: float, attempt: int) -> None:
-    plain = Retry().wait_s(attempt)
-    spread = Retry(jitter=jitter).wait_s(attempt, roll)
+    plain = RetryPolicy().wait_s(attempt)
+    spread = RetryPolicy(jitter=jitter).wait_s(attempt, roll)
     assert plain is not None
     assert spread is not None
     assert abs(spread - plain) <= plain * jitter + 1e-9
@@ -81,7 +90,7 @@ def test_retry_after_is_read_in_both_its_forms(value: str | None, seconds: float
     ],
 )  # fmt: skip
 def test_what_an_answer_means(status: int, verdict: str) -> None:
-    found = judge(said(status), Retry(), attempt=1, now=NOW)
+    found = judge(said(status), RetryPolicy(), attempt=1, now=NOW)
     assert found.status == verdict
     assert found.endpoint_gone == (status == 410)
 
@@ -89,24 +98,28 @@ def test_what_an_answer_means(status: int, verdict: str) -> None:
 @pytest.mark.parametrize("reason", ["timeout", "connect", "reset", "tls", "too_large", "bad_response"])
 def test_a_failure_to_send_is_tried_again_until_the_last_attempt(reason: str) -> None:
     failure = SendFailure(reason, "x")  # type: ignore[arg-type]
-    verdicts = [judge(failure, Retry(), attempt=n, now=NOW) for n in range(1, 6)]
+    verdicts = [judge(failure, RetryPolicy(), attempt=n, now=NOW) for n in range(1, 6)]
     assert [v.status for v in verdicts] == ["failed"] * 4 + ["dead"]
     assert not any(v.healthy for v in verdicts)
 
 
 def test_an_address_that_may_not_be_reached_is_not_tried_again() -> None:
-    assert judge(SendFailure("refused_address", "10.0.0.1"), Retry(), attempt=1, now=NOW).status == "dead"
+    assert (
+        judge(SendFailure("refused_address", "10.0.0.1"), RetryPolicy(), attempt=1, now=NOW).status == "dead"
+    )
 
 
 def test_a_lenient_endpoint_retries_four_hundreds() -> None:
-    assert judge(said(404), Retry(fourxx_dead=False), attempt=1, now=NOW).status == "failed"
+    assert judge(said(404), RetryPolicy(fourxx_dead=False), attempt=1, now=NOW).status == "failed"
 
 
 def test_retry_after_lengthens_a_wait_within_its_bound_and_only_where_it_counts() -> None:
-    assert judge(said(429, retry_after="60"), Retry(), attempt=1, now=NOW).wait_s == 60
-    assert judge(said(503, retry_after="60"), Retry(retry_after_s_max=20), attempt=1, now=NOW).wait_s == 20
-    assert judge(said(503, retry_after="1"), Retry(), attempt=4, now=NOW).wait_s == 8
-    assert judge(said(500, retry_after="60"), Retry(), attempt=1, now=NOW).wait_s == 1
+    assert judge(said(429, retry_after="60"), RetryPolicy(), attempt=1, now=NOW).wait_s == 60
+    assert (
+        judge(said(503, retry_after="60"), RetryPolicy(retry_after_s_max=20), attempt=1, now=NOW).wait_s == 20
+    )
+    assert judge(said(503, retry_after="1"), RetryPolicy(), attempt=4, now=NOW).wait_s == 8
+    assert judge(said(500, retry_after="60"), RetryPolicy(), attempt=1, now=NOW).wait_s == 1
 
 
 def test_the_history_keeps_the_newest_attempts_only() -> None:
@@ -120,16 +133,16 @@ def test_the_history_keeps_the_newest_attempts_only() -> None:
 
 def test_a_death_writes_the_delivery_and_its_letter_together() -> None:
     delivery = a_delivery()
-    dead = settle(delivery, judge(said(400), Retry(), attempt=1, now=NOW), now=NOW)
+    dead = settle(delivery, judge(said(400), RetryPolicy(), attempt=1, now=NOW), now=NOW)
     assert [write.kind for write in dead] == ["patch", "upsert"]
     assert (delivery.status, delivery.next_attempt_at, delivery.finished_at) == ("dead", None, NOW)
-    failed = settle(delivery, judge(said(500), Retry(), attempt=2, now=NOW), now=NOW)
+    failed = settle(delivery, judge(said(500), RetryPolicy(), attempt=2, now=NOW), now=NOW)
     assert [write.kind for write in failed] == ["patch"]
     assert delivery.next_attempt_at == NOW + timedelta(seconds=2)
 
 
 def test_a_bucket_lets_its_burst_through_and_then_its_rate() -> None:
-    bucket = Bucket(Rate(per_s=2, burst=3), 0.0)
+    bucket = TokenBucket(Rate(per_s=2, burst=3), 0.0)
     assert [bucket.take(0.0) for _ in range(4)] == [True, True, True, False]
     assert bucket.ready_at(0.0) == pytest.approx(0.5)
     assert not bucket.take(0.4)
@@ -139,7 +152,7 @@ def test_a_bucket_lets_its_burst_through_and_then_its_rate() -> None:
 
 @given(st.lists(st.floats(0, 0.5), max_size=200), st.floats(0.5, 50), st.integers(1, 10))
 def test_a_bucket_never_gives_more_than_burst_and_rate(steps: list[float], per_s: float, burst: int) -> None:
-    bucket, now, taken = Bucket(Rate(per_s=per_s, burst=burst), 0.0), 0.0, 0
+    bucket, now, taken = TokenBucket(Rate(per_s=per_s, burst=burst), 0.0), 0.0, 0
     for step in steps:
         now += step
         taken += bucket.take(now)
@@ -147,7 +160,7 @@ def test_a_bucket_never_gives_more_than_burst_and_rate(steps: list[float], per_s
 
 
 def test_a_breaker_counts_failures_in_a_row_only() -> None:
-    breaker = BreakerState(Breaker(failures=2, open_s=10, probes=1))
+    breaker = BreakerState(BreakerPolicy(failures=2, open_s=10, probes=1))
     for healthy in (False, True, False):
         breaker.end(breaker.begin(), healthy=healthy, now=0.0)
     assert breaker.allows(0.0)
@@ -156,7 +169,7 @@ def test_a_breaker_counts_failures_in_a_row_only() -> None:
 
 
 def test_a_breaker_that_stood_open_lets_a_probe_decide() -> None:
-    breaker = BreakerState(Breaker(failures=1, open_s=10, probes=1))
+    breaker = BreakerState(BreakerPolicy(failures=1, open_s=10, probes=1))
     straggler = breaker.begin()
     breaker.end(breaker.begin(), healthy=False, now=0.0)
     assert not breaker.allows(9.9)
@@ -172,8 +185,8 @@ def test_a_breaker_that_stood_open_lets_a_probe_decide() -> None:
     assert (breaker.state, breaker.allows(20.3)) == ("closed", True)
 
 
-def a_lane(**settings: object) -> Lane:
-    lane = Lane("ep")
+def a_lane(**settings: object) -> EndpointQueue:
+    lane = EndpointQueue("ep")
     endpoint = Endpoint(id="ep", url="http://x/", created_at=NOW, **settings)  # type: ignore[arg-type]
     lane.set_up(endpoint, 1, sign=lambda message_id, at_s, body: [], now=0.0)
     return lane
@@ -181,7 +194,7 @@ def a_lane(**settings: object) -> Lane:
 
 def test_a_lane_drops_what_could_not_be_settled_before_its_lease_ends() -> None:
     lane = a_lane(timeout_s=5.0)
-    lane.waiting.extend([Held(a_delivery(), 5.9), Held(a_delivery(), 6.1)])
+    lane.waiting.extend([ClaimedDelivery(a_delivery(), 5.9), ClaimedDelivery(a_delivery(), 6.1)])
     held = lane.take(0.0)
     assert held is not None
     assert held.until == 6.1
@@ -194,13 +207,13 @@ def test_a_lane_fetches_no_more_than_it_can_send_soon() -> None:
     assert a_lane(status="paused").room(0.0) == 0
 
 
-def all_taken(lane: Lane) -> list[Held]:
+def all_taken(lane: EndpointQueue) -> list[ClaimedDelivery]:
     return list(iter(lambda: lane.take(0.0), None))
 
 
 def test_a_lane_lets_more_go_at_once_as_answers_come_and_fewer_when_they_stay_away() -> None:
     lane = a_lane(concurrency=4)
-    lane.waiting.extend(Held(a_delivery(), 100.0) for _ in range(20))
+    lane.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(20))
     under_way, seen = all_taken(lane), []
     for hung in (False, False, False, True, True):
         seen.append((len(under_way), lane.in_doubt))
@@ -214,7 +227,7 @@ def test_a_lane_lets_more_go_at_once_as_answers_come_and_fewer_when_they_stay_aw
 
 def test_a_lane_lets_no_more_go_at_once_while_connections_are_few() -> None:
     lane = a_lane(concurrency=8)
-    lane.waiting.extend(Held(a_delivery(), 100.0) for _ in range(50))
+    lane.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(50))
     under_way, seen = all_taken(lane), []
     for waited_s in (0.0, 0.0, 0.6, 6.0, 0.0):
         seen.append(len(under_way))
@@ -230,7 +243,7 @@ def test_a_lane_lets_no_more_go_at_once_while_connections_are_few() -> None:
 def test_a_lane_is_slow_by_its_receivers_last_answer() -> None:
     lane, seen = a_lane(), []
     for took_s, hung in ((2.0, False), (5.0, True), (0.01, False)):
-        lane.waiting.append(Held(a_delivery(), 100.0))
+        lane.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
         (held,) = all_taken(lane)
         lane.done(held, healthy=not hung, hung=hung, now=0.0, took_s=took_s)
         seen.append((lane.slow, lane.in_doubt))
@@ -240,16 +253,16 @@ def test_a_lane_is_slow_by_its_receivers_last_answer() -> None:
 def test_a_lane_that_never_needed_more_at_once_starts_few_when_many_come() -> None:
     lane = a_lane(concurrency=10)
     for _ in range(50):
-        lane.waiting.append(Held(a_delivery(), 100.0))
+        lane.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
         (held,) = all_taken(lane)
         lane.done(held, healthy=True, hung=False, now=0.0)
-    lane.waiting.extend(Held(a_delivery(), 100.0) for _ in range(20))
+    lane.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(20))
     assert len(all_taken(lane)) == 1
 
 
 def test_a_lane_whose_receiver_hangs_holds_little_of_what_is_due() -> None:
     lane = a_lane(concurrency=10)
-    lane.waiting.append(Held(a_delivery(), 100.0))
+    lane.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
     (held,) = all_taken(lane)
     lane.done(held, healthy=False, hung=True, now=0.0)
     assert lane.room(0.0) == 2
@@ -257,7 +270,7 @@ def test_a_lane_whose_receiver_hangs_holds_little_of_what_is_due() -> None:
 
 def test_a_lane_whose_receiver_is_slow_holds_what_it_sends_at_once_and_as_many_more() -> None:
     lane = a_lane(concurrency=10)
-    lane.waiting.extend(Held(a_delivery(), 100.0) for _ in range(3))
+    lane.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(3))
     rooms = []
     for _ in range(3):
         held = lane.take(0.0)
@@ -270,7 +283,7 @@ def test_a_lane_whose_receiver_is_slow_holds_what_it_sends_at_once_and_as_many_m
 def test_a_lane_shut_for_a_while_opens_by_itself() -> None:
     lane = a_lane()
     lane.shut(5.0)
-    lane.waiting.append(Held(a_delivery(), 100.0))
+    lane.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
     assert (lane.room(4.9), lane.take(4.9), lane.wake_at(4.9)) == (0, None, 5.0)
     assert lane.take(5.0) is not None
 

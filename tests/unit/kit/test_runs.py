@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import DeclarationError, ForbiddenError, InvalidError, RetryLaterError
-from holdfast.kit.runs import BackOff, RunDocument, Step, StepSummary, StepWaits, Tokens, Workflow
+from holdfast.kit.runs import BackOff, RunDocument, Step, StepSummary, StepWaits, TokenUsage, Workflow
 from holdfast.kit.runs.decision import (
     LOSSES_MAX,
     SUMMARY_BYTES_MAX,
@@ -27,7 +27,7 @@ from holdfast.kit.runs.decision import (
 )
 from holdfast.kit.runs.models import StepStatus
 from holdfast.kit.runs.transitions import ending
-from holdfast.kit.runs.workflow import STEPS_MAX, Plan
+from holdfast.kit.runs.workflow import STEPS_MAX, StepDefinition
 from holdfast.model.limits import DOCUMENT_BYTES_MAX
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -77,10 +77,12 @@ def test_a_step_that_keeps_losing_its_worker_ends_the_run() -> None:
     assert next_turn(run, NOW) == End("failed", f"s0 lost its worker {LOSSES_MAX} times")
 
 
-def _plan(retries: int = 3) -> Plan:
+def _plan(retries: int = 3) -> StepDefinition:
     async def act(step: Step) -> None: ...
 
-    return Plan(name="s", act=act, retries=retries, limit_s=1.0, back_off=BackOff(first_s=2.0, most_s=5.0))
+    return StepDefinition(
+        name="s", act=act, retries=retries, limit_s=1.0, back_off=BackOff(first_s=2.0, most_s=5.0)
+    )
 
 
 def test_three_retries_wait_twice_as_long_each_up_to_the_most() -> None:
@@ -119,7 +121,7 @@ def test_an_error_text_is_bounded() -> None:
 
 
 def test_outputs_become_plain_values() -> None:
-    judged = judge_output(Tokens(1, 2), {"at": NOW})
+    judged = judge_output(TokenUsage(1, 2), {"at": NOW})
     assert judged == Finished({"input": 1, "output": 2}, {"at": "2026-05-01T12:00:00Z"})
 
 
@@ -142,7 +144,7 @@ def test_the_largest_run_fits_a_document() -> None:
     filled = StepSummary(
         id="step-100-" + "n" * 100, run_id="run-x" * 6, name="n" * 100, input="x" * 1022, output="x" * 1022,
         error="x" * 1_000, status="completed", started_at=NOW, completed_at=NOW, duration_ms=10**9,
-        tokens_used=Tokens(10**9, 10**9),
+        tokens_used=TokenUsage(10**9, 10**9),
     )  # fmt: skip
     run = _run()
     run.steps = [filled] * STEPS_MAX

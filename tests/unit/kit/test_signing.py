@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import UnverifiedError, WrongTypeError
-from holdfast.kit.outbox.signing import Signer, Verifier, new_key_pair, new_secret
+from holdfast.kit.outbox.signing import SignatureVerifier, WebhookSigner, new_key_pair, new_secret
 
 BODY = '{"event":"renewal.risk_flagged","name":"Zoë 🗝","n":1}'.encode()
 OLD, NEW = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", new_secret()
@@ -28,7 +28,7 @@ def at_second(second: float) -> datetime:
 
 
 def signed(*secrets: str, at_s: int | None = None, body: bytes = BODY) -> dict[str, str]:
-    return dict(Signer(secrets).headers("evt-1", int(time.time()) if at_s is None else at_s, body))
+    return dict(WebhookSigner(secrets).headers("evt-1", int(time.time()) if at_s is None else at_s, body))
 
 
 @pytest.mark.parametrize("receiver", [OLD, NEW], ids=["old held", "new held"])
@@ -73,8 +73,8 @@ def test_both_algorithms_can_sign_one_message_and_each_receiver_finds_its_own() 
     assert [s.partition(",")[0] for s in headers["webhook-signature"].split(" ")] == ["v1a", "v1"]
     standardwebhooks.Webhook(NEW).verify(BODY, headers)
     svix.webhooks.Webhook(NEW).verify(BODY, headers)
-    assert Verifier([public]).verify(headers, BODY, now=at_second(now_s)) == "evt-1"
-    assert Verifier([private]).verify(headers, BODY, now=at_second(now_s)) == "evt-1"
+    assert SignatureVerifier([public]).verify(headers, BODY, now=at_second(now_s)) == "evt-1"
+    assert SignatureVerifier([private]).verify(headers, BODY, now=at_second(now_s)) == "evt-1"
 
 
 @pytest.mark.parametrize("package", [standardwebhooks.Webhook, svix.webhooks.Webhook])
@@ -87,7 +87,7 @@ def test_what_independent_packages_sign_is_accepted(
         "Webhook-Timestamp": str(int(at.timestamp())),
         "Webhook-Signature": package(OLD).sign("msg_1", at, BODY.decode()),
     }
-    assert Verifier([NEW, OLD]).verify(headers, BODY, now=at) == "msg_1"
+    assert SignatureVerifier([NEW, OLD]).verify(headers, BODY, now=at) == "msg_1"
 
 
 def test_what_an_independent_ed25519_key_signs_is_accepted() -> None:
@@ -95,13 +95,16 @@ def test_what_an_independent_ed25519_key_signs_is_accepted() -> None:
     public = "whpk_" + base64.b64encode(private.public_key().public_bytes_raw()).decode()
     signature = "v1a," + base64.b64encode(private.sign(b"msg_1.1700000000." + BODY)).decode()
     headers = {"svix-id": "msg_1", "svix-timestamp": "1700000000", "svix-signature": f"v1,xx {signature}"}
-    assert Verifier([public], prefix="svix").verify(headers, BODY, now=at_second(1_700_000_010)) == "msg_1"
+    assert (
+        SignatureVerifier([public], prefix="svix").verify(headers, BODY, now=at_second(1_700_000_010))
+        == "msg_1"
+    )
 
 
 @pytest.mark.parametrize("kind", ["v1", "v1a"])
 def test_any_changed_bit_of_body_id_time_or_signature_is_refused(kind: str) -> None:
     secret = NEW if kind == "v1" else new_key_pair()[0]
-    verifier = Verifier([secret], tolerance_s=10**12)
+    verifier = SignatureVerifier([secret], tolerance_s=10**12)
     headers = signed(secret, at_s=1_700_000_000)
     verifier.verify(headers, BODY, now=at_second(1_700_000_000))
     for at in range(len(BODY) * 8):
@@ -121,9 +124,9 @@ def test_any_changed_bit_of_body_id_time_or_signature_is_refused(kind: str) -> N
 def test_a_message_too_old_or_from_the_future_is_refused(off_s: int) -> None:
     headers = signed(NEW, at_s=1_700_000_000)
     inside_s = off_s - (1 if off_s > 0 else -1)
-    Verifier([NEW]).verify(headers, BODY, now=at_second(1_700_000_000 + inside_s))
+    SignatureVerifier([NEW]).verify(headers, BODY, now=at_second(1_700_000_000 + inside_s))
     with pytest.raises(UnverifiedError, match="300 s"):
-        Verifier([NEW]).verify(headers, BODY, now=at_second(1_700_000_000 + off_s))
+        SignatureVerifier([NEW]).verify(headers, BODY, now=at_second(1_700_000_000 + off_s))
 
 
 @pytest.mark.parametrize("missing", ["webhook-id", "webhook-timestamp", "webhook-signature"])
@@ -131,26 +134,26 @@ def test_a_message_without_one_of_the_headers_is_refused(missing: str) -> None:
     headers = signed(NEW)
     del headers[missing]
     with pytest.raises(UnverifiedError, match="headers"):
-        Verifier([NEW]).verify(headers, BODY, now=at_second(int(time.time())))
+        SignatureVerifier([NEW]).verify(headers, BODY, now=at_second(int(time.time())))
 
 
 @pytest.mark.parametrize("at", ["", "x", "1e9", "-1700000000", "1700000000.5", " 1700000000", "١٧٠٠٠٠٠٠٠٠"])
 def test_a_time_that_is_no_plain_number_is_refused(at: str) -> None:
     headers = signed(NEW) | {"webhook-timestamp": at}
     with pytest.raises(UnverifiedError):
-        Verifier([NEW], tolerance_s=10**12).verify(headers, BODY, now=at_second(1_700_000_000))
+        SignatureVerifier([NEW], tolerance_s=10**12).verify(headers, BODY, now=at_second(1_700_000_000))
 
 
 def test_more_signatures_than_anyone_needs_are_not_all_tried() -> None:
     headers = signed(NEW)
     headers["webhook-signature"] = "v1,x " * 32 + headers["webhook-signature"]
     with pytest.raises(UnverifiedError):
-        Verifier([NEW]).verify(headers, BODY, now=at_second(int(time.time())))
+        SignatureVerifier([NEW]).verify(headers, BODY, now=at_second(int(time.time())))
 
 
 def test_the_body_can_be_signed_alone_as_well() -> None:
     raw = base64.b64decode(OLD.removeprefix("whsec_"))
-    headers = dict(Signer([OLD], plain_header="X-Webhook-Signature").headers("e", 1, BODY))
+    headers = dict(WebhookSigner([OLD], plain_header="X-Webhook-Signature").headers("e", 1, BODY))
     assert headers["X-Webhook-Signature"] == "sha256=" + hmac.new(raw, BODY, hashlib.sha256).hexdigest()
 
 
@@ -158,8 +161,8 @@ def test_the_body_can_be_signed_alone_as_well() -> None:
 def test_every_message_signed_is_accepted_and_its_signature_agrees_with_hmac(
     body: bytes, at_s: int, name: str
 ) -> None:
-    headers = dict(Signer([OLD]).headers(name, at_s, body))
-    assert Verifier([OLD]).verify(headers, body, now=at_second(at_s)) == name
+    headers = dict(WebhookSigner([OLD]).headers(name, at_s, body))
+    assert SignatureVerifier([OLD]).verify(headers, body, now=at_second(at_s)) == name
     key = base64.b64decode(OLD.removeprefix("whsec_"))
     digest = hmac.digest(key, f"{name}.{at_s}.".encode() + body, "sha256")
     assert headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
@@ -174,7 +177,7 @@ BAD_SECRETS = [
 @pytest.mark.parametrize("secret", BAD_SECRETS, ids=range(len(BAD_SECRETS)))
 def test_a_malformed_secret_is_refused_without_being_shown(secret: str) -> None:
     with pytest.raises(WrongTypeError) as caught:
-        Signer([secret])
+        WebhookSigner([secret])
     assert len(secret) < 7 or secret[6:] not in str(caught.value)
 
 
@@ -182,11 +185,11 @@ def test_a_private_key_with_its_public_half_is_the_same_key() -> None:
     private, public = new_key_pair()
     seed, half = (base64.b64decode(k.partition("_")[2]) for k in (private, public))
     whole = "whsk_" + base64.b64encode(seed + half).decode()
-    assert Signer([whole]).headers("e", 1, BODY) == Signer([private]).headers("e", 1, BODY)
+    assert WebhookSigner([whole]).headers("e", 1, BODY) == WebhookSigner([private]).headers("e", 1, BODY)
 
 
 def test_nothing_signs_or_checks_without_a_secret() -> None:
     with pytest.raises(WrongTypeError):
-        Signer([])
+        WebhookSigner([])
     with pytest.raises(WrongTypeError):
-        Verifier([])
+        SignatureVerifier([])

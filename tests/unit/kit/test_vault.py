@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import ConfigError, DeclarationError, HoldfastError, UnreadableError, WrongTypeError
+from holdfast.errors import ConfigError, DeclarationError, DecryptionError, HoldfastError, WrongTypeError
 from holdfast.kit.vault import Keyring, Vault, new_key
 from holdfast.model import Document, document
 
@@ -50,7 +50,7 @@ def test_what_is_sealed_opens_at_its_place_as_it_was(text: str, place: list[str]
 def test_what_is_sealed_opens_at_no_other_place(here: list[str], there: list[str]) -> None:
     sealed = VAULT.seal("secret", *here)
     if here != there:
-        with pytest.raises(UnreadableError):
+        with pytest.raises(DecryptionError):
             VAULT.open(sealed, *there)
 
 
@@ -63,7 +63,7 @@ def test_a_sealed_text_with_a_changed_character_does_not_open_as_something_else(
         # Base64 has spare bits at its end; nothing else may pass.
         assert VAULT.open(changed, *PLACE).reveal() == "secret" * 20
         assert at == len(text) - 1
-    except UnreadableError:
+    except DecryptionError:
         pass
 
 
@@ -71,7 +71,7 @@ def test_a_sealed_text_with_a_changed_character_does_not_open_as_something_else(
 def test_nonsense_is_unreadable_and_never_a_crash(text: str) -> None:
     for vault in (VAULT, Vault.from_settings(NEW, legacy_key="k")):
         for tried in (text, f"hf1.{text}", f"hf1.2026-03.{text}"):
-            with pytest.raises(UnreadableError):
+            with pytest.raises(DecryptionError):
                 vault.open(tried, *PLACE)
 
 
@@ -95,7 +95,7 @@ def test_a_ciphertext_moved_to_another_row_field_or_collection_does_not_open() -
         (VAULT.field(Connection, "refresh_token"), ("sub-1",)),
     ]  # fmt: skip
     for field, ids in moved:
-        with pytest.raises(UnreadableError):
+        with pytest.raises(DecryptionError):
             field.open(sealed, *ids)
 
 
@@ -120,13 +120,13 @@ def test_an_old_key_still_opens_and_asks_to_be_sealed_again() -> None:
 
 def test_a_key_that_is_not_set_is_named() -> None:
     sealed = Vault.from_settings(OLD).seal("secret", *PLACE)
-    with pytest.raises(UnreadableError, match="'2025-07'"):
+    with pytest.raises(DecryptionError, match="'2025-07'"):
         VAULT.open(sealed, *PLACE)
 
 
 def test_another_key_under_the_same_id_does_not_open() -> None:
     sealed = VAULT.seal("secret", *PLACE)
-    with pytest.raises(UnreadableError):
+    with pytest.raises(DecryptionError):
         Vault.from_settings(new_key("2026-03")).open(sealed, *PLACE)
 
 
@@ -172,9 +172,9 @@ def test_values_of_the_older_format_are_read_and_ask_to_be_sealed_again(
 
 
 def test_values_of_the_older_format_need_their_key() -> None:
-    with pytest.raises(UnreadableError, match="no legacy key"):
+    with pytest.raises(DecryptionError, match="no legacy key"):
         VAULT.open(LEGACY[0][2], *PLACE)
-    with pytest.raises(UnreadableError):
+    with pytest.raises(DecryptionError):
         Vault.from_settings(NEW, legacy_key="another").open(LEGACY[0][2], *PLACE)
 
 

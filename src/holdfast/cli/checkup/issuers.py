@@ -9,22 +9,22 @@ from holdfast.config import Config, Issuer
 from holdfast.errors import HoldfastError
 from holdfast.http.oidc import fetching
 from holdfast.kit.access.oidc_keys import usable
-from holdfast.service import Finding
+from holdfast.service import CheckResult
 
 REMEDY = "check its address and this machine's way out; set jwks_url where it does not describe itself"
 
 
-async def issuers(config: Config) -> AsyncIterator[Finding]:
+async def issuers(config: Config) -> AsyncIterator[CheckResult]:
     """One finding for each issuer that is set."""
     for one in config.oidc:
         yield await _keys_of(one)
 
 
-async def _keys_of(issuer: Issuer) -> Finding:
+async def _keys_of(issuer: Issuer) -> CheckResult:
     try:
         found = usable(await fetching(issuer, clock=SystemClock())())
     except HoldfastError as fault:
-        return Finding("issuer", False, f"{issuer.issuer}: {fault.message}", REMEDY)
+        return CheckResult("issuer", False, f"{issuer.issuer}: {fault.message}", REMEDY)
     if not found:
-        return Finding("issuer", False, f"{issuer.issuer} gives no key that could sign", REMEDY)
-    return Finding("issuer", True, f"{issuer.issuer} has {len(found)} keys")
+        return CheckResult("issuer", False, f"{issuer.issuer} gives no key that could sign", REMEDY)
+    return CheckResult("issuer", True, f"{issuer.issuer} has {len(found)} keys")

@@ -14,14 +14,14 @@ from typing import Final
 
 from holdfast.cli.checkup.settings import ask
 from holdfast.config import Config
-from holdfast.service import Finding
+from holdfast.service import CheckResult
 
 FREE_BYTES_MIN: Final = 500_000_000
 YEARS_BELIEVED: Final = range(2025, 2100)
 JUMP_S_MAX: Final = 0.5
 
 
-def machine(config: Config) -> Iterator[Finding]:
+def machine(config: Config) -> Iterator[CheckResult]:
     """Every check that needs no store."""
     yield home(config)
     yield disk(config.home)
@@ -29,45 +29,49 @@ def machine(config: Config) -> Iterator[Finding]:
     yield port(config)
 
 
-def home(config: Config) -> Finding:
+def home(config: Config) -> CheckResult:
     path = config.home
     if config.environment == "production" and path.is_relative_to(tempfile.gettempdir()):
         said = f"{path} is a temporary folder, and this is production"
-        return Finding("home", False, said, "choose one that stays, with HOLDFAST_HOME")
+        return CheckResult("home", False, said, "choose one that stays, with HOLDFAST_HOME")
     place = next(one for one in (path, *path.parents) if one.exists())
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
-        return Finding("home", True, f"{path} can be written")
+        return CheckResult("home", True, f"{path} can be written")
     who = f"give this user the right to write in {place}, or choose another with HOLDFAST_HOME"
-    return Finding("home", False, f"{path} can't be written", who)
+    return CheckResult("home", False, f"{path} can't be written", who)
 
 
-def disk(path: Path) -> Finding:
+def disk(path: Path) -> CheckResult:
     place = next(one for one in (path, *path.parents) if one.exists())
     free = shutil.disk_usage(place).free
     said = f"{free / 1e9:.1f} GB free"
     if free >= FREE_BYTES_MIN:
-        return Finding("disk", True, said)
-    return Finding("disk", False, said, "make room: a full disk stops every commit")
+        return CheckResult("disk", True, said)
+    return CheckResult("disk", False, said, "make room: a full disk stops every commit")
 
 
-def clock() -> Finding:
+def clock() -> CheckResult:
     wall, steady = time.time(), time.monotonic()
     year = datetime.fromtimestamp(wall, UTC).year
     if year not in YEARS_BELIEVED:
-        return Finding("clock", False, f"the clock says {year}", "set the clock; let NTP keep it")
+        return CheckResult("clock", False, f"the clock says {year}", "set the clock; let NTP keep it")
     apart = abs((time.time() - wall) - (time.monotonic() - steady))
     if apart > JUMP_S_MAX:
-        return Finding("clock", False, f"the clock jumped by {apart:.1f} s", "let NTP slew it, not step it")
-    return Finding("clock", True, f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%d %H:%M:%S} UTC")
+        return CheckResult(
+            "clock", False, f"the clock jumped by {apart:.1f} s", "let NTP slew it, not step it"
+        )
+    return CheckResult("clock", True, f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
-def port(config: Config) -> Finding:
+def port(config: Config) -> CheckResult:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
         with socket.create_server((config.host, config.port), family=family):
-            return Finding("port", True, f"{config.port} on {config.host} is free")
+            return CheckResult("port", True, f"{config.port} on {config.host} is free")
     except OSError as fault:
         if ask(f"http://{config.host}:{config.port}/health").ours:
-            return Finding("port", True, f"{config.port} on {config.host} is served by Holdfast")
+            return CheckResult("port", True, f"{config.port} on {config.host} is served by Holdfast")
         remedy = "stop what uses it, or choose another with --port or PORT"
-        return Finding("port", False, f"{config.port} on {config.host}: {fault.strerror or fault}", remedy)
+        return CheckResult(
+            "port", False, f"{config.port} on {config.host}: {fault.strerror or fault}", remedy
+        )

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from holdfast import __version__
-from holdfast.errors import UnreadableError
-from holdfast.kit.access import Tokens
+from holdfast.errors import DecryptionError
+from holdfast.kit.access import ApiTokens
 from holdfast.kit.access.users import Users
 from holdfast.kit.outbox import DeadLetter
 from holdfast.kit.releases import newer, release_of
@@ -15,14 +15,14 @@ from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
 from holdfast.runtime import BACKLOG_S_MAX, Runtime, sealed_of
-from holdfast.service import Finding, Health
+from holdfast.service import CheckResult, Health
 from holdfast.store import Query
 
 LOOKED_AT: Final = 200
 _MAY_ALL: Final = ("admin", "owner", "service")
 
 
-async def kept(runtime: Runtime) -> AsyncIterator[Finding]:
+async def kept(runtime: Runtime) -> AsyncIterator[CheckResult]:
     """Every check of a store that is as declared."""
     yield await release(runtime)
     yield await admin(runtime)
@@ -36,36 +36,36 @@ async def kept(runtime: Runtime) -> AsyncIterator[Finding]:
             yield _told(f"health of {service.address}", await tell())
 
 
-def _told(name: str, health: Health) -> Finding:
+def _told(name: str, health: Health) -> CheckResult:
     """A service's own word on how it is doing."""
     said = "; ".join(health.reasons) or health.status
     fine = health.status == "ok"
     remedy = "" if fine else "see its page in the console, and that `holdfast serve` or `holdfast work` runs"
-    return Finding(name, fine, said, remedy)
+    return CheckResult(name, fine, said, remedy)
 
 
-async def release(runtime: Runtime) -> Finding:
+async def release(runtime: Runtime) -> CheckResult:
     found = await release_of(runtime.store)
     if found and newer(found, than=__version__):
         said = f"Holdfast {found} has worked on this store, and this is {__version__}"
-        return Finding("release", False, said, f"upgrade: pip install 'holdfast>={found}'")
-    return Finding("release", True, f"Holdfast {__version__}")
+        return CheckResult("release", False, said, f"upgrade: pip install 'holdfast>={found}'")
+    return CheckResult("release", True, f"Holdfast {__version__}")
 
 
-async def admin(runtime: Runtime) -> Finding:
+async def admin(runtime: Runtime) -> CheckResult:
     if await Users(runtime.store).any():
-        return Finding("admin", True, "people can sign in")
+        return CheckResult("admin", True, "people can sign in")
     now = runtime.clock.now()
-    tokens, _ = await Tokens(runtime.store).listed(limit=LOOKED_AT)
+    tokens, _ = await ApiTokens(runtime.store).listed(limit=LOOKED_AT)
     for token in tokens:
         alive = token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
         if alive and token.role in _MAY_ALL:
-            return Finding("admin", True, "there is a token that may do everything")
+            return CheckResult("admin", True, "there is a token that may do everything")
     remedy = "open the link that `holdfast serve` prints, or `holdfast tokens create admin --role admin`"
-    return Finding("admin", False, "nobody can sign in or call as administrator", remedy)
+    return CheckResult("admin", False, "nobody can sign in or call as administrator", remedy)
 
 
-async def sealed(runtime: Runtime) -> Finding:
+async def sealed(runtime: Runtime) -> CheckResult:
     """Whether the keys that are set open what is kept: the first few of each collection tell."""
     for kind, fields in sealed_of(runtime.services).items():
         for name in fields:
@@ -73,8 +73,8 @@ async def sealed(runtime: Runtime) -> Finding:
             if unreadable:
                 said = f"the keys that are set don't open {schema_of(kind).name} {unreadable!r}"
                 remedy = "put the key that sealed it back into HOLDFAST_KEYS, after the current one"
-                return Finding("sealed secrets", False, said, remedy)
-    return Finding("sealed secrets", True, "the keys that are set open them")
+                return CheckResult("sealed secrets", False, said, remedy)
+    return CheckResult("sealed secrets", True, "the keys that are set open them")
 
 
 async def _unreadable(runtime: Runtime, kind: type[Document], name: str) -> str:
@@ -86,7 +86,7 @@ async def _unreadable(runtime: Runtime, kind: type[Document], name: str) -> str:
         for text in _texts(item.doc, field.path):
             try:
                 field.open(text, *ids)
-            except UnreadableError:
+            except DecryptionError:
                 return "/".join(ids)
     return ""
 
@@ -100,28 +100,28 @@ def _texts(value: Any, path: tuple[str, ...]) -> list[str]:
     return [value] if isinstance(value, str) and value else []
 
 
-async def backlog(runtime: Runtime) -> Finding:
+async def backlog(runtime: Runtime) -> CheckResult:
     old = {name: s for name, s in (await runtime.backlog()).items() if s > BACKLOG_S_MAX}
     if not old:
-        return Finding("backlog", True, "nothing due waits for long")
+        return CheckResult("backlog", True, "nothing due waits for long")
     said = ", ".join(f"{name} for {s:.0f} s" for name, s in old.items())
-    return Finding("backlog", False, f"due work waits: {said}", "run `holdfast work`, or more of them")
+    return CheckResult("backlog", False, f"due work waits: {said}", "run `holdfast work`, or more of them")
 
 
-async def dead_letters(runtime: Runtime) -> Finding:
+async def dead_letters(runtime: Runtime) -> CheckResult:
     waiting = Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")
     count = await runtime.store.privileged().count(waiting)
     if not count:
-        return Finding("dead letters", True, "none")
+        return CheckResult("dead letters", True, "none")
     remedy = "look at them with `holdfast dlq list`, then `holdfast dlq replay`"
-    return Finding("dead letters", False, f"{count} deliveries were given up", remedy)
+    return CheckResult("dead letters", False, f"{count} deliveries were given up", remedy)
 
 
-async def schedules(runtime: Runtime) -> Finding:
+async def schedules(runtime: Runtime) -> CheckResult:
     jobs = [job for parts in runtime.parts.values() for job in parts.jobs]
     found = await runtime.store.privileged().get_many(Schedule, [job.id for job in jobs]) if jobs else []
     missing = [job.name for job, stored in zip(jobs, found, strict=True) if stored is None]
     if missing:
         remedy = "start `holdfast serve` or `holdfast work` once: they declare them"
-        return Finding("schedules", False, f"not declared yet: {', '.join(missing)}", remedy)
-    return Finding("schedules", True, f"{len(jobs)} declared")
+        return CheckResult("schedules", False, f"not declared yet: {', '.join(missing)}", remedy)
+    return CheckResult("schedules", True, f"{len(jobs)} declared")

@@ -15,7 +15,7 @@ from holdfast.config import Config, redact
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.kit.vault import Vault, new_key
 from holdfast.runtime import KEYS_FILE, Runtime, documents_of, find_services, keys_in, settings_of
-from holdfast.service import Finding, Service
+from holdfast.service import CheckResult, Service
 from holdfast.store import Store
 
 REACH_S: Final = 10.0
@@ -28,7 +28,7 @@ _REMEDIES: Final = {
 }
 
 
-async def stored(config: Config) -> AsyncIterator[Finding]:
+async def stored(config: Config) -> AsyncIterator[CheckResult]:
     """Every check that needs the store or the services."""
     services = find_services()
     sound = True
@@ -40,16 +40,16 @@ async def stored(config: Config) -> AsyncIterator[Finding]:
     if (missing := _missing_file(config.store)) is not None:
         # Opening it would make it, and looking must change nothing.
         remedy = "start `holdfast serve`: it makes the store"
-        yield Finding("store", False, f"there is no store at {missing} yet", remedy)
+        yield CheckResult("store", False, f"there is no store at {missing} yet", remedy)
         return
     try:
         store, changes = await asyncio.wait_for(_reach(config, services), REACH_S)
     except (HoldfastError, OSError, TimeoutError) as fault:
         said = fault.message if isinstance(fault, HoldfastError) else str(fault) or "no answer"
-        yield Finding("store", False, f"{redact(config.store)} can't be used: {said}", _remedy(said))
+        yield CheckResult("store", False, f"{redact(config.store)} can't be used: {said}", _remedy(said))
         return
     try:
-        yield Finding("store", True, f"{redact(config.store)} answers")
+        yield CheckResult("store", True, f"{redact(config.store)} answers")
         async for finding in _in(store, config, services if sound else [], changes=changes):
             yield finding
     finally:
@@ -64,23 +64,25 @@ def _remedy(said: str) -> str:
     return "check HOLDFAST_STORE, that the server runs, and that this user may write there"
 
 
-def settings(service: Service, config: Config) -> Finding:
+def settings(service: Service, config: Config) -> CheckResult:
     name = f"settings of {service.address}"
     try:
         settings_of(service, config)
     except ConfigError as fault:
-        return Finding(name, False, fault.message, f"correct [services.{service.name}] in holdfast.toml")
-    return Finding(name, True, "fit")
+        return CheckResult(name, False, fault.message, f"correct [services.{service.name}] in holdfast.toml")
+    return CheckResult(name, True, "fit")
 
 
-def strangers(services: Sequence[Service], config: Config) -> Iterator[Finding]:
+def strangers(services: Sequence[Service], config: Config) -> Iterator[CheckResult]:
     """Settings that nobody reads, because no service has that name."""
     names = [service.name for service in services]
     for name in sorted(config.services.keys() - set(names)):
         close = difflib.get_close_matches(name, names, n=1)
         meant = f"did you mean [services.{close[0]}]?" if close else f"there are: {', '.join(names)}"
         said = f"[services.{name}]: there is no service of that name, so nobody reads it"
-        yield Finding(f"settings of {name}", False, said, f"{meant}; correct or delete it in holdfast.toml")
+        yield CheckResult(
+            f"settings of {name}", False, said, f"{meant}; correct or delete it in holdfast.toml"
+        )
 
 
 def _missing_file(url: str) -> Path | None:
@@ -102,12 +104,12 @@ async def _reach(config: Config, services: Sequence[Service]) -> tuple[Store, li
 
 async def _in(
     store: Store, config: Config, services: Sequence[Service], *, changes: Sequence[str]
-) -> AsyncIterator[Finding]:
+) -> AsyncIterator[CheckResult]:
     if changes:
         remedy = "start `holdfast serve` or `holdfast work`: they bring it up to date"
-        yield Finding("schema", False, f"{len(changes)} changes are waiting, first: {changes[0]}", remedy)
+        yield CheckResult("schema", False, f"{len(changes)} changes are waiting, first: {changes[0]}", remedy)
         return
-    yield Finding("schema", True, "the store is as declared")
+    yield CheckResult("schema", True, "the store is as declared")
     # Nothing is sealed here, so a vault without the real keys does.
     runtime = Runtime(config, store, services, vault=_vault(config))
     async for finding in kept(runtime):
@@ -119,12 +121,12 @@ async def _in(
             await parts.close()
 
 
-async def _checked(service: str, check: Callable[[], Awaitable[Finding]]) -> Finding:
+async def _checked(service: str, check: Callable[[], Awaitable[CheckResult]]) -> CheckResult:
     """A service's own check; one that falls over is a finding too."""
     try:
         return await check()
     except HoldfastError as fault:
-        return Finding(service, False, fault.message, "see the message; it names what to change")
+        return CheckResult(service, False, fault.message, "see the message; it names what to change")
 
 
 def _vault(config: Config) -> Vault:

@@ -19,7 +19,7 @@ from holdfast.errors import ConfigError
 from holdfast.kit.outbox import AddressGuard
 from holdfast.kit.vault.keys import Keyring
 from holdfast.runtime import KEYS_FILE, keys_in
-from holdfast.service import Finding
+from holdfast.service import CheckResult
 
 ASK_S: Final = 5.0
 SKEW_S_MAX: Final = 30.0
@@ -27,14 +27,14 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _SECRET_WORDS: Final = ("keys", "password", "secret", "token", "://")
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """What an address said: whether it is Holdfast, and what time it has."""
 
     ours: bool
     at: datetime | None = None
 
 
-def settings(config: Config) -> Iterator[Finding]:
+def settings(config: Config) -> Iterator[CheckResult]:
     """Every check of a setting."""
     yield keys(config)
     yield keys_file(config.home / KEYS_FILE)
@@ -43,98 +43,100 @@ def settings(config: Config) -> Iterator[Finding]:
     yield from public_url(config)
 
 
-def keys(config: Config) -> Finding:
+def keys(config: Config) -> CheckResult:
     file = config.home / KEYS_FILE
     own = not config.keys
     if own and not file.exists():
         if config.environment == "production":
             remedy = "make one with `holdfast keys new ID` and set HOLDFAST_KEYS"
-            return Finding("keys", False, "no key is set, and this is production", remedy)
-        return Finding("keys", True, f"none yet; the first start makes one in {file}")
+            return CheckResult("keys", False, "no key is set, and this is production", remedy)
+        return CheckResult("keys", True, f"none yet; the first start makes one in {file}")
     try:
         ring = Keyring.read(keys_in(file) if own else config.keys)
     except (ConfigError, OSError) as fault:
         said = fault.message if isinstance(fault, ConfigError) else f"{file} can't be read"
-        return Finding("keys", False, said, "make one with `holdfast keys new ID` and put it first")
-    return Finding("keys", True, f"{ring.current} seals" + (f", from {file}" if own else ""))
+        return CheckResult("keys", False, said, "make one with `holdfast keys new ID` and put it first")
+    return CheckResult("keys", True, f"{ring.current} seals" + (f", from {file}" if own else ""))
 
 
-def keys_file(file: Path) -> Finding:
+def keys_file(file: Path) -> CheckResult:
     if not file.exists() or not stat.S_IMODE(file.stat().st_mode) & 0o077:
-        return Finding("keys file", True, "only its owner can read it" if file.exists() else "none")
-    return Finding("keys file", False, f"others can read {file}", f"chmod 600 {file}")
+        return CheckResult("keys file", True, "only its owner can read it" if file.exists() else "none")
+    return CheckResult("keys file", False, f"others can read {file}", f"chmod 600 {file}")
 
 
-def settings_file(file: Path) -> Finding:
+def settings_file(file: Path) -> CheckResult:
     if not file.exists():
-        return Finding("settings file", True, f"no {file} here; settings are from the environment")
+        return CheckResult("settings file", True, f"no {file} here; settings are from the environment")
     told = file.read_text(errors="replace").lower()
     open_to_all = stat.S_IMODE(file.stat().st_mode) & 0o004
     if open_to_all and any(word in told for word in _SECRET_WORDS):
         remedy = f"chmod 640 {file}, or keep secrets in the environment"
-        return Finding("settings file", False, f"everybody can read {file}, which may hold secrets", remedy)
-    return Finding("settings file", True, f"{file} is fit to be read by who can read it")
+        return CheckResult(
+            "settings file", False, f"everybody can read {file}, which may hold secrets", remedy
+        )
+    return CheckResult("settings file", True, f"{file} is fit to be read by who can read it")
 
 
-def allow(words: tuple[str, ...]) -> Finding:
+def allow(words: tuple[str, ...]) -> CheckResult:
     try:
         AddressGuard(allow=words)
     except ConfigError as fault:
-        return Finding("allow", False, fault.message, "correct `allow` (HOLDFAST_ALLOW)")
+        return CheckResult("allow", False, fault.message, "correct `allow` (HOLDFAST_ALLOW)")
     said = f"deliveries may also go to {', '.join(words)}" if words else "deliveries go to no inner address"
-    return Finding("allow", True, said)
+    return CheckResult("allow", True, said)
 
 
-def public_url(config: Config) -> Iterator[Finding]:
+def public_url(config: Config) -> Iterator[CheckResult]:
     """How providers reach this server, and, once it answers, whether its clock is ours."""
     url = config.public_url
     fault = _fault_of(config, url)
     if not url or fault is not None:
         said = "not set; providers can't call back until HOLDFAST_PUBLIC_URL is"
-        yield fault or Finding("public URL", True, said)
+        yield fault or CheckResult("public URL", True, said)
         return
     answer = ask(f"{url.rstrip('/')}/health")
     if not answer.ours:
         remedy = "start the server, and let your proxy pass this address on to it"
-        yield Finding("public URL", False, f"{url}/health does not answer as Holdfast", remedy)
+        yield CheckResult("public URL", False, f"{url}/health does not answer as Holdfast", remedy)
         return
-    yield Finding("public URL", True, f"{url} answers")
+    yield CheckResult("public URL", True, f"{url} answers")
     if answer.at is not None:
         yield skew(answer.at)
 
 
-def _fault_of(config: Config, url: str) -> Finding | None:
+def _fault_of(config: Config, url: str) -> CheckResult | None:
     parts = urlsplit(url)
     local = parts.hostname in LOOPBACK
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
-        return Finding(
+        return CheckResult(
             "public URL", False, f"{url} is no web address", "write it as https://hooks.example.com"
         )
     if parts.scheme == "http" and (not local or config.environment == "production"):
         where = " and this is production" if local else ""
-        return Finding("public URL", False, f"{url} is not encrypted{where}", "providers want https://")
+        return CheckResult("public URL", False, f"{url} is not encrypted{where}", "providers want https://")
     return None
 
 
-def skew(there: datetime) -> Finding:
+def skew(there: datetime) -> CheckResult:
     """Our clock against that of whoever answers for the public address."""
     apart = (datetime.now(UTC) - there).total_seconds()
     if abs(apart) <= SKEW_S_MAX:
-        return Finding("clock skew", True, f"{abs(apart):.0f} s from the public address")
+        return CheckResult("clock skew", True, f"{abs(apart):.0f} s from the public address")
     said = f"this machine is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} the public address"
-    return Finding("clock skew", False, said, "set the clock of whichever is wrong; let NTP keep both")
+    return CheckResult("clock skew", False, said, "set the clock of whichever is wrong; let NTP keep both")
 
 
-def ask(url: str) -> Answer:
+def ask(url: str) -> ProbeResult:
     """What answers at an http or https address; a critical server answers 503, and is there all the same."""
     try:
         with urlopen(url, timeout=ASK_S) as answer:
-            return Answer(b'"version"' in answer.read(1_000), _date(answer.headers.get("Date")))
+            return ProbeResult(b'"version"' in answer.read(1_000), _date(answer.headers.get("Date")))
     except HTTPError as refusal:
         with refusal:
-            return Answer(refusal.code == 503, _date(refusal.headers.get("Date")))
+            return ProbeResult(refusal.code == 503, _date(refusal.headers.get("Date")))
     except (OSError, ValueError):
-        return Answer(False)
+        return ProbeResult(False)
 
 
 def _date(text: str | None) -> datetime | None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from holdfast.kit.access import SessionCaller, User
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    async def you(ask: Ask) -> Mapping[str, Any]:
+    async def you(ask: PageRequest) -> Mapping[str, Any]:
         if not isinstance(ask.caller, SessionCaller):
             return {"user": None}
         found = await runtime.store.privileged().get(User, ask.caller.name)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.kit.audit import AuditEvent
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 from holdfast.store import Query
 
 ROWS: Final = 50
@@ -15,7 +15,7 @@ _BY: Final = ("action", "actor", "subject")
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    async def listed(ask: Ask) -> Mapping[str, Any]:
+    async def listed(ask: PageRequest) -> Mapping[str, Any]:
         by, value = ask.choice("by", _BY, default="action"), ask.text("value", characters_max=1_000)
         query = Query(AuditEvent).order_by("-sequence").limit(ROWS).after(ask.cursor)
         if value:

@@ -12,7 +12,7 @@ from holdfast.console.formatting import span
 from holdfast.console.plots import meter
 from holdfast.kit.channels import Watch
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 from holdfast.store import Query
 
 ROWS: Final = 50
@@ -30,7 +30,7 @@ def left(watch: Watch, now: datetime) -> Markup:
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    async def listed(ask: Ask) -> Mapping[str, Any]:
+    async def listed(ask: PageRequest) -> Mapping[str, Any]:
         query = Query(Watch).order_by("renew_at").limit(ROWS).after(ask.cursor)
         page = await runtime.store.tenant(ask.tenant_id).query(query)
         now = runtime.clock.now()

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 from holdfast.http.routes.connections import connection_of, listed, row
 from holdfast.kit.connections.models import Status
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
 _ALL: Final = "all"
@@ -16,7 +16,7 @@ _STATES: Final = (_ALL, *get_args(Status))
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    async def many(ask: Ask) -> Mapping[str, Any]:
+    async def many(ask: PageRequest) -> Mapping[str, Any]:
         state = ask.choice("status", _STATES, default=_ALL)
         wanted = None if state == _ALL else state
         page = await listed(runtime, ask.tenant_id, status=wanted, limit=ROWS, cursor=ask.cursor)
@@ -24,7 +24,7 @@ def pages(runtime: Runtime) -> list[Page]:
         rows = [row(doc) for doc in page.docs]
         return {"rows": rows, "after": page.cursor, "state": state, "states": _STATES}
 
-    async def one(ask: Ask) -> Mapping[str, Any]:
+    async def one(ask: PageRequest) -> Mapping[str, Any]:
         found = await connection_of(runtime, ask.tenant_id, ask.path["connection_id"])
         told = bool(found.access_token or found.refresh_token)
         return {"title": f"Connection {found.id}", "one": row(found), "to_be_told": told}

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.errors import BadIdError, NotFoundError
-from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, Ledger, Selection
+from holdfast.kit.outbox import DeadLetter, Deliveries, Delivery, Endpoint, Selection
 from holdfast.kit.outbox.deliveries import REPLAYABLE
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 from holdfast.store import Query
 
 ROWS: Final = 50
@@ -18,11 +18,11 @@ _NOT_YET: Final = "undelivered"
 _ALL: Final = "all"
 
 
-class Deliveries:
+class DeliveryPages:
     def __init__(self, runtime: Runtime) -> None:
         self._store = runtime.store
 
-    async def listed(self, ask: Ask) -> Mapping[str, Any]:
+    async def listed(self, ask: PageRequest) -> Mapping[str, Any]:
         state = ask.choice("status", (_NOT_YET, _ALL, *EVERY_STATUS), default=_NOT_YET)
         endpoint, wanted = ask.text("endpoint"), ask.text("q", characters_max=1_000)
         rows, after = await self._rows(ask, state, endpoint, wanted)
@@ -35,24 +35,26 @@ class Deliveries:
         }  # fmt: skip
 
     async def _rows(
-        self, ask: Ask, state: str, endpoint: str, wanted: str
+        self, ask: PageRequest, state: str, endpoint: str, wanted: str
     ) -> tuple[Sequence[Delivery], str | None]:
         if wanted:
             return await self._named(ask, wanted), None
         some = {_NOT_YET: UNDELIVERED, _ALL: EVERY_STATUS}.get(state, (state,))
         selection = Selection(statuses=some, endpoint_id=endpoint or None)  # type: ignore[arg-type]
-        page = await Ledger(self._store.tenant(ask.tenant_id)).find(selection, limit=ROWS, cursor=ask.cursor)
+        page = await Deliveries(self._store.tenant(ask.tenant_id)).find(
+            selection, limit=ROWS, cursor=ask.cursor
+        )
         return page.docs, page.cursor
 
-    async def _named(self, ask: Ask, wanted: str) -> Sequence[Delivery]:
+    async def _named(self, ask: PageRequest, wanted: str) -> Sequence[Delivery]:
         store = self._store.tenant(ask.tenant_id)
         try:
             found = await store.get(Delivery, wanted)
         except BadIdError:
             return []
-        return [found.doc] if found else await Ledger(store).of_event(wanted)
+        return [found.doc] if found else await Deliveries(store).of_event(wanted)
 
-    async def one(self, ask: Ask) -> Mapping[str, Any]:
+    async def one(self, ask: PageRequest) -> Mapping[str, Any]:
         store, id = self._store.tenant(ask.tenant_id), ask.path["delivery_id"]
         found = await store.get(Delivery, id)
         if found is None:
@@ -65,7 +67,7 @@ class Deliveries:
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    shown, live = Deliveries(runtime), ("deliveries",)
+    shown, live = DeliveryPages(runtime), ("deliveries",)
     return [
         Page(
             path="/deliveries", title="Deliveries", template="deliveries.html", data=shown.listed, live=live

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from holdfast.errors import BadCursorError, InvalidError
 from holdfast.runtime import Runtime
-from holdfast.runtime.document_browser import Collection, Documents, Way
-from holdfast.service import Ask, Page
+from holdfast.runtime.document_browser import BrowseIndex, Collection, DocumentBrowser
+from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
 _ID, _IN, _IS = "id.", "in.", "is."
@@ -17,12 +17,12 @@ _TYPED_CHARACTERS_MAX: Final = 1_500
 
 class DocumentPages:
     def __init__(self, runtime: Runtime) -> None:
-        self._documents = Documents(runtime)
+        self._documents = DocumentBrowser(runtime)
 
-    async def collections(self, ask: Ask) -> Mapping[str, Any]:
+    async def collections(self, ask: PageRequest) -> Mapping[str, Any]:
         return {"rows": self._documents.collections(ask.caller, ask.tenant_id)}
 
-    async def collection(self, ask: Ask) -> Mapping[str, Any]:
+    async def collection(self, ask: PageRequest) -> Mapping[str, Any]:
         collection = self._collection(ask)
         way = collection.way(ask.text("by"))
         typed = _typed(ask, *_asked(way))
@@ -42,7 +42,7 @@ class DocumentPages:
             return about | {"fault": wrong.message if typed else ""}
 
     async def _page(
-        self, ask: Ask, collection: Collection, way: Way, *, typed: Mapping[str, str]
+        self, ask: PageRequest, collection: Collection, way: BrowseIndex, *, typed: Mapping[str, str]
     ) -> dict[str, Any]:
         query = collection.question(way, parents=_behind(_IN, typed), values=_behind(_IS, typed))
         store = self._documents.reach(collection, ask.tenant_id)
@@ -51,7 +51,7 @@ class DocumentPages:
         rows = [(collection.row(found, columns), collection.narrowing(way, found)) for found in page.items]
         return {"rows": rows, "columns": columns, "after": page.cursor}
 
-    async def document(self, ask: Ask) -> Mapping[str, Any]:
+    async def document(self, ask: PageRequest) -> Mapping[str, Any]:
         collection = self._collection(ask)
         asked = [_ID + name for name in collection.schema.path.parameters]
         given = _behind(_ID, _typed(ask, *asked))
@@ -62,18 +62,18 @@ class DocumentPages:
             "shown": collection.shown(found), "version": found.version,
         }  # fmt: skip
 
-    def _collection(self, ask: Ask) -> Collection:
+    def _collection(self, ask: PageRequest) -> Collection:
         return self._documents.collection(ask.caller, ask.tenant_id, ask.path["collection"])
 
 
-def _asked(way: Way | None) -> list[str]:
+def _asked(way: BrowseIndex | None) -> list[str]:
     """What a way asks for, as the form names it; what another way left in the address says nothing here."""
     if way is None:
         return []
     return [*(_IN + name for name in way.parents), *(_IS + one.field for one in way.given)]
 
 
-def _typed(ask: Ask, *names: str) -> dict[str, str]:
+def _typed(ask: PageRequest, *names: str) -> dict[str, str]:
     texts = {name: ask.text(name, characters_max=_TYPED_CHARACTERS_MAX) for name in names}
     return {name: text for name, text in texts.items() if text}
 

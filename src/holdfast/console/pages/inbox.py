@@ -9,13 +9,13 @@ from holdfast.errors import NotFoundError
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    async def listed(ask: Ask) -> Mapping[str, Any]:
+    async def listed(ask: PageRequest) -> Mapping[str, Any]:
         states = get_args(Status)
         state = cast(Status, ask.choice("status", states, default="pending"))
         items, after = await runtime.inbox.listed(
@@ -23,7 +23,7 @@ def pages(runtime: Runtime) -> list[Page]:
         )
         return {"rows": items, "after": after, "state": state, "states": states}
 
-    async def one(ask: Ask) -> Mapping[str, Any]:
+    async def one(ask: PageRequest) -> Mapping[str, Any]:
         id = ask.path["item_id"]
         found = await runtime.store.tenant(ask.tenant_id).get(InboxItem, id)
         if found is None:

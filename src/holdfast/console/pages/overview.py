@@ -8,14 +8,14 @@ from typing import Any, Final, Literal
 
 from holdfast.console.plots import Series, bars, line
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access.authorization import may, privileged
-from holdfast.kit.activity import COUNTED, Pulse, recent
+from holdfast.kit.access.authorization import has_role, privileged
+from holdfast.kit.activity import COUNTED, ActivityMinute, recent
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
 from holdfast.kit.schedules import Schedule
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Notice, Page
+from holdfast.service import Notice, Page, PageRequest
 from holdfast.store import Query, Store
 
 LOOKED_AT_MAX: Final = 200
@@ -24,14 +24,14 @@ _WAITING: Final = ("pending", "sending", "failed")
 _UNRESOLVED: Final = Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")
 
 
-class Overview:
+class OverviewPage:
     """What the first page shows."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def data(self, ask: Ask) -> Mapping[str, Any]:
-        whole = ask.tenant_id == NO_TENANT and may(ask.caller, "viewer", NO_TENANT)
+    async def data(self, ask: PageRequest) -> Mapping[str, Any]:
+        whole = ask.tenant_id == NO_TENANT and has_role(ask.caller, "viewer", NO_TENANT)
         return {
             "whole": whole,
             "attention": await self._attention(ask),
@@ -45,7 +45,7 @@ class Overview:
         counts = {state: await _count(store, state) for state in _WAITING}
         return {"counts": counts, "dead": await store.count(_UNRESOLVED)}
 
-    async def _of_whole(self, ask: Ask) -> dict[str, Any]:
+    async def _of_whole(self, ask: PageRequest) -> dict[str, Any]:
         pulses = await recent(self._runtime.store)
         return {
             "dead": await self._reach(ask).count(_UNRESOLVED),
@@ -71,13 +71,13 @@ class Overview:
             for one in self._runtime.services
         ]
 
-    def _reach(self, ask: Ask) -> Store:
+    def _reach(self, ask: PageRequest) -> Store:
         """For those who look after the whole, what waits in any tenant is theirs to see."""
         if privileged(ask.caller) and ask.tenant_id == NO_TENANT:
             return self._runtime.store.privileged()
         return self._runtime.store.tenant(ask.tenant_id)
 
-    async def _attention(self, ask: Ask) -> list[Notice]:
+    async def _attention(self, ask: PageRequest) -> list[Notice]:
         store = self._reach(ask)
         found = await _told(store, _UNRESOLVED, "dead letter", tone="bad", path="/console/dead-letters")
         if ask.may("admin"):
@@ -149,7 +149,7 @@ async def _schedules(store: Store, tenant_id: str) -> list[Notice]:
     ]
 
 
-def _throughput(pulses: Sequence[Pulse]) -> Any:
+def _throughput(pulses: Sequence[ActivityMinute]) -> Any:
     series = [
         Series("delivered", "good", [p.delivered for p in pulses]),
         Series("failed", "warn", [p.failed for p in pulses]),
@@ -158,7 +158,7 @@ def _throughput(pulses: Sequence[Pulse]) -> Any:
     return bars(series, _minutes(pulses), said="Deliveries by minute, the last hour")
 
 
-def _minutes(pulses: Sequence[Pulse]) -> list[str]:
+def _minutes(pulses: Sequence[ActivityMinute]) -> list[str]:
     return [p.at.strftime("%H:%M") for p in pulses]
 
 
@@ -168,5 +168,5 @@ def _topics(runtime: Runtime) -> tuple[str, ...]:
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    data, live = Overview(runtime).data, _topics(runtime)
+    data, live = OverviewPage(runtime).data, _topics(runtime)
     return [Page(path="", title="Overview", template="overview.html", data=data, live=live)]

@@ -16,7 +16,7 @@ from holdfast.kit.runs import RunFields, StepSummary
 from holdfast.kit.runs.models import RunStatus
 from holdfast.runtime import Runtime
 from holdfast.runtime.document_browser import masked
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
 _ALL: Final = "all"
@@ -59,7 +59,7 @@ class RunPages:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime, self._clock = runtime, runtime.clock
 
-    async def listed(self, ask: Ask) -> Mapping[str, Any]:
+    async def listed(self, ask: PageRequest) -> Mapping[str, Any]:
         collection = ask.text("collection") or KIT_RUNS
         state, type = ask.choice("status", _STATES, default=_ALL), ask.text("type")
         wanted = None if state == _ALL else cast(RunStatus, state)
@@ -71,7 +71,7 @@ class RunPages:
             "collections": list(self._runtime.runs(ask.tenant_id)), "topics": topics(self._runtime),
         }  # fmt: skip
 
-    async def one(self, ask: Ask) -> Mapping[str, Any]:
+    async def one(self, ask: PageRequest) -> Mapping[str, Any]:
         runs = runs_in(self._runtime, ask.tenant_id, ask.path["collection"])
         run, now = await run_in(runs, ask.path["run_id"]), self._clock.now()
         # Who only looks on sees how far it is; what it works with may hold what is not for them.

@@ -8,19 +8,19 @@ from typing import Any, Final
 from holdfast.errors import NotFoundError
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 from holdfast.store import Query
 
 ROWS: Final = 50
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    async def listed(ask: Ask) -> Mapping[str, Any]:
+    async def listed(ask: PageRequest) -> Mapping[str, Any]:
         query = Query(Schedule).order_by("name").limit(ROWS).after(ask.cursor)
         page = await runtime.store.tenant(ask.tenant_id).query(query)
         return {"rows": page.docs, "after": page.cursor}
 
-    async def one(ask: Ask) -> Mapping[str, Any]:
+    async def one(ask: PageRequest) -> Mapping[str, Any]:
         store, id = runtime.store.tenant(ask.tenant_id), ask.path["schedule_id"]
         found = await store.get(Schedule, id)
         if found is None:

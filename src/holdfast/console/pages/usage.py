@@ -16,7 +16,7 @@ from holdfast.http.routes.usage import AllowanceRow, row
 from holdfast.kit.metering import Meter, UsageSum
 from holdfast.kit.metering.meter import month_of
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 from holdfast.store import Query, Store
 
 _MONTH: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
@@ -47,7 +47,7 @@ def against(allowance: AllowanceRow) -> Markup | None:
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    async def month(ask: Ask) -> Mapping[str, Any]:
+    async def month(ask: PageRequest) -> Mapping[str, Any]:
         chosen = ask.text("month") or month_of(runtime.clock.now())
         if not _MONTH.fullmatch(chosen):
             raise InvalidError("month is written as in 2026-11", "month")

@@ -7,19 +7,19 @@ from typing import Any, Final
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Users
-from holdfast.kit.access.authorization import may
+from holdfast.kit.access.authorization import has_role
 from holdfast.model.access import ROLES
 from holdfast.runtime import Runtime
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    async def listed(ask: Ask) -> Mapping[str, Any]:
+    async def listed(ask: PageRequest) -> Mapping[str, Any]:
         people, after = await Users(runtime.store).listed(limit=ROWS, cursor=ask.cursor)
         # Nobody gives more than they have.
-        roles = [role for role in ROLES if may(ask.caller, role, NO_TENANT)]
+        roles = [role for role in ROLES if has_role(ask.caller, role, NO_TENANT)]
         return {"rows": people, "after": after, "roles": roles}
 
     return [

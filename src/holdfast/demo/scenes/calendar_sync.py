@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.demo.scene import Control, Fact, Scene, Stage
-from holdfast.demo.simulator_set import World
+from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.ids import ulid
-from holdfast.services.calendar_sync.operations import Keeper
+from holdfast.services.calendar_sync.operations import CalendarSync
 from holdfast.simulators.google import (
     AddPerson,
     CreateEvent,
@@ -22,7 +22,7 @@ from holdfast.simulators.google import (
     GoogleSimulator,
     Pushes,
     Restore,
-    Revoke,
+    RevokeAccess,
     SetSheet,
     ShowCalendar,
     UpdateEvent,
@@ -38,7 +38,7 @@ LIVE_MAX: Final = 8
 _TITLES: Final = ("Customer call", "Design review", "Budget", "Interview", "Retrospective", "Handover")
 
 
-def settings(world: World) -> Mapping[str, Any]:
+def settings(world: SimulatorSet) -> Mapping[str, Any]:
     """A domain with three people, their calendars and the sheet of mappings; a key for the service."""
     google = world.the(GoogleSimulator)
     for email in PEOPLE:
@@ -88,8 +88,8 @@ async def open_channels(stage: Stage) -> None:
     await keeper.force("the simulated Google was started anew")
 
 
-def _keeper(stage: Stage) -> Keeper:
-    keeper: Keeper = stage.inside("calendar_sync")
+def _keeper(stage: Stage) -> CalendarSync:
+    keeper: CalendarSync = stage.inside("calendar_sync")
     return keeper
 
 
@@ -147,7 +147,7 @@ async def expire(stage: Stage) -> str:
 
 
 async def revoke(stage: Stage) -> str:
-    stage.world.the(GoogleSimulator).run(Revoke(email=ALICE))
+    stage.world.the(GoogleSimulator).run(RevokeAccess(email=ALICE))
     _arrange(stage, "Out of reach")
     return "Alice's calendar can't be read any more: it will need attention, and health says so."
 

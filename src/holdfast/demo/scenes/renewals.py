@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from holdfast.demo.rms import RMS_CONTROLS, answers
 from holdfast.demo.scene import Control, Fact, Scene, Stage
-from holdfast.demo.simulator_set import World
+from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConflictError
 from holdfast.kit import NO_TENANT
-from holdfast.services.renewals.endpoints import EndpointOrder
+from holdfast.services.renewals.endpoints import EndpointRequest
 from holdfast.services.renewals.models import Outcome, RiskScore
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.services.renewals.risk_events import Triggered
-from holdfast.services.renewals.sample_data import Plan, keep
+from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.simulators.rms import RmsSimulator
 from holdfast.store import put
 
@@ -29,7 +29,7 @@ DAYS_AGO: Final = (60, 30, 0)
 DECIDED: Final = 80
 
 
-def settings(world: World) -> Mapping[str, Any]:
+def settings(world: SimulatorSet) -> Mapping[str, Any]:
     """It needs none: where events go is kept with each property."""
     return {}
 
@@ -52,12 +52,12 @@ async def open_endpoints(stage: Stage) -> None:
     """Each property has its own path at the RMS, whose address is new at every start."""
     rms, endpoints = stage.world.the(RmsSimulator), _renewals(stage).endpoints(NO_TENANT)
     for property_id in await _properties(stage):
-        await endpoints.set(property_id, EndpointOrder(url=rms.webhook_url(property_id), rate_per_s=50.0))
+        await endpoints.set(property_id, EndpointRequest(url=rms.webhook_url(property_id), rate_per_s=50.0))
 
 
 async def seed(stage: Stage) -> None:
     """Residents, where their events go, a calculation of each property, and the first events."""
-    plan = Plan(
+    plan = SamplePlan(
         residents=RESIDENTS, per_property=PER_PROPERTY, as_of=stage.clock.now().date(), tenant_id=NO_TENANT
     )
     async for _ in keep(stage.store.tenant(NO_TENANT), plan):

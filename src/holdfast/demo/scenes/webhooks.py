@@ -18,10 +18,10 @@ from holdfast.kit.outbox import (
     EndpointSecrets,
     Event,
     Rate,
-    Retry,
+    RetryPolicy,
     new_secret,
 )
-from holdfast.simulators.rms import RmsSimulator, Trouble
+from holdfast.simulators.rms import InjectedFault, RmsSimulator
 from holdfast.store import PRESENT, Query, create, patch
 
 TENANT: Final = "demo"
@@ -47,7 +47,7 @@ async def _point(stage: Stage, endpoint_id: str, url: str, *, waits_s: tuple[flo
         return
     made = Endpoint(
         id=endpoint_id, tenant_id=TENANT, url=url, created_at=stage.clock.now(),
-        retry=Retry(waits_s=waits_s, jitter=0.1), rate=Rate(per_s=50.0, burst=20),
+        retry=RetryPolicy(waits_s=waits_s, jitter=0.1), rate=Rate(per_s=50.0, burst=20),
     )  # fmt: skip
     made.secrets = [EndpointSecrets(stage.runtime.vault).seal(made, new_secret())]
     await acme.commit(create(made))
@@ -55,7 +55,9 @@ async def _point(stage: Stage, endpoint_id: str, url: str, *, waits_s: tuple[flo
 
 async def seed(stage: Stage) -> None:
     """A day's events, and three that an old receiver refused for good."""
-    stage.world.the(RmsSimulator).trouble(Trouble(count=3, path="/old-mill", status=500, reason="retired"))
+    stage.world.the(RmsSimulator).trouble(
+        InjectedFault(count=3, path="/old-mill", status=500, reason="retired")
+    )
     now = stage.clock.now()
     for number in range(SEEDED):
         event = _event(f"demo-seed-{number:03}", random.Random(number))

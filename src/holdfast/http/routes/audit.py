@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from holdfast.http.dependencies import Whole
+from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.audit import Audit, AuditEvent
-from holdfast.kit.audit.chain import Fault
-from holdfast.routing import Cursor, Limit, Tenant, TenantId, acts, reads
+from holdfast.kit.audit.chain import ChainFault
+from holdfast.routing import Cursor, Limit, Tenant, TenantId, action_route, read_route
 from holdfast.store import Query
 
 
@@ -23,12 +23,16 @@ class AuditVerdict(msgspec.Struct, frozen=True):
 
     sound: bool
     events: int
-    fault: Fault | None
+    fault: ChainFault | None
 
 
-@reads("/audit", "admin", area="audit")
+@read_route("/audit", "admin", area="audit")
 async def audit(
-    runtime: Whole, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
 ) -> AuditPage:
     """Events, newest first."""
     query = Query(AuditEvent).order_by("-sequence").limit(limit).after(cursor)
@@ -36,8 +40,8 @@ async def audit(
     return AuditPage(list(page.docs), page.cursor)
 
 
-@acts("/audit/verify", "admin", area="audit", action="verify", time_limit_s=300)
-async def verify(runtime: Whole, tenant_id: TenantId, tenant: Tenant = None) -> AuditVerdict:
+@action_route("/audit/verify", "admin", area="audit", action="verify", time_limit_s=300)
+async def verify(runtime: RuntimeDependency, tenant_id: TenantId, tenant: Tenant = None) -> AuditVerdict:
     """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
     found = await Audit(runtime.store, tenant_id=tenant_id).verify()
     return AuditVerdict(found.sound, found.events, found.fault)

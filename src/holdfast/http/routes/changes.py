@@ -9,8 +9,8 @@ import msgspec
 from litestar.datastructures import State
 from litestar.response import Stream
 
-from holdfast.http.change_stream import Changes
-from holdfast.routing import reads
+from holdfast.http.change_stream import ChangeStream
+from holdfast.routing import read_route
 
 _RETRY: Final = b"retry: 2000\n\n"
 
@@ -22,10 +22,10 @@ async def _events(told: AsyncIterator[frozenset[str]]) -> AsyncIterator[bytes]:
         yield b"event: changed\ndata: " + said + b"\n\n" if topics else b": alive\n\n"
 
 
-@reads("/changes", "viewer", area="changes", media_type="text/event-stream", time_limit_s=None)
+@read_route("/changes", "viewer", area="changes", media_type="text/event-stream", time_limit_s=None)
 async def changes(state: State) -> Stream:
     """Which topics changed, as `event: changed` with a JSON list; `*` is everything."""
-    told: Changes = state.surface.changes
+    told: ChangeStream = state.surface.changes
     return Stream(_events(told.stream()), media_type="text/event-stream")
 
 

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from holdfast.http.dependencies import Whole
+from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.channels import Watch
 from holdfast.kit.channels.models import WatchStatus
-from holdfast.routing import Cursor, Limit, Tenant, TenantId, reads
+from holdfast.routing import Cursor, Limit, Tenant, TenantId, read_route
 from holdfast.store import Query
 
 
@@ -39,9 +39,13 @@ def row(watch: Watch) -> ChannelRow:
     )  # fmt: skip
 
 
-@reads("/channels", "admin", area="channels")
+@read_route("/channels", "admin", area="channels")
 async def channels(
-    runtime: Whole, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
 ) -> ChannelPage:
     """What is watched, until when, and what is in the way."""
     query = Query(Watch).order_by("renew_at").limit(limit).after(cursor)

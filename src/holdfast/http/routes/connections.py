@@ -8,14 +8,14 @@ from typing import Annotated, Final
 import msgspec
 from litestar.params import FromPath, FromQuery, JSONBody
 
-from holdfast.errors import ConfigError, ForbiddenError, NotFoundError, RetryLaterError, UnreadableError
-from holdfast.http.dependencies import Whole
-from holdfast.kit.audit import Audit, Entry
+from holdfast.errors import ConfigError, DecryptionError, ForbiddenError, NotFoundError, RetryLaterError
+from holdfast.http.dependencies import RuntimeDependency
+from holdfast.kit.audit import Audit, AuditEntry
 from holdfast.kit.connections import Connection
 from holdfast.kit.connections.models import Status
-from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, acts, reads
+from holdfast.routing import Actor, Cursor, Limit, RequestBody, Tenant, TenantId, action_route, read_route
 from holdfast.runtime import Runtime
-from holdfast.store import Page, Query, Transaction
+from holdfast.store import Query, QueryPage, Transaction
 
 REASON_CHARACTERS_MAX: Final = 500
 # A provider's client takes its time with its repeats, and a refresh may wait for another's.
@@ -47,7 +47,7 @@ class ConnectionPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-class Revoke(Asked, frozen=True):
+class RevokeRequest(RequestBody, frozen=True):
     """`reason` is shown with the connection."""
 
     reason: Annotated[str, msgspec.Meta(max_length=REASON_CHARACTERS_MAX)] = "revoked by an operator"
@@ -59,7 +59,7 @@ def row(connection: Connection) -> ConnectionRow:
 
 async def listed(
     runtime: Runtime, tenant_id: str, *, status: str | None = None, limit: int = 50, cursor: str | None = None
-) -> Page[Connection]:
+) -> QueryPage[Connection]:
     """A tenant's connections, newest first."""
     query = Query(Connection) if status is None else Query(Connection).where("status", "==", status)
     query = query.order_by("-connected_at").limit(limit).after(cursor)
@@ -82,7 +82,7 @@ async def revoke_connection(
     """
     audit = Audit(runtime.store, tenant_id=connection.tenant_id)
     details = {"provider": connection.provider, "account": connection.account, "reason": reason}
-    entry = Entry(action="connection.revoked", actor=actor, subject=connection.id, details=details)
+    entry = AuditEntry(action="connection.revoked", actor=actor, subject=connection.id, details=details)
 
     async def end(tx: Transaction) -> Connection:
         ended, now = await runtime.connections.end(tx, connection.id, reason=reason)
@@ -93,16 +93,16 @@ async def revoke_connection(
     ended = await audit.transact(end)
     try:
         return await runtime.connections.tell(ended)
-    except (RetryLaterError, ForbiddenError, ConfigError, UnreadableError) as fault:
+    except (RetryLaterError, ForbiddenError, ConfigError, DecryptionError) as fault:
         raise RetryLaterError(
             f"ended here, but {connection.provider} could not be told ({fault.message}): check it later, "
             f"here or by `holdfast connections check {connection.id}`"
         ) from fault
 
 
-@reads("/connections", "admin", area="connections")
+@read_route("/connections", "admin", area="connections")
 async def connections(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     status: FromQuery[Status | None] = None,
     limit: Limit = 50,
@@ -114,39 +114,39 @@ async def connections(
     return ConnectionPage([row(doc) for doc in page.docs], page.cursor)
 
 
-@reads("/connections/{connection_id:str}", "admin", area="connections")
+@read_route("/connections/{connection_id:str}", "admin", area="connections")
 async def connection(
-    runtime: Whole, tenant_id: TenantId, connection_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, connection_id: FromPath[str], tenant: Tenant = None
 ) -> ConnectionRow:
     """One connection: whose it is, what was granted and what was not, and how it stands."""
     return row(await connection_of(runtime, tenant_id, connection_id))
 
 
-@acts(
+@action_route(
     "/connections/{connection_id:str}/check", "admin", area="connections", action="check",
     time_limit_s=_PROVIDER_S,
 )  # fmt: skip
 async def check(
-    runtime: Whole, tenant_id: TenantId, connection_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, connection_id: FromPath[str], tenant: Tenant = None
 ) -> ConnectionRow:
     """Ask the provider now whether the grant still works, by refreshing it; tell it of an end it missed."""
     known = await connection_of(runtime, tenant_id, connection_id)
     try:
         return row(await runtime.connections.check(known.id))
-    except (ConfigError, UnreadableError) as fault:
+    except (ConfigError, DecryptionError) as fault:
         raise RetryLaterError(f"{known.provider} can't be asked: {fault.message}") from fault
 
 
-@acts(
+@action_route(
     "/connections/{connection_id:str}/revoke", "admin", area="connections", action="revoke",
     time_limit_s=_PROVIDER_S,
 )  # fmt: skip
 async def revoke(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     connection_id: FromPath[str],
-    data: JSONBody[Revoke],
+    data: JSONBody[RevokeRequest],
     tenant: Tenant = None,
 ) -> ConnectionRow:
     """End the grant: here at once, then at the provider; its tokens are forgotten."""

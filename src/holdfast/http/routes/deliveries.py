@@ -10,12 +10,12 @@ import msgspec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.errors import NotFoundError
-from holdfast.http.dependencies import Whole
-from holdfast.kit.audit import Audit, Entry
-from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Ledger, Report, Selection
+from holdfast.http.dependencies import RuntimeDependency
+from holdfast.kit.audit import Audit, AuditEntry
+from holdfast.kit.outbox import Attempt, DeadLetter, Deliveries, Delivery, Report, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
-from holdfast.operations.act import on_record
-from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
+from holdfast.operations.act import run_audited
+from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, action_route, read_route
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 
@@ -57,12 +57,12 @@ class DeadLetterPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-class Replayed(msgspec.Struct, frozen=True):
+class ReplayResponse(msgspec.Struct, frozen=True):
     id: str
     replayed: bool
 
 
-class ReplayOrder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Which dead letters; without `dryRun: false` it is only told what would happen."""
 
     dry_run: bool = True
@@ -92,7 +92,7 @@ async def replay_letters(
     audit = Audit(runtime.store, tenant_id=tenant_id)
 
     async def put_on_record(tx: Transaction, count: int) -> None:
-        await audit.add(tx, Entry(
+        await audit.add(tx, AuditEntry(
             action="dead_letters.replayed", actor=actor, subject=selection.endpoint_id or "",
             details={"changed": count},
         ))  # fmt: skip
@@ -102,13 +102,13 @@ async def replay_letters(
     )
 
 
-def _ledger(runtime: Runtime, tenant_id: str) -> Ledger:
-    return Ledger(runtime.store.tenant(tenant_id))
+def _ledger(runtime: Runtime, tenant_id: str) -> Deliveries:
+    return Deliveries(runtime.store.tenant(tenant_id))
 
 
-@reads("/deliveries", "viewer", area="deliveries")
+@read_route("/deliveries", "viewer", area="deliveries")
 async def deliveries(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     status: Annotated[
         list[DeliveryStatus] | None, QueryParameter(description="Default: undelivered.")
@@ -124,9 +124,9 @@ async def deliveries(
     return DeliveryPage([row(doc) for doc in page.docs], page.cursor)
 
 
-@reads("/deliveries/{delivery_id:str}", "viewer", area="deliveries")
+@read_route("/deliveries/{delivery_id:str}", "viewer", area="deliveries")
 async def delivery(
-    runtime: Whole, tenant_id: TenantId, delivery_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, delivery_id: FromPath[str], tenant: Tenant = None
 ) -> DeliveryDetail:
     """One delivery, with its payload and every attempt."""
     found = await runtime.store.tenant(tenant_id).get(Delivery, delivery_id)
@@ -135,22 +135,26 @@ async def delivery(
     return detail(found.doc)
 
 
-@acts("/deliveries/{delivery_id:str}/replay", "admin", area="deliveries", action="replay")
+@action_route("/deliveries/{delivery_id:str}/replay", "admin", area="deliveries", action="replay")
 async def replay(
-    runtime: Whole, tenant_id: TenantId, actor: Actor, delivery_id: FromPath[str], tenant: Tenant = None
-) -> Replayed:
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    actor: Actor,
+    delivery_id: FromPath[str],
+    tenant: Tenant = None,
+) -> ReplayResponse:
     """Put one out again, under its old id with its old body; `replayed` is false where it is on its way."""
     ledger = _ledger(runtime, tenant_id)
-    done = await on_record(
+    done = await run_audited(
         runtime, tenant_id, lambda tx: ledger.replay_one(delivery_id, tx), actor=actor,
         action="delivery.replayed", subject=delivery_id,
     )  # fmt: skip
-    return Replayed(delivery_id, done)
+    return ReplayResponse(delivery_id, done)
 
 
-@reads("/dead-letters", "viewer", area="dead-letters")
+@read_route("/dead-letters", "viewer", area="dead-letters")
 async def dead_letters(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     resolved: FromQuery[bool] = False,
     endpoint: Annotated[str | None, QueryParameter(max_length=200)] = None,
@@ -165,9 +169,13 @@ async def dead_letters(
     return DeadLetterPage(list(page.docs), page.cursor)
 
 
-@acts("/dead-letters/replay", "admin", area="dead-letters", action="replay")
+@action_route("/dead-letters/replay", "admin", area="dead-letters", action="replay")
 async def replay_dead(
-    runtime: Whole, tenant_id: TenantId, actor: Actor, data: JSONBody[ReplayOrder], tenant: Tenant = None
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    actor: Actor,
+    data: JSONBody[ReplayRequest],
+    tenant: Tenant = None,
 ) -> Report:
     """Put dead letters out again, at most a thousand at a time; says what it did, or would do."""
     selection = Selection(statuses=["dead"], endpoint_id=data.endpoint_id, event_type=data.event_type)

@@ -10,21 +10,21 @@ from litestar.datastructures import State
 
 from holdfast import __version__
 from holdfast.errors import RetryLaterError
-from holdfast.http.dependencies import Whole
+from holdfast.http.dependencies import RuntimeDependency
 from holdfast.http.metrics import CONTENT_TYPE
-from holdfast.routing import reads
-from holdfast.service import Standing
+from holdfast.routing import read_route
+from holdfast.service import HealthStatus
 
 
-class Pulse(msgspec.Struct, frozen=True):
-    status: Standing
+class HealthSummary(msgspec.Struct, frozen=True):
+    status: HealthStatus
     version: str
 
 
 class HealthReport(msgspec.Struct, frozen=True):
     """The whole truth, for those who may know it."""
 
-    status: Standing
+    status: HealthStatus
     version: str
     reasons: list[str]
     facts: dict[str, Any]
@@ -34,14 +34,14 @@ class Ready(msgspec.Struct, frozen=True):
     status: str
 
 
-@reads("/health", "public", area="health", prefix="", limited=False)
-async def pulse(runtime: Whole) -> Response[Pulse]:
+@read_route("/health", "public", area="health", prefix="", limited=False)
+async def pulse(runtime: RuntimeDependency) -> Response[HealthSummary]:
     """How the process is doing, in a word. Why is at /api/v1/health."""
     status = (await runtime.health()).status
-    return Response(Pulse(status, __version__), status_code=503 if status == "critical" else 200)
+    return Response(HealthSummary(status, __version__), status_code=503 if status == "critical" else 200)
 
 
-@reads("/health/ready", "public", area="health", prefix="", limited=False)
+@read_route("/health/ready", "public", area="health", prefix="", limited=False)
 async def ready(state: State) -> Ready:
     """Whether the process can take work."""
     if not state.surface.ready:
@@ -49,20 +49,20 @@ async def ready(state: State) -> Ready:
     return Ready("ready")
 
 
-@reads("/health", "viewer", area="health", platform=True)
-async def health(runtime: Whole) -> HealthReport:
+@read_route("/health", "viewer", area="health", platform=True)
+async def health(runtime: RuntimeDependency) -> HealthReport:
     """How the parts are doing, with reasons."""
     found = await runtime.health()
     return HealthReport(found.status, __version__, list(found.reasons), dict(found.facts))
 
 
-@reads("/metrics", "viewer", area="metrics", platform=True, prefix="", media_type=CONTENT_TYPE)
-async def metrics(runtime: Whole, state: State) -> Response[bytes]:
+@read_route("/metrics", "viewer", area="metrics", platform=True, prefix="", media_type=CONTENT_TYPE)
+async def metrics(runtime: RuntimeDependency, state: State) -> Response[bytes]:
     """Figures for Prometheus."""
     return Response(await state.surface.metrics.text(runtime))
 
 
-@reads("/openapi.json", "viewer", area="openapi", prefix="")
+@read_route("/openapi.json", "viewer", area="openapi", prefix="")
 async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     """This description."""
     described: dict[str, Any] = request.app.state.openapi()

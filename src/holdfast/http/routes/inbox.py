@@ -9,11 +9,11 @@ import msgspec
 from litestar.params import FromPath, FromQuery
 
 from holdfast.errors import NotFoundError
-from holdfast.http.dependencies import Whole
+from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
-from holdfast.operations.act import on_record
-from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
+from holdfast.operations.act import run_audited
+from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, action_route, read_route
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -44,9 +44,9 @@ def row(item: InboxItem) -> InboxRow:
     return InboxRow(**{name: getattr(item, name) for name in InboxRow.__struct_fields__})
 
 
-@reads("/inbox", "admin", area="inbox")
+@read_route("/inbox", "admin", area="inbox")
 async def inbox(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     status: FromQuery[Status] = "pending",
     limit: Limit = 50,
@@ -58,14 +58,18 @@ async def inbox(
     return InboxPage([row(item) for item in items], after)
 
 
-@acts("/inbox/{item_id:str}/replay", "admin", area="inbox", action="replay")
+@action_route("/inbox/{item_id:str}/replay", "admin", area="inbox", action="replay")
 async def replay(
-    runtime: Whole, tenant_id: TenantId, actor: Actor, item_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    actor: Actor,
+    item_id: FromPath[str],
+    tenant: Tenant = None,
 ) -> Again:
     """Let a finished or parked message be worked on again."""
     if await runtime.store.tenant(tenant_id).get(InboxItem, item_id) is None:
         raise NotFoundError(f"no message {item_id!r}")
-    again = await on_record(
+    again = await run_audited(
         runtime, tenant_id, lambda tx: runtime.inbox.replay_one(item_id, tx), actor=actor,
         action="inbox.replayed", subject=item_id,
     )  # fmt: skip

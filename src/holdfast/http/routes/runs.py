@@ -9,11 +9,11 @@ import msgspec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.errors import ConflictError, NotFoundError
-from holdfast.http.dependencies import Whole
+from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.runs import RunFields, Runs, StepSummary
 from holdfast.kit.runs.models import RunStatus, StepStatus
-from holdfast.operations.act import on_record
-from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, acts, reads
+from holdfast.operations.act import run_audited
+from holdfast.routing import Actor, Cursor, Limit, RequestBody, Tenant, TenantId, action_route, read_route
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 
@@ -63,7 +63,7 @@ class RunPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-class CancelRun(Asked, frozen=True):
+class CancelRun(RequestBody, frozen=True):
     """`reason` is shown with the run."""
 
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_CHARACTERS_MAX)] = (
@@ -109,7 +109,7 @@ async def cancel_run(
         if await runs.cancel(run_id, tx, reason=reason) in ("completed", "failed"):
             raise _ended(run_id)
 
-    await on_record(
+    await run_audited(
         runtime, tenant_id, act, actor=actor, action="run.cancelled", subject=run_id,
         details={"reason": reason},
     )  # fmt: skip
@@ -124,7 +124,7 @@ async def wake_run(runtime: Runtime, tenant_id: str, runs: Runs, *, run_id: str,
         if not await runs.wake(run_id, tx):
             raise _ended(run_id)
 
-    await on_record(runtime, tenant_id, act, actor=actor, action="run.woken", subject=run_id)
+    await run_audited(runtime, tenant_id, act, actor=actor, action="run.woken", subject=run_id)
     return row(await run_in(runs, run_id), runs.collection)
 
 
@@ -137,7 +137,7 @@ async def retry_run(runtime: Runtime, tenant_id: str, runs: Runs, *, run_id: str
         if before.status != "failed" or await runs.retry(run_id, tx) != "pending":
             raise ConflictError(f"run {run_id} is {before.status}; only one that failed can be tried again")
 
-    await on_record(
+    await run_audited(
         runtime, tenant_id, act, actor=actor, action="run.retried", subject=run_id, details={"error": error}
     )
     return row(await run_in(runs, run_id), runs.collection)
@@ -152,9 +152,9 @@ def _ended(run_id: str) -> ConflictError:
     return ConflictError(f"run {run_id} has ended; there is nothing left to do")
 
 
-@reads("/runs", "viewer", area="runs")
+@read_route("/runs", "viewer", area="runs")
 async def runs(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     collection: Annotated[
         str, QueryParameter(description="Where they are kept: the kit's own, or a service's.", max_length=200)
@@ -173,9 +173,9 @@ async def runs(
     return RunPage([row(doc, collection) for doc in page.docs], page.cursor)
 
 
-@reads(_RUN, "viewer", area="runs")
+@read_route(_RUN, "viewer", area="runs")
 async def run(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     collection: FromPath[str],
     run_id: FromPath[str],
@@ -186,9 +186,9 @@ async def run(
     return row(await run_in(kept, run_id), collection)
 
 
-@acts(f"{_RUN}/cancel", "admin", area="runs", action="cancel")
+@action_route(f"{_RUN}/cancel", "admin", area="runs", action="cancel")
 async def cancel(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     collection: FromPath[str],
@@ -201,9 +201,9 @@ async def cancel(
     return await cancel_run(runtime, tenant_id, kept, run_id=run_id, actor=actor, reason=data.reason)
 
 
-@acts(f"{_RUN}/wake", "admin", area="runs", action="wake")
+@action_route(f"{_RUN}/wake", "admin", area="runs", action="wake")
 async def wake(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     collection: FromPath[str],
@@ -215,9 +215,9 @@ async def wake(
     return await wake_run(runtime, tenant_id, kept, run_id=run_id, actor=actor)
 
 
-@acts(f"{_RUN}/retry", "admin", area="runs", action="retry")
+@action_route(f"{_RUN}/retry", "admin", area="runs", action="retry")
 async def retry(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     collection: FromPath[str],

@@ -9,10 +9,10 @@ import msgspec
 from litestar.params import FromPath, JSONBody
 
 from holdfast.errors import NotFoundError
-from holdfast.http.dependencies import Whole
+from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.schedules import Schedule
-from holdfast.operations.act import on_record
-from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, acts, reads
+from holdfast.operations.act import run_audited
+from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, action_route, read_route
 from holdfast.runtime import Runtime
 from holdfast.store import Query
 
@@ -48,9 +48,13 @@ async def _row(runtime: Runtime, tenant_id: str, schedule_id: str) -> ScheduleRo
     return row(found.doc)
 
 
-@reads("/schedules", "viewer", area="schedules")
+@read_route("/schedules", "viewer", area="schedules")
 async def schedules(
-    runtime: Whole, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
 ) -> SchedulePage:
     """Schedules by name."""
     query = Query(Schedule).order_by("name").limit(limit).after(cursor)
@@ -58,22 +62,26 @@ async def schedules(
     return SchedulePage([row(doc) for doc in page.docs], page.cursor)
 
 
-@acts("/schedules/{schedule_id:str}/run", "admin", area="schedules", action="run")
+@action_route("/schedules/{schedule_id:str}/run", "admin", area="schedules", action="run")
 async def run(
-    runtime: Whole, tenant_id: TenantId, actor: Actor, schedule_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    actor: Actor,
+    schedule_id: FromPath[str],
+    tenant: Tenant = None,
 ) -> ScheduleRow:
     """Run its act at once, besides its slots."""
     await _row(runtime, tenant_id, schedule_id)
-    await on_record(
+    await run_audited(
         runtime, tenant_id, lambda tx: runtime.scheduler.run_now(schedule_id, tx), actor=actor,
         action="schedule.run", subject=schedule_id,
     )  # fmt: skip
     return await _row(runtime, tenant_id, schedule_id)
 
 
-@acts("/schedules/{schedule_id:str}/switch", "admin", area="schedules", action="switch")
+@action_route("/schedules/{schedule_id:str}/switch", "admin", area="schedules", action="switch")
 async def switch(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     schedule_id: FromPath[str],
@@ -82,7 +90,7 @@ async def switch(
 ) -> ScheduleRow:
     """Stop it from coming due, or let it again from its next slot on."""
     await _row(runtime, tenant_id, schedule_id)
-    await on_record(
+    await run_audited(
         runtime, tenant_id, lambda tx: runtime.scheduler.switch(schedule_id, tx, on=data.on), actor=actor,
         action=f"schedule.switched_{'on' if data.on else 'off'}", subject=schedule_id,
     )  # fmt: skip

@@ -7,10 +7,10 @@ from typing import Annotated, Final, Literal
 import msgspec
 from litestar.params import QueryParameter
 
-from holdfast.http.dependencies import Whole
+from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.metering import Allowance, Meter
 from holdfast.kit.metering.meter import month_of, standing
-from holdfast.routing import Cursor, Limit, Tenant, TenantId, reads
+from holdfast.routing import Cursor, Limit, Tenant, TenantId, read_route
 
 Standing = Literal["ok", "warning", "reached"]
 
@@ -20,9 +20,9 @@ class UsageMonth(msgspec.Struct, frozen=True):
     metrics: dict[str, int]
 
 
-@reads("/usage", "viewer", area="usage")
+@read_route("/usage", "viewer", area="usage")
 async def usage(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     month: Annotated[
         str | None, QueryParameter(pattern=r"^\d{4}-\d{2}$", description="Default: this.")
@@ -54,9 +54,13 @@ def row(allowance: Allowance) -> AllowanceRow:
     return AllowanceRow(allowance.name, allowance.used, limit, judged)
 
 
-@reads("/usage/allowances", "viewer", area="usage")
+@read_route("/usage/allowances", "viewer", area="usage")
 async def allowances(
-    runtime: Whole, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None, tenant: Tenant = None
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
 ) -> AllowancePage:
     """What is taken of everything limited, by name."""
     page = await Meter(runtime.store, tenant_id=tenant_id).allowances(limit=limit, cursor=cursor)

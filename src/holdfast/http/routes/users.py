@@ -11,14 +11,14 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from holdfast.errors import ForbiddenError, InvalidError
-from holdfast.http.dependencies import Whole
+from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access import Links, User, UserRole, Users
-from holdfast.kit.access.authorization import may
+from holdfast.kit.access import SignInLinks, User, UserRole, Users
+from holdfast.kit.access.authorization import has_role
 from holdfast.kit.access.sign_in_links import link_to
 from holdfast.model.access import Caller
-from holdfast.operations.act import on_record
-from holdfast.routing import Actor, Cursor, Limit, acts, reads
+from holdfast.operations.act import run_audited
+from holdfast.routing import Actor, Cursor, Limit, action_route, read_route
 from holdfast.runtime import Runtime
 
 
@@ -58,7 +58,7 @@ def row(user: User) -> UserRow:
 
 def _check_reach(request: Request[Any, Any, Any], role: str) -> None:
     caller: Caller = request.scope["state"]["caller"]
-    if not may(caller, role, NO_TENANT):
+    if not has_role(caller, role, NO_TENANT):
         raise ForbiddenError(f"only somebody who is {role} may do this to a person who is", needs=(role,))
 
 
@@ -68,16 +68,16 @@ async def _reached(request: Request[Any, Any, Any], runtime: Runtime, name: str)
     return user
 
 
-@reads("/users", "admin", area="users", platform=True)
-async def users(runtime: Whole, limit: Limit = 50, cursor: Cursor = None) -> UserPage:
+@read_route("/users", "admin", area="users", platform=True)
+async def users(runtime: RuntimeDependency, limit: Limit = 50, cursor: Cursor = None) -> UserPage:
     """People, newest first."""
     found, after = await Users(runtime.store).listed(limit=limit, cursor=cursor)
     return UserPage([row(one) for one in found], after)
 
 
-@acts("/users", "admin", area="users", action="create", platform=True)
+@action_route("/users", "admin", area="users", action="create", platform=True)
 async def add(
-    request: Request[Any, Any, Any], runtime: Whole, actor: Actor, data: JSONBody[NewUser]
+    request: Request[Any, Any, Any], runtime: RuntimeDependency, actor: Actor, data: JSONBody[NewUser]
 ) -> UserRow:
     """Add somebody; a link lets them in."""
     _check_reach(request, data.role)
@@ -86,21 +86,21 @@ async def add(
     user = await people.made(
         data.name, role=data.role, tenant_id=data.tenant_id, password=None, created_by=actor
     )
-    await on_record(
+    await run_audited(
         runtime, NO_TENANT, lambda tx: people.keep(user, tx), actor=actor, action="user.added",
         subject=user.id, details={"role": user.role, "tenant": user.tenant_id}, across=True,
     )  # fmt: skip
     return row(user)
 
 
-@acts("/users/{name:str}/link", "admin", area="users", action="update", platform=True)
+@action_route("/users/{name:str}/link", "admin", area="users", action="update", platform=True)
 async def link(
-    request: Request[Any, Any, Any], runtime: Whole, actor: Actor, name: FromPath[str]
+    request: Request[Any, Any, Any], runtime: RuntimeDependency, actor: Actor, name: FromPath[str]
 ) -> OneTimeLink:
     """A link with which they set a new password, once, within an hour."""
     user = await _reached(request, runtime, name)
-    links = Links(runtime.store)
-    code = await on_record(
+    links = SignInLinks(runtime.store)
+    code = await run_audited(
         runtime, NO_TENANT, lambda tx: links.make(user.id, tx, created_by=actor), actor=actor,
         action="user.link_made", subject=user.id, across=True,
     )  # fmt: skip
@@ -108,29 +108,29 @@ async def link(
     return OneTimeLink(link_to("link", code, address))
 
 
-@acts("/users/{name:str}/disable", "admin", area="users", action="update", platform=True)
+@action_route("/users/{name:str}/disable", "admin", area="users", action="update", platform=True)
 async def disable(
-    request: Request[Any, Any, Any], runtime: Whole, actor: Actor, name: FromPath[str]
+    request: Request[Any, Any, Any], runtime: RuntimeDependency, actor: Actor, name: FromPath[str]
 ) -> UserRow:
     """End their sessions at once and let them in no more."""
     user = await _reached(request, runtime, name)
     if actor == f"user:{user.id}":
         raise InvalidError("nobody disables themselves: another administrator can", "name")
     people = Users(runtime.store)
-    return row(await on_record(
+    return row(await run_audited(
         runtime, NO_TENANT, lambda tx: people.disable(user.id, tx), actor=actor, action="user.disabled",
         subject=user.id, across=True,
     ))  # fmt: skip
 
 
-@acts("/users/{name:str}/enable", "admin", area="users", action="update", platform=True)
+@action_route("/users/{name:str}/enable", "admin", area="users", action="update", platform=True)
 async def enable(
-    request: Request[Any, Any, Any], runtime: Whole, actor: Actor, name: FromPath[str]
+    request: Request[Any, Any, Any], runtime: RuntimeDependency, actor: Actor, name: FromPath[str]
 ) -> UserRow:
     """Let them in again."""
     user = await _reached(request, runtime, name)
     people = Users(runtime.store)
-    return row(await on_record(
+    return row(await run_audited(
         runtime, NO_TENANT, lambda tx: people.enable(user.id, tx), actor=actor, action="user.enabled",
         subject=user.id, across=True,
     ))  # fmt: skip

@@ -7,25 +7,25 @@ from holdfast.kit.access.models import ApiToken, TokenRole
 from holdfast.kit.access.roles import Roles
 from holdfast.kit.access.scopes import covers
 from holdfast.kit.access.sessions import COOKIE, Session, SessionCaller, Sessions
-from holdfast.kit.access.sign_in_links import Links, SignInLink
-from holdfast.kit.access.tokens import TokenCaller, Tokens
+from holdfast.kit.access.sign_in_links import SignInLink, SignInLinks
+from holdfast.kit.access.tokens import ApiTokens, TokenCaller
 from holdfast.kit.access.users import SetUp, User, UserRole, Users
 
 __all__ = [
     "COOKIE",
     "ApiToken",
+    "ApiTokens",
     "Gate",
-    "Links",
     "Roles",
     "Session",
     "SessionCaller",
     "Sessions",
     "SetUp",
     "SignInLink",
+    "SignInLinks",
     "SignInTries",
     "TokenCaller",
     "TokenRole",
-    "Tokens",
     "Tries",
     "User",
     "UserRole",

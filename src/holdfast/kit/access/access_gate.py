@@ -12,7 +12,7 @@ from holdfast.model.access import Action
 from holdfast.model.path import split_key
 from holdfast.model.permission import permits
 from holdfast.model.schema import Schema
-from holdfast.store import Fence, Page, Query, Snapshot, Store, Transaction, Version, Write
+from holdfast.store import Fence, Query, QueryPage, Snapshot, Store, Transaction, Version, Write
 from holdfast.store.commit import Present
 from holdfast.store.write_rules import apply
 
@@ -60,7 +60,7 @@ class Gate:
         if not at_least(self.caller, role, tenant_id):
             raise refusal(f"{action} of {area}", (role, "service"), self.caller, tenant_id)
 
-    async def query(self, query: Query[D]) -> Page[D]:
+    async def query(self, query: Query[D]) -> QueryPage[D]:
         """One page, refused whole when it holds something the caller may not read: rules are no filters."""
         check_scope(self.caller, area_of(schema_of(query.cls)), "read")
         page = await self._store.query(query)

@@ -23,7 +23,7 @@ def privileged(caller: Caller) -> bool:
     return caller.service or caller.roles.get(NO_TENANT) in ("admin", "owner")
 
 
-def may(caller: Caller, role: str, tenant_id: str) -> bool:
+def has_role(caller: Caller, role: str, tenant_id: str) -> bool:
     """Whether the caller has the role there; an administrator of the whole is judged by that everywhere."""
     return at_least(caller, role, NO_TENANT if privileged(caller) else tenant_id)
 

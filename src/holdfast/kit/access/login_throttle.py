@@ -10,13 +10,13 @@ import msgspec
 
 from holdfast.errors import TooManyRequestsError
 from holdfast.kit import NO_TENANT
-from holdfast.model import Access, Document, Given, Retention, document
+from holdfast.model import Access, Document, ProvidedId, Retention, document
 from holdfast.store import Store, Transaction, delete, put
 
 FORGOTTEN_S: Final = 900.0
 
 
-class Patience(msgspec.Struct, frozen=True):
+class ThrottlePolicy(msgspec.Struct, frozen=True):
     """So many tries are free; each further one waits twice as long, up to a limit.
 
     The limit is low for a name, because anybody can make its owner wait.
@@ -26,13 +26,13 @@ class Patience(msgspec.Struct, frozen=True):
     wait_s_max: float
 
 
-BY_NAME: Final = Patience(free=5, wait_s_max=60.0)
-BY_ADDRESS: Final = Patience(free=20, wait_s_max=FORGOTTEN_S)
+BY_NAME: Final = ThrottlePolicy(free=5, wait_s_max=60.0)
+BY_ADDRESS: Final = ThrottlePolicy(free=20, wait_s_max=FORGOTTEN_S)
 
 
 @document(
     "holdfast_sign_in_tries/{id}",
-    id=Given(pattern=r"[0-9a-f]{64}"),
+    id=ProvidedId(pattern=r"[0-9a-f]{64}"),
     tenant="tenant_id",
     retention=Retention("last_at", after_s=86_400),
     access=Access(read=["service"], write=["service"]),
@@ -46,7 +46,7 @@ class Tries(Document, rename="camel"):
     last_at: datetime
 
 
-def wait_s(tries: Tries | None, patience: Patience, now: datetime) -> float:
+def wait_s(tries: Tries | None, patience: ThrottlePolicy, now: datetime) -> float:
     """How long the next try must wait; 0 when it may be made now. Pure."""
     if tries is None or tries.count < patience.free or now >= _forgotten_at(tries):
         return 0.0

@@ -6,14 +6,14 @@ from datetime import datetime
 from typing import Literal
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Access, Document, Given, Index, Retention, document
+from holdfast.model import Access, Document, Index, ProvidedId, Retention, document
 
 TokenRole = Literal["viewer", "developer", "admin", "owner", "service"]
 
 
 @document(
     "holdfast_api_tokens/{id}",
-    id=Given(pattern=r"[a-z2-7]{16}"),
+    id=ProvidedId(pattern=r"[a-z2-7]{16}"),
     tenant="tenant_id",
     indexes=[Index("-created_at"), Index("-created_at", across="tenants")],
     immutable=["hash", "role", "scopes", "created_at", "created_by"],

@@ -16,7 +16,7 @@ from joserfc import jws
 from joserfc.errors import JoseError
 
 from holdfast.clock import Clock
-from holdfast.config import Grant, Issuer
+from holdfast.config import Issuer, IssuerGrant
 from holdfast.errors import ForbiddenError, UnverifiedError
 from holdfast.kit.access.oidc_keys import Fetch, IssuerKeys
 from holdfast.model import Caller
@@ -27,14 +27,14 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 _REGISTRY: Final = jws.JWSRegistry(algorithms=list(ALGORITHMS), strict_check_header=False)
 
 
-class _Header(msgspec.Struct, frozen=True):
+class _OidcHeader(msgspec.Struct, frozen=True):
     alg: str
     kid: str
     typ: str = "JWT"
     crit: msgspec.Raw | None = None
 
 
-class _Claims(msgspec.Struct, frozen=True):
+class _OidcClaims(msgspec.Struct, frozen=True):
     iss: str
     sub: str
     aud: str | tuple[str, ...]
@@ -77,7 +77,7 @@ class Oidc:
         return caller_of(claims.sub, _verified_email(claims), issuer.allow)
 
 
-def caller_of(subject: str, email: str, grants: Sequence[Grant]) -> Caller:
+def caller_of(subject: str, email: str, grants: Sequence[IssuerGrant]) -> Caller:
     """Whom the grants make of a subject and its verified e-mail address; nobody is refused."""
     found = [one for one in grants if _is_meant(one, subject, email)]
     if not found:
@@ -87,18 +87,18 @@ def caller_of(subject: str, email: str, grants: Sequence[Grant]) -> Caller:
     return Caller(user_id=f"oidc:{email or subject}", roles={} if service else roles, service=service)
 
 
-def _is_meant(grant: Grant, subject: str, email: str) -> bool:
+def _is_meant(grant: IssuerGrant, subject: str, email: str) -> bool:
     return grant.subject == subject if grant.subject else grant.email.lower() == email
 
 
-def _read(token: str) -> tuple[_Header, _Claims]:
+def _read(token: str) -> tuple[_OidcHeader, _OidcClaims]:
     parts = token.split(".")
     if len(token) > TOKEN_BYTES_MAX or len(parts) != 3 or not token.isascii():
         raise UnverifiedError("this is no identity token")
     try:
         return (
-            msgspec.json.decode(_bytes(parts[0]), type=_Header),
-            msgspec.json.decode(_bytes(parts[1]), type=_Claims),
+            msgspec.json.decode(_bytes(parts[0]), type=_OidcHeader),
+            msgspec.json.decode(_bytes(parts[1]), type=_OidcClaims),
         )
     except (msgspec.DecodeError, binascii.Error, UnicodeDecodeError, RecursionError):
         raise UnverifiedError("the identity token can't be read, or lacks what one must have") from None
@@ -108,14 +108,14 @@ def _bytes(part: str) -> bytes:
     return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
 
 
-def _check_header(header: _Header) -> None:
+def _check_header(header: _OidcHeader) -> None:
     if header.alg not in ALGORITHMS:
         raise UnverifiedError(f"the identity token must be signed by one of {', '.join(ALGORITHMS)}")
     if header.typ.upper() != "JWT" or header.crit is not None:
         raise UnverifiedError("the identity token asks for something that is not understood here")
 
 
-def _check_claims(claims: _Claims, issuer: Issuer, *, now_s: float) -> None:
+def _check_claims(claims: _OidcClaims, issuer: Issuer, *, now_s: float) -> None:
     audiences = (claims.aud,) if isinstance(claims.aud, str) else claims.aud
     if not set(audiences) & set(issuer.audiences):
         raise UnverifiedError("the identity token was made for somebody else")
@@ -126,5 +126,5 @@ def _check_claims(claims: _Claims, issuer: Issuer, *, now_s: float) -> None:
         raise UnverifiedError("the identity token is not good yet; check the clocks")
 
 
-def _verified_email(claims: _Claims) -> str:
+def _verified_email(claims: _OidcClaims) -> str:
     return (claims.email or "").lower() if claims.email_verified in (True, "true") else ""

@@ -14,7 +14,7 @@ from typing import Final
 from holdfast.errors import ConflictError, RetryLaterError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.users import User
-from holdfast.model import Access, Caller, Document, Given, Retention, document
+from holdfast.model import Access, Caller, Document, ProvidedId, Retention, document
 from holdfast.store import Store, Transaction, Write, create, delete, patch
 
 COOKIE: Final = "holdfast_session"
@@ -26,7 +26,7 @@ _COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 @document(
     "holdfast_sessions/{id}",
-    id=Given(pattern=r"[0-9a-f]{64}"),
+    id=ProvidedId(pattern=r"[0-9a-f]{64}"),
     tenant="tenant_id",
     immutable=["user_id", "generation", "began_at", "expires_at"],
     retention=Retention("expires_at"),

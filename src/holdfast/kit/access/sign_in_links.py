@@ -15,7 +15,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.access.passwords import check_password, hashed
 from holdfast.kit.access.sessions import Sessions
 from holdfast.kit.access.users import SetUp, User, Users
-from holdfast.model import Access, Document, Given, Retention, document
+from holdfast.model import Access, Document, ProvidedId, Retention, document
 from holdfast.store import Store, Transaction, Write, create, put
 
 FIRST: Final = ""
@@ -27,7 +27,7 @@ _SPENT: Final = "this link was used, has ended or was never given; make another:
 
 @document(
     "holdfast_sign_in_links/{id}",
-    id=Given(pattern=r"[0-9a-f]{64}"),
+    id=ProvidedId(pattern=r"[0-9a-f]{64}"),
     tenant="tenant_id",
     immutable=["user_id", "created_at", "expires_at"],
     retention=Retention("expires_at", after_s=86_400),
@@ -49,7 +49,7 @@ class SignInLink(Document, rename="camel"):
 Also = Callable[[Transaction, User], Awaitable[None]]
 
 
-class Links:
+class SignInLinks:
     """Makes links' codes and lets each be used once.
 
     Example:

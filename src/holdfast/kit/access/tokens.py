@@ -38,7 +38,7 @@ class TokenCaller(Caller, frozen=True, kw_only=True):
     scopes: tuple[str, ...]
 
 
-class Tokens:
+class ApiTokens:
     """Makes, verifies, lists and revokes tokens.
 
     Example:

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.passwords import fits, hashed
-from holdfast.model import Access, Document, Given, Index, document
+from holdfast.model import Access, Document, Index, ProvidedId, document
 from holdfast.store import Query, Store, Transaction, create, put
 
 UserRole = Literal["viewer", "developer", "admin", "owner"]
@@ -22,7 +22,7 @@ _ADMINS: Final = Access(read=["admin", "service"], write=["service"])
 
 @document(
     "holdfast_users/{id}",
-    id=Given(pattern=_NAME),
+    id=ProvidedId(pattern=_NAME),
     tenant="tenant_id",
     indexes=[Index("-created_at"), Index("-created_at", across="tenants")],
     immutable=["created_at", "created_by"],

@@ -1,7 +1,7 @@
 """Who did what, when and why: appended, chained by hashes, never changed."""
 
-from holdfast.kit.audit.chain import Fault
-from holdfast.kit.audit.models import AuditEvent, AuditHead, Entry
-from holdfast.kit.audit.trail import Audit, Verdict
+from holdfast.kit.audit.chain import ChainFault
+from holdfast.kit.audit.models import AuditEntry, AuditEvent, AuditHead
+from holdfast.kit.audit.trail import Audit, ChainVerification
 
-__all__ = ["Audit", "AuditEvent", "AuditHead", "Entry", "Fault", "Verdict"]
+__all__ = ["Audit", "AuditEntry", "AuditEvent", "AuditHead", "ChainFault", "ChainVerification"]

@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.ids import padded
-from holdfast.kit.audit.models import AuditEvent, AuditHead, Entry
+from holdfast.ids import zero_padded
+from holdfast.kit.audit.models import AuditEntry, AuditEvent, AuditHead
 
 PLACE_WIDTH: Final = 12
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -18,7 +18,7 @@ _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 FaultKind = Literal["missing", "changed", "inserted", "reordered", "cut off", "misfiled"]
 
 
-class Fault(msgspec.Struct, frozen=True):
+class ChainFault(msgspec.Struct, frozen=True):
     """The first thing wrong with a chain, and where."""
 
     kind: FaultKind
@@ -35,27 +35,29 @@ def seal(event: AuditEvent, key: bytes) -> str:
     return hashlib.sha256(whole).hexdigest()
 
 
-def link(head: AuditHead, entry: Entry, *, at: datetime, key: bytes) -> tuple[AuditEvent, AuditHead]:
+def link(head: AuditHead, entry: AuditEntry, *, at: datetime, key: bytes) -> tuple[AuditEvent, AuditHead]:
     """The next link and the head after it. Pure."""
     sequence = head.sequence + 1
     event = AuditEvent(
-        tenant_id=head.tenant_id, sequence=sequence, place=padded(sequence, PLACE_WIDTH), at=at,
+        tenant_id=head.tenant_id, sequence=sequence, place=zero_padded(sequence, PLACE_WIDTH), at=at,
         previous=head.hash, **msgspec.structs.asdict(entry),
     )  # fmt: skip
     event.hash = seal(event, key)
     return event, AuditHead(tenant_id=head.tenant_id, sequence=sequence, hash=event.hash)
 
 
-def judge(before: AuditHead, event: AuditEvent, *, stored_id: str, key: bytes) -> Fault | None:
+def judge(before: AuditHead, event: AuditEvent, *, stored_id: str, key: bytes) -> ChainFault | None:
     """Whether an event is the true next link after `before`."""
     expected = before.sequence + 1
 
-    def fault(kind: FaultKind, message: str) -> Fault:
-        return Fault(kind, expected, stored_id, message)
+    def fault(kind: FaultKind, message: str) -> ChainFault:
+        return ChainFault(kind, expected, stored_id, message)
 
     if seal(event, key) != event.hash:
         return fault("changed", f"event {event.sequence} is not what was written")
-    if stored_id != f"{event.tenant_id}_{event.place}" or event.place != padded(event.sequence, PLACE_WIDTH):
+    if stored_id != f"{event.tenant_id}_{event.place}" or event.place != zero_padded(
+        event.sequence, PLACE_WIDTH
+    ):
         return fault("misfiled", f"event {event.sequence} lies under another id")
     if event.sequence > expected:
         return fault("missing", f"event {expected} is gone; {event.sequence} follows {before.sequence}")

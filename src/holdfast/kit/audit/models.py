@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model import Access, Document, Index, Joined, document
+from holdfast.model import Access, CompositeId, Document, Index, document
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller says happened. The receipt fields tell why, how far and on what grounds.
 
-    Example: `Entry(action="run.cancelled", actor="user-7", subject="run-1", details={"reason": "stale"})`
+    Example: `AuditEntry(action="run.cancelled", actor="user-7", subject="run-1")`
     """
 
     action: str
@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 @document(
     "holdfast_audit/{id}",
-    id=Joined("tenant_id", "place"),
+    id=CompositeId("tenant_id", "place"),
     tenant="tenant_id",
     indexes=[
         Index("sequence"),

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from holdfast.errors import ConfigError
-from holdfast.kit.audit.chain import Fault, judge, link
-from holdfast.kit.audit.models import AuditEvent, AuditHead, Entry
+from holdfast.kit.audit.chain import ChainFault, judge, link
+from holdfast.kit.audit.models import AuditEntry, AuditEvent, AuditHead
 from holdfast.store import Query, Store, Transaction, create, put
 
 T = TypeVar("T")
@@ -21,11 +21,11 @@ KEY_BYTES_MIN: Final = 32
 _INDEXED: Final = ("action", "actor", "subject")
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ChainVerification(msgspec.Struct, frozen=True):
     """What a verification found: how many events hold, and the first fault if there is one."""
 
     events: int
-    fault: Fault | None
+    fault: ChainFault | None
 
     @property
     def sound(self) -> bool:
@@ -50,7 +50,7 @@ class Audit:
         self._key = key
         self._turn = asyncio.Lock()
 
-    async def add(self, tx: Transaction, *entries: Entry) -> list[AuditEvent]:
+    async def add(self, tx: Transaction, *entries: AuditEntry) -> list[AuditEvent]:
         """Append inside the caller's transaction; call it once a transaction, with all entries."""
         found = await tx.get(AuditHead, self._tenant_id)
         head = found.doc if found else AuditHead(tenant_id=self._tenant_id)
@@ -68,11 +68,11 @@ class Audit:
         async with self._turn:
             return await self._store.transact(act, attempts=attempts)
 
-    async def append(self, *entries: Entry) -> list[AuditEvent]:
+    async def append(self, *entries: AuditEntry) -> list[AuditEvent]:
         """Append by itself, where nothing else is written with it."""
         return await self.transact(lambda tx: self.add(tx, *entries))
 
-    async def verify(self) -> Verdict:
+    async def verify(self) -> ChainVerification:
         """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
         before = await self._head()
         last = AuditHead(tenant_id=self._tenant_id)
@@ -81,15 +81,16 @@ class Audit:
             event = snapshot.doc
             fault = judge(last, event, stored_id=snapshot.key, key=self._key)
             if fault is not None:
-                return Verdict(last.sequence, fault)
+                return ChainVerification(last.sequence, fault)
             last = AuditHead(tenant_id=self._tenant_id, sequence=event.sequence, hash=event.hash)
             if last.sequence == before.sequence and last.hash != before.hash:
-                return Verdict(
-                    last.sequence, Fault("changed", last.sequence, snapshot.key, "not what its head says")
+                return ChainVerification(
+                    last.sequence,
+                    ChainFault("changed", last.sequence, snapshot.key, "not what its head says"),
                 )
             for field in _INDEXED:
                 seen[field][getattr(event, field)] += 1
-        return Verdict(
+        return ChainVerification(
             last.sequence, await self._judge_end(before, last) or await self._judge_filing(seen, last)
         )
 
@@ -97,20 +98,20 @@ class Audit:
         found = await self._store.get(AuditHead, self._tenant_id)
         return found.doc if found else AuditHead(tenant_id=self._tenant_id)
 
-    async def _judge_end(self, before: AuditHead, last: AuditHead) -> Fault | None:
+    async def _judge_end(self, before: AuditHead, last: AuditHead) -> ChainFault | None:
         """The chain must reach the head read before the walk and not pass the one read after it:
         what others append meanwhile lies between the two."""
         end = last.sequence
         if before.sequence > end:
-            return Fault("cut off", end + 1, "", f"events {end + 1} to {before.sequence} are gone")
+            return ChainFault("cut off", end + 1, "", f"events {end + 1} to {before.sequence} are gone")
         after = await self._head()
         if after.sequence < end:
-            return Fault(
+            return ChainFault(
                 "inserted", after.sequence + 1, "", f"events after {after.sequence} were never appended"
             )
         return None
 
-    async def _judge_filing(self, seen: dict[str, Counter[str]], last: AuditHead) -> Fault | None:
+    async def _judge_filing(self, seen: dict[str, Counter[str]], last: AuditHead) -> ChainFault | None:
         """An index must answer with the events that really say so."""
         for field, counted in seen.items():
             for value, expected in counted.items():
@@ -119,14 +120,14 @@ class Audit:
                     return await self._misfiled(field, value)
         return None
 
-    async def _misfiled(self, field: str, value: str) -> Fault:
+    async def _misfiled(self, field: str, value: str) -> ChainFault:
         query = Query(AuditEvent).where(field, "==", value).order_by("-sequence").limit(PAGE)
         async for snapshot in self._store.scan(query):
             if getattr(snapshot.doc, field) != value:
-                return Fault(
+                return ChainFault(
                     "misfiled", snapshot.doc.sequence, snapshot.key, f"filed under {field} {value!r}"
                 )
-        return Fault("misfiled", 0, "", f"an event with {field} {value!r} is not found by it")
+        return ChainFault("misfiled", 0, "", f"an event with {field} {value!r} is not found by it")
 
     async def export(self) -> AsyncIterator[bytes]:
         """The chain as JSON lines, oldest first."""

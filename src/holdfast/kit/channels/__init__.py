@@ -1,7 +1,7 @@
 """Watch channels: opened, renewed with overlap, stopped and repaired by themselves."""
 
 from holdfast.kit.channels.channels import Channels
-from holdfast.kit.channels.decision import Life
+from holdfast.kit.channels.decision import ChannelPolicy
 from holdfast.kit.channels.models import (
     CHANNEL_ID,
     CHANNEL_INDEXES,
@@ -9,12 +9,12 @@ from holdfast.kit.channels.models import (
     EXPIRED_KEPT,
     Channel,
     ChannelFields,
-    Held,
+    OpenChannel,
     Watch,
 )
-from holdfast.kit.channels.port import Opened, Provider
-from holdfast.kit.channels.reconciler import Happening, Hook
-from holdfast.kit.channels.report import Forced, Health, Listing, Renewal, Row
+from holdfast.kit.channels.port import ChannelProvider, Opened
+from holdfast.kit.channels.reconciler import ChannelTransition, Hook
+from holdfast.kit.channels.report import ChannelHealth, ChannelReportRow, Forced, Listing, Renewal
 
 __all__ = [
     "CHANNEL_ID",
@@ -23,17 +23,17 @@ __all__ = [
     "EXPIRED_KEPT",
     "Channel",
     "ChannelFields",
+    "ChannelHealth",
+    "ChannelPolicy",
+    "ChannelProvider",
+    "ChannelReportRow",
+    "ChannelTransition",
     "Channels",
     "Forced",
-    "Happening",
-    "Health",
-    "Held",
     "Hook",
-    "Life",
     "Listing",
+    "OpenChannel",
     "Opened",
-    "Provider",
     "Renewal",
-    "Row",
     "Watch",
 ]

@@ -11,15 +11,15 @@ from holdfast.errors import BadQueryError
 from holdfast.ids import ulid
 from holdfast.kit import NO_TENANT
 from holdfast.kit.channels import decision, report
-from holdfast.kit.channels.decision import Life
+from holdfast.kit.channels.decision import ChannelPolicy
 from holdfast.kit.channels.ids import NAME_CHARACTERS_MAX, watch_id_of
 from holdfast.kit.channels.models import Channel, ChannelFields, ChannelStatus, Watch
-from holdfast.kit.channels.port import Provider
-from holdfast.kit.channels.reconciler import Care, Hook, epoch_ms, log
-from holdfast.kit.channels.report import Forced, Health, Listing, Renewal, Renewed
-from holdfast.kit.channels.watch_registry import Register
+from holdfast.kit.channels.port import ChannelProvider
+from holdfast.kit.channels.reconciler import Hook, WatchReconciler, epoch_ms, log
+from holdfast.kit.channels.report import ChannelHealth, Forced, Listing, Renewal, Renewed
+from holdfast.kit.channels.watch_registry import WatchRegistry
 from holdfast.kit.inbox.verifiers import CHANNEL_TOKEN_BYTES
-from holdfast.kit.worker_loop import rest
+from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.store import Query, Snapshot, Store
 
 POLL_S: Final = 60.0
@@ -42,12 +42,12 @@ class Channels:
     def __init__(
         self,
         store: Store,
-        provider: Provider,
+        provider: ChannelProvider,
         *,
         name: str,
         key: bytes,
         kind: type[ChannelFields] = Channel,
-        life: Life | None = None,
+        life: ChannelPolicy | None = None,
         hook: Hook | None = None,
         owner: str = "",
     ) -> None:
@@ -55,14 +55,14 @@ class Channels:
             raise BadQueryError(f"the channel key needs at least {CHANNEL_TOKEN_BYTES} bytes")
         if not name.replace("-", "").isalnum() or not name.isascii() or len(name) > NAME_CHARACTERS_MAX:
             raise BadQueryError(f"the name has 1 to {NAME_CHARACTERS_MAX} letters, digits and hyphens")
-        self._life = life or Life()
+        self._life = life or ChannelPolicy()
         if self._life.lease_s <= self._life.call_limit_s:
             raise BadQueryError("the lease must be longer than a provider's answer may take")
         self._store = store.tenant(store.tenant_id or NO_TENANT)
         self._clock = store.clock
         self._name, self._kind, self._owner = name, kind, owner or ulid()
-        self._register = Register(self._store, kind, name=name, life=self._life)
-        self._care = Care(
+        self._register = WatchRegistry(self._store, kind, name=name, life=self._life)
+        self._care = WatchReconciler(
             self._store, provider, kind=kind, key=key, life=self._life, hook=hook, known=self._register.known
         )
         self.last_turn_at: datetime | None = None
@@ -91,7 +91,7 @@ class Channels:
         try:
             while not stop.is_set():
                 if await self.turn(stop) == 0:
-                    await rest(self._clock, await self._idle_s(), wake=bell, stop=stop)
+                    await wait_for_wake(self._clock, await self._idle_s(), wake=bell, stop=stop)
         finally:
             bell.close()
 
@@ -218,7 +218,7 @@ class Channels:
         """The watches of these things, by what they watch; none for what was never wanted."""
         return await self._register.read(await self._register.ids_of(watched_ids))
 
-    async def health(self) -> Health:
+    async def health(self) -> ChannelHealth:
         """How channels are, as the store has it; what needs somebody's attention is named."""
         return await report.look(
             self._store, self._kind, name=self._name, last_turn_at=self.last_turn_at,

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError, OutcomeUnknownError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.channels.ids import channel_id
-from holdfast.kit.channels.models import Held, Watch
+from holdfast.kit.channels.models import OpenChannel, Watch
 
 ERROR_CHARACTERS_MAX: Final = 500
 LEAVING_MAX: Final = 50
 
 
-class Life(msgspec.Struct, frozen=True, kw_only=True):
+class ChannelPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How channels live: how long, when they are renewed, how gently a provider is asked."""
 
     ttl_s: float = 7 * 86_400.0
@@ -37,7 +37,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     warn_s: float = 86_400.0
 
 
-class Tidy(msgspec.Struct, frozen=True):
+class Cleanup(msgspec.Struct, frozen=True):
     """Put down what time or a crash has done: a channel that ended, an opening nobody finished."""
 
 
@@ -48,22 +48,22 @@ class Open(msgspec.Struct, frozen=True):
 class Stop(msgspec.Struct, frozen=True):
     """Stop these channels."""
 
-    channels: tuple[Held, ...]
+    channels: tuple[OpenChannel, ...]
 
 
-class Rest(msgspec.Struct, frozen=True):
+class Idle(msgspec.Struct, frozen=True):
     """Nothing to do before this moment; None: never, unless asked."""
 
     until: datetime | None
 
 
-Step = Tidy | Open | Stop | Rest
+Step = Cleanup | Open | Stop | Idle
 
 
 def decide(watch: Watch, now: datetime) -> Step:
     """The next step of whoever holds the watch."""
     if watch.opening is not None or lapsed(watch, now):
-        return Tidy()
+        return Cleanup()
     if _opens_at(watch, now) == now:
         return Open()
     ready = tuple(held for held in watch.leaving if held.retry_at is None or held.retry_at <= now)
@@ -72,7 +72,7 @@ def decide(watch: Watch, now: datetime) -> Step:
     times = [held.retry_at for held in watch.leaving if held.retry_at is not None]
     times += [at for at in (_opens_at(watch, now),) if at is not None]
     times += [watch.current.ends_at] if watch.current is not None else []
-    return Rest(min(times, default=None))
+    return Idle(min(times, default=None))
 
 
 def lapsed(watch: Watch, now: datetime) -> bool:
@@ -118,21 +118,21 @@ def tidied(watch: Watch, now: datetime) -> Watch:
     return watch
 
 
-def _with(leaving: list[Held], held: Held) -> list[Held]:
+def _with(leaving: list[OpenChannel], held: OpenChannel) -> list[OpenChannel]:
     """A half-opened channel joins those to be stopped; of too many, the soonest to end is left to it."""
     return sorted([*leaving, held], key=lambda one: one.ends_at)[-LEAVING_MAX:]
 
 
-def begun(watch: Watch, now: datetime, life: Life) -> Watch:
+def begun(watch: Watch, now: datetime, life: ChannelPolicy) -> Watch:
     """The intent to open, under an id never used before: to be kept before the provider is asked."""
     stamp_ms = max(int(now.timestamp() * 1000), watch.stamp_ms + 1)
     # The provider's clock may be ahead of ours, and the call may take its time.
     ends_at = now + timedelta(seconds=life.ttl_s + life.call_limit_s + 3_600)
-    opening = Held(channel_id=channel_id(watch.id, stamp_ms), ends_at=ends_at)
+    opening = OpenChannel(channel_id=channel_id(watch.id, stamp_ms), ends_at=ends_at)
     return replace(watch, opening=opening, stamp_ms=stamp_ms)
 
 
-def opened(watch: Watch, held: Held, *, now: datetime, life: Life, spread: float) -> Watch:
+def opened(watch: Watch, held: OpenChannel, *, now: datetime, life: ChannelPolicy, spread: float) -> Watch:
     """The new channel is the current one; the old one and half-opened ones may now be stopped."""
     if watch.current is not None:
         watch = _let_go(watch)
@@ -146,7 +146,7 @@ def opened(watch: Watch, held: Held, *, now: datetime, life: Life, spread: float
     )  # fmt: skip
 
 
-def failed(watch: Watch, fault: Exception, *, now: datetime, life: Life, spread: float) -> Watch:
+def failed(watch: Watch, fault: Exception, *, now: datetime, life: ChannelPolicy, spread: float) -> Watch:
     """The provider did not open: try again later, or, without credentials, not before somebody acts."""
     watch = tidied(watch, now) if may_be_open(fault) else replace(watch, opening=None)
     failures = watch.failures + 1
@@ -161,7 +161,7 @@ def may_be_open(fault: Exception) -> bool:
     return isinstance(fault, OutcomeUnknownError) or not isinstance(fault, HoldfastError)
 
 
-def wait_after(fault: Exception, tries: int, *, life: Life, spread: float) -> float:
+def wait_after(fault: Exception, tries: int, *, life: ChannelPolicy, spread: float) -> float:
     """Doubling waits, spread over their upper half, and never shorter than the provider asked for."""
     doubled = min(life.back_off_s * 2.0 ** min(tries - 1, 30), life.back_off_s_max)
     wait_s = doubled * (0.5 + spread / 2)
@@ -175,11 +175,11 @@ def stopped(watch: Watch, gone: Iterable[str]) -> Watch:
 
 
 def not_stopped(
-    watch: Watch, id: str, fault: Exception, *, now: datetime, life: Life, spread: float
+    watch: Watch, id: str, fault: Exception, *, now: datetime, life: ChannelPolicy, spread: float
 ) -> Watch:
     """This channel could not be stopped: try again later, until it ends by itself."""
 
-    def later(held: Held) -> Held:
+    def later(held: OpenChannel) -> OpenChannel:
         wait_s = wait_after(fault, held.tries + 1, life=life, spread=spread)
         retry_at = min(now + timedelta(seconds=wait_s), max(held.ends_at, now))
         return replace(held, tries=held.tries + 1, retry_at=retry_at)
@@ -226,7 +226,7 @@ def ending_soon(watch: Watch, ending: Container[str], now: datetime) -> Watch:
     return replace(watch, renew_at=now)
 
 
-def without(watch: Watch, id: str, found: Held | None) -> Watch:
+def without(watch: Watch, id: str, found: OpenChannel | None) -> Watch:
     """Let one channel go: the current one, one already leaving, or one found on record only."""
     if watch.current is not None and watch.current.channel_id == id:
         return _let_go(watch)
@@ -242,7 +242,7 @@ def knows(watch: Watch, id: str) -> bool:
     return any(one is not None and one.channel_id == id for one in held)
 
 
-def adopting(watch: Watch, found: Held, *, life: Life) -> Watch:
+def adopting(watch: Watch, found: OpenChannel, *, life: ChannelPolicy) -> Watch:
     """Take in a channel that is on record and that no watch knows."""
     if knows(watch, found.channel_id):
         return watch
@@ -255,7 +255,7 @@ def adopting(watch: Watch, found: Held, *, life: Life) -> Watch:
 def learnt(watch: Watch, id: str, resource_id: str) -> Watch:
     """A notification named a half-opened channel's resource: now it can be stopped."""
 
-    def named(held: Held) -> Held:
+    def named(held: OpenChannel) -> OpenChannel:
         mine = held.channel_id == id and not held.resource_id
         return replace(held, resource_id=resource_id, retry_at=None) if mine else held
 

@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Access, Claim, Document, Given, Index, Lifecycle, Retention, document
+from holdfast.model import Access, Claim, Document, Index, Lifecycle, ProvidedId, Retention, document
 
 EpochMs = Annotated[int, Meta(ge=0)]
 ChannelStatus = Literal["active", "expired", "stopped"]
 WatchStatus = Literal["opening", "watched", "attention", "ending", "ended"]
 
 KEPT_S: Final = 30 * 86_400
-CHANNEL_ID: Final = Given(pattern=r"[A-Za-z0-9\-_+/=]{1,64}")
+CHANNEL_ID: Final = ProvidedId(pattern=r"[A-Za-z0-9\-_+/=]{1,64}")
 CHANNEL_INDEXES: Final = (
     Index("expiration"),
     Index("status"),
@@ -68,7 +68,7 @@ class Channel(ChannelFields, rename="camel"):
     tenant_id: str = NO_TENANT
 
 
-class Held(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class OpenChannel(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A channel that is, or may be, open at the provider; after `ends_at` it can't be."""
 
     channel_id: str
@@ -118,9 +118,9 @@ class Watch(Document, rename="camel"):
     watched_id: str
     wanted: bool = True
     status: WatchStatus = "opening"
-    opening: Held | None = None
-    current: Held | None = None
-    leaving: list[Held] = []
+    opening: OpenChannel | None = None
+    current: OpenChannel | None = None
+    leaving: list[OpenChannel] = []
     resource_id: str = ""
     renew_at: datetime | None = None
     opened_at: datetime | None = None

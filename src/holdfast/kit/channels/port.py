@@ -15,7 +15,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime
 
 
-class Provider(Protocol):
+class ChannelProvider(Protocol):
     """Opens and stops channels. Both may be asked again for what they did already.
 
     Raise `ReauthRequiredError` when the credentials are gone, `RetryLaterError` (with `after_s`) when

@@ -16,9 +16,9 @@ from holdfast.clock import to_us
 from holdfast.errors import LeaseLostError, NotFoundError, ReauthRequiredError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.channels import decision
-from holdfast.kit.channels.decision import Life, Open, Rest, Stop, decide
-from holdfast.kit.channels.models import ChannelFields, ChannelStatus, Held, Watch
-from holdfast.kit.channels.port import Provider
+from holdfast.kit.channels.decision import ChannelPolicy, Idle, Open, Stop, decide
+from holdfast.kit.channels.models import ChannelFields, ChannelStatus, OpenChannel, Watch
+from holdfast.kit.channels.port import ChannelProvider
 from holdfast.kit.inbox.verifiers import channel_token
 from holdfast.model import schema_of
 from holdfast.store import Snapshot, Store, Transaction, create, delete, patch, put
@@ -28,7 +28,7 @@ log = structlog.get_logger("holdfast.channels")
 Act = Literal["opened", "stopped", "expired", "attention"]
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
+class ChannelTransition(msgspec.Struct, frozen=True, kw_only=True):
     """Something that became of a channel, or of a watch that needs somebody's attention."""
 
     act: Act
@@ -37,7 +37,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-Hook = Callable[[Transaction, Sequence[Happening]], Awaitable[None]]
+Hook = Callable[[Transaction, Sequence[ChannelTransition]], Awaitable[None]]
 Change = Callable[[Watch], Watch]
 
 
@@ -50,17 +50,17 @@ class Hold(msgspec.Struct, kw_only=True):
     until_s: float
 
 
-class Care:
+class WatchReconciler:
     """Does for claimed watches what they need. `known` is kept true: channel id to what it watches."""
 
     def __init__(
         self,
         store: Store,
-        provider: Provider,
+        provider: ChannelProvider,
         *,
         kind: type[ChannelFields],
         key: bytes,
-        life: Life,
+        life: ChannelPolicy,
         hook: Hook | None,
         known: dict[str, str],
     ) -> None:
@@ -90,7 +90,7 @@ class Care:
             return await self._open(hold)
         if isinstance(step, Stop):
             return await self._stop(watch, hold, step.channels)
-        if isinstance(step, Rest):
+        if isinstance(step, Idle):
             return await self._write(hold, lambda fresh: fresh)
         return await self._tidy(watch, hold)
 
@@ -127,7 +127,7 @@ class Care:
             await self._ask_to_stop(watch, held)
             raise
 
-    async def _ask_to_open(self, watched_id: str, channel_id: str, hold: Hold) -> Held:
+    async def _ask_to_open(self, watched_id: str, channel_id: str, hold: Hold) -> OpenChannel:
         token = channel_token(self._key, channel_id)
         async with self._calls:
             self._ensure(hold)
@@ -137,7 +137,7 @@ class Care:
                 )
         if opened.expires_at <= self._clock.now():
             raise ValueError("the provider gave a channel that has ended already")
-        return Held(channel_id=channel_id, resource_id=opened.resource_id, ends_at=opened.expires_at)
+        return OpenChannel(channel_id=channel_id, resource_id=opened.resource_id, ends_at=opened.expires_at)
 
     async def _not_opened(self, watch: Watch, hold: Hold, fault: Exception) -> Watch:
         log.warning("channel not opened", watched=watch.watched_id, error=repr(fault))
@@ -151,7 +151,7 @@ class Care:
             news=news,
         )
 
-    async def _stop(self, watch: Watch, hold: Hold, channels: Sequence[Held]) -> Watch:
+    async def _stop(self, watch: Watch, hold: Hold, channels: Sequence[OpenChannel]) -> Watch:
         self._ensure(hold)
         faults = await asyncio.gather(*(self._ask_to_stop(watch, held) for held in channels))
         results = list(zip(channels, faults, strict=True))
@@ -170,7 +170,7 @@ class Care:
         news = [_news("expired" if held.ends_at <= now else "stopped", watch, held) for held in gone]
         return await self._write(hold, change, news=news)
 
-    async def _ask_to_stop(self, watch: Watch, held: Held) -> Exception | None:
+    async def _ask_to_stop(self, watch: Watch, held: OpenChannel) -> Exception | None:
         """None once the channel is open no longer, otherwise what went wrong."""
         if held.ends_at <= self._clock.now():
             return None
@@ -196,7 +196,12 @@ class Care:
     # -- keeping ----------------------------------------------------------------------------------
 
     async def _write(
-        self, hold: Hold, change: Change, *, news: Sequence[Happening] = (), new: Held | None = None
+        self,
+        hold: Hold,
+        change: Change,
+        *,
+        news: Sequence[ChannelTransition] = (),
+        new: OpenChannel | None = None,
     ) -> Watch:
         """Settle a step: the watch, its channels' documents and the hook's writes, or none of them."""
         sent_s = self._clock.monotonic()
@@ -208,7 +213,7 @@ class Care:
             now = self._clock.now()
             watch = decision.settled(change(found.doc), now)
             step = decide(watch, now)
-            if isinstance(step, Rest):
+            if isinstance(step, Idle):
                 watch = replace(watch, due_at=step.until, owner="")
             else:
                 watch = replace(watch, due_at=now + timedelta(seconds=self._life.lease_s), owner=hold.owner)
@@ -226,7 +231,7 @@ class Care:
         self._remember(news)
         return watch
 
-    def _document(self, watch: Watch, held: Held, now: datetime) -> ChannelFields:
+    def _document(self, watch: Watch, held: OpenChannel, now: datetime) -> ChannelFields:
         tenant = schema_of(self._kind).tenant
         whose: dict[str, Any] = {} if tenant is None else {tenant.path: self._store.tenant_id or NO_TENANT}
         return self._kind(
@@ -235,7 +240,7 @@ class Care:
             **whose,
         )  # fmt: skip
 
-    async def _close(self, tx: Transaction, news: Happening, now: datetime) -> None:
+    async def _close(self, tx: Transaction, news: ChannelTransition, now: datetime) -> None:
         if news.act not in ("stopped", "expired"):
             return
         if news.act == "stopped" and not self._life.keep_stopped:
@@ -248,7 +253,7 @@ class Care:
         changes = {"status": status, "last_updated_at": epoch_ms(now)}
         tx.write(patch(self._kind, news.channel_id, changes=changes))
 
-    def _remember(self, news: Sequence[Happening]) -> None:
+    def _remember(self, news: Sequence[ChannelTransition]) -> None:
         for one in news:
             if one.act == "opened":
                 self._known[one.channel_id] = one.watched_id
@@ -256,9 +261,9 @@ class Care:
                 self._known.pop(one.channel_id, None)
 
 
-def _news(act: Act, watch: Watch, held: Held | None, *, reason: str = "") -> Happening:
+def _news(act: Act, watch: Watch, held: OpenChannel | None, *, reason: str = "") -> ChannelTransition:
     channel_id = "" if held is None else held.channel_id
-    return Happening(act=act, watched_id=watch.watched_id, channel_id=channel_id, reason=reason)
+    return ChannelTransition(act=act, watched_id=watch.watched_id, channel_id=channel_id, reason=reason)
 
 
 def epoch_ms(at: datetime) -> int:

@@ -16,7 +16,7 @@ from holdfast.store import Query, Store
 ATTENTION_TOLD_MAX: Final = 50
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ChannelReportRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One channel, with the time left to it; `warning` under the set time."""
 
     channel_id: str
@@ -31,7 +31,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Listing(msgspec.Struct, frozen=True):
     """Some rows, soonest end first, and the cursor that goes on after them."""
 
-    rows: list[Row]
+    rows: list[ChannelReportRow]
     cursor: str | None
 
 
@@ -77,12 +77,12 @@ class Forced(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     errors: dict[str, str] = {}
 
 
-class Trouble(msgspec.Struct, frozen=True, rename="camel"):
+class ChannelProblem(msgspec.Struct, frozen=True, rename="camel"):
     watched_id: str
     error: str
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ChannelHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How channels are: `critical` when something is wanted and nothing is live."""
 
     verdict: Literal["ok", "degraded", "critical"]
@@ -90,7 +90,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     watches: dict[str, int]
     failing: int
     overdue: int
-    attention: list[Trouble]
+    attention: list[ChannelProblem]
     soonest_expiration: int | None
     last_opened_at: datetime | None
     next_renewal_at: datetime | None
@@ -98,9 +98,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_error: str
 
 
-def row(channel: ChannelFields, *, now_ms: int, warn_s: float) -> Row:
+def row(channel: ChannelFields, *, now_ms: int, warn_s: float) -> ChannelReportRow:
     left_s = (channel.expiration - now_ms) / 1000 if channel.status == "active" else 0.0
-    return Row(
+    return ChannelReportRow(
         channel_id=channel.channel_id, watched_id=channel.watched_id, status=channel.status,
         expiration=channel.expiration, registered_at=channel.registered_at, expires_in=lasting(left_s),
         warning=channel.status == "active" and left_s < warn_s,
@@ -135,7 +135,7 @@ def gather_up(found: Sequence[Renewed | Skipped | NotRenewed], *, dry_run: bool)
 
 async def look(
     store: Store, kind: type[ChannelFields], *, name: str, last_turn_at: datetime | None, last_error: str
-) -> Health:
+) -> ChannelHealth:
     """Health from a few indexed questions, whatever the number of channels."""
     now_ms = epoch_ms(store.clock.now())
     mine = Query(Watch).where("name", "==", name)
@@ -151,10 +151,10 @@ async def look(
     overdue = await store.count(active.where("expiration", "<=", now_ms))
     wanted = watches["opening"] + watches["watched"] + watches["attention"]
     trouble = watches["opening"] + watches["attention"] + failing + overdue
-    return Health(
+    return ChannelHealth(
         verdict="critical" if wanted and not live else "degraded" if trouble else "ok",
         live=live, watches=watches, failing=failing, overdue=overdue,
-        attention=[Trouble(watch.watched_id, watch.error) for watch in in_trouble.docs],
+        attention=[ChannelProblem(watch.watched_id, watch.error) for watch in in_trouble.docs],
         soonest_expiration=soonest[0].expiration if soonest else None,
         last_opened_at=last[0].opened_at if last else None,
         next_renewal_at=following[0].renew_at if following else None,

@@ -14,9 +14,9 @@ from holdfast.clock import from_us
 from holdfast.errors import AlreadyExistsError, ConflictError, HoldfastError, NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.channels import decision
-from holdfast.kit.channels.decision import Life, Rest, decide
+from holdfast.kit.channels.decision import ChannelPolicy, Idle, decide
 from holdfast.kit.channels.ids import watch_id_of, watch_ids
-from holdfast.kit.channels.models import ChannelFields, Held, Watch
+from holdfast.kit.channels.models import ChannelFields, OpenChannel, Watch
 from holdfast.store import ABSENT, PRESENT, Query, Store, Transaction, Write, check, create, put
 
 PAGE: Final = 500
@@ -27,10 +27,10 @@ SCAN_AGAIN_S: Final = 3_600.0
 Change = Callable[[Watch, datetime], Watch]
 
 
-class Register:
+class WatchRegistry:
     """Finds and changes watches. `known` tells what each channel on record watches, without a read."""
 
-    def __init__(self, store: Store, kind: type[ChannelFields], *, name: str, life: Life) -> None:
+    def __init__(self, store: Store, kind: type[ChannelFields], *, name: str, life: ChannelPolicy) -> None:
         self._store, self._clock = store, store.clock
         self._tenant_id = store.tenant_id or NO_TENANT
         self._kind, self._name, self._life = kind, name, life
@@ -167,7 +167,7 @@ class Register:
         if not _held(found.doc, now):
             # One that is held stays so: its holder sees the change when it settles.
             step = decide(watch, now)
-            watch = replace(watch, due_at=step.until if isinstance(step, Rest) else now, owner="")
+            watch = replace(watch, due_at=step.until if isinstance(step, Idle) else now, owner="")
         if watch != found.doc:
             tx.write(put(watch))
 
@@ -188,8 +188,8 @@ class Register:
         await self.change(watch.doc.id, lambda watch, now: decision.without(watch, channel_id, None))
 
 
-def held_of(channel: ChannelFields) -> Held:
-    return Held(
+def held_of(channel: ChannelFields) -> OpenChannel:
+    return OpenChannel(
         channel_id=channel.channel_id, resource_id=channel.resource_id,
         ends_at=from_us(channel.expiration * 1000),
     )  # fmt: skip

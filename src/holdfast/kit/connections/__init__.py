@@ -9,12 +9,12 @@
     connection = await connections.finish(state, code)
     calendar = GoogleCalendar(session, connections.tokens(connection.id), clock=clock)
 
-Any provider with the four methods of `Provider` will do. Tokens are sealed by the vault, each for its row.
+Any provider with the four methods of `OAuthProvider` will do. The vault seals tokens, each for its row.
 """
 
 from holdfast.kit.connections.connections import Connections, ConnectionTokens, Started
 from holdfast.kit.connections.models import Connection, Consent, connection_id
-from holdfast.kit.connections.port import Grant, Provider
+from holdfast.kit.connections.port import Grant, OAuthProvider
 
 __all__ = [
     "Connection",
@@ -22,7 +22,7 @@ __all__ = [
     "Connections",
     "Consent",
     "Grant",
-    "Provider",
+    "OAuthProvider",
     "Started",
     "connection_id",
 ]

@@ -20,8 +20,8 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.connections.consents import Consents
 from holdfast.kit.connections.decision import LAST_S, connected, end_of, judge, lasts
 from holdfast.kit.connections.models import Connection, Consent, connection_id
-from holdfast.kit.connections.port import Grant, Provider
-from holdfast.kit.connections.token_refresh import LEASE_S, Refresher, Tokens, keep_trying
+from holdfast.kit.connections.port import Grant, OAuthProvider
+from holdfast.kit.connections.token_refresh import LEASE_S, Refresher, SealedTokens, keep_trying
 from holdfast.kit.vault import Vault
 from holdfast.store import Store, Transaction, put
 
@@ -48,11 +48,11 @@ class Connections:
     """
 
     def __init__(
-        self, store: Store, vault: Vault, providers: Mapping[str, Provider], *, lease_s: float = LEASE_S
+        self, store: Store, vault: Vault, providers: Mapping[str, OAuthProvider], *, lease_s: float = LEASE_S
     ) -> None:
         self._store = store if store.tenant_id else store.privileged()
         self._clock = store.clock
-        self._tokens = Tokens(vault)
+        self._tokens = SealedTokens(vault)
         self._consents = Consents(self._store, vault)
         self._refresher = Refresher(self._store, self._tokens, providers=providers, lease_s=lease_s)
         self._under_way: dict[str, asyncio.Task[Connection]] = {}

@@ -21,7 +21,7 @@ LASTS_S: Final = 600.0
 _SPENT: Final = "this sign-in was finished, has ended or was never begun; begin it again"
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ConsentRequest(msgspec.Struct, frozen=True):
     """What goes into the provider's address: the state, and the challenge whose verifier is kept here."""
 
     state: str
@@ -41,7 +41,7 @@ class Consents:
 
     async def ask(
         self, provider: str, *, tenant_id: str, scopes: Sequence[str], redirect_uri: str, bound_to: str
-    ) -> Asked:
+    ) -> ConsentRequest:
         """Keep a new consent; `bound_to` names the browser that must bring the answer (its session's id)."""
         state, verifier, now = secrets.token_urlsafe(32), secrets.token_urlsafe(64), self._clock.now()
         id = _hash(state)
@@ -51,7 +51,7 @@ class Consents:
             created_at=now, expires_at=now + timedelta(seconds=LASTS_S),
         )  # fmt: skip
         await self._store.commit(create(consent))
-        return Asked(state, _challenge(verifier))
+        return ConsentRequest(state, _challenge(verifier))
 
     async def spend(self, state: str, *, bound_to: str) -> tuple[Consent, Secret]:
         """The consent of this state and its verifier; of many who bring it, one gets it, once."""

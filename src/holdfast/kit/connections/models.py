@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Access, Document, Given, Index, Lifecycle, Retention, document
+from holdfast.model import Access, Document, Index, Lifecycle, ProvidedId, Retention, document
 
 Status = Literal["connected", "needs_reauth", "revoked"]
 SEALED_TOKENS: Final = ("access_token", "refresh_token", "former_refresh_token")
@@ -26,7 +26,7 @@ def connection_id(tenant_id: str, provider: str, account: str) -> str:
 
 @document(
     "holdfast_connections/{id}",
-    id=Given(pattern=r"[0-9a-f]{32}"),
+    id=ProvidedId(pattern=r"[0-9a-f]{32}"),
     tenant="tenant_id",
     indexes=[
         Index("-connected_at"),
@@ -83,7 +83,7 @@ class Connection(Document, rename="camel"):
 
 @document(
     "holdfast_consents/{id}",
-    id=Given(pattern=r"[0-9a-f]{64}"),
+    id=ProvidedId(pattern=r"[0-9a-f]{64}"),
     tenant="tenant_id",
     retention=Retention("expires_at", after_s=86_400),
     access=Access(read=["service"], write=["service"]),

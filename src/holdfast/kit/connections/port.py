@@ -28,7 +28,7 @@ class Grant(Protocol):
     def name(self) -> str: ...
 
 
-class Provider(Protocol):
+class OAuthProvider(Protocol):
     """Asks people for grants and keeps them working. No method is called inside a transaction.
 
     Raise `ReauthRequiredError` when a grant or a code is not good any more, `RetryLaterError` (with

@@ -27,7 +27,7 @@ from holdfast.errors import (
 )
 from holdfast.kit.connections.decision import delayed, refreshed, refused
 from holdfast.kit.connections.models import SEALED_TOKENS, Connection
-from holdfast.kit.connections.port import Grant, Provider
+from holdfast.kit.connections.port import Grant, OAuthProvider
 from holdfast.kit.leases import Lease, Leases
 from holdfast.kit.vault import Vault
 from holdfast.store import Store, Transaction, put
@@ -41,7 +41,7 @@ WAIT_S: Final = 20.0
 KEEP_TRIES: Final = 10
 
 
-class Tokens:
+class SealedTokens:
     """Seals and opens the tokens of one connection's row."""
 
     def __init__(self, vault: Vault) -> None:
@@ -59,14 +59,14 @@ class Refresher:
     """Brings one connection a new token."""
 
     def __init__(
-        self, store: Store, tokens: Tokens, *, providers: Mapping[str, Provider], lease_s: float
+        self, store: Store, tokens: SealedTokens, *, providers: Mapping[str, OAuthProvider], lease_s: float
     ) -> None:
         self._store, self._clock, self._tokens, self._providers = store, store.clock, tokens, providers
         self._lease_s = lease_s
         self._leases: dict[str, Leases] = {}
         self._owner = secrets.token_hex(6)
 
-    def provider(self, name: str) -> Provider:
+    def provider(self, name: str) -> OAuthProvider:
         if name not in self._providers:
             raise ConfigError(f"no service here connects accounts of {name!r}")
         return self._providers[name]
@@ -119,7 +119,9 @@ class Refresher:
         log.warning("connection needs reauth", connection=kept.id, provider=kept.provider)
         raise fault
 
-    async def _granted(self, provider: Provider, connection: Connection, lease: Lease) -> tuple[Grant, str]:
+    async def _granted(
+        self, provider: OAuthProvider, connection: Connection, lease: Lease
+    ) -> tuple[Grant, str]:
         """A new grant, and the refresh token that brought it."""
         current = self._tokens.open(connection, "refresh_token")
         former = self._tokens.open(connection, "former_refresh_token")

@@ -1,20 +1,25 @@
 """Idempotency: the first caller works, the others get the stored answer."""
 
-from holdfast.kit.idempotency.decision import Replay, Wait, Work, decide
-from holdfast.kit.idempotency.idempotency import Done, Given, Idempotency, Ticket
-from holdfast.kit.idempotency.models import Answer, IdempotencyDocument, IdempotencyFields, body_hash_of
+from holdfast.kit.idempotency.decision import Proceed, Replay, Wait, decide
+from holdfast.kit.idempotency.idempotency import Done, Idempotency, IdempotentResult, Ticket
+from holdfast.kit.idempotency.models import (
+    IdempotencyDocument,
+    IdempotencyFields,
+    StoredResponse,
+    body_hash_of,
+)
 
 __all__ = [
-    "Answer",
     "Done",
-    "Given",
     "Idempotency",
     "IdempotencyDocument",
     "IdempotencyFields",
+    "IdempotentResult",
+    "Proceed",
     "Replay",
+    "StoredResponse",
     "Ticket",
     "Wait",
-    "Work",
     "body_hash_of",
     "decide",
 ]

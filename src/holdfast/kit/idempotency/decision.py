@@ -8,10 +8,10 @@ import msgspec
 
 from holdfast.clock import to_us
 from holdfast.errors import KeyReusedError
-from holdfast.kit.idempotency.models import Answer, IdempotencyFields
+from holdfast.kit.idempotency.models import IdempotencyFields, StoredResponse
 
 
-class Work(msgspec.Struct, frozen=True):
+class Proceed(msgspec.Struct, frozen=True):
     """Nobody has done it and nobody is at it: do it, under this fencing number."""
 
     fence: int
@@ -20,7 +20,7 @@ class Work(msgspec.Struct, frozen=True):
 class Replay(msgspec.Struct, frozen=True):
     """It was done: give this answer."""
 
-    answer: Answer
+    answer: StoredResponse
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -29,17 +29,17 @@ class Wait(msgspec.Struct, frozen=True):
     after_s: float
 
 
-def decide(stored: IdempotencyFields | None, *, body_hash: str, now: datetime) -> Work | Replay | Wait:
+def decide(stored: IdempotencyFields | None, *, body_hash: str, now: datetime) -> Proceed | Replay | Wait:
     """First come, first to work; the same answer to all others; another body under the key is refused."""
     if stored is None:
         # Numbers begin at the time, so that a record removed and made anew never repeats one.
-        return Work(to_us(now))
+        return Proceed(to_us(now))
     if stored.expires_at <= now:
-        return Work(stored.fence + 1)
+        return Proceed(stored.fence + 1)
     if stored.body_hash != body_hash:
         raise KeyReusedError(f"the key {stored.key!r} was used for another request", "key")
     if stored.result is not None:
         return Replay(stored.result)
     if stored.held_until is None or stored.held_until <= now:
-        return Work(stored.fence + 1)
+        return Proceed(stored.fence + 1)
     return Wait((stored.held_until - now).total_seconds())

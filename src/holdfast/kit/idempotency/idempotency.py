@@ -19,15 +19,15 @@ from holdfast.errors import (
     TooLargeError,
 )
 from holdfast.kit import NO_TENANT
-from holdfast.kit.idempotency.decision import Replay, Wait, Work, decide
+from holdfast.kit.idempotency.decision import Proceed, Replay, Wait, decide
 from holdfast.kit.idempotency.models import (
-    Answer,
     IdempotencyDocument,
     IdempotencyFields,
+    StoredResponse,
     body_hash_of,
     record_id,
 )
-from holdfast.kit.worker_loop import rest
+from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.store.commit import Fence, Snapshot, Write, check, create, patch, put
 from holdfast.store.store import Store
 
@@ -48,14 +48,14 @@ class Ticket(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True):
     """What the work came to: the answer, and the writes that land in one commit with it."""
 
-    answer: Answer
+    answer: StoredResponse
     writes: Sequence[Write] = ()
 
 
-class Given(msgspec.Struct, frozen=True):
+class IdempotentResult(msgspec.Struct, frozen=True):
     """The answer to a caller; `replayed` when the work was another's."""
 
-    answer: Answer
+    answer: StoredResponse
     replayed: bool
 
 
@@ -93,7 +93,7 @@ class Idempotency:
 
     async def run(
         self, key: str, body: Any, act: Callable[[Ticket], Awaitable[Done]], *, wait_s: float = 0.0
-    ) -> Given:
+    ) -> IdempotentResult:
         """Do the work once for the key and give everybody its answer.
 
         While another is at it, waits up to `wait_s` and then raises `InProgressError`. Where `act`
@@ -103,13 +103,13 @@ class Idempotency:
         while True:
             left_s = deadline_s - self._clock.monotonic()
             begun = await self.begin(key, body, wait_s=max(0.0, left_s))
-            if isinstance(begun, Answer):
-                return Given(begun, True)
+            if isinstance(begun, StoredResponse):
+                return IdempotentResult(begun, True)
             answer = await self._work(begun, act)
             if answer is not None:
-                return Given(answer, False)
+                return IdempotentResult(answer, False)
 
-    async def begin(self, key: str, body: Any, *, wait_s: float = 0.0) -> Ticket | Answer:
+    async def begin(self, key: str, body: Any, *, wait_s: float = 0.0) -> Ticket | StoredResponse:
         """A ticket to do the work with, or the answer when it was done.
 
         Put `writes_complete(ticket, answer)` into the commit of the work, or `release(ticket)` it.
@@ -128,12 +128,12 @@ class Idempotency:
                     raise InProgressError(
                         f"the request with the key {key!r} is being worked on", after_s=found.after_s
                     )
-                await rest(self._clock, min(found.after_s, left_s, POLL_S), wake=bell)
+                await wait_for_wake(self._clock, min(found.after_s, left_s, POLL_S), wake=bell)
         finally:
             if bell is not None:
                 bell.close()
 
-    def writes_complete(self, ticket: Ticket, answer: Answer) -> list[Write]:
+    def writes_complete(self, ticket: Ticket, answer: StoredResponse) -> list[Write]:
         """The answer as a write for the commit of the work; refused when another took the work over."""
         size = len(msgspec.json.encode(answer))
         if size > ANSWER_BYTES_MAX:
@@ -164,7 +164,7 @@ class Idempotency:
                 patch(self._kind, ticket.id, changes=changes, expect=Fence(ticket.fence))
             )
 
-    async def _work(self, ticket: Ticket, act: Callable[[Ticket], Awaitable[Done]]) -> Answer | None:
+    async def _work(self, ticket: Ticket, act: Callable[[Ticket], Awaitable[Done]]) -> StoredResponse | None:
         """The answer, or None when the record must be asked again."""
         try:
             done = await act(ticket)
@@ -185,7 +185,7 @@ class Idempotency:
             raise
         return done.answer
 
-    async def _try(self, key: str, body_hash: str) -> Ticket | Answer | Wait:
+    async def _try(self, key: str, body_hash: str) -> Ticket | StoredResponse | Wait:
         id = record_id(self._tenant_id, key)
         for _ in range(TRIES):
             found = await self._store.get(self._kind, id)
@@ -200,7 +200,7 @@ class Idempotency:
         return Wait(POLL_S)
 
     def _taking(
-        self, work: Work, id: str, *, key: str, body_hash: str, found: Snapshot[IdempotencyFields] | None
+        self, work: Proceed, id: str, *, key: str, body_hash: str, found: Snapshot[IdempotencyFields] | None
     ) -> Write:
         now = self._clock.now()
         record = self._kind(

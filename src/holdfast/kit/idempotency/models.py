@@ -12,12 +12,12 @@ from holdfast.kit import NO_TENANT
 from holdfast.model import Claim, Document, Retention, document
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class StoredResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the first caller got and all others get: JSON values, as they will be stored.
 
     `failed` answers are kept for a shorter time; then the key may be used for a new try.
 
-    Example: `Answer(status=201, body={"id": "run-1"})`
+    Example: `StoredResponse(status=201, body={"id": "run-1"})`
     """
 
     status: int = 200
@@ -34,7 +34,7 @@ class IdempotencyFields(Document, rename="camel"):
     tenant_id: str = NO_TENANT
     status: Literal["processing", "completed", "failed"] = "processing"
     body_hash: str
-    result: Answer | None = None
+    result: StoredResponse | None = None
     created_at: datetime
     completed_at: datetime | None = None
     expires_at: datetime

@@ -1,6 +1,6 @@
 """What comes in from outside: verified, kept, deduplicated, then worked on with effects that land once."""
 
-from holdfast.kit.inbox.inbox import Inbox, Received, Source
+from holdfast.kit.inbox.inbox import Inbox, Receipt, Source
 from holdfast.kit.inbox.models import InboxItem, InboxLane
 from holdfast.kit.inbox.verifiers import (
     GithubVerifier,
@@ -11,7 +11,7 @@ from holdfast.kit.inbox.verifiers import (
     Verifier,
     channel_token,
 )
-from holdfast.kit.inbox.worker import Handler, InboxWorker, Limits
+from holdfast.kit.inbox.worker import Handler, InboxLimits, InboxWorker
 
 __all__ = [
     "GithubVerifier",
@@ -20,9 +20,9 @@ __all__ = [
     "Inbox",
     "InboxItem",
     "InboxLane",
+    "InboxLimits",
     "InboxWorker",
-    "Limits",
-    "Received",
+    "Receipt",
     "Source",
     "StandardWebhooksVerifier",
     "TelegramVerifier",

@@ -40,7 +40,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     keep_headers: tuple[str, ...] = ()
 
 
-class Received(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True):
     """What became of a message: kept now, or known already."""
 
     item_id: str
@@ -59,7 +59,7 @@ class Inbox:
 
     async def receive(
         self, source: Source, headers: Mapping[str, str], body: bytes, *, trace: str = ""
-    ) -> Received:
+    ) -> Receipt:
         """Verify and keep a message; the same one again is a duplicate, not an error."""
         if not tracing.on:
             return await self._receive(source, headers, body, trace)
@@ -67,7 +67,7 @@ class Inbox:
         with tracing.span(f"receive {source.name}", kind="server", parent=told, source=source.name):
             return await self._receive(source, headers, body, tracing.carried())
 
-    async def _receive(self, source: Source, headers: Mapping[str, str], body: bytes, trace: str) -> Received:
+    async def _receive(self, source: Source, headers: Mapping[str, str], body: bytes, trace: str) -> Receipt:
         if len(body) > source.body_bytes_max:
             raise TooLargeError(
                 f"a body takes at most {source.body_bytes_max:,} bytes, this one {len(body):,}"
@@ -83,8 +83,8 @@ class Inbox:
                 item.due_at = now
                 await self._store.commit(create(item))
         except AlreadyExistsError:
-            return Received(f"{item.source}_{item.mark}", duplicate=True)
-        return Received(item.id, duplicate=False)
+            return Receipt(f"{item.source}_{item.mark}", duplicate=True)
+        return Receipt(item.id, duplicate=False)
 
     async def _draw(self, tx: Transaction, item: InboxItem) -> None:
         """Give an ordered item its place; only the first of a lane is due."""
@@ -139,10 +139,16 @@ def _item(
         raise BadQueryError("a verifier must name the message")
     kept = {k: v for k, v in headers.items() if _worth_keeping(k, source.keep_headers)}
     return InboxItem(
-        tenant_id=source.tenant_id, source=source.name, mark=fitting(verified.mark), received_at=now,
+        tenant_id=source.tenant_id, source=source.name, mark=id_segment(verified.mark), received_at=now,
         headers=kept, body=body,
-        lane=fitting(f"{source.name}:{verified.order_key}") if source.ordered and verified.order_key else "",
+        lane=_lane_of(source, verified),
     )  # fmt: skip
+
+
+def _lane_of(source: Source, verified: Verified) -> str:
+    if not source.ordered or not verified.order_key:
+        return ""
+    return id_segment(f"{source.name}:{verified.order_key}")
 
 
 @lru_cache(maxsize=1_000)
@@ -152,7 +158,7 @@ def _worth_keeping(name: str, named: tuple[str, ...]) -> bool:
     return name in named or name.startswith(("x-", "webhook-")) or name in ("content-type", "user-agent")
 
 
-def fitting(mark: str) -> str:
+def id_segment(mark: str) -> str:
     """A name of any kind as part of an id: itself where it fits, otherwise a digest of it."""
     if len(mark.encode(errors="surrogatepass")) <= _MARK_BYTES_MAX and "/" not in mark and mark.isprintable():
         return mark

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, Literal
 
-from holdfast.model import Access, Claim, Document, Index, Joined, Lifecycle, Retention, document
+from holdfast.model import Access, Claim, CompositeId, Document, Index, Lifecycle, Retention, document
 
 _ADMINS: Final = Access(read=["admin", "service"])
 KEEP_FINISHED_S: Final = 14 * 86_400
@@ -15,7 +15,7 @@ Status = Literal["pending", "processing", "done", "parked", "ignored"]
 
 @document(
     "holdfast_inbox/{id}",
-    id=Joined("source", "mark"),
+    id=CompositeId("source", "mark"),
     tenant="tenant_id",
     indexes=[
         Index("status", "-received_at"),

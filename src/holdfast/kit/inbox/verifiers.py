@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from holdfast.errors import InvalidError, UnverifiedError
-from holdfast.kit.outbox.signing import Verifier as SignatureVerifier
+from holdfast.kit.outbox.signing import SignatureVerifier as SignatureVerifier
 
 
 class Verified(msgspec.Struct, frozen=True):

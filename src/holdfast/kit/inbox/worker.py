@@ -14,7 +14,7 @@ from holdfast import tracing
 from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
 from holdfast.ids import ulid
 from holdfast.kit.inbox.models import InboxItem, InboxLane
-from holdfast.kit.worker_loop import first_of, rest
+from holdfast.kit.worker_loop import wait_first, wait_for_wake
 from holdfast.store import Query, Snapshot, Store, Transaction, Write, patch, put
 
 log = structlog.get_logger("holdfast.inbox")
@@ -25,7 +25,7 @@ ATTEMPTS: Final = 30
 REASON_CHARACTERS_MAX: Final = 2_000
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class InboxLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How an inbox is worked on."""
 
     concurrency: int = 32
@@ -46,12 +46,17 @@ class InboxWorker:
     """
 
     def __init__(
-        self, store: Store, handlers: Mapping[str, Handler], *, limits: Limits | None = None, owner: str = ""
+        self,
+        store: Store,
+        handlers: Mapping[str, Handler],
+        *,
+        limits: InboxLimits | None = None,
+        owner: str = "",
     ) -> None:
         self._store = store.privileged()
         self._clock = store.clock
         self._handlers = handlers
-        self._limits = limits or Limits()
+        self._limits = limits or InboxLimits()
         self._owner = owner or ulid()
         self.last_turn_at: datetime | None = None
         self.under_way = 0
@@ -73,9 +78,9 @@ class InboxWorker:
                     task.add_done_callback(tasks.discard)
                     task.add_done_callback(lambda _: room_made.set())
                 if not room:
-                    await first_of(room_made.wait(), stop.wait())
+                    await wait_first(room_made.wait(), stop.wait())
                 elif not claimed:
-                    await rest(self._clock, idle_s, wake=bell, stop=stop)
+                    await wait_for_wake(self._clock, idle_s, wake=bell, stop=stop)
         finally:
             bell.close()
             await asyncio.gather(*tasks)

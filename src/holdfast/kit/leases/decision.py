@@ -24,7 +24,7 @@ class Free(msgspec.Struct, frozen=True):
     fence: int
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldLease(msgspec.Struct, frozen=True):
     """Another holder has it; it may be free after so long."""
 
     after_s: float
@@ -32,7 +32,7 @@ class Held(msgspec.Struct, frozen=True):
 
 def decide(
     stored: LeaseFields | None, *, now: datetime, monotonic_s: float, sighting: Sighting | None
-) -> Free | Held:
+) -> Free | HeldLease:
     """Free when absent, when its time is over, or when it has stood unrenewed for its whole length.
 
     `now` must be an instant that no jump of the clock has moved forward. The second rule keeps a
@@ -50,7 +50,7 @@ def decide(
         if unrenewed_left_s <= 0:
             return Free(stored.fence + 1)
         left_s = min(left_s, unrenewed_left_s)
-    return Held(left_s)
+    return HeldLease(left_s)
 
 
 def see(stored: LeaseFields, sighting: Sighting | None, monotonic_s: float) -> Sighting:

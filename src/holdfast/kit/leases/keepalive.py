@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.clock import Clock
 from holdfast.errors import LeaseLostError, RetryLaterError
 from holdfast.kit.leases.lease import Lease
-from holdfast.kit.worker_loop import first_of
+from holdfast.kit.worker_loop import wait_first
 
 if TYPE_CHECKING:
     from holdfast.kit.leases.leases import Leases
@@ -85,6 +85,6 @@ async def keep(leases: Leases, lease: Lease, clock: Clock) -> None:
         pause_s = lease.ttl_s / 3
         # A renewal that hangs must not outlive the lease: by then another may hold it.
         with contextlib.suppress(RetryLaterError):
-            await first_of(leases.renew(lease), clock.sleep(lease.remaining_s))
+            await wait_first(leases.renew(lease), clock.sleep(lease.remaining_s))
             continue
         pause_s = lease.ttl_s / 12

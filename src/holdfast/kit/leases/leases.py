@@ -9,11 +9,11 @@ from typing import Final
 from holdfast.clock import from_us
 from holdfast.errors import BadQueryError, ConflictError, LeaseLostError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.leases.decision import Free, Held, Sighting, decide, see
+from holdfast.kit.leases.decision import Free, HeldLease, Sighting, decide, see
 from holdfast.kit.leases.keepalive import Holding
 from holdfast.kit.leases.lease import Lease
 from holdfast.kit.leases.models import LeaseDocument, LeaseFields, lock_id_of
-from holdfast.kit.worker_loop import rest
+from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.store.commit import Fence, Snapshot, Write, create, patch, put
 from holdfast.store.store import Store
 
@@ -58,7 +58,7 @@ class Leases:
                     return took if isinstance(took, Lease) else None
                 # Spread out, so that those who wait for one lease don't all ask at the instant it ends.
                 pause_s = min(took.after_s, left_s, WAIT_S_MAX) + random.uniform(0.0, 0.02)
-                await rest(self.clock, pause_s, wake=bell)
+                await wait_for_wake(self.clock, pause_s, wake=bell)
         finally:
             if bell is not None:
                 bell.close()
@@ -109,11 +109,11 @@ class Leases:
         found = await self._store.get(self._kind, self._lock_id(name))
         return None if found is None else found.doc
 
-    async def _try(self, name: str, *, ttl_s: float, owner: str, purpose: str) -> Lease | Held:
+    async def _try(self, name: str, *, ttl_s: float, owner: str, purpose: str) -> Lease | HeldLease:
         for _ in range(TRIES):
             found = await self._store.get(self._kind, self._lock_id(name))
             verdict = self._judge(name, found)
-            if isinstance(verdict, Held):
+            if isinstance(verdict, HeldLease):
                 return verdict
             sent_s = self.clock.monotonic()
             fields = self._kind(
@@ -129,13 +129,13 @@ class Leases:
             return Lease(
                 name, fields.lock_id, owner, verdict.fence, ttl_s, self._kind, self.clock, sent_s + ttl_s
             )
-        return Held(0.0)
+        return HeldLease(0.0)
 
-    def _judge(self, name: str, found: Snapshot[LeaseFields] | None) -> Free | Held:
+    def _judge(self, name: str, found: Snapshot[LeaseFields] | None) -> Free | HeldLease:
         monotonic_s = self.clock.monotonic()
         stored, sighting = (None if found is None else found.doc), self._sightings.get(name)
         verdict = decide(stored, now=self._steady_now(), monotonic_s=monotonic_s, sighting=sighting)
-        if stored is not None and isinstance(verdict, Held):
+        if stored is not None and isinstance(verdict, HeldLease):
             self._remember(name, see(stored, sighting, monotonic_s))
         return verdict
 

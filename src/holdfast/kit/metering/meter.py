@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, BadQueryError, HoldfastError, LimitReachedError
 from holdfast.kit.metering.models import Allowance, UsageEvent, UsageSum
-from holdfast.store import Increment, Page, Query, Store, Write, create, patch, put, upsert
+from holdfast.store import Increment, Query, QueryPage, Store, Write, create, patch, put, upsert
 
 WARN_AT: Final = 0.8
 PAGE: Final = 1_000
@@ -132,7 +132,7 @@ class Meter:
         found = await self._store.get(Allowance, f"{self._tenant_id}_{_fact_id(name)}")
         return found.doc.used if found else 0
 
-    async def allowances(self, *, limit: int = 50, cursor: str | None = None) -> Page[Allowance]:
+    async def allowances(self, *, limit: int = 50, cursor: str | None = None) -> QueryPage[Allowance]:
         """What is taken of everything limited, by name."""
         return await self._store.query(Query(Allowance).order_by("name").limit(limit).after(cursor))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from holdfast.model import Access, Document, Index, Joined, document
+from holdfast.model import Access, CompositeId, Document, Index, document
 
 _MEMBERS = Access(read=["viewer", "service"])
 
 
 @document(
     "holdfast_usage_events/{id}",
-    id=Joined("tenant_id", "fact"),
+    id=CompositeId("tenant_id", "fact"),
     tenant="tenant_id",
     indexes=[Index("month", "at"), Index("-at")],
     append_only=True,
@@ -33,7 +33,7 @@ class UsageEvent(Document, rename="camel"):
 
 @document(
     "holdfast_usage_sums/{id}",
-    id=Joined("tenant_id", "metric", "day", "shard"),
+    id=CompositeId("tenant_id", "metric", "day", "shard"),
     tenant="tenant_id",
     indexes=[
         Index("metric", "day", "value"),
@@ -56,7 +56,7 @@ class UsageSum(Document, rename="camel"):
 
 @document(
     "holdfast_allowances/{id}",
-    id=Joined("tenant_id", "name"),
+    id=CompositeId("tenant_id", "name"),
     tenant="tenant_id",
     indexes=[Index("name")],
     access=_MEMBERS,

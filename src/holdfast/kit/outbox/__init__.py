@@ -4,33 +4,33 @@
                                       │                               │
                                     ledger ◄── attempts, state ───────┘
 
-`Outbox` puts events out, in the caller's own commit; `Dispatcher` delivers them; `Ledger` shows and replays
-them; `Endpoints` pauses, resumes, disables and enables where they go. The sender is a port.
+`Outbox` puts events out, in the caller's own commit; `Dispatcher` delivers them; `Deliveries` shows and
+replays them; `Endpoints` pauses, resumes, disables and enables where they go. The sender is a port.
 """
 
-from holdfast.kit.outbox.deliveries import Ledger, Report, Selection
+from holdfast.kit.outbox.deliveries import Deliveries, Report, Selection
 from holdfast.kit.outbox.dispatcher import Dispatcher, DispatcherStatus
 from holdfast.kit.outbox.endpoint_admin import Endpoints
 from holdfast.kit.outbox.endpoint_secrets import EndpointSecrets
 from holdfast.kit.outbox.models import (
     KINDS,
     Attempt,
-    Breaker,
+    BreakerPolicy,
     DeadLetter,
     Delivery,
     Endpoint,
     EndpointNotice,
     EndpointSecret,
     FifoLane,
-    Kinds,
+    OutboxModels,
     Rate,
     delivery_id,
 )
 from holdfast.kit.outbox.outbox import Event, Outbox
-from holdfast.kit.outbox.retry_policy import DOUBLING_WAITS_S, LONG_WAITS_S, Retry
-from holdfast.kit.outbox.signing import Signer, Verifier, new_key_pair, new_secret
+from holdfast.kit.outbox.retry_policy import DOUBLING_WAITS_S, LONG_WAITS_S, RetryPolicy
+from holdfast.kit.outbox.signing import SignatureVerifier, WebhookSigner, new_key_pair, new_secret
 from holdfast.net.address_guard import AddressGuard
-from holdfast.net.port import Answer, Outgoing, Sender, SendFailure, Sign
+from holdfast.net.port import OutgoingRequest, ReceiverResponse, Sender, SendFailure, Sign
 from holdfast.net.sender import RawSender
 
 __all__ = [
@@ -38,10 +38,10 @@ __all__ = [
     "KINDS",
     "LONG_WAITS_S",
     "AddressGuard",
-    "Answer",
     "Attempt",
-    "Breaker",
+    "BreakerPolicy",
     "DeadLetter",
+    "Deliveries",
     "Delivery",
     "Dispatcher",
     "DispatcherStatus",
@@ -52,20 +52,20 @@ __all__ = [
     "Endpoints",
     "Event",
     "FifoLane",
-    "Kinds",
-    "Ledger",
     "Outbox",
-    "Outgoing",
+    "OutboxModels",
+    "OutgoingRequest",
     "Rate",
     "RawSender",
+    "ReceiverResponse",
     "Report",
-    "Retry",
+    "RetryPolicy",
     "Selection",
     "SendFailure",
     "Sender",
     "Sign",
-    "Signer",
-    "Verifier",
+    "SignatureVerifier",
+    "WebhookSigner",
     "delivery_id",
     "new_key_pair",
     "new_secret",

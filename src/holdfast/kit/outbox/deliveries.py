@@ -18,9 +18,9 @@ from holdfast.kit.outbox.models import (
     DeadLetter,
     Delivery,
     DeliveryStatus,
-    Kinds,
+    OutboxModels,
 )
-from holdfast.store import Page, Query, Snapshot, Store, Transaction, put
+from holdfast.store import Query, QueryPage, Snapshot, Store, Transaction, put
 
 BATCH: Final = 100
 SAMPLE_MAX: Final = 20
@@ -55,7 +55,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     cursor: str | None
 
 
-class Ledger:
+class Deliveries:
     """The outbox's books for one tenant: every event and endpoint has exactly one state in them.
 
     Example:
@@ -63,7 +63,7 @@ class Ledger:
         report = await Ledger(acme).replay(Selection(statuses=["dead"]), dry_run=False)
     """
 
-    def __init__(self, store: Store, *, kinds: Kinds = KINDS) -> None:
+    def __init__(self, store: Store, *, kinds: OutboxModels = KINDS) -> None:
         self._store = store.tenant(store.tenant_id or NO_TENANT)
         self._kinds = kinds
 
@@ -71,15 +71,15 @@ class Ledger:
 
     async def find(
         self, selection: Selection, *, limit: int = BATCH, cursor: str | None = None
-    ) -> Page[Delivery]:
+    ) -> QueryPage[Delivery]:
         """One page of deliveries, newest first. A page may be short where `event_type` left some out."""
         page = await self._store.query(self._query(selection).limit(limit).after(cursor))
         kept = [item for item in page.items if selection.event_type in (None, item.doc.event_type)]
-        return Page(kept, page.cursor)
+        return QueryPage(kept, page.cursor)
 
     async def undelivered(
         self, endpoint_id: str | None = None, *, limit: int = BATCH, cursor: str | None = None
-    ) -> Page[Delivery]:
+    ) -> QueryPage[Delivery]:
         """What was put out and has not arrived, newest first."""
         return await self.find(Selection(endpoint_id=endpoint_id), limit=limit, cursor=cursor)
 
@@ -95,7 +95,7 @@ class Ledger:
         endpoint_id: str | None = None,
         limit: int = BATCH,
         cursor: str | None = None,
-    ) -> Page[DeadLetter]:
+    ) -> QueryPage[DeadLetter]:
         """What was given up, newest first."""
         query = Query(self._kinds.dead_letter).where("resolved", "==", resolved)
         if endpoint_id is not None:
@@ -294,13 +294,13 @@ class Ledger:
 
     async def _pages(
         self, selection: Selection, limit: int | None, cursor: str | None
-    ) -> AsyncIterator[Page[Delivery]]:
+    ) -> AsyncIterator[QueryPage[Delivery]]:
         left = limit
         while left is None or left > 0:
             size = BATCH if left is None else min(BATCH, left)
             page = await self.find(selection, limit=size, cursor=cursor)
             some = await self._open(page.items)
-            yield Page(some, page.cursor)
+            yield QueryPage(some, page.cursor)
             cursor = page.cursor
             left = None if left is None else left - len(some)
             if cursor is None:

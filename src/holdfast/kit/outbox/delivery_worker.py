@@ -18,12 +18,12 @@ from holdfast.clock import to_us
 from holdfast.errors import HoldfastError
 from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.endpoint_admin import Endpoints, OnNotice
-from holdfast.kit.outbox.endpoint_queue import SETTLE_S, Held, Lane
-from holdfast.kit.outbox.models import Delivery, Endpoint, Kinds
+from holdfast.kit.outbox.endpoint_queue import SETTLE_S, ClaimedDelivery, EndpointQueue
+from holdfast.kit.outbox.models import Delivery, Endpoint, OutboxModels
 from holdfast.kit.outbox.settler import Settlement, Settler
-from holdfast.kit.outbox.verdict import Verdict, attempted, judge, release, settle
-from holdfast.kit.worker_loop import end_all
-from holdfast.net.port import Answer, Outgoing, Sender, SendFailure
+from holdfast.kit.outbox.verdict import AttemptOutcome, attempted, judge, release, settle
+from holdfast.kit.worker_loop import cancel_all
+from holdfast.net.port import OutgoingRequest, ReceiverResponse, Sender, SendFailure
 from holdfast.store import Store, Write
 
 # Headers beside the signature's, made anew for each attempt.
@@ -41,7 +41,7 @@ class Counts(msgspec.Struct):
     dead: int = 0
 
 
-class Courier:
+class DeliveryWorker:
     """Sends for all lanes of one dispatcher; `wake` and `look` ring that dispatcher."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Courier:
         owner: str,
         headers: Headers | None,
         on_notice: OnNotice | None,
-        kinds: Kinds,
+        kinds: OutboxModels,
         wake: Callable[[], None],
         look: Callable[[], None],
     ) -> None:
@@ -69,7 +69,7 @@ class Courier:
 
     # -- sending ----------------------------------------------------------------------------------
 
-    def pump(self, lane: Lane) -> None:
+    def pump(self, lane: EndpointQueue) -> None:
         """Start as many sends as the lane's limits let through."""
         while lane.waiting and not self.stopping:
             held = lane.take(self._clock.monotonic())
@@ -78,9 +78,9 @@ class Courier:
             self.in_flight += 1
             self._spawn(self._serve(lane, held))
 
-    async def _serve(self, lane: Lane, first: Held) -> None:
+    async def _serve(self, lane: EndpointQueue, first: ClaimedDelivery) -> None:
         """Send one after another for as long as the lane has something to send."""
-        held: Held | None = first
+        held: ClaimedDelivery | None = first
         while held is not None:
             at, started = self._clock.now(), self._clock.monotonic()
             result = await self._send(lane, held, at, left_s=held.until - SETTLE_S - started)
@@ -94,7 +94,9 @@ class Courier:
         if lane.wants_refill(self._clock.monotonic()):
             self._wake()
 
-    async def _send(self, lane: Lane, held: Held, at: datetime, *, left_s: float) -> Answer | SendFailure:
+    async def _send(
+        self, lane: EndpointQueue, held: ClaimedDelivery, at: datetime, *, left_s: float
+    ) -> ReceiverResponse | SendFailure:
         delivery, endpoint, sign = held.delivery, lane.endpoint, lane.sign
         assert endpoint is not None
         assert sign is not None
@@ -104,7 +106,7 @@ class Courier:
             headers += self._headers(delivery, endpoint)
         # A send must not outlive its lease.
         timeout_s = min(endpoint.timeout_s, left_s)
-        request = Outgoing(
+        request = OutgoingRequest(
             "POST", endpoint.url, tuple(headers), delivery.body, timeout_s, endpoint.response_bytes_max,
             lane.in_doubt, lane.slow, left_s - timeout_s,
         )  # fmt: skip
@@ -113,13 +115,15 @@ class Courier:
             return await self._send_traced(request, delivery)
         return await self._result(request)
 
-    async def _result(self, request: Outgoing) -> Answer | SendFailure:
+    async def _result(self, request: OutgoingRequest) -> ReceiverResponse | SendFailure:
         try:
             return await self._sender.send(request)
         except SendFailure as failure:
             return failure
 
-    async def _send_traced(self, request: Outgoing, delivery: Delivery) -> Answer | SendFailure:
+    async def _send_traced(
+        self, request: OutgoingRequest, delivery: Delivery
+    ) -> ReceiverResponse | SendFailure:
         with tracing.span(
             f"deliver {delivery.event_type}", kind="client", parent=delivery.trace,
             delivery=delivery.id, endpoint=delivery.endpoint_id, attempt=delivery.attempt_count + 1,
@@ -134,7 +138,14 @@ class Courier:
                     tracing.failed(part, str(result.status))
         return result
 
-    def _conclude(self, lane: Lane, held: Held, result: Answer | SendFailure, *, latency_s: float) -> None:
+    def _conclude(
+        self,
+        lane: EndpointQueue,
+        held: ClaimedDelivery,
+        result: ReceiverResponse | SendFailure,
+        *,
+        latency_s: float,
+    ) -> None:
         delivery, endpoint = held.delivery, lane.endpoint
         assert endpoint is not None
         now = self._clock.now()
@@ -157,7 +168,7 @@ class Courier:
         if verdict.status != "delivered":
             self._after_failure(lane, delivery, verdict)
 
-    def _after_failure(self, lane: Lane, delivery: Delivery, verdict: Verdict) -> None:
+    def _after_failure(self, lane: EndpointQueue, delivery: Delivery, verdict: AttemptOutcome) -> None:
         if delivery.next_attempt_at is not None:
             heapq.heappush(self._dues, to_us(delivery.next_attempt_at))
         if verdict.endpoint_gone and lane.endpoint is not None:
@@ -169,7 +180,7 @@ class Courier:
 
     # -- not sending ------------------------------------------------------------------------------
 
-    def give_back(self, lane: Lane) -> None:
+    def give_back(self, lane: EndpointQueue) -> None:
         """Release what waits in a lane: its lane is shut, or this process ends."""
         now = self._clock.now()
         for held in lane.empty():
@@ -177,9 +188,9 @@ class Courier:
                 Settlement([release(held.delivery, now=now)], label=held.delivery.id, until=held.until)
             )
 
-    def bury(self, lane: Lane) -> None:
+    def bury(self, lane: EndpointQueue) -> None:
         """What waits in the lane has nowhere to go: its endpoint is no more."""
-        now, verdict = self._clock.now(), Verdict("dead", "the endpoint is gone")
+        now, verdict = self._clock.now(), AttemptOutcome("dead", "the endpoint is gone")
         for held in lane.empty():
             writes = settle(held.delivery, verdict, now=now, letters=self._kinds.dead_letter)
             self._settler.add(Settlement(writes, label=held.delivery.id, until=held.until))
@@ -227,4 +238,4 @@ class Courier:
 
     async def abandon(self) -> None:
         """Cut off what is still under way; its leases end by themselves."""
-        await end_all(self._tasks)
+        await cancel_all(self._tasks)

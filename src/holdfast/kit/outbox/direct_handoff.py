@@ -6,19 +6,21 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from holdfast.clock import Clock
-from holdfast.kit.outbox.delivery_worker import Courier
-from holdfast.kit.outbox.endpoint_queue import Held, Lane
-from holdfast.kit.outbox.endpoint_queues import Lanes
+from holdfast.kit.outbox.delivery_worker import DeliveryWorker
+from holdfast.kit.outbox.endpoint_queue import ClaimedDelivery, EndpointQueue
+from holdfast.kit.outbox.endpoint_queues import EndpointQueues
 from holdfast.kit.outbox.models import Delivery, Endpoint
 
 
-class Reception:
+class DirectHandoff:
     """A dispatcher's door for the outbox beside it; shut while the dispatcher is not at work.
 
     Whoever gets a place by `reserve` marks the delivery, commits it, and ends with `accept` or `unreserve`.
     """
 
-    def __init__(self, lanes: Lanes, courier: Courier, *, clock: Clock, owner: str, lease_s: float) -> None:
+    def __init__(
+        self, lanes: EndpointQueues, courier: DeliveryWorker, *, clock: Clock, owner: str, lease_s: float
+    ) -> None:
         self._lanes, self._courier, self._clock = lanes, courier, clock
         self._owner, self._lease_s = owner, lease_s
         self.open = False
@@ -33,7 +35,7 @@ class Reception:
         """Look at endpoints for the first time, so that `reserve` can judge their lanes."""
         await self._lanes.load(endpoint_ids)
 
-    def reserve(self, endpoint: Endpoint) -> Lane | None:
+    def reserve(self, endpoint: Endpoint) -> EndpointQueue | None:
         """A place for a delivery about to be put out; None when it must wait in the store like the others."""
         if not self.open or self._courier.stopping or endpoint.fifo:
             return None
@@ -50,15 +52,15 @@ class Reception:
         delivery.next_attempt_at = now + timedelta(seconds=self._lease_s)
         return self._clock.monotonic() + self._lease_s
 
-    def accept(self, lane: Lane, delivery: Delivery, *, until: float) -> None:
+    def accept(self, lane: EndpointQueue, delivery: Delivery, *, until: float) -> None:
         """The delivery is kept: send it as soon as its lane lets it."""
         lane.reserved -= 1
-        lane.waiting.append(Held(delivery, until))
+        lane.waiting.append(ClaimedDelivery(delivery, until))
         if self._courier.stopping:
             self._courier.give_back(lane)
         else:
             self._courier.pump(lane)
 
-    def unreserve(self, lane: Lane) -> None:
+    def unreserve(self, lane: EndpointQueue) -> None:
         """The delivery was not kept."""
         lane.reserved -= 1

@@ -23,16 +23,16 @@ import structlog
 
 from holdfast.errors import ConfigError, HoldfastError, RetryLaterError
 from holdfast.ids import ulid
-from holdfast.kit.outbox.delivery_worker import Counts, Courier, Headers
-from holdfast.kit.outbox.direct_handoff import Reception
+from holdfast.kit.outbox.delivery_worker import Counts, DeliveryWorker, Headers
+from holdfast.kit.outbox.direct_handoff import DirectHandoff
 from holdfast.kit.outbox.endpoint_admin import OnNotice
-from holdfast.kit.outbox.endpoint_queue import SETTLE_S, Held, Lane
-from holdfast.kit.outbox.endpoint_queues import Fetch, Lanes, Signing
-from holdfast.kit.outbox.models import KINDS, Kinds
+from holdfast.kit.outbox.endpoint_queue import SETTLE_S, ClaimedDelivery, EndpointQueue
+from holdfast.kit.outbox.endpoint_queues import EndpointQueues, Fetch, Signing
+from holdfast.kit.outbox.models import KINDS, OutboxModels
 from holdfast.kit.outbox.settler import Settler
-from holdfast.kit.worker_loop import end_all
+from holdfast.kit.worker_loop import cancel_all
 from holdfast.net.port import Sender
-from holdfast.store import Store, Wake
+from holdfast.store import Store, Subscription
 
 # While work is at hand, new deliveries of other lanes are looked for only so often.
 LOOK_EVERY_S: Final = 0.01
@@ -83,7 +83,7 @@ class Dispatcher:
         drain_s: float = 10.0,
         batch_max: int = 200,
         held_max: int = 10_000,
-        kinds: Kinds = KINDS,
+        kinds: OutboxModels = KINDS,
     ) -> None:
         if lease_s <= SETTLE_S:
             raise ConfigError(f"lease_s must be more than {SETTLE_S}: an answer must be settled inside it")
@@ -92,14 +92,14 @@ class Dispatcher:
         self.owner = owner or f"{socket.gethostname()}-{os.getpid()}-{ulid()[-6:]}"
         self._lease_s, self._poll_s, self._drain_s = lease_s, poll_s, drain_s
         self._batch_max, self._held_max, self._kinds = batch_max, held_max, kinds
-        self._lanes = Lanes(self._store, signing, kinds=kinds, lease_s=lease_s)
+        self._lanes = EndpointQueues(self._store, signing, kinds=kinds, lease_s=lease_s)
         self._settler = Settler(self._store, batch_max=batch_max)
         self._wake = asyncio.Event()
-        self._courier = Courier(
+        self._courier = DeliveryWorker(
             store, sender, self._settler, owner=self.owner, headers=headers,
             on_notice=on_notice, kinds=kinds, wake=self._wake.set, look=self._rung,
         )  # fmt: skip
-        self.reception = Reception(
+        self.reception = DirectHandoff(
             self._lanes, self._courier, clock=self._clock, owner=self.owner, lease_s=lease_s
         )
         self._look = self._turning = False
@@ -147,7 +147,7 @@ class Dispatcher:
             await self._wind_down()
         finally:
             self.reception.open = False
-            await end_all(aside)
+            await cancel_all(aside)
             await self._courier.abandon()
             for bell in bells:
                 bell.close()
@@ -173,7 +173,7 @@ class Dispatcher:
             return False
         return self._lanes.refill(self._clock.monotonic()) is None
 
-    async def _listen(self, bell: Wake, heard: Callable[[], None]) -> None:
+    async def _listen(self, bell: Subscription, heard: Callable[[], None]) -> None:
         while True:
             if await bell.wait(self._poll_s):
                 heard()
@@ -273,7 +273,7 @@ class Dispatcher:
         for item in taken:
             name = item.doc.endpoint_id
             counts[name] = counts.get(name, 0) + 1
-            self._lanes.get(name).waiting.append(Held(item.doc, until))
+            self._lanes.get(name).waiting.append(ClaimedDelivery(item.doc, until))
         cut = len(taken) >= self._batch_max
         self._lanes.fetched(fetch, counts, cut=cut)
         if cut and fetch.only is None:
@@ -298,7 +298,7 @@ class Dispatcher:
         for lane in await self._lanes.refresh():
             self._adjust(lane)
 
-    def _adjust(self, lane: Lane) -> None:
+    def _adjust(self, lane: EndpointQueue) -> None:
         """Give back what may not go out now, bury what has nowhere to go."""
         if not lane.waiting:
             return

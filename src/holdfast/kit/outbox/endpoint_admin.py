@@ -7,7 +7,14 @@ from typing import Final
 
 from holdfast.errors import NotFoundError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.outbox.models import KINDS, Endpoint, EndpointNotice, EndpointStatus, Kinds, NoticeKind
+from holdfast.kit.outbox.models import (
+    KINDS,
+    Endpoint,
+    EndpointNotice,
+    EndpointStatus,
+    NoticeKind,
+    OutboxModels,
+)
 from holdfast.store import Store, Transaction, create, put
 
 OnNotice = Callable[[EndpointNotice], Awaitable[None]]
@@ -22,7 +29,9 @@ class Endpoints:
     Example: `await Endpoints(acme).pause("rms-7", reason="planned maintenance", by="ada")`
     """
 
-    def __init__(self, store: Store, *, on_notice: OnNotice | None = None, kinds: Kinds = KINDS) -> None:
+    def __init__(
+        self, store: Store, *, on_notice: OnNotice | None = None, kinds: OutboxModels = KINDS
+    ) -> None:
         self._store = store.tenant(store.tenant_id or NO_TENANT)
         self._on_notice, self._kinds = on_notice, kinds
 

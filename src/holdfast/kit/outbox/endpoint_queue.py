@@ -6,7 +6,7 @@ import math
 from collections import deque
 from typing import Final
 
-from holdfast.kit.outbox.limits import Breaker, Bucket
+from holdfast.kit.outbox.limits import CircuitBreaker, TokenBucket
 from holdfast.kit.outbox.models import Delivery, Endpoint
 from holdfast.net.port import Sign
 
@@ -26,7 +26,7 @@ WAITED_S_MAX: Final = 5.0
 SETTLE_S: Final = 1.0
 
 
-class Held:
+class ClaimedDelivery:
     """A delivery this process has claimed; `until` is when, by the monotonic clock, its lease ends."""
 
     __slots__ = ("delivery", "turn", "until")
@@ -36,7 +36,7 @@ class Held:
         self.turn = 0
 
 
-class Lane:
+class EndpointQueue:
     """Keeps an endpoint's limits in this process. Knows no store and no network."""
 
     def __init__(self, lane_id: str, *, lease_s: float = math.inf) -> None:
@@ -45,11 +45,11 @@ class Lane:
         self.endpoint: Endpoint | None = None
         self.version = -1
         self.sign: Sign | None = None
-        self.waiting: deque[Held] = deque()
+        self.waiting: deque[ClaimedDelivery] = deque()
         self.in_flight = 0
         self.reserved = 0  # promised to deliveries whose first commit is under way
-        self.bucket: Bucket | None = None
-        self.breaker: Breaker | None = None
+        self.bucket: TokenBucket | None = None
+        self.breaker: CircuitBreaker | None = None
         self.closed_until = 0.0
         self.more = False  # the store may hold more that is due than was fetched
         self.answered = self.hung = self.slow = False  # ever; last time; last time it answered
@@ -64,9 +64,9 @@ class Lane:
         if endpoint.rate is None:
             self.bucket = None
         elif self.bucket is None or self.bucket.rate != endpoint.rate:
-            self.bucket = Bucket(endpoint.rate, now)
+            self.bucket = TokenBucket(endpoint.rate, now)
         if self.breaker is None or self.breaker.limits != endpoint.breaker:
-            self.breaker = Breaker(endpoint.breaker)
+            self.breaker = CircuitBreaker(endpoint.breaker)
 
     def shut(self, until: float = math.inf) -> None:
         """Send nothing before `until`."""
@@ -114,7 +114,7 @@ class Lane:
         """Half empty and known to have more: worth another claim."""
         return self.more and self.room(now) * 2 >= self.capacity
 
-    def take(self, now: float) -> Held | None:
+    def take(self, now: float) -> ClaimedDelivery | None:
         """The next delivery to send, or None while a limit says wait. Counts it as under way."""
         endpoint, breaker = self.endpoint, self.breaker
         if endpoint is None or breaker is None or endpoint.status != "active":
@@ -136,7 +136,14 @@ class Lane:
             self.more = True
 
     def done(
-        self, held: Held, *, healthy: bool, hung: bool, now: float, took_s: float = 0.0, waited_s: float = 0.0
+        self,
+        held: ClaimedDelivery,
+        *,
+        healthy: bool,
+        hung: bool,
+        now: float,
+        took_s: float = 0.0,
+        waited_s: float = 0.0,
     ) -> None:
         """A send has ended; `hung` when its time was up before there was an answer. The receiver had it for
         `took_s`, after it had waited for a connection."""
@@ -174,7 +181,7 @@ class Lane:
             return self.bucket.ready_at(now)
         return at if at > now else math.inf
 
-    def empty(self) -> list[Held]:
+    def empty(self) -> list[ClaimedDelivery]:
         """Everything not under way, to be given back."""
         waiting = list(self.waiting)
         self.waiting.clear()

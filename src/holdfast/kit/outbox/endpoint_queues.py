@@ -10,8 +10,8 @@ import msgspec
 import structlog
 
 from holdfast.errors import HoldfastError
-from holdfast.kit.outbox.endpoint_queue import Lane
-from holdfast.kit.outbox.models import Endpoint, Kinds
+from holdfast.kit.outbox.endpoint_queue import EndpointQueue
+from holdfast.kit.outbox.models import Endpoint, OutboxModels
 from holdfast.net.port import Sign
 from holdfast.store import Snapshot, Store
 
@@ -34,29 +34,29 @@ class Fetch(msgspec.Struct, frozen=True):
     only: frozenset[str] | None = None
 
 
-class Lanes:
+class EndpointQueues:
     """Keeps a lane per endpoint seen. Idle, open lanes cost a turn nothing; the others are `notable`."""
 
-    def __init__(self, store: Store, signing: Signing, *, kinds: Kinds, lease_s: float) -> None:
+    def __init__(self, store: Store, signing: Signing, *, kinds: OutboxModels, lease_s: float) -> None:
         self._store, self._signing, self._kinds, self._lease_s = store, signing, kinds, lease_s
-        self._lanes: dict[str, Lane] = {}
-        self.notable: dict[str, Lane] = {}
+        self._lanes: dict[str, EndpointQueue] = {}
+        self.notable: dict[str, EndpointQueue] = {}
 
-    def get(self, lane_id: str) -> Lane:
+    def get(self, lane_id: str) -> EndpointQueue:
         lane = self._lanes.get(lane_id)
         if lane is None:
-            lane = self._lanes[lane_id] = Lane(lane_id, lease_s=self._lease_s)
+            lane = self._lanes[lane_id] = EndpointQueue(lane_id, lease_s=self._lease_s)
         self.notable[lane_id] = lane
         return lane
 
-    def known(self, lane_id: str) -> Lane | None:
+    def known(self, lane_id: str) -> EndpointQueue | None:
         """A lane whose endpoint has been looked at."""
         lane = self._lanes.get(lane_id)
         if lane is None or lane.version < 0:
             return None
         return lane
 
-    def mind(self, lane: Lane) -> None:
+    def mind(self, lane: EndpointQueue) -> None:
         self.notable[lane.id] = lane
 
     def forget_idle(self, now: float) -> None:
@@ -98,7 +98,7 @@ class Lanes:
 
     # -- what their endpoints say -----------------------------------------------------------------
 
-    async def load(self, lane_ids: Iterable[str]) -> list[Lane]:
+    async def load(self, lane_ids: Iterable[str]) -> list[EndpointQueue]:
         """Bring these lanes to what their endpoints say now; gives those that changed."""
         names = list(lane_ids)
         found = await self._store.get_many(self._kinds.endpoint, names)
@@ -113,17 +113,17 @@ class Lanes:
                 changed.append(lane)
         return changed
 
-    async def refresh(self) -> list[Lane]:
+    async def refresh(self) -> list[EndpointQueue]:
         """Look at the endpoints again; of very many, the idle ones only when they are next needed."""
         if len(self._lanes) > LANES_REFRESHED_MAX:
             self._lanes = dict(self.notable)
         return await self.load(list(self._lanes))
 
-    def forget(self, lane: Lane) -> None:
+    def forget(self, lane: EndpointQueue) -> None:
         self._lanes.pop(lane.id, None)
         self.notable.pop(lane.id, None)
 
-    async def _set_up(self, lane: Lane, snapshot: Snapshot[Endpoint]) -> None:
+    async def _set_up(self, lane: EndpointQueue, snapshot: Snapshot[Endpoint]) -> None:
         now = self._store.clock.monotonic()
         was_active = lane.active
         try:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.clock import to_us
 from holdfast.kit.outbox.models import Endpoint, EndpointSecret
-from holdfast.kit.outbox.signing import Signer
+from holdfast.kit.outbox.signing import WebhookSigner
 from holdfast.kit.vault import SealedField, Secret, Vault
 from holdfast.net.port import Sign
 
@@ -22,7 +22,7 @@ class EndpointSecrets:
     """Seals the secrets of endpoints and signs with those that have not ended.
 
     `signing` is what a dispatcher asks for. With `plain_header` the body alone is signed under that
-    name too; see `Signer`.
+    name too; see `WebhookSigner`.
 
     Example: `Dispatcher(store, sender, signing=EndpointSecrets(vault).signing)`
     """
@@ -34,7 +34,7 @@ class EndpointSecrets:
     def seal(self, endpoint: Endpoint, secret: str | Secret) -> EndpointSecret:
         """A secret as this endpoint keeps it; refuses one that could not sign."""
         text = secret.reveal() if isinstance(secret, Secret) else secret
-        Signer([text])
+        WebhookSigner([text])
         return EndpointSecret(sealed=self._field(endpoint).seal(text, endpoint.id))
 
     def rotated(
@@ -53,7 +53,7 @@ class EndpointSecrets:
         """What signs this endpoint's messages; `UnreadableError` when a secret does not open."""
         field = self._field(endpoint)
         opened = [(_end_s(one), field.open(one.sealed, endpoint.id)) for one in endpoint.secrets]
-        return _choosing(opened, lambda texts: Signer(texts, plain_header=self._plain_header))
+        return _choosing(opened, lambda texts: WebhookSigner(texts, plain_header=self._plain_header))
 
     def _field(self, endpoint: Endpoint) -> SealedField:
         return self._vault.field(type(endpoint), SECRET_FIELD)
@@ -63,9 +63,9 @@ def _end_s(secret: EndpointSecret) -> float:
     return float("inf") if secret.expires_at is None else to_us(secret.expires_at) / 1e6
 
 
-def _choosing(opened: Sequence[tuple[float, Secret]], make: Callable[[list[str]], Signer]) -> Sign:
+def _choosing(opened: Sequence[tuple[float, Secret]], make: Callable[[list[str]], WebhookSigner]) -> Sign:
     """Sign with the secrets that last beyond the moment of signing; the signer is made anew when one ends."""
-    signer: Signer | None = None
+    signer: WebhookSigner | None = None
     valid_to_s = -1.0
 
     def sign(message_id: str, at_s: int, body: bytes) -> Sequence[tuple[str, str]]:

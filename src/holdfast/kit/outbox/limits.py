@@ -7,7 +7,7 @@ from typing import Literal
 from holdfast.kit.outbox import models
 
 
-class Bucket:
+class TokenBucket:
     """Tokens that grow back at a steady rate; a send takes one."""
 
     def __init__(self, rate: models.Rate, now: float) -> None:
@@ -35,13 +35,13 @@ class Bucket:
         self._at = now
 
 
-class Breaker:
+class CircuitBreaker:
     """Closed: all may pass. Open: none, until its time is up. Half-open: a few probes, which decide.
 
     A result counts only for the state its send began in, so that stragglers can't reopen or close it.
     """
 
-    def __init__(self, limits: models.Breaker) -> None:
+    def __init__(self, limits: models.BreakerPolicy) -> None:
         self.limits = limits
         self.state: Literal["closed", "open", "half-open"] = "closed"
         self.open_until = 0.0

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
-from holdfast.kit.outbox.retry_policy import Retry
-from holdfast.model import Claim, Document, Given, Index, Lifecycle, Retention, Ulid, document
+from holdfast.kit.outbox.retry_policy import RetryPolicy
+from holdfast.model import Claim, Document, Index, Lifecycle, ProvidedId, Retention, UlidId, document
 
 DeliveryStatus = Literal["pending", "sending", "delivered", "failed", "dead", "skipped", "cancelled"]
 EndpointStatus = Literal["active", "paused", "disabled"]
@@ -28,7 +28,7 @@ Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 
 
-class Breaker(msgspec.Struct, frozen=True, rename="camel"):
+class BreakerPolicy(msgspec.Struct, frozen=True, rename="camel"):
     """After so many failures in a row nothing is sent for `open_s`; then a few probes decide."""
 
     failures: Positive = 10
@@ -52,7 +52,7 @@ class EndpointSecret(msgspec.Struct, frozen=True, rename="camel"):
 
 @document(
     "holdfast_endpoints/{id}",
-    id=Given(pattern=rf"[^{JOINT}/]{{1,200}}"),
+    id=ProvidedId(pattern=rf"[^{JOINT}/]{{1,200}}"),
     tenant="tenant_id",
     indexes=[Index("status", "-created_at"), Index("-created_at")],
     lifecycle=Lifecycle(
@@ -80,8 +80,8 @@ class Endpoint(Document, rename="camel"):
     fifo: bool = False
     concurrency: Positive = 10
     rate: Rate | None = None
-    breaker: Breaker = Breaker()
-    retry: Retry = Retry()
+    breaker: BreakerPolicy = BreakerPolicy()
+    retry: RetryPolicy = RetryPolicy()
     timeout_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
     response_bytes_max: Positive = 65_536
 
@@ -200,7 +200,7 @@ class DeadLetter(Document, rename="camel"):
 
 @document(
     "holdfast_endpoint_notices/{id}",
-    id=Ulid(),
+    id=UlidId(),
     tenant="tenant_id",
     indexes=[Index("endpoint_id", "-at"), Index("-at")],
     append_only=True,
@@ -232,7 +232,7 @@ class FifoLane(Document, rename="camel"):
     last_at: datetime
 
 
-class Kinds(msgspec.Struct, frozen=True, kw_only=True):
+class OutboxModels(msgspec.Struct, frozen=True, kw_only=True):
     """The document classes an outbox keeps; a service gives subclasses declared under its own names."""
 
     endpoint: type[Endpoint] = Endpoint
@@ -246,4 +246,4 @@ class Kinds(msgspec.Struct, frozen=True, kw_only=True):
         return (self.endpoint, self.delivery, self.dead_letter, self.notice, self.fifo_lane)
 
 
-KINDS: Final = Kinds()
+KINDS: Final = OutboxModels()

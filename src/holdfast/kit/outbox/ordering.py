@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.errors import NotFoundError, VersionConflictError
-from holdfast.kit.outbox.models import Delivery, Kinds
+from holdfast.kit.outbox.models import Delivery, OutboxModels
 from holdfast.store import Query, Snapshot, Store, Transaction, Write, patch, put
 
 CONFLICTS_MAX: Final = 100
 
 
-async def join(tx: Transaction, delivery: Delivery, *, kinds: Kinds, now: datetime) -> None:
+async def join(tx: Transaction, delivery: Delivery, *, kinds: OutboxModels, now: datetime) -> None:
     """Give a new delivery its place behind the others: due at once only when nobody is before it."""
     found = await tx.get(kinds.fifo_lane, delivery.endpoint_id)
     if found is None:
@@ -31,7 +31,7 @@ async def join(tx: Transaction, delivery: Delivery, *, kinds: Kinds, now: dateti
     tx.write(put(lane))
 
 
-async def rejoin(tx: Transaction, delivery: Delivery, *, kinds: Kinds, now: datetime) -> None:
+async def rejoin(tx: Transaction, delivery: Delivery, *, kinds: OutboxModels, now: datetime) -> None:
     """Put an old delivery back among those that wait, in its first order."""
     found = await tx.get(kinds.fifo_lane, delivery.endpoint_id)
     lane = found.doc if found else kinds.fifo_lane(
@@ -43,7 +43,7 @@ async def rejoin(tx: Transaction, delivery: Delivery, *, kinds: Kinds, now: date
 
 
 async def leave(
-    store: Store, delivery: Delivery, writes: Sequence[Write], *, kinds: Kinds, now: datetime
+    store: Store, delivery: Delivery, writes: Sequence[Write], *, kinds: OutboxModels, now: datetime
 ) -> None:
     """Commit what finishes the head, together with what makes the next one due or the lane idle."""
     home = store.tenant(delivery.tenant_id)
@@ -57,7 +57,7 @@ async def leave(
             return
 
 
-async def _next(home: Store, delivery: Delivery, *, kinds: Kinds, now: datetime) -> list[Write]:
+async def _next(home: Store, delivery: Delivery, *, kinds: OutboxModels, now: datetime) -> list[Write]:
     # The lane before the query: what is added after this look changes the lane's version.
     lane = await home.get(kinds.fifo_lane, delivery.endpoint_id)
     following = await _first_waiting(home, delivery, kinds=kinds)
@@ -74,7 +74,7 @@ async def _next(home: Store, delivery: Delivery, *, kinds: Kinds, now: datetime)
     return [put(lane.doc, lane.unchanged)]
 
 
-async def _first_waiting(home: Store, head: Delivery, *, kinds: Kinds) -> Snapshot[Delivery] | None:
+async def _first_waiting(home: Store, head: Delivery, *, kinds: OutboxModels) -> Snapshot[Delivery] | None:
     query = (
         Query(kinds.delivery)
         .where("endpoint_id", "==", head.endpoint_id)

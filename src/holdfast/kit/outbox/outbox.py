@@ -14,10 +14,10 @@ from holdfast import ids, tracing
 from holdfast.errors import InvalidError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import ordering
-from holdfast.kit.outbox.direct_handoff import Reception
+from holdfast.kit.outbox.direct_handoff import DirectHandoff
 from holdfast.kit.outbox.dispatcher import Dispatcher
-from holdfast.kit.outbox.endpoint_queue import Lane
-from holdfast.kit.outbox.models import KINDS, Delivery, Endpoint, Kinds, delivery_id
+from holdfast.kit.outbox.endpoint_queue import EndpointQueue
+from holdfast.kit.outbox.models import KINDS, Delivery, Endpoint, OutboxModels, delivery_id
 from holdfast.store import Store, Transaction, Write, create
 
 BODY_BYTES_MAX: Final = 262_144
@@ -40,7 +40,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Place(NamedTuple):
-    lane: Lane
+    lane: EndpointQueue
     delivery: Delivery
     until: float
 
@@ -59,7 +59,7 @@ class Outbox:
         *,
         near: Dispatcher | None = None,
         body_bytes_max: int = BODY_BYTES_MAX,
-        kinds: Kinds = KINDS,
+        kinds: OutboxModels = KINDS,
     ) -> None:
         self._tenant = store.tenant_id or NO_TENANT
         self._store = store.tenant(self._tenant)
@@ -135,7 +135,7 @@ class Outbox:
             await self._store.commit(*also, *[create(delivery) for delivery in deliveries])
 
     def _reserve(
-        self, near: Reception, endpoints: list[Endpoint], deliveries: list[Delivery], *, now: datetime
+        self, near: DirectHandoff, endpoints: list[Endpoint], deliveries: list[Delivery], *, now: datetime
     ) -> list[_Place]:
         places = []
         for endpoint, delivery in zip(endpoints, deliveries, strict=True):

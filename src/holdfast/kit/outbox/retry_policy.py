@@ -15,12 +15,12 @@ DOUBLING_WAITS_S: Final = (1.0, 2.0, 4.0, 8.0)
 LONG_WAITS_S: Final = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
 
 
-class Retry(msgspec.Struct, frozen=True, rename="camel"):
+class RetryPolicy(msgspec.Struct, frozen=True, rename="camel"):
     """One attempt at once and one after each wait; `jitter` 0.1 spreads each wait by ±10 %.
 
     `fourxx_dead` gives up at once on an answer that says the request itself is wrong.
 
-    Example: `Retry(waits_s=LONG_WAITS_S, jitter=0.1)`
+    Example: `RetryPolicy(waits_s=LONG_WAITS_S, jitter=0.1)`
     """
 
     waits_s: Annotated[tuple[float, ...], Meta(max_length=50)] = DOUBLING_WAITS_S

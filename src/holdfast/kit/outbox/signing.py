@@ -107,13 +107,13 @@ class EdCheckingKey:
         return True
 
 
-class Signer:
+class WebhookSigner:
     """Signs with every active secret, the newest first.
 
     With `plain_header` an HMAC secret also signs the body alone under that name: the oldest, since there is
     room for one signature and a receiver who knows only the old secret must go on until that ends.
 
-    Example: `Signer(["whsec_…"]).headers("evt-1", 1_700_000_000, b"{}")`
+    Example: `WebhookSigner(["whsec_…"]).headers("evt-1", 1_700_000_000, b"{}")`
     """
 
     def __init__(self, secrets: Iterable[str], *, plain_header: str | None = None) -> None:
@@ -137,12 +137,12 @@ class Signer:
         return made
 
 
-class Verifier:
+class SignatureVerifier:
     """Checks what others signed: any one of the secrets will do, inside the time tolerance.
 
     `prefix` is the first word of the headers' names (`svix` at some senders).
 
-    Example: `Verifier(["whsec_…"]).verify(headers, body, now=clock.now())`
+    Example: `SignatureVerifier(["whsec_…"]).verify(headers, body, now=clock.now())`
     """
 
     def __init__(

@@ -8,8 +8,8 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX, EXCERPT_BYTES_MAX, Attempt, DeadLetter, Delivery
-from holdfast.kit.outbox.retry_policy import Retry, retry_after_s
-from holdfast.net.port import Answer, SendFailure
+from holdfast.kit.outbox.retry_policy import RetryPolicy, retry_after_s
+from holdfast.net.port import ReceiverResponse, SendFailure
 from holdfast.store import Fence, Increment, Write, patch, upsert
 
 GONE: Final = 410
@@ -22,7 +22,7 @@ _SETTLED: Final = (*_RELEASED, "reason", "attempts", "attempt_count", "last_atte
                    "finished_at")  # fmt: skip
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class AttemptOutcome(msgspec.Struct, frozen=True):
     """`wait_s` where it is tried again, `hold_s` where the receiver asked everybody to wait."""
 
     status: Literal["delivered", "failed", "dead"]
@@ -33,49 +33,58 @@ class Verdict(msgspec.Struct, frozen=True):
     healthy: bool = True
 
 
-DELIVERED: Final = Verdict("delivered")
+DELIVERED: Final = AttemptOutcome("delivered")
 
 
 def judge(
-    result: Answer | SendFailure, retry: Retry, *, attempt: int, now: datetime, roll: float = 0.5
-) -> Verdict:
+    result: ReceiverResponse | SendFailure,
+    retry: RetryPolicy,
+    *,
+    attempt: int,
+    now: datetime,
+    roll: float = 0.5,
+) -> AttemptOutcome:
     """What follows from the result of attempt number `attempt` (the first is 1)."""
-    if isinstance(result, Answer) and 200 <= result.status < 300:
+    if isinstance(result, ReceiverResponse) and 200 <= result.status < 300:
         return DELIVERED
     said = describe(result)
     if isinstance(result, SendFailure):
         if result.reason in _HOPELESS:
-            return Verdict("dead", said)
+            return AttemptOutcome("dead", said)
         return _again(said, retry, attempt=attempt, asked_s=0.0, roll=roll, healthy=False)
     if result.status == GONE:
-        return Verdict("dead", said, endpoint_gone=True)
+        return AttemptOutcome("dead", said, endpoint_gone=True)
     refused = 400 <= result.status < 500
     if refused and result.status not in _WORTH_RETRYING and retry.fourxx_dead:
-        return Verdict("dead", said)
+        return AttemptOutcome("dead", said)
     asked = result.headers.get("retry-after") if result.status in _ASK_TO_WAIT else None
     asked_s = min(retry_after_s(asked, now), retry.retry_after_s_max)
     return _again(said, retry, attempt=attempt, asked_s=asked_s, roll=roll, healthy=refused)
 
 
-def _again(said: str, retry: Retry, *, attempt: int, asked_s: float, roll: float, healthy: bool) -> Verdict:
+def _again(
+    said: str, retry: RetryPolicy, *, attempt: int, asked_s: float, roll: float, healthy: bool
+) -> AttemptOutcome:
     wait_s = retry.wait_s(attempt, roll)
     if wait_s is None:
-        return Verdict(
+        return AttemptOutcome(
             "dead", f"{attempt} attempts failed; the last: {said}", hold_s=asked_s, healthy=healthy
         )
-    return Verdict("failed", said, max(wait_s, asked_s), asked_s, healthy=healthy)
+    return AttemptOutcome("failed", said, max(wait_s, asked_s), asked_s, healthy=healthy)
 
 
-def describe(result: Answer | SendFailure) -> str:
+def describe(result: ReceiverResponse | SendFailure) -> str:
     if isinstance(result, SendFailure):
         return f"{result.reason}: {result.message}"
     return f"HTTP {result.status}"
 
 
-def attempted(delivery: Delivery, result: Answer | SendFailure, *, at: datetime, latency_s: float) -> None:
+def attempted(
+    delivery: Delivery, result: ReceiverResponse | SendFailure, *, at: datetime, latency_s: float
+) -> None:
     """Write the attempt into the delivery's history."""
     latency_ms = round(latency_s * 1_000)
-    if isinstance(result, Answer):
+    if isinstance(result, ReceiverResponse):
         excerpt = result.excerpt[:EXCERPT_BYTES_MAX].decode(errors="replace") if result.excerpt else ""
         attempt = Attempt(at, latency_ms, delivery.fence, result.status, None, excerpt)
         delivery.last_status = result.status
@@ -90,7 +99,7 @@ def attempted(delivery: Delivery, result: Answer | SendFailure, *, at: datetime,
 
 
 def settle(
-    delivery: Delivery, verdict: Verdict, *, now: datetime, letters: type[DeadLetter] = DeadLetter
+    delivery: Delivery, verdict: AttemptOutcome, *, now: datetime, letters: type[DeadLetter] = DeadLetter
 ) -> list[Write]:
     """The delivery moved on by the verdict, under its fencing number, and its dead letter where it died."""
     delivery.status = verdict.status

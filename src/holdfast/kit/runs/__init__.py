@@ -16,17 +16,17 @@ from holdfast.kit.runs.models import (
     RUN_INDEXES,
     RUN_LIFE,
     STEP_LIFE,
-    Kinds,
     RunDocument,
     RunFields,
+    RunModels,
     StepDocument,
     StepFields,
     StepSummary,
-    Tokens,
+    TokenUsage,
 )
 from holdfast.kit.runs.runner import Runner, RunnerStatus
 from holdfast.kit.runs.runs import Runs
-from holdfast.kit.runs.transitions import Join, Moved
+from holdfast.kit.runs.transitions import Join, TransitionResult
 from holdfast.kit.runs.workflow import BackOff, Step, StepWaits, Workflow
 
 __all__ = [
@@ -38,10 +38,9 @@ __all__ = [
     "STEP_LIFE",
     "BackOff",
     "Join",
-    "Kinds",
-    "Moved",
     "RunDocument",
     "RunFields",
+    "RunModels",
     "Runner",
     "RunnerStatus",
     "Runs",
@@ -50,6 +49,7 @@ __all__ = [
     "StepFields",
     "StepSummary",
     "StepWaits",
-    "Tokens",
+    "TokenUsage",
+    "TransitionResult",
     "Workflow",
 ]

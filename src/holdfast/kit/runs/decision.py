@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.errors import ForbiddenError, InvalidError, RetryLaterError
 from holdfast.kit.runs.models import RunFields, StepSummary
-from holdfast.kit.runs.workflow import Plan, Step, StepWaits
+from holdfast.kit.runs.workflow import Step, StepDefinition, StepWaits
 
 LOSSES_MAX: Final = 10
 OUTPUT_BYTES_MAX: Final = 900_000
@@ -94,7 +94,7 @@ def judge_fault(fault: BaseException) -> Outcome:
     return Failed(text, again=not isinstance(fault, (InvalidError, ForbiddenError)))
 
 
-def retry_after_s(failed: Failed, failures: int, *, plan: Plan) -> float | None:
+def retry_after_s(failed: Failed, failures: int, *, plan: StepDefinition) -> float | None:
     """How long until the next try, or None when there is none."""
     if not failed.again or failures > plan.retries:
         return None

@@ -21,9 +21,9 @@ from holdfast.errors import (
 from holdfast.kit.checkpoints import CheckpointFields, Checkpoints
 from holdfast.kit.runs import decision
 from holdfast.kit.runs.decision import Begin, End, Failed, Finished, Outcome, Waiting, next_turn
-from holdfast.kit.runs.models import Kinds, RunFields
-from holdfast.kit.runs.transitions import Join, Move, ending
-from holdfast.kit.runs.workflow import Plan, Step, Workflow
+from holdfast.kit.runs.models import RunFields, RunModels
+from holdfast.kit.runs.transitions import Join, Transition, ending
+from holdfast.kit.runs.workflow import Step, StepDefinition, Workflow
 from holdfast.store.commit import Fence, Snapshot, Version, Write, patch
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
@@ -43,7 +43,7 @@ class Execution:
         store: Store,
         *,
         workflow: Workflow,
-        kinds: Kinds,
+        kinds: RunModels,
         joins: Sequence[Join],
         lease_s: float,
     ) -> None:
@@ -95,7 +95,7 @@ class Execution:
             changes = decision.given_up(self.run, due_at=now + timedelta(seconds=after_s))
             running = {n: step for n, step in enumerate(self.run.steps) if step.status == "running"}
             steps = {n: decision.set_back(step, forget=forget) for n, step in running.items()}
-            if await self._made(Move(changes | {"updated_at": now}, steps)):
+            if await self._made(Transition(changes | {"updated_at": now}, steps)):
                 return
 
     # -- one step ---------------------------------------------------------------------------------
@@ -107,7 +107,9 @@ class Execution:
         changes["started_at"] = self.run.started_at or now
         if self.run.deadline_at is None:
             changes["deadline_at"] = now + timedelta(seconds=self._workflow.limit_s)
-        move = Move(changes, {turn.place: decision.begun(summary, input=self._input, now=now)}, turn.place)
+        move = Transition(
+            changes, {turn.place: decision.begun(summary, input=self._input, now=now)}, turn.place
+        )
         # By version, not only by fence: a cancel that was kept before this lets no step begin.
         if self._version != UNKNOWN and await self._made(move):
             return True
@@ -123,7 +125,7 @@ class Execution:
             return step, Failed(f"workflow {self._workflow.name} has no step {summary.name}", again=False)
         return step, await self._within_limit(plan, step)
 
-    async def _within_limit(self, plan: Plan, step: Step) -> Outcome:
+    async def _within_limit(self, plan: StepDefinition, step: Step) -> Outcome:
         assert self.run.deadline_at is not None
         left_s = (self.run.deadline_at - self._clock.now()).total_seconds()
         limit_s = max(0.0, min(plan.limit_s, left_s))
@@ -167,7 +169,7 @@ class Execution:
         if last:
             changes |= decision.ended(self.run, End("completed"), now=now)
             changes["result"] = decision.bounded(outcome.output, decision.RESULT_BYTES_MAX)
-        move = Move(changes, {place: decision.finished(summary, outcome, step=step, now=now)}, place)
+        move = Transition(changes, {place: decision.finished(summary, outcome, step=step, now=now)}, place)
         new = self._checkpoints.next(
             self.run.id, step_id=summary.id, state=outcome.state, after=self._checkpoint,
             expires_at=self._checkpoints.expiry() if last else None,
@@ -186,10 +188,10 @@ class Execution:
         tokens = {"tokens": self.run.tokens + step.tokens, "updated_at": now}
         if wait_s is not None:
             due = now + timedelta(seconds=wait_s)
-            await self._land(Move(decision.given_up(self.run, due_at=due) | tokens, changes, place))
+            await self._land(Transition(decision.given_up(self.run, due_at=due) | tokens, changes, place))
             return
         end = ending(self.run, End("failed", f"{summary.name}: {outcome.error}"), now=now)
-        await self._land(Move(end.run | tokens, end.steps | changes, place), *self._retiring())
+        await self._land(Transition(end.run | tokens, end.steps | changes, place), *self._retiring())
 
     async def _wait(self, place: int, outcome: Waiting) -> None:
         """Park the run, unless it was woken since the step began."""
@@ -198,7 +200,7 @@ class Execution:
             due = self._due_after(outcome, woken=self.run.wakes != wakes)
             changes = decision.given_up(self.run, due_at=due)
             changes |= {"deadline_at": None, "updated_at": self._clock.now()}
-            move = Move(changes, {place: decision.set_back(self.run.steps[place])}, place)
+            move = Transition(changes, {place: decision.set_back(self.run.steps[place])}, place)
             if await self._made(move):
                 return
             await self._refresh()
@@ -210,7 +212,7 @@ class Execution:
 
     # -- landing ----------------------------------------------------------------------------------
 
-    async def _land(self, move: Move, *others: Write) -> None:
+    async def _land(self, move: Transition, *others: Write) -> None:
         """Make the move while the claim holds."""
         writes = [*move.writes(self.run, self._kinds, Fence(self.run.fence)), *others]
         if not self._joins:
@@ -229,7 +231,7 @@ class Execution:
         # A transaction doesn't tell the new version, so the next beginning looks first.
         self.run, self._version = moved.run, UNKNOWN
 
-    async def _made(self, move: Move) -> bool:
+    async def _made(self, move: Transition) -> bool:
         """Make the move only if nobody wrote the run since it was read."""
         try:
             await self._send(move, move.writes(self.run, self._kinds, Version(self._version)))
@@ -237,12 +239,12 @@ class Execution:
             return False
         return True
 
-    async def _send(self, move: Move, writes: list[Write]) -> None:
+    async def _send(self, move: Transition, writes: list[Write]) -> None:
         committed = await self._insist(move, lambda: self._store.commit(*writes))
         self.run = move.after(self.run)
         self._version = UNKNOWN if committed is None else committed.versions[0]
 
-    async def _insist(self, move: Move, commit: Callable[[], Awaitable[T]]) -> T | None:
+    async def _insist(self, move: Transition, commit: Callable[[], Awaitable[T]]) -> T | None:
         """Ask again while the store can't be reached and the claim holds; None when it had landed unheard."""
         while True:
             try:
@@ -252,7 +254,7 @@ class Execution:
                     return None
                 await self._pause(later.after_s)
 
-    async def _landed(self, move: Move) -> bool:
+    async def _landed(self, move: Transition) -> bool:
         found = await self._store.get(self._kinds.run, self.run.id)
         return found is not None and found.doc.updated_at == move.run["updated_at"]
 

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import CheckpointDocument, CheckpointFields
-from holdfast.model import Claim, Document, Index, Lifecycle, Retention, Stamped, document
+from holdfast.model import Claim, Document, Index, Lifecycle, Retention, TimestampId, document
 
 RunStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 StepStatus = Literal["pending", "running", "completed", "failed", "skipped"]
@@ -41,14 +41,14 @@ RUN_INDEXES = (
 RUN_CLAIM = Claim(due="due_at", fence="fence", owner="held_by", lane="tenant_id", state=("status", "running"))
 
 
-class Tokens(msgspec.Struct, frozen=True, rename="camel"):
+class TokenUsage(msgspec.Struct, frozen=True, rename="camel"):
     """What language models read and wrote."""
 
     input: int = 0
     output: int = 0
 
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(self.input + other.input, self.output + other.output)
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(self.input + other.input, self.output + other.output)
 
 
 class StepSummary(msgspec.Struct, rename="camel", kw_only=True):
@@ -67,7 +67,7 @@ class StepSummary(msgspec.Struct, rename="camel", kw_only=True):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     duration_ms: int | None = None
-    tokens_used: Tokens | None = None
+    tokens_used: TokenUsage | None = None
 
 
 class StepFields(Document, rename="camel"):
@@ -87,7 +87,7 @@ class StepFields(Document, rename="camel"):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     duration_ms: int | None = None
-    tokens_used: Tokens | None = None
+    tokens_used: TokenUsage | None = None
 
 
 class RunFields(Document, rename="camel"):
@@ -106,7 +106,7 @@ class RunFields(Document, rename="camel"):
     input: Any = None
     result: Any = None
     error: str | None = None
-    tokens: Tokens = Tokens()
+    tokens: TokenUsage = TokenUsage()
     cancel_requested_at: datetime | None = None
     cancel_reason: str | None = None
     due_at: datetime | None = None
@@ -123,7 +123,7 @@ class RunFields(Document, rename="camel"):
 
 @document(
     "holdfast_runs/{id}",
-    id=Stamped("run"),
+    id=TimestampId("run"),
     tenant="tenant_id",
     indexes=[*RUN_INDEXES, Index("status", "-created_at", across="tenants")],
     lifecycle=RETRIED_RUN_LIFE,
@@ -146,7 +146,7 @@ class StepDocument(StepFields, rename="camel"):
     """A step of the kit's own collection."""
 
 
-class Kinds(msgspec.Struct, frozen=True, kw_only=True):
+class RunModels(msgspec.Struct, frozen=True, kw_only=True):
     """The classes that runs are kept as: the kit's own, or a service's with its names and fields."""
 
     run: type[RunFields] = RunDocument
@@ -160,4 +160,4 @@ class Kinds(msgspec.Struct, frozen=True, kw_only=True):
         return [self.run, self.step, self.checkpoint]
 
 
-KIT = Kinds()
+KIT = RunModels()

@@ -15,10 +15,10 @@ import msgspec
 
 from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
 from holdfast.kit.runs.execution import Execution
-from holdfast.kit.runs.models import KIT, Kinds, RunFields
+from holdfast.kit.runs.models import KIT, RunFields, RunModels
 from holdfast.kit.runs.transitions import Join
 from holdfast.kit.runs.workflow import Workflow
-from holdfast.kit.worker_loop import first_of, rest
+from holdfast.kit.worker_loop import wait_first, wait_for_wake
 from holdfast.store.commit import Committed, Outcome, Snapshot
 from holdfast.store.store import Store
 
@@ -50,7 +50,7 @@ class Runner:
         store: Store,
         workflows: Iterable[Workflow],
         *,
-        kinds: Kinds = KIT,
+        kinds: RunModels = KIT,
         joins: Sequence[Join] = (),
         owner: str | None = None,
         at_once: int = 200,
@@ -95,8 +95,8 @@ class Runner:
             while not stop.is_set():
                 self._nudge.clear()
                 idle_s = await self._turn()
-                await rest(self._clock, TURN_S_MIN, stop=stop)
-                await first_of(rest(self._clock, idle_s, wake=bell, stop=stop), self._nudge.wait())
+                await wait_for_wake(self._clock, TURN_S_MIN, stop=stop)
+                await wait_first(wait_for_wake(self._clock, idle_s, wake=bell, stop=stop), self._nudge.wait())
         except asyncio.CancelledError:
             # Whoever cancels does not want to wait for steps to finish.
             self._stop_s = 0.0
@@ -207,7 +207,7 @@ class Runner:
             execution.stopping = True
         try:
             if self._held:
-                await first_of(asyncio.wait(set(self._held)), self._clock.sleep(self._stop_s))
+                await wait_first(asyncio.wait(set(self._held)), self._clock.sleep(self._stop_s))
         finally:
             # Also when whoever told us to stop has no patience left: what is held must be given back.
             under_way = list(self._held)

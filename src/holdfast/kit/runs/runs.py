@@ -13,12 +13,12 @@ from holdfast.errors import ConflictError, DeclarationError, InvalidError, NotFo
 from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import Checkpoints
 from holdfast.kit.runs.decision import End
-from holdfast.kit.runs.models import KIT, Kinds, RunFields, RunStatus, StepFields
+from holdfast.kit.runs.models import KIT, RunFields, RunModels, RunStatus, StepFields
 from holdfast.kit.runs.transitions import Join, ending, retrying
 from holdfast.kit.runs.workflow import StepWaits, Workflow
 from holdfast.model.document import schema_of
 from holdfast.store.commit import Write, create, patch
-from holdfast.store.query import Page, Query
+from holdfast.store.query import Query, QueryPage
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
 
@@ -34,7 +34,7 @@ class Runs:
         await acme.commit(patch(Candidate, "c-1", changes={"status": "applying"}), *writes)
     """
 
-    def __init__(self, store: Store, *, kinds: Kinds = KIT, joins: Sequence[Join] = ()) -> None:
+    def __init__(self, store: Store, *, kinds: RunModels = KIT, joins: Sequence[Join] = ()) -> None:
         self._tenant_id = store.tenant_id or NO_TENANT
         self._store = store.tenant(self._tenant_id)
         self._kinds = kinds
@@ -66,7 +66,7 @@ class Runs:
         run = self._kinds.run(
             tenant_id=self._tenant_id, type=workflow.name, input=msgspec.to_builtins(input),
             due_at=now + timedelta(seconds=delay_s), created_at=now, updated_at=now,
-            **{"id": ids.stamped("run"), **(fields or {})},
+            **{"id": ids.timestamp_id("run"), **(fields or {})},
         )  # fmt: skip
         steps = self._steps_of(run, workflow)
         run.steps = [self._kinds.summary(id=one.id, run_id=run.id, name=one.name) for one in steps]
@@ -96,7 +96,7 @@ class Runs:
         type: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> Page[RunFields]:
+    ) -> QueryPage[RunFields]:
         """Runs, newest first; the class of the runs declares `RUN_INDEXES` for it."""
         query = Query(self._kinds.run).order_by("-created_at").limit(limit).after(cursor)
         for field, wanted in (("type", type), ("status", status)):

@@ -9,24 +9,24 @@ from typing import Any
 import msgspec
 
 from holdfast.kit.runs.decision import Changes, End, begin_anew, ended, retried, summed
-from holdfast.kit.runs.models import Kinds, RunFields, StepSummary
+from holdfast.kit.runs.models import RunFields, RunModels, StepSummary
 from holdfast.model.document import schema_of
 from holdfast.store.commit import Expect, Write, patch
 from holdfast.store.transaction import Transaction
 from holdfast.store.write_rules import apply
 
 
-class Moved(msgspec.Struct, frozen=True):
+class TransitionResult(msgspec.Struct, frozen=True):
     """A run as it is after a commit, and the step that commit was about, where it was about one."""
 
     run: RunFields
     step: StepSummary | None
 
 
-Join = Callable[[Transaction, Moved], Awaitable[None]]
+Join = Callable[[Transaction, TransitionResult], Awaitable[None]]
 
 
-class Move(msgspec.Struct, frozen=True):
+class Transition(msgspec.Struct, frozen=True):
     """Changes to a run and to some of its steps, by their places in it."""
 
     run: Changes
@@ -38,16 +38,16 @@ class Move(msgspec.Struct, frozen=True):
         new: RunFields = apply(schema_of(type(run)), run, self.run | {"steps": self._summaries(run)})
         return new
 
-    def writes(self, run: RunFields, kinds: Kinds, expect: Expect) -> list[Write]:
+    def writes(self, run: RunFields, kinds: RunModels, expect: Expect) -> list[Write]:
         changes = self.run | {"steps": self._summaries(run)}
         made = [patch(kinds.run, run.id, changes=changes, expect=expect)]
         for place, one in self.steps.items():
             made.append(patch(kinds.step, run.id, run.steps[place].id, changes=one))
         return made
 
-    def moved(self, run: RunFields) -> Moved:
+    def moved(self, run: RunFields) -> TransitionResult:
         after = self.after(run)
-        return Moved(after, None if self.about is None else after.steps[self.about])
+        return TransitionResult(after, None if self.about is None else after.steps[self.about])
 
     def _summaries(self, run: RunFields) -> list[Any]:
         return [
@@ -56,14 +56,14 @@ class Move(msgspec.Struct, frozen=True):
         ]
 
 
-def ending(run: RunFields, end: End, *, now: datetime) -> Move:
+def ending(run: RunFields, end: End, *, now: datetime) -> Transition:
     """The run over, and every step skipped that had not come to its own end."""
     skipped: Changes = {"status": "skipped", "completed_at": now}
     open_steps = {n: skipped for n, step in enumerate(run.steps) if step.status in ("pending", "running")}
-    return Move(ended(run, end, now=now), open_steps)
+    return Transition(ended(run, end, now=now), open_steps)
 
 
-def retrying(run: RunFields, *, now: datetime) -> Move:
+def retrying(run: RunFields, *, now: datetime) -> Transition:
     """The run due again, and every step that is not done pending again."""
     again = {n: begin_anew() for n, step in enumerate(run.steps) if step.status in ("failed", "skipped")}
-    return Move(retried(run, now=now), again)
+    return Transition(retried(run, now=now), again)

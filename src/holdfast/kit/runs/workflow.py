@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.errors import DeclarationError, InvalidError
-from holdfast.kit.runs.models import RunFields, Tokens
+from holdfast.kit.runs.models import RunFields, TokenUsage
 from holdfast.store.commit import Fence, Write, check
 
 STEPS_MAX: Final = 100
@@ -42,7 +42,7 @@ class BackOff(msgspec.Struct, frozen=True):
         return min(self.most_s, self.first_s * self.factor ** (failures - 1))
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class StepDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """One declared step."""
 
     name: str
@@ -70,7 +70,7 @@ class Workflow:
     def __init__(self, name: str, *, limit_s: float = RUN_LIMIT_S) -> None:
         self.name = name
         self.limit_s = limit_s
-        self.steps: dict[str, Plan] = {}
+        self.steps: dict[str, StepDefinition] = {}
 
     def step(
         self,
@@ -88,7 +88,7 @@ class Workflow:
                 raise DeclarationError(
                     f"workflow {self.name}: {title!r} needs a name of its own among at most {STEPS_MAX} steps"
                 )
-            self.steps[title] = Plan(
+            self.steps[title] = StepDefinition(
                 name=title, act=act, retries=retries, limit_s=limit_s, back_off=back_off or BackOff()
             )
             return act
@@ -105,7 +105,7 @@ class Step:
         self.attempt = attempt
         self.input = input
         self.state = state
-        self.tokens = Tokens()
+        self.tokens = TokenUsage()
         self.writes: list[Write] = []
         self.changes: dict[str, Any] = {}
 
@@ -129,6 +129,6 @@ class Step:
                 raise InvalidError(f"{name} is kept by the runner itself", name)
         self.changes.update(fields)
 
-    def use(self, tokens: Tokens) -> None:
+    def use(self, tokens: TokenUsage) -> None:
         """Count tokens; also those of attempts that fail."""
         self.tokens += tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from holdfast.model import Access, Claim, Document, Index, Joined, Lifecycle, Retention, document
+from holdfast.model import Access, Claim, CompositeId, Document, Index, Lifecycle, Retention, document
 
 _ADMINS = Access(read=["admin", "service"])
 KEEP_RUNS_S = 30 * 86_400
@@ -13,7 +13,7 @@ KEEP_RUNS_S = 30 * 86_400
 
 @document(
     "holdfast_schedules/{id}",
-    id=Joined("tenant_id", "name"),
+    id=CompositeId("tenant_id", "name"),
     tenant="tenant_id",
     indexes=[Index("name")],
     claim=Claim(due="next_at", fence="fence", owner="owner"),
@@ -41,7 +41,7 @@ class Schedule(Document, rename="camel"):
 
 @document(
     "holdfast_slot_runs/{id}",
-    id=Joined("schedule_id", "slot"),
+    id=CompositeId("schedule_id", "slot"),
     tenant="tenant_id",
     indexes=[Index("schedule_id", "-slot_at"), Index("status", "-slot_at")],
     lifecycle=Lifecycle(

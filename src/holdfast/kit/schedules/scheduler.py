@@ -22,7 +22,7 @@ from holdfast.ids import ulid
 from holdfast.kit.schedules.cron import Turn, check_cron, decide_turn, next_slot
 from holdfast.kit.schedules.jobs import Job, Slot
 from holdfast.kit.schedules.models import Schedule, SlotRun
-from holdfast.kit.worker_loop import end_all, rest
+from holdfast.kit.worker_loop import cancel_all, wait_for_wake
 from holdfast.store import Fence, Snapshot, Store, Transaction, create, patch, put
 
 log = structlog.get_logger("holdfast.schedules")
@@ -106,12 +106,12 @@ class Scheduler:
         try:
             while not stop.is_set():
                 if not await self._begin():
-                    await rest(self._clock, await self._idle_s(), wake=bell, stop=stop)
+                    await wait_for_wake(self._clock, await self._idle_s(), wake=bell, stop=stop)
             if self._turns:
                 await asyncio.wait(self._turns)
         except asyncio.CancelledError:
             # Whoever cancels does not want to wait; after a fault of the store, acts under way go on.
-            await end_all(self._turns)
+            await cancel_all(self._turns)
             raise
         finally:
             bell.close()

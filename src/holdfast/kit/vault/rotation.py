@@ -13,12 +13,12 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from holdfast.errors import BadCursorError, ConflictError, HoldfastError, NotFoundError, UnreadableError
+from holdfast.errors import BadCursorError, ConflictError, DecryptionError, HoldfastError, NotFoundError
 from holdfast.kit.vault.models import Rotation
 from holdfast.kit.vault.vault import SealedField, Vault
 from holdfast.model.document import Document, schema_of
 from holdfast.model.path import split_key
-from holdfast.store import Page, Query, Snapshot, Store, Write, patch, put
+from holdfast.store import Query, QueryPage, Snapshot, Store, Write, patch, put
 
 D = TypeVar("D", bound=Document)
 Report = Callable[[Rotation], None]
@@ -89,7 +89,7 @@ class _Work(Generic[D]):
             self._end_walk(rotation)
         await self._store.commit(put(rotation))
 
-    async def _page(self, rotation: Rotation) -> Page[D]:
+    async def _page(self, rotation: Rotation) -> QueryPage[D]:
         try:
             return await self._store.query(self._query.after(rotation.cursor))
         except BadCursorError:
@@ -139,7 +139,7 @@ class _Work(Generic[D]):
                 return text
             try:
                 return field.seal(field.open(text, *ids), *ids)
-            except UnreadableError:
+            except DecryptionError:
                 rotation.unreadable_in_walk += 1
                 if len(rotation.unreadable) < UNREADABLE_NAMED_MAX:
                     rotation.unreadable.append("/".join((*ids, field.name)))

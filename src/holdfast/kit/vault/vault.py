@@ -11,7 +11,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from holdfast.errors import UnreadableError, WrongTypeError
+from holdfast.errors import DecryptionError, WrongTypeError
 from holdfast.kit.vault.keys import Keyring, legacy_cipher
 from holdfast.kit.vault.secret import Secret
 from holdfast.model.document import Document, schema_of
@@ -73,13 +73,13 @@ class Vault:
         return f"{FORMAT}.{key_id}.{base64.urlsafe_b64encode(nonce + sealed).decode().rstrip('=')}"
 
     def open(self, sealed: str, *place: str) -> Secret:
-        """What was sealed at this place, or `UnreadableError` (the text never shows in it)."""
+        """What was sealed at this place, or `DecryptionError` (the text never shows in it)."""
         if not sealed.startswith(f"{FORMAT}."):
             return self._open_legacy(sealed)
         _, _, rest = sealed.partition(".")
         key_id, _, encoded = rest.partition(".")
         if key_id not in self._keys:
-            raise UnreadableError(f"the secret was sealed with the key {key_id[:32]!r}, which is not set")
+            raise DecryptionError(f"the secret was sealed with the key {key_id[:32]!r}, which is not set")
         cipher = self._keys.cipher(key_id, _purpose(place))
         raw = _decoded(encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4))
         return _decrypted(cipher, raw, bound=_bound(key_id, place))
@@ -90,7 +90,7 @@ class Vault:
 
     def _open_legacy(self, sealed: str) -> Secret:
         if self._legacy is None:
-            raise UnreadableError("the text is not in the vault's format, and no legacy key is set")
+            raise DecryptionError("the text is not in the vault's format, and no legacy key is set")
         return _decrypted(self._legacy, _decoded(sealed), bound=None)
 
 
@@ -116,7 +116,7 @@ class SealedField:
         return self._vault.seal(secret, *self._place(ids))
 
     def open(self, sealed: str, *ids: str) -> Secret:
-        """What was sealed for this field of this document, or `UnreadableError`."""
+        """What was sealed for this field of this document, or `DecryptionError`."""
         return self._vault.open(sealed, *self._place(ids))
 
     def is_current(self, sealed: str) -> bool:
@@ -142,9 +142,9 @@ def _decoded(text: str) -> bytes:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise UnreadableError("the sealed text is damaged") from None
+        raise DecryptionError("the sealed text is damaged") from None
     if len(raw) < NONCE_BYTES + TAG_BYTES:
-        raise UnreadableError("the sealed text is cut short")
+        raise DecryptionError("the sealed text is cut short")
     return raw
 
 
@@ -152,6 +152,6 @@ def _decrypted(cipher: AESGCM, raw: bytes, *, bound: bytes | None) -> Secret:
     try:
         return Secret(cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], bound).decode())
     except (InvalidTag, UnicodeDecodeError):
-        raise UnreadableError(
+        raise DecryptionError(
             "the sealed text does not open here: it is damaged, from another place or another key"
         ) from None

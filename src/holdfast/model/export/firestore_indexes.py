@@ -42,7 +42,7 @@ class _Term(msgspec.Struct, frozen=True):
         return {"arrayConfig": "CONTAINS"} if self.mode == "CONTAINS" else {"order": self.mode}
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class _RequiredIndex(msgspec.Struct, frozen=True):
     group: str
     scope: Scope
     terms: tuple[_Term, ...]
@@ -54,7 +54,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 
 def firestore_indexes(schemas: Iterable[Schema[Any]], env: str) -> str:
     """The whole file as text."""
-    wanted: dict[_Wanted, None] = {}
+    wanted: dict[_RequiredIndex, None] = {}
     overrides: dict[tuple[str, str], Json] = {}
     for schema in schemas:
         wanted |= dict.fromkeys(_of(schema, env))
@@ -72,7 +72,7 @@ def firestore_indexes(schemas: Iterable[Schema[Any]], env: str) -> str:
     return msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n"
 
 
-def _of(schema: Schema[Any], env: str) -> Iterator[_Wanted]:
+def _of(schema: Schema[Any], env: str) -> Iterator[_RequiredIndex]:
     group = schema.path.group(env)
     for index in schema.indexes:
         across = schema.path.nested and index.across != "nothing"
@@ -80,8 +80,8 @@ def _of(schema: Schema[Any], env: str) -> Iterator[_Wanted]:
         terms = tuple(_terms(index))
         mirror = tuple(term.mirrored() for term in terms)
         for head in _heads(schema, index):
-            yield _Wanted(group, scope, (*head, *terms))
-            yield _Wanted(group, scope, (*head, *mirror))
+            yield _RequiredIndex(group, scope, (*head, *terms))
+            yield _RequiredIndex(group, scope, (*head, *mirror))
     yield from _claims(schema, group)
 
 
@@ -95,7 +95,7 @@ def _heads(schema: Schema[Any], index: ResolvedIndex) -> Iterator[tuple[_Term, .
         yield ()
 
 
-def _claims(schema: Schema[Any], group: str) -> Iterator[_Wanted]:
+def _claims(schema: Schema[Any], group: str) -> Iterator[_RequiredIndex]:
     """What claiming asks: the earliest due of all or of one tenant, and the same lane by lane."""
     if schema.claim is None:
         return
@@ -110,7 +110,7 @@ def _claims(schema: Schema[Any], group: str) -> Iterator[_Wanted]:
     for scope, head in reaches:
         for order in orders:
             terms = (_Term(_field_path(schema.fields[name].encode_name)) for name in order)
-            yield _Wanted(group, scope, (*head, *terms))
+            yield _RequiredIndex(group, scope, (*head, *terms))
 
 
 def _terms(index: ResolvedIndex) -> Iterator[_Term]:

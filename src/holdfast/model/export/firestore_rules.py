@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from holdfast.errors import DeclarationError
 from holdfast.model.access import ROLES
-from holdfast.model.identity import Joined
+from holdfast.model.identity import CompositeId
 from holdfast.model.schema import Schema
 
 _OLD: Final = "resource.data"
@@ -66,7 +66,7 @@ def _role_function(schemas: Sequence[Schema[Any]], env: str) -> list[str]:
     (schema,) = givers
     member, identity = schema.membership, schema.declared.id
     assert member is not None
-    assert isinstance(identity, Joined)
+    assert isinstance(identity, CompositeId)
     # Two pairs can join to one id, so the fields are compared as well.
     conditions = [f"member.{_stored(schema, member.user)} == request.auth.uid"]
     conditions.append(f"member.{_stored(schema, member.tenant)} == tenant")
@@ -156,7 +156,7 @@ def _ids_kept(schema: Schema[Any]) -> list[str]:
     names = [name for name in schema.path.parameters if name not in schema.declared.path_only]
     conditions = [f"{_NEW}.{_stored(schema, name)} == {_variable(name)}" for name in names]
     identity = schema.declared.id
-    if isinstance(identity, Joined):
+    if isinstance(identity, CompositeId):
         joint = f" + {_literal(identity.separator)} + "
         made = joint.join(f"string({_NEW}.{_stored(schema, name)})" for name in identity.fields)
         conditions.append(f"{_variable(schema.path.parameters[-1])} == {made}")

@@ -16,7 +16,7 @@ from msgspec import inspect as mi
 
 from holdfast.model.columns import enum_values
 from holdfast.model.export.structs import Shape, description_of, shapes_of
-from holdfast.model.identity import Given, Identity, Stamped, Ulid
+from holdfast.model.identity import Identity, ProvidedId, TimestampId, UlidId
 from holdfast.model.limits import INTEGER_MAX, INTEGER_MIN
 from holdfast.model.schema import Schema
 
@@ -72,11 +72,11 @@ def _object(shape: Shape, shapes: dict[type, Shape], env: str) -> Json:
 def _id_pattern(identity: Identity, declared: Json) -> Json:
     if "pattern" in declared:
         return {}
-    if isinstance(identity, Given) and identity.pattern:
+    if isinstance(identity, ProvidedId) and identity.pattern:
         return {"pattern": f"^(?:{identity.pattern})$"}
-    if isinstance(identity, Stamped):
+    if isinstance(identity, TimestampId):
         return {"pattern": f"^{re.escape(identity.prefix)}-"}
-    return {"minLength": 1} if isinstance(identity, Ulid) else {}
+    return {"minLength": 1} if isinstance(identity, UlidId) else {}
 
 
 def _property(field: mi.Field, shapes: dict[type, Shape]) -> Json:

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.model.columns import may_miss
 from holdfast.model.export.structs import Shape, description_of, shapes_of
 from holdfast.model.export.typescript import type_text
-from holdfast.model.identity import Given, Identity, Joined, Padded, Stamped
+from holdfast.model.identity import CompositeId, Identity, ProvidedId, TimestampId, ZeroPaddedId
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.retention import Retention
 from holdfast.model.schema import Schema
@@ -54,13 +54,13 @@ def _place(schema: Schema[Any], env: str) -> str:
 
 
 def _identity(identity: Identity) -> str:
-    if isinstance(identity, Given):
+    if isinstance(identity, ProvidedId):
         return f"given, matching `{identity.pattern}`" if identity.pattern else "given"
-    if isinstance(identity, Stamped):
+    if isinstance(identity, TimestampId):
         return f"`{identity.prefix}-{{time}}-{{random}}`"
-    if isinstance(identity, Joined):
+    if isinstance(identity, CompositeId):
         return f"`{identity.separator.join(f'{{{name}}}' for name in identity.fields)}`"
-    if isinstance(identity, Padded):
+    if isinstance(identity, ZeroPaddedId):
         return f"`{identity.field}` padded to {identity.width} digits"
     return "a ULID"
 

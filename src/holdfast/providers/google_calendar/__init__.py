@@ -2,11 +2,10 @@
 
 from holdfast.providers.google_calendar.client import CALENDAR_SCOPE, CALENDAR_URL, GoogleCalendar
 from holdfast.providers.google_calendar.types import (
+    CalendarEvent,
     CalendarList,
     CalendarListEntry,
     CalendarListQuery,
-    Channel,
-    Event,
     EventAttendee,
     EventDateTime,
     EventPatch,
@@ -16,17 +15,17 @@ from holdfast.providers.google_calendar.types import (
     ExtendedProperties,
     InstanceQuery,
     NewEvent,
+    PushChannel,
     SendUpdates,
 )
 
 __all__ = [
     "CALENDAR_SCOPE",
     "CALENDAR_URL",
+    "CalendarEvent",
     "CalendarList",
     "CalendarListEntry",
     "CalendarListQuery",
-    "Channel",
-    "Event",
     "EventAttendee",
     "EventDateTime",
     "EventPatch",
@@ -37,5 +36,6 @@ __all__ = [
     "GoogleCalendar",
     "InstanceQuery",
     "NewEvent",
+    "PushChannel",
     "SendUpdates",
 ]

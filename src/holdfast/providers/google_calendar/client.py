@@ -12,19 +12,19 @@ from msgspec import UNSET, UnsetType
 from holdfast.clock import Clock
 from holdfast.providers.google_calendar.faults import fault_of
 from holdfast.providers.google_calendar.types import (
+    CalendarEvent,
     CalendarList,
     CalendarListQuery,
-    Channel,
-    Event,
     EventPatch,
     EventQuery,
     Events,
     InstanceQuery,
     NewEvent,
+    PushChannel,
     SendOptions,
     SendUpdates,
 )
-from holdfast.providers.rest import Call, Limits, Rest, TokenSource, path_of, query_of
+from holdfast.providers.rest import Call, CallLimits, RestClient, TokenSource, path_of, query_of
 
 CALENDAR_URL: Final = "https://www.googleapis.com/calendar/v3"
 CALENDAR_SCOPE: Final = "https://www.googleapis.com/auth/calendar"
@@ -51,9 +51,11 @@ class GoogleCalendar:
         *,
         clock: Clock,
         base_url: str = CALENDAR_URL,
-        limits: Limits = Limits(),
+        limits: CallLimits = CallLimits(),
     ) -> None:
-        self._rest = Rest(session, base_url, fault_of=fault_of, clock=clock, tokens=tokens, limits=limits)
+        self._rest = RestClient(
+            session, base_url, fault_of=fault_of, clock=clock, tokens=tokens, limits=limits
+        )
 
     async def list_events(self, calendar_id: str, query: EventQuery = EventQuery()) -> Events:
         """One page of a calendar's events."""
@@ -84,17 +86,17 @@ class GoogleCalendar:
         path = path_of("calendars", calendar_id, "events", event_id, "instances")
         return await self._rest.fetch(Call("events.instances", "GET", path, query_of(query)), Events)
 
-    async def get_event(self, calendar_id: str, event_id: str) -> Event:
+    async def get_event(self, calendar_id: str, event_id: str) -> CalendarEvent:
         """The event, also when it is cancelled."""
-        return await self._rest.fetch(Call("events.get", "GET", _event(calendar_id, event_id)), Event)
+        return await self._rest.fetch(Call("events.get", "GET", _event(calendar_id, event_id)), CalendarEvent)
 
     async def insert_event(
         self, calendar_id: str, event: NewEvent, *, send_updates: SendUpdates | UnsetType = UNSET
-    ) -> Event:
+    ) -> CalendarEvent:
         """The event as it was made; AlreadyExistsError when its chosen id is taken."""
         path = path_of("calendars", calendar_id, "events")
         return await self._rest.fetch(
-            _write("events.insert", path, body=event, send_updates=send_updates), Event
+            _write("events.insert", path, body=event, send_updates=send_updates), CalendarEvent
         )
 
     async def patch_event(
@@ -105,14 +107,14 @@ class GoogleCalendar:
         patch: EventPatch,
         etag: str = "",
         send_updates: SendUpdates | UnsetType = UNSET,
-    ) -> Event:
+    ) -> CalendarEvent:
         """The event as it is now; with `etag`, only if it still was as it had been read."""
         path = _event(calendar_id, event_id)
         call = _write("events.patch", path, method="PATCH", body=patch, send_updates=send_updates)
         if etag:
             # Repeating it is harmless: once it has had its effect, the event no longer has this version.
             call = msgspec.structs.replace(call, headers={"If-Match": etag}, repeatable=True)
-        return await self._rest.fetch(call, Event)
+        return await self._rest.fetch(call, CalendarEvent)
 
     async def delete_event(
         self, calendar_id: str, event_id: str, *, send_updates: SendUpdates | UnsetType = UNSET
@@ -121,18 +123,18 @@ class GoogleCalendar:
         path = _event(calendar_id, event_id)
         await self._rest.call(_write("events.delete", path, method="DELETE", send_updates=send_updates))
 
-    async def watch_events(self, calendar_id: str, channel: Channel) -> Channel:
+    async def watch_events(self, calendar_id: str, channel: PushChannel) -> PushChannel:
         """Open a push channel on a calendar's events; the answer says until when it lives.
 
         Its first notification may arrive before this returns.
         """
         path = path_of("calendars", calendar_id, "events", "watch")
         asked = msgspec.structs.replace(channel, type="web_hook")
-        return await self._rest.fetch(_write("events.watch", path, body=asked), Channel)
+        return await self._rest.fetch(_write("events.watch", path, body=asked), PushChannel)
 
     async def stop_channel(self, channel_id: str, resource_id: str) -> None:
         """Stop a channel; NotFoundError when it isn't there (any more)."""
-        channel = Channel(id=channel_id, resource_id=resource_id)
+        channel = PushChannel(id=channel_id, resource_id=resource_id)
         await self._rest.call(_write("channels.stop", path_of("channels", "stop"), body=channel))
 
     async def list_calendars(

@@ -13,8 +13,8 @@ from holdfast.errors import (
     HoldfastError,
     RetryLaterError,
 )
-from holdfast.providers.google_calendar.types import Fault, Reason
-from holdfast.providers.rest import Answer, fault_by_status
+from holdfast.providers.google_calendar.types import CalendarErrorBody, CalendarErrorReason
+from holdfast.providers.rest import RestResponse, fault_by_status
 
 # A daily quota comes back at midnight Pacific time; asking again each hour finds that soon enough.
 _QUOTA_S: Final = {
@@ -35,7 +35,7 @@ _REMEDIES: Final = {
 }
 
 
-def fault_of(act: str, answer: Answer) -> HoldfastError:
+def fault_of(act: str, answer: RestResponse) -> HoldfastError:
     """What a refusal by the Calendar API tells the caller to do."""
     reason = _reason(answer)
     if answer.status in (403, 429) and reason.reason in _QUOTA_S:
@@ -48,9 +48,9 @@ def fault_of(act: str, answer: Answer) -> HoldfastError:
     return fault_by_status(act, answer, text)
 
 
-def _reason(answer: Answer) -> Reason:
+def _reason(answer: RestResponse) -> CalendarErrorReason:
     try:
-        detail = msgspec.json.decode(answer.body, type=Fault).error
+        detail = msgspec.json.decode(answer.body, type=CalendarErrorBody).error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Reason()
-    return detail.errors[0] if detail.errors else Reason(message=detail.message)
+        return CalendarErrorReason()
+    return detail.errors[0] if detail.errors else CalendarErrorReason(message=detail.message)

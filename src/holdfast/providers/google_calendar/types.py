@@ -16,11 +16,11 @@ from msgspec import UNSET, UnsetType, field
 SendUpdates = Literal["all", "externalOnly", "none"]
 
 
-class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class _CalendarType(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     pass
 
 
-class EventDateTime(_Wire, frozen=True):
+class EventDateTime(_CalendarType, frozen=True):
     """A moment (`date_time`) or, for an all-day event, a day (`date`)."""
 
     date: Day | None = None
@@ -28,7 +28,7 @@ class EventDateTime(_Wire, frozen=True):
     time_zone: str = ""
 
 
-class EventAttendee(_Wire, frozen=True):
+class EventAttendee(_CalendarType, frozen=True):
     email: str = ""
     additional_guests: int = 0
     async_operation: str = ""
@@ -42,7 +42,7 @@ class EventAttendee(_Wire, frozen=True):
     self: bool = False
 
 
-class EventPerson(_Wire, frozen=True):
+class EventPerson(_CalendarType, frozen=True):
     """An event's creator or organizer."""
 
     display_name: str = ""
@@ -51,14 +51,14 @@ class EventPerson(_Wire, frozen=True):
     self: bool = False
 
 
-class ExtendedProperties(_Wire, frozen=True):
+class ExtendedProperties(_CalendarType, frozen=True):
     """An application's own notes on an event: on this copy only, or on all copies."""
 
     private: dict[str, str] = {}
     shared: dict[str, str] = {}
 
 
-class Event(_Wire, frozen=True):
+class CalendarEvent(_CalendarType, frozen=True):
     """An event on a calendar. A deleted one may have nothing but its id and `status` "cancelled".
 
     `created` and `updated` are left out: Google says of some imported events that they are of the year 0.
@@ -93,7 +93,7 @@ class Event(_Wire, frozen=True):
         return self.status == "cancelled"
 
 
-class EventPatch(_Wire, frozen=True):
+class EventPatch(_CalendarType, frozen=True):
     """The fields to change; the rest of the event stays as it is.
 
     Example: `EventPatch(attendees=[*event.attendees, EventAttendee(email="alice@fuga.jp")])`
@@ -116,10 +116,10 @@ class NewEvent(EventPatch, frozen=True):
     id: str | UnsetType = UNSET
 
 
-class Events(_Wire, frozen=True):
+class Events(_CalendarType, frozen=True):
     """One page: `next_page_token` when there are more, `next_sync_token` on the last."""
 
-    items: list[Event] = []
+    items: list[CalendarEvent] = []
     next_page_token: str = ""
     next_sync_token: str = ""
     etag: str = ""
@@ -128,7 +128,7 @@ class Events(_Wire, frozen=True):
     access_role: str = ""
 
 
-class EventQuery(_Wire, frozen=True):
+class EventQuery(_CalendarType, frozen=True):
     """Which events to list. With a `sync_token`, times, `updated_min`, `q` and `order_by` are refused."""
 
     sync_token: str = ""
@@ -143,7 +143,7 @@ class EventQuery(_Wire, frozen=True):
     q: str = ""
 
 
-class InstanceQuery(_Wire, frozen=True):
+class InstanceQuery(_CalendarType, frozen=True):
     """Which instances of a recurring event to list."""
 
     page_token: str = ""
@@ -153,7 +153,7 @@ class InstanceQuery(_Wire, frozen=True):
     max_results: int | None = None
 
 
-class Channel(_Wire, frozen=True):
+class PushChannel(_CalendarType, frozen=True):
     """A push channel: what is asked for when it is opened, and what was granted.
 
     `expiration` is in milliseconds since 1970; the API may grant less than was asked. The repr hides the
@@ -177,7 +177,7 @@ class Channel(_Wire, frozen=True):
         return int(self.expiration or 0)
 
 
-class CalendarListEntry(_Wire, frozen=True):
+class CalendarListEntry(_CalendarType, frozen=True):
     id: str = ""
     etag: str = ""
     summary: str = ""
@@ -187,34 +187,34 @@ class CalendarListEntry(_Wire, frozen=True):
     deleted: bool = False
 
 
-class CalendarList(_Wire, frozen=True):
+class CalendarList(_CalendarType, frozen=True):
     items: list[CalendarListEntry] = []
     next_page_token: str = ""
     next_sync_token: str = ""
 
 
-class CalendarListQuery(_Wire, frozen=True):
+class CalendarListQuery(_CalendarType, frozen=True):
     page_token: str = ""
     max_results: int | None = None
 
 
-class SendOptions(_Wire, frozen=True):
+class SendOptions(_CalendarType, frozen=True):
     send_updates: SendUpdates | UnsetType = UNSET
 
 
-class Reason(_Wire, frozen=True):
+class CalendarErrorReason(_CalendarType, frozen=True):
     domain: str = ""
     reason: str = ""
     message: str = ""
 
 
-class FaultDetail(_Wire, frozen=True):
+class CalendarErrorDetail(_CalendarType, frozen=True):
     code: int = 0
     message: str = ""
-    errors: list[Reason] = []
+    errors: list[CalendarErrorReason] = []
 
 
-class Fault(_Wire, frozen=True):
+class CalendarErrorBody(_CalendarType, frozen=True):
     """A refusal: the status says little, the first reason says what it is."""
 
-    error: FaultDetail = FaultDetail()
+    error: CalendarErrorDetail = CalendarErrorDetail()

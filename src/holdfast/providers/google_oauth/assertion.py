@@ -22,7 +22,7 @@ LIFE_S: Final = 3_600
 SKEW_S: Final = 30
 
 
-class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AssertionClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     iss: str
     scope: str
     aud: str
@@ -33,10 +33,10 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def claims_of(
     key: ServiceAccountKey, scopes: Sequence[str], *, subject: str, audience: str, now: datetime
-) -> Claims:
+) -> AssertionClaims:
     """Who asks, for what, on whose behalf (`subject`, empty for itself) and for how long."""
     issued = int(now.timestamp()) - SKEW_S
-    return Claims(
+    return AssertionClaims(
         iss=key.client_email,
         scope=" ".join(scopes),
         aud=audience,
@@ -46,14 +46,14 @@ def claims_of(
     )
 
 
-class Signer:
+class AssertionSigner:
     """Signs with one service account's key."""
 
     def __init__(self, key: ServiceAccountKey) -> None:
         self._header = _part({"alg": "RS256", "typ": "JWT", "kid": key.private_key_id})
         self._key = _loaded(key)
 
-    def sign(self, claims: Claims) -> str:
+    def sign(self, claims: AssertionClaims) -> str:
         """The claims as a signed JWT."""
         signed = self._header + b"." + _part(claims)
         return (signed + b"." + _url64(self._key.sign(signed, PKCS1v15(), hashes.SHA256()))).decode()

@@ -12,9 +12,9 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import ForbiddenError, GoneError, HoldfastError, ReauthRequiredError, RetryLaterError
-from holdfast.providers.google_oauth.assertion import Signer, claims_of
+from holdfast.providers.google_oauth.assertion import AssertionSigner, claims_of
 from holdfast.providers.google_oauth.types import ServiceAccountKey, TokenAnswer, TokenFault
-from holdfast.providers.rest import Answer, Call, Limits, Rest, fault_by_status
+from holdfast.providers.rest import Call, CallLimits, RestClient, RestResponse, fault_by_status
 
 GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 # A token is renewed this long before it ends, and used this close to its end while renewing fails.
@@ -27,7 +27,7 @@ _REMEDIES: Final = {
 }
 
 
-def fault_of(act: str, answer: Answer) -> HoldfastError:
+def fault_of(act: str, answer: RestResponse) -> HoldfastError:
     """What a refusal by the token endpoint tells the caller to do."""
     try:
         fault = msgspec.json.decode(answer.body, type=TokenFault)
@@ -57,12 +57,12 @@ class ServiceAccount:
         key: ServiceAccountKey,
         *,
         clock: Clock,
-        limits: Limits = Limits(call_s=10.0),
+        limits: CallLimits = CallLimits(call_s=10.0),
     ) -> None:
         self._key = key
-        self._signer = Signer(key)
+        self._signer = AssertionSigner(key)
         self._clock = clock
-        self._rest = Rest(session, key.token_uri, fault_of=fault_of, clock=clock, limits=limits)
+        self._rest = RestClient(session, key.token_uri, fault_of=fault_of, clock=clock, limits=limits)
 
     def tokens(self, scopes: Sequence[str], *, subject: str = "") -> ServiceAccountTokens:
         """Tokens for these scopes, on behalf of `subject`; keep it, for it holds the cache."""

@@ -16,7 +16,7 @@ from holdfast.clock import Clock
 from holdfast.errors import GoneError, InvalidError
 from holdfast.providers.google_oauth.client import fault_of
 from holdfast.providers.google_oauth.types import IdentityClaims, OAuthClient, UserGrant, UserTokenAnswer
-from holdfast.providers.rest import Call, Limits, Rest
+from holdfast.providers.rest import Call, CallLimits, RestClient
 
 # With these Google says whose account it is.
 IDENTITY: Final = ("openid", "email")
@@ -38,11 +38,11 @@ class UserGrants:
         client: OAuthClient,
         *,
         clock: Clock,
-        limits: Limits = Limits(call_s=10.0),
+        limits: CallLimits = CallLimits(call_s=10.0),
     ) -> None:
         self._client = client
-        self._token = Rest(session, client.token_uri, fault_of=fault_of, clock=clock, limits=limits)
-        self._revoke = Rest(session, client.revoke_uri, fault_of=fault_of, clock=clock, limits=limits)
+        self._token = RestClient(session, client.token_uri, fault_of=fault_of, clock=clock, limits=limits)
+        self._revoke = RestClient(session, client.revoke_uri, fault_of=fault_of, clock=clock, limits=limits)
 
     def authorize_url(
         self, *, state: str, challenge: str, redirect_uri: str, scopes: Sequence[str], hint: str = ""

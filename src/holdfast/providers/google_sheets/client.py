@@ -10,12 +10,18 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, RetryLaterError
-from holdfast.providers.google_sheets.types import BatchQuery, BatchValues, Fault, ValueQuery, ValueRange
+from holdfast.providers.google_sheets.types import (
+    BatchQuery,
+    BatchValues,
+    SheetsErrorBody,
+    ValueQuery,
+    ValueRange,
+)
 from holdfast.providers.rest import (
-    Answer,
     Call,
-    Limits,
-    Rest,
+    CallLimits,
+    RestClient,
+    RestResponse,
     TokenSource,
     fault_by_status,
     path_of,
@@ -26,10 +32,10 @@ SHEETS_URL: Final = "https://sheets.googleapis.com/v4"
 SHEETS_READ_SCOPE: Final = "https://www.googleapis.com/auth/spreadsheets.readonly"
 
 
-def fault_of(act: str, answer: Answer) -> HoldfastError:
+def fault_of(act: str, answer: RestResponse) -> HoldfastError:
     """What a refusal by the Sheets API tells the caller to do."""
     try:
-        detail = msgspec.json.decode(answer.body, type=Fault).error
+        detail = msgspec.json.decode(answer.body, type=SheetsErrorBody).error
     except (msgspec.DecodeError, UnicodeDecodeError):
         return fault_by_status(act, answer)
     text = ": ".join(part for part in (detail.status, detail.message) if part)
@@ -54,9 +60,11 @@ class GoogleSheets:
         *,
         clock: Clock,
         base_url: str = SHEETS_URL,
-        limits: Limits = Limits(),
+        limits: CallLimits = CallLimits(),
     ) -> None:
-        self._rest = Rest(session, base_url, fault_of=fault_of, clock=clock, tokens=tokens, limits=limits)
+        self._rest = RestClient(
+            session, base_url, fault_of=fault_of, clock=clock, tokens=tokens, limits=limits
+        )
 
     async def values(
         self,

@@ -10,11 +10,11 @@ Cell = str | int | float | bool | None
 Dimension = Literal["ROWS", "COLUMNS"]
 
 
-class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class _SheetsType(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     pass
 
 
-class ValueRange(_Wire, frozen=True):
+class ValueRange(_SheetsType, frozen=True):
     """A range's values, ragged: empty cells at the end of a row and empty rows at the end are left out."""
 
     range: str = ""
@@ -22,14 +22,14 @@ class ValueRange(_Wire, frozen=True):
     values: list[list[Cell]] = []
 
 
-class BatchValues(_Wire, frozen=True):
+class BatchValues(_SheetsType, frozen=True):
     """Several ranges, in the order they were asked for."""
 
     spreadsheet_id: str = ""
     value_ranges: list[ValueRange] = []
 
 
-class ValueQuery(_Wire, frozen=True):
+class ValueQuery(_SheetsType, frozen=True):
     """How values are given: formatted as the sheet shows them, or as the numbers and texts they are."""
 
     major_dimension: Dimension = "ROWS"
@@ -40,13 +40,13 @@ class BatchQuery(ValueQuery, frozen=True):
     ranges: tuple[str, ...] = ()
 
 
-class FaultDetail(_Wire, frozen=True):
+class SheetsErrorDetail(_SheetsType, frozen=True):
     code: int = 0
     message: str = ""
     status: str = ""
 
 
-class Fault(_Wire, frozen=True):
+class SheetsErrorBody(_SheetsType, frozen=True):
     """A refusal: `status` is the name of its kind, such as RESOURCE_EXHAUSTED."""
 
-    error: FaultDetail = FaultDetail()
+    error: SheetsErrorDetail = SheetsErrorDetail()

@@ -9,8 +9,22 @@ of its first fields are given, the rest is the order. What no index serves can't
 people type, `masking` keeps secrets back.
 """
 
-from holdfast.runtime.document_browser.collection import Collection, Found, Given, Way
-from holdfast.runtime.document_browser.documents import Documents
+from holdfast.runtime.document_browser.collection import (
+    BrowsedDocument,
+    BrowseFilter,
+    BrowseIndex,
+    Collection,
+)
+from holdfast.runtime.document_browser.documents import DocumentBrowser
 from holdfast.runtime.document_browser.redaction import MASK, masked, names_secret
 
-__all__ = ["MASK", "Collection", "Documents", "Found", "Given", "Way", "masked", "names_secret"]
+__all__ = [
+    "MASK",
+    "BrowseFilter",
+    "BrowseIndex",
+    "BrowsedDocument",
+    "Collection",
+    "DocumentBrowser",
+    "masked",
+    "names_secret",
+]

@@ -25,7 +25,7 @@ SHOWN_MAX: Final = 4
 _ANY_ID: Final = "x"
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class BrowseFilter(msgspec.Struct, frozen=True, kw_only=True):
     """A field of a way whose value may be given: `among` are all values it can have, where they are few."""
 
     field: str
@@ -34,17 +34,17 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     among: Sequence[str] = ()
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
+class BrowseIndex(msgspec.Struct, frozen=True, kw_only=True):
     """One way to look through a collection. `parents` are the ids of the document it is asked under."""
 
     name: str
     said: str
     parents: tuple[str, ...] = ()
-    given: tuple[Given, ...] = ()
+    given: tuple[BrowseFilter, ...] = ()
     index: ResolvedIndex | None = None
 
 
-class Found(msgspec.Struct, frozen=True):
+class BrowsedDocument(msgspec.Struct, frozen=True):
     """A document in a list: its ids by the names of the path, and some of its fields."""
 
     ids: dict[str, str]
@@ -65,7 +65,7 @@ class Collection:
 
     # -- asking -----------------------------------------------------------------------------------
 
-    def way(self, name: str) -> Way | None:
+    def way(self, name: str) -> BrowseIndex | None:
         """The way of this name; the first where none is named, None where there is none at all."""
         if not name:
             return next(iter(self.ways.values()), None)
@@ -75,7 +75,11 @@ class Collection:
         return self.ways[name]
 
     def question(
-        self, way: Way, *, parents: Mapping[str, str] | None = None, values: Mapping[str, str] | None = None
+        self,
+        way: BrowseIndex,
+        *,
+        parents: Mapping[str, str] | None = None,
+        values: Mapping[str, str] | None = None,
     ) -> Query[Any]:
         """The query that looks so; what is given wrongly raises `InvalidError` with what to give."""
         query: Query[Any] = Query(self.schema.cls)
@@ -94,7 +98,7 @@ class Collection:
 
     # -- showing ----------------------------------------------------------------------------------
 
-    def columns(self, way: Way) -> list[str]:
+    def columns(self, way: BrowseIndex) -> list[str]:
         """Fields worth a column: those of the way, then those of other indexes."""
         indexes = [index for index in (way.index, *self.schema.indexes) if index is not None]
         fields = [field.column for index in indexes for field in index.fields if not field.member]
@@ -110,13 +114,13 @@ class Collection:
     def ids(self, found: Snapshot[Any]) -> dict[str, str]:
         return dict(zip(self.schema.path.parameters, split_key(found.key), strict=True))
 
-    def row(self, found: Snapshot[Any], columns: Sequence[str]) -> Found:
+    def row(self, found: Snapshot[Any], columns: Sequence[str]) -> BrowsedDocument:
         """Its ids and these fields; times stay times, for lists that say how long ago they were."""
         stored, shown = self.schema.to_fields(found.doc), self.shown(found)
         times = {name: at for name in columns if isinstance(at := _at(stored, name), datetime)}
-        return Found(self.ids(found), {name: times.get(name, _at(shown, name)) for name in columns})
+        return BrowsedDocument(self.ids(found), {name: times.get(name, _at(shown, name)) for name in columns})
 
-    def narrowing(self, way: Way, found: Snapshot[Any]) -> dict[str, dict[str, str]]:
+    def narrowing(self, way: BrowseIndex, found: Snapshot[Any]) -> dict[str, dict[str, str]]:
         """For each field of the way, the values to give for the documents that agree with this one so far."""
         narrowing: dict[str, dict[str, str]] = {}
         typed: dict[str, str] = {}
@@ -130,11 +134,11 @@ class Collection:
 
     # -- ways -------------------------------------------------------------------------------------
 
-    def _ways(self) -> list[Way]:
+    def _ways(self) -> list[BrowseIndex]:
         ways = [way for index in self.schema.indexes if (way := self._by(index)) is not None]
         return [*ways, *self._by_ids()]
 
-    def _by_ids(self) -> list[Way]:
+    def _by_ids(self) -> list[BrowseIndex]:
         """Ids in order, where the store can walk one tenant's."""
         query: Query[Any] = Query(self.schema.cls)
         if self._parents:
@@ -143,26 +147,26 @@ class Collection:
             resolve(query, tenant=NO_TENANT, privileged=False)
         except UnindexedQueryError:
             return []
-        return [Way(name=BY_ID, said="ids in order", parents=self._parents)]
+        return [BrowseIndex(name=BY_ID, said="ids in order", parents=self._parents)]
 
-    def _by(self, index: ResolvedIndex) -> Way | None:
+    def _by(self, index: ResolvedIndex) -> BrowseIndex | None:
         if index.across == "tenants" or any(self._secret(field.column) for field in index.fields):
             return None
         given = tuple(self._given(field) for field in index.fields)
         parents = self._parents if index.across == "nothing" else ()
         said = ", ".join(f"{one.column.stored}{' ↓' if one.descending else ''}" for one in index.fields)
-        return Way(name=index.name, said=said, parents=parents, given=given, index=index)
+        return BrowseIndex(name=index.name, said=said, parents=parents, given=given, index=index)
 
     @property
     def _parents(self) -> tuple[str, ...]:
         """The ids a sub-collection is asked under; a tenant's own is known."""
         return () if self.schema.tenant_is_parent else self.schema.path.parameters[:-1]
 
-    def _given(self, field: IndexField) -> Given:
+    def _given(self, field: IndexField) -> BrowseFilter:
         column = field.column
         _, kind, _ = find_field(column.path, self.schema.fields, self.schema.name)
         among = ("true", "false") if column.kind == "boolean" else tuple(map(str, enum_values(kind) or ()))
-        return Given(field=column.stored, kind=column.kind, needed=field.member, among=among)
+        return BrowseFilter(field=column.stored, kind=column.kind, needed=field.member, among=among)
 
     def _secret(self, column: Column) -> bool:
         return column.stored.partition(".")[0] in self._hidden or names_secret(column.stored)

@@ -15,13 +15,13 @@ from holdfast.runtime.runtime import Runtime
 from holdfast.store import Snapshot, Store
 
 
-class Documents:
+class DocumentBrowser:
     """The collections of a process, as far as somebody may look into them.
 
     An administrator of the whole may look into all of them, in any tenant; another into those whose
     declaration lets them read, in their own. What has no tenant is the platform's.
 
-    Example: `Documents(runtime).collection(caller, "acme", "holdfast_runs")`
+    Example: `DocumentBrowser(runtime).collection(caller, "acme", "holdfast_runs")`
     """
 
     def __init__(self, runtime: Runtime) -> None:

@@ -28,8 +28,8 @@ from holdfast.errors import (
     RetryLaterError,
     VersionConflictError,
 )
-from holdfast.kit.inbox.inbox import fitting
-from holdfast.providers.google_calendar import Event, EventDateTime, EventPatch
+from holdfast.kit.inbox.inbox import id_segment
+from holdfast.providers.google_calendar import CalendarEvent, EventDateTime, EventPatch
 from holdfast.services.calendar_sync.attendees import (
     CANCELLED,
     Decision,
@@ -77,16 +77,16 @@ class _Copy(msgspec.Struct, frozen=True):
 
     owner: str
     speaker: str
-    event: Event
+    event: CalendarEvent
 
 
-class Applying:
+class AttendeeSync:
     """Applies the rules to events seen on calendars."""
 
     def __init__(self, store: Store, google: Google) -> None:
         self._store, self._clock, self._google = store, store.clock, google
 
-    async def apply(self, event: Event, *, owner: str, mappings: Entries) -> Applied:
+    async def apply(self, event: CalendarEvent, *, owner: str, mappings: Entries) -> Applied:
         """Bring an event on `owner`'s calendar to what the rules say.
 
         Raises RetryLaterError when it should be tried again, and ReauthRequiredError when the owner's
@@ -126,7 +126,7 @@ class Applying:
 
     async def vanished(self, record: SyncedEvent, *, owner: str, mappings: Entries) -> Applied:
         """Deal with an event of ours that is no longer on `owner`'s calendar: it may still be on others'."""
-        gone = Event(id=record.event_id, status="cancelled")
+        gone = CalendarEvent(id=record.event_id, status="cancelled")
         organizer = record.organizer or owner
         try:
             copy = await self._anew(_Copy(owner, organizer, gone))
@@ -143,7 +143,7 @@ class Applying:
 
     async def _at_hand(self, copy: _Copy, decision: Decision, *, barred: bool) -> _Copy:
         """The copy through which the change can be made: this one, or the organizer's."""
-        speaker = organizer_of(copy.event) if barred else speaker_for(copy.event, copy.speaker, decision)
+        speaker = organizer_of(copy.event) if barred else acting_user(copy.event, copy.speaker, decision)
         if speaker != copy.speaker:
             copy = await self._anew(replace(copy, speaker=speaker))
         if hides_guests(copy.event, copy.speaker):
@@ -155,7 +155,7 @@ class Applying:
         try:
             event = await self._google.calendar(copy.speaker).get_event(copy.speaker, copy.event.id)
         except (NotFoundError, GoneError):
-            event = Event(id=copy.event.id, status="cancelled")
+            event = CalendarEvent(id=copy.event.id, status="cancelled")
         except ReauthRequiredError as fault:
             raise _for_speaker(copy, fault) from None
         return replace(copy, event=event)
@@ -169,7 +169,7 @@ class Applying:
         except ReauthRequiredError as fault:
             raise _for_speaker(copy, fault) from None
 
-    async def _records(self, event: Event) -> tuple[Snapshot[SyncedEvent] | None, SyncedEvent | None]:
+    async def _records(self, event: CalendarEvent) -> tuple[Snapshot[SyncedEvent] | None, SyncedEvent | None]:
         """The event's own record and, for an exception seen for the first time, its series'."""
         if event.cancelled and not event.i_cal_uid:
             return None, None
@@ -239,11 +239,11 @@ def _for_speaker(copy: _Copy, fault: ReauthRequiredError) -> HoldfastError:
     return fault if copy.speaker == copy.owner else ForbiddenError(fault.message)
 
 
-def _refused(event: Event, fault: HoldfastError) -> Applied:
+def _refused(event: CalendarEvent, fault: HoldfastError) -> Applied:
     return Applied(result=EventResult(event.id, "failed", fault.message[:REASON_CHARACTERS_MAX]))
 
 
-def speaker_for(event: Event, speaker: str, decision: Decision) -> str:
+def acting_user(event: CalendarEvent, speaker: str, decision: Decision) -> str:
     """Who must ask for the change: a guest may invite where the organizer lets them, and never take off."""
     organizer = organizer_of(event)
     if organizer in ("", speaker):
@@ -254,23 +254,23 @@ def speaker_for(event: Event, speaker: str, decision: Decision) -> str:
     return speaker if event.guests_can_modify or may_invite else organizer
 
 
-def hides_guests(event: Event, reader: str) -> bool:
+def hides_guests(event: CalendarEvent, reader: str) -> bool:
     """Whether the list may be less than whole: sending it back would drop those who are not in it."""
     blind = not event.guests_can_see_other_guests and reader != organizer_of(event)
     return event.attendees_omitted or blind
 
 
-def record_id(event: Event) -> str:
+def record_id(event: CalendarEvent) -> str:
     """The same on every calendar that the event is on; an exception of a series has its own."""
     name = event.i_cal_uid or event.id
     if not event.recurring_event_id:
-        return fitting(name)
-    return f"{fitting(name)}{_EXCEPTION}{_moment(event.original_start_time)}"
+        return id_segment(name)
+    return f"{id_segment(name)}{_EXCEPTION}{_moment(event.original_start_time)}"
 
 
-def series_record_id(event: Event) -> str:
+def series_record_id(event: CalendarEvent) -> str:
     """The record of the series that an exception belongs to; empty for anything else."""
-    return fitting(event.i_cal_uid or event.recurring_event_id) if event.recurring_event_id else ""
+    return id_segment(event.i_cal_uid or event.recurring_event_id) if event.recurring_event_id else ""
 
 
 def _moment(when: EventDateTime | None) -> str:
@@ -281,7 +281,7 @@ def _moment(when: EventDateTime | None) -> str:
     return when.date.isoformat() if when.date is not None else "-"
 
 
-def _ends_at(event: Event) -> datetime | None:
+def _ends_at(event: CalendarEvent) -> datetime | None:
     """When nothing about it matters any more; None for a series, which may go on for ever."""
     if event.recurrence or event.end is None:
         return None
@@ -294,7 +294,7 @@ def _ends_at(event: Event) -> datetime | None:
     return midnight + timedelta(days=1) if event.end.date < date.max else midnight
 
 
-def _ours(event: Event, record: SyncedEvent | None, inherited: SyncedEvent | None) -> list[str]:
+def _ours(event: CalendarEvent, record: SyncedEvent | None, inherited: SyncedEvent | None) -> list[str]:
     if record is not None:
         return ours_on(event, added=record.added, pending=record.pending, etag=record.etag)
     if inherited is not None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.providers.google_calendar import Event, EventAttendee
+from holdfast.providers.google_calendar import CalendarEvent, EventAttendee
 
 CANCELLED: Final = "Event cancelled"
 NO_PRIMARY: Final = "No mapped primary attendees"
@@ -29,7 +29,9 @@ class Decision(msgspec.Struct, frozen=True):
         return bool(self.add or self.remove)
 
 
-def decide(event: Event, *, owner: str, mappings: Secondaries, ours: Collection[str] = ()) -> Decision:
+def decide(
+    event: CalendarEvent, *, owner: str, mappings: Secondaries, ours: Collection[str] = ()
+) -> Decision:
     """What to change about an event on `owner`'s calendar, where we added the addresses in `ours`.
 
     Addresses are compared in lower case, and `mappings` and `ours` must be in it. What we added never
@@ -54,7 +56,9 @@ def decide(event: Event, *, owner: str, mappings: Secondaries, ours: Collection[
     return Decision(reason=ALL_PRESENT if primaries else NO_PRIMARY)
 
 
-def primaries_of(event: Event, *, owner: str, mappings: Secondaries, ours: Collection[str]) -> list[str]:
+def primaries_of(
+    event: CalendarEvent, *, owner: str, mappings: Secondaries, ours: Collection[str]
+) -> list[str]:
     """The mapped people of an event, in the order they are listed.
 
     Where none is listed it is the calendar's owner; or, on the calendar of somebody whom we put on the
@@ -67,30 +71,30 @@ def primaries_of(event: Event, *, owner: str, mappings: Secondaries, ours: Colle
     return _unlisted(event, owner=owner, mappings=mappings, ours=ours)[:1]
 
 
-def _unlisted(event: Event, *, owner: str, mappings: Secondaries, ours: Collection[str]) -> list[str]:
+def _unlisted(event: CalendarEvent, *, owner: str, mappings: Secondaries, ours: Collection[str]) -> list[str]:
     implied = [owner.lower(), organizer_of(event)]
     return [one for one in implied if one in mappings and one not in ours]
 
 
 def _of_the_unlisted(
-    event: Event, *, owner: str, mappings: Secondaries, ours: Collection[str]
+    event: CalendarEvent, *, owner: str, mappings: Secondaries, ours: Collection[str]
 ) -> Iterable[str]:
     """Secondaries of those who are on an event without being listed: another's arrival is no reason to go."""
     unlisted = _unlisted(event, owner=owner, mappings=mappings, ours=ours)
     return (one for primary in unlisted for one in mappings[primary])
 
 
-def organizer_of(event: Event) -> str:
+def organizer_of(event: CalendarEvent) -> str:
     return event.organizer.email.lower() if event.organizer is not None else ""
 
 
-def attendees_after(event: Event, decision: Decision) -> list[EventAttendee]:
+def attendees_after(event: CalendarEvent, decision: Decision) -> list[EventAttendee]:
     """The whole list that a patch must send: everybody else exactly as they were, in their order."""
     kept = [one for one in event.attendees if one.email.lower() not in decision.remove]
     return [*kept, *(EventAttendee(email=one, response_status="needsAction") for one in decision.add)]
 
 
-def ours_on(event: Event, *, added: Sequence[str], pending: Sequence[str], etag: str) -> list[str]:
+def ours_on(event: CalendarEvent, *, added: Sequence[str], pending: Sequence[str], etag: str) -> list[str]:
     """Which of the addresses we noted are on the event by our doing.
 
     Those `pending` were kept before the provider was asked. If the event still has the version that they

@@ -6,8 +6,8 @@ from typing import Final
 
 from holdfast.errors import HoldfastError, RetryLaterError
 from holdfast.providers.google_calendar import CALENDAR_URL
-from holdfast.service import Finding
-from holdfast.services.calendar_sync.operations import Keeper
+from holdfast.service import CheckResult
+from holdfast.services.calendar_sync.operations import CalendarSync
 
 NAME: Final = "calendar-sync credentials"
 ADDRESS: Final = "calendar-sync address"
@@ -18,26 +18,26 @@ _REFUSED: Final = (
 )
 
 
-async def credentials(keeper: Keeper) -> Finding:
+async def credentials(keeper: CalendarSync) -> CheckResult:
     """A token for somebody who is mapped, or for the service account itself."""
     if not keeper.settings.in_use:
-        return Finding(NAME, True, "not set up")
+        return CheckResult(NAME, True, "not set up")
     somebody = next(iter(await keeper.directory.current()), "")
     try:
         await keeper.google.prove(somebody)
     except RetryLaterError as fault:
-        return Finding(NAME, False, fault.message, _AWAY)
+        return CheckResult(NAME, False, fault.message, _AWAY)
     except HoldfastError as fault:
-        return Finding(NAME, False, fault.message, _REFUSED)
-    return Finding(NAME, True, f"Google gives tokens for {somebody or 'the service account'}")
+        return CheckResult(NAME, False, fault.message, _REFUSED)
+    return CheckResult(NAME, True, f"Google gives tokens for {somebody or 'the service account'}")
 
 
-async def address(keeper: Keeper) -> Finding:
+async def address(keeper: CalendarSync) -> CheckResult:
     """Google opens channels to addresses that are encrypted, and to no others."""
     if not keeper.settings.in_use:
-        return Finding(ADDRESS, True, "not set up")
+        return CheckResult(ADDRESS, True, "not set up")
     simulated = keeper.settings.calendar_url != CALENDAR_URL
     if simulated or keeper.address.startswith("https://"):
-        return Finding(ADDRESS, True, f"notifications come to {keeper.address}")
+        return CheckResult(ADDRESS, True, f"notifications come to {keeper.address}")
     said = f"Google sends no notifications to {keeper.address!r}"
-    return Finding(ADDRESS, False, said, "set public_url, or its webhook_url, to an https:// address")
+    return CheckResult(ADDRESS, False, said, "set public_url, or its webhook_url, to an https:// address")

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from holdfast.services.calendar_sync.models import CalendarState
-from holdfast.services.calendar_sync.operations import Keeper
-from holdfast.services.calendar_sync.reports import channel_told, renewal_told
+from holdfast.services.calendar_sync.operations import CalendarSync
+from holdfast.services.calendar_sync.reports import channel_response, renewal_response
 
 NAME = "calendar_sync"
 HOUR_MS = 3_600_000
@@ -41,7 +41,7 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
       holdfast calendar-sync status
     """
 
-    async def act(keeper: Keeper) -> Any:
+    async def act(keeper: CalendarSync) -> Any:
         look = await keeper.look()
         return look.told(), look.health().reasons
 
@@ -70,7 +70,7 @@ def channels(
     """
     page = ctx.obj.inside(NAME, lambda keeper: keeper.listing(only, limit=limit, cursor=cursor))
     columns = ("channelId", "calendarId", "status", "expiresIn", "warning")
-    rows = [channel_told(row) for row in page.rows]
+    rows = [channel_response(row) for row in page.rows]
     ctx.obj.show(rows, columns, as_json=as_json, cursor=page.cursor, none="no channels")
 
 
@@ -127,7 +127,7 @@ def reload(ctx: typer.Context, as_json: AsJson = False) -> None:
       holdfast calendar-sync reload
     """
 
-    async def act(keeper: Keeper) -> Any:
+    async def act(keeper: CalendarSync) -> Any:
         reloaded = await keeper.reload()
         await keeper.note("mappings_reloaded", actor=_actor(), details={"mappings": reloaded.mappings})
         return reloaded
@@ -155,8 +155,8 @@ def renew(
       holdfast calendar-sync renew --within-h 48
     """
 
-    async def act(keeper: Keeper) -> Any:
-        told = renewal_told(await keeper.renew(threshold_ms=round(within_h * HOUR_MS), dry_run=dry_run))
+    async def act(keeper: CalendarSync) -> Any:
+        told = renewal_response(await keeper.renew(threshold_ms=round(within_h * HOUR_MS), dry_run=dry_run))
         details = {**told.summary, "dryRun": dry_run}
         await keeper.note("channels_renewed", actor=_actor(), details=details)
         return told
@@ -185,7 +185,7 @@ def force(
     if not yes:
         typer.confirm("This stops every channel and opens new ones. Go on?", abort=True)
 
-    async def act(keeper: Keeper) -> Any:
+    async def act(keeper: CalendarSync) -> Any:
         told = await keeper.force(reason)
         counts = {"registered": told.registered, "stopped": told.stopped, "failed": told.failed}
         await keeper.note("channels_forced", actor=_actor(), details={"reason": reason, **counts})
@@ -213,7 +213,7 @@ def stop(
       holdfast calendar-sync stop calendar-sync-alice-hoge-jp-1767225600000 --reason "too many at once"
     """
 
-    async def act(keeper: Keeper) -> Any:
+    async def act(keeper: CalendarSync) -> Any:
         told = await keeper.stop_channel(channel_id)
         details = {"reason": reason, "calendarId": told.calendar_id}
         await keeper.note("channel_stopped", actor=_actor(), subject=channel_id, details=details)
@@ -238,7 +238,7 @@ def sync(
       holdfast calendar-sync sync alice@hoge.jp --anew
     """
 
-    async def act(keeper: Keeper) -> None:
+    async def act(keeper: CalendarSync) -> None:
         await keeper.ask_for_sync(calendar_id.lower(), anew=anew)
         await keeper.note("sync_asked", actor=_actor(), subject=calendar_id, details={"anew": anew})
 

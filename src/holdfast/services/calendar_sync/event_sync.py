@@ -27,15 +27,15 @@ from holdfast.errors import (
     NotFoundError,
     ReauthRequiredError,
 )
-from holdfast.providers.google_calendar import Event, EventQuery
-from holdfast.services.calendar_sync.attendee_sync import Applied, Applying, record_id
+from holdfast.providers.google_calendar import CalendarEvent, EventQuery
+from holdfast.services.calendar_sync.attendee_sync import Applied, AttendeeSync, record_id
 from holdfast.services.calendar_sync.attendees import CANCELLED
 from holdfast.services.calendar_sync.google import Google
-from holdfast.services.calendar_sync.mapping_store import Directory
+from holdfast.services.calendar_sync.mapping_store import MappingStore
 from holdfast.services.calendar_sync.mappings import Entries
-from holdfast.services.calendar_sync.metrics import Figures
+from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
 from holdfast.services.calendar_sync.models import CalendarState, EventResult, SyncedEvent
-from holdfast.services.calendar_sync.sync_state import Pace, Synced, begun, failed, settled
+from holdfast.services.calendar_sync.sync_state import Synced, SyncPolicy, begun, failed, settled
 from holdfast.store import Query, Snapshot, Store, Transaction, delete, put
 
 log = structlog.get_logger("holdfast.calendar_sync")
@@ -61,22 +61,22 @@ class Run(msgspec.Struct):
         return self.start.calendar_id
 
 
-class Syncing:
+class EventSync:
     """Brings calendars up to date; see `Syncs` for the loop that takes them in turn."""
 
     def __init__(
         self,
         store: Store,
         google: Google,
-        directory: Directory,
+        directory: MappingStore,
         *,
-        pace: Pace,
+        pace: SyncPolicy,
         look_back_s: float,
-        figures: Figures,
+        figures: CalendarSyncMetrics,
     ) -> None:
         self._store, self._clock, self._google = store, store.clock, google
         self._directory, self._pace, self._look_back_s = directory, pace, look_back_s
-        self._applying, self._figures = Applying(store, google), figures
+        self._applying, self._figures = AttendeeSync(store, google), figures
 
     async def sync(self, claimed: Snapshot[CalendarState]) -> bool:
         """One sync under a claim; True when it ended well. What failed is noted and comes due again."""
@@ -126,7 +126,7 @@ class Syncing:
 
     # -- events -----------------------------------------------------------------------------------
 
-    async def _apply_all(self, run: Run, items: Sequence[Event]) -> list[Applied]:
+    async def _apply_all(self, run: Run, items: Sequence[CalendarEvent]) -> list[Applied]:
         there = {event.id: event for event in items}
         applied: list[Applied] = []
         # Exceptions first: whom an exception had before its series changed is not of our doing.
@@ -145,7 +145,9 @@ class Syncing:
             self._figures.events.labels(one.result.result).inc()
         return applied
 
-    async def _target(self, run: Run, event: Event, there: dict[str, Event]) -> Event | None:
+    async def _target(
+        self, run: Run, event: CalendarEvent, there: dict[str, CalendarEvent]
+    ) -> CalendarEvent | None:
         """What to work on: a series stands for those of its instances that have no guests of their own."""
         parent = event.recurring_event_id
         if not parent or event.attendees or event.cancelled:
@@ -159,7 +161,7 @@ class Syncing:
         except NotFoundError:
             return None
 
-    async def _apply(self, run: Run, event: Event) -> list[Applied]:
+    async def _apply(self, run: Run, event: CalendarEvent) -> list[Applied]:
         if not event.cancelled:
             run.records.add(record_id(event))
             return [await self._applying.apply(event, owner=run.calendar_id, mappings=run.mappings)]

@@ -10,10 +10,10 @@ import aiohttp
 from holdfast.clock import Clock, from_us, to_us
 from holdfast.errors import ConfigError, ForbiddenError, InvalidError, NotFoundError, ReauthRequiredError
 from holdfast.kit.channels import Opened
-from holdfast.providers.google_calendar import CALENDAR_SCOPE, Channel, GoogleCalendar
+from holdfast.providers.google_calendar import CALENDAR_SCOPE, GoogleCalendar, PushChannel
 from holdfast.providers.google_oauth import ServiceAccount, ServiceAccountKey
 from holdfast.providers.google_sheets import SHEETS_READ_SCOPE, GoogleSheets
-from holdfast.services.calendar_sync.settings import Settings
+from holdfast.services.calendar_sync.settings import CalendarSyncSettings
 
 CONNECTIONS_MAX: Final = 100
 
@@ -21,7 +21,7 @@ CONNECTIONS_MAX: Final = 100
 class Google:
     """A service account that speaks for the people of a domain; nothing is asked before it is needed."""
 
-    def __init__(self, settings: Settings, *, clock: Clock) -> None:
+    def __init__(self, settings: CalendarSyncSettings, *, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
         self._session: aiohttp.ClientSession | None = None
         self._account: ServiceAccount | None = None
@@ -83,7 +83,7 @@ class CalendarChannels:
 
     async def open(self, watched_id: str, *, channel_id: str, token: str, ttl_s: float) -> Opened:
         ends_ms = to_us(self._clock.now()) // 1000 + round(ttl_s * 1000)
-        asked = Channel(id=channel_id, address=self._address, token=token, expiration=str(ends_ms))
+        asked = PushChannel(id=channel_id, address=self._address, token=token, expiration=str(ends_ms))
         try:
             granted = await self._google.calendar(watched_id).watch_events(watched_id, asked)
         except (ForbiddenError, NotFoundError) as fault:

@@ -8,17 +8,17 @@ import msgspec
 
 from holdfast.errors import RetryLaterError
 from holdfast.kit.schedules import Job, Slot
-from holdfast.services.calendar_sync.operations import Keeper
-from holdfast.services.calendar_sync.reports import renewal_told
+from holdfast.services.calendar_sync.operations import CalendarSync
+from holdfast.services.calendar_sync.reports import renewal_response
 
 DAY_MS: Final = 86_400_000
 
 
-def jobs_of(keeper: Keeper) -> list[Job]:
+def jobs_of(keeper: CalendarSync) -> list[Job]:
     """The jobs of a service that is in use."""
 
     async def renew(slot: Slot) -> Any:
-        return renewal_told(await keeper.renew(threshold_ms=DAY_MS)).summary
+        return renewal_response(await keeper.renew(threshold_ms=DAY_MS)).summary
 
     async def check_health(slot: Slot) -> Any:
         look = await keeper.look()

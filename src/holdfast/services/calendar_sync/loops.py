@@ -11,8 +11,8 @@ import structlog
 
 from holdfast.errors import HoldfastError
 from holdfast.ids import ulid
-from holdfast.kit.worker_loop import first_of, rest
-from holdfast.services.calendar_sync.event_sync import Syncing
+from holdfast.kit.worker_loop import wait_first, wait_for_wake
+from holdfast.services.calendar_sync.event_sync import EventSync
 from holdfast.services.calendar_sync.models import CalendarState
 from holdfast.store import Snapshot, Store
 
@@ -29,7 +29,7 @@ class Syncs:
     """Claims calendars that are due and syncs them, so many at a time; each is one process's at a time."""
 
     def __init__(
-        self, store: Store, syncing: Syncing, *, concurrency: int, lease_s: float, synced: Noticed
+        self, store: Store, syncing: EventSync, *, concurrency: int, lease_s: float, synced: Noticed
     ) -> None:
         self._store, self._clock, self._syncing = store, store.clock, syncing
         self._concurrency, self._lease_s, self._synced = concurrency, lease_s, synced
@@ -53,9 +53,9 @@ class Syncs:
                     task.add_done_callback(tasks.discard)
                     task.add_done_callback(lambda _: ended.set())
                 if not room:
-                    await first_of(ended.wait(), stop.wait())
+                    await wait_first(ended.wait(), stop.wait())
                 elif not claimed:
-                    await rest(self._clock, await self._idle_s(), wake=bell, stop=stop)
+                    await wait_for_wake(self._clock, await self._idle_s(), wake=bell, stop=stop)
         finally:
             bell.close()
             await asyncio.gather(*tasks)
@@ -88,7 +88,7 @@ class Syncs:
             self.under_way -= 1
 
 
-class FirstLook:
+class InitialReload:
     """Reads the mappings when a process starts; from then on the job does."""
 
     def __init__(self, store: Store, refresh: Callable[[], Awaitable[object]]) -> None:
@@ -98,7 +98,7 @@ class FirstLook:
     async def run(self, stop: asyncio.Event) -> None:
         wait_s = FIRST_WAIT_S
         while not stop.is_set() and not await self._looked():
-            await rest(self._clock, wait_s, stop=stop)
+            await wait_for_wake(self._clock, wait_s, stop=stop)
             wait_s = min(wait_s * 2, FIRST_WAIT_S_MAX)
         await stop.wait()
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from holdfast.errors import ConfigError, HoldfastError, InvalidError
 from holdfast.services.calendar_sync.mappings import Entries, digest, kept, parse
-from holdfast.services.calendar_sync.models import BadRow, CalendarState, MappingReload, UserMapping
-from holdfast.services.calendar_sync.sources import Source
+from holdfast.services.calendar_sync.models import BadMappingRow, CalendarState, MappingReload, UserMapping
+from holdfast.services.calendar_sync.sources import MappingSource
 from holdfast.services.calendar_sync.sync_state import asked
 from holdfast.store import Query, Store, Transaction, delete, put
 
@@ -32,10 +32,10 @@ class Reloaded(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     added: int
     changed: int
     removed: int
-    bad_rows: tuple[BadRow, ...]
+    bad_rows: tuple[BadMappingRow, ...]
 
 
-class Directory:
+class MappingStore:
     """Primaries and their secondaries.
 
     A reload that fails leaves the map as it was, in memory and in the store, so that a process which
@@ -44,7 +44,7 @@ class Directory:
     Example: `secondaries = (await directory.current())["alice@hoge.jp"]`
     """
 
-    def __init__(self, store: Store, source: Source | None) -> None:
+    def __init__(self, store: Store, source: MappingSource | None) -> None:
         self._store, self._clock, self._source = store, store.clock, source
         self._entries: Entries = {}
         self._digest: str | None = None
@@ -92,7 +92,7 @@ class Directory:
                 await self._note_failure(fault)
                 raise
 
-    async def _reload(self, source: Source) -> Reloaded:
+    async def _reload(self, source: MappingSource) -> Reloaded:
         parsed = parse(await source.rows())
         before, after = self._entries, kept(parsed, self._entries)
         if before and not after and not before.keys() <= parsed.inactive:
@@ -104,7 +104,9 @@ class Directory:
             )
         return await self._put_in_force(before, after, bad=parsed.bad)
 
-    async def _put_in_force(self, before: Entries, after: Entries, *, bad: tuple[BadRow, ...]) -> Reloaded:
+    async def _put_in_force(
+        self, before: Entries, after: Entries, *, bad: tuple[BadMappingRow, ...]
+    ) -> Reloaded:
         changed = [one for one in after if after[one] != before.get(one)]
         removed = [one for one in before if one not in after]
         for start in range(0, len(changed) + len(removed), AT_ONCE):
@@ -136,7 +138,7 @@ class Directory:
 
         await self._store.transact(act)
 
-    async def _note_success(self, digest: str, count: int, bad: tuple[BadRow, ...]) -> None:
+    async def _note_success(self, digest: str, count: int, bad: tuple[BadMappingRow, ...]) -> None:
         now = self._clock.now()
         done = MappingReload(
             id=THE_RELOAD, digest=digest, mappings=count, bad_rows=list(bad[:BAD_ROWS_MAX]), loaded_at=now,

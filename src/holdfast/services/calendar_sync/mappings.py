@@ -9,14 +9,14 @@ from typing import Final
 
 import msgspec
 
-from holdfast.services.calendar_sync.models import ADDRESS_PATTERN, BadRow
+from holdfast.services.calendar_sync.models import ADDRESS_PATTERN, BadMappingRow
 
 SECONDARIES_MAX: Final = 20
 _ADDRESS: Final = re.compile(ADDRESS_PATTERN)
 _STATUSES: Final = {"": True, "active": True, "inactive": False}
 
 
-class Row(msgspec.Struct, frozen=True):
+class MappingRow(msgspec.Struct, frozen=True):
     """One row as a source has it: its number there, and the text of its cells."""
 
     number: int
@@ -33,15 +33,15 @@ class Parsed(msgspec.Struct, frozen=True):
     who is mapped no longer because a row says so."""
 
     entries: Entries
-    bad: tuple[BadRow, ...] = ()
+    bad: tuple[BadMappingRow, ...] = ()
     doubtful: frozenset[str] = frozenset()
     inactive: frozenset[str] = frozenset()
 
 
-def parse(rows: Iterable[Row]) -> Parsed:
+def parse(rows: Iterable[MappingRow]) -> Parsed:
     """Check and gather rows; of several for one primary the last one that can be used wins."""
     entries: dict[str, tuple[str, ...]] = {}
-    bad: list[BadRow] = []
+    bad: list[BadMappingRow] = []
     doubtful: set[str] = set()
     inactive: set[str] = set()
     for row in rows:
@@ -49,7 +49,7 @@ def parse(rows: Iterable[Row]) -> Parsed:
         secondaries = _secondaries(row, primary)
         reason = _fault(row, primary, secondaries)
         if reason:
-            bad.append(BadRow(row.number, reason))
+            bad.append(BadMappingRow(row.number, reason))
             doubtful.add(primary)
         elif _active(row):
             entries[primary] = secondaries
@@ -59,17 +59,17 @@ def parse(rows: Iterable[Row]) -> Parsed:
     return Parsed(entries, tuple(bad), frozenset(doubtful - entries.keys()), frozenset(inactive))
 
 
-def _active(row: Row) -> bool | None:
+def _active(row: MappingRow) -> bool | None:
     """None for a status that says neither."""
     return _STATUSES.get(row.status.strip().lower())
 
 
-def _secondaries(row: Row, primary: str) -> tuple[str, ...]:
+def _secondaries(row: MappingRow, primary: str) -> tuple[str, ...]:
     given = (one.strip().lower() for one in row.secondaries)
     return tuple(dict.fromkeys(one for one in given if one and one != primary))
 
 
-def _fault(row: Row, primary: str, secondaries: Sequence[str]) -> str:
+def _fault(row: MappingRow, primary: str, secondaries: Sequence[str]) -> str:
     if not _is_address(primary):
         return f"{_shown(row.primary)} is no e-mail address"
     if "/" in primary:

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 _PREFIX: Final = "holdfast_calendar_sync_"
 
 
-class Figures(Collector):
+class CalendarSyncMetrics(Collector):
     """Counted as things happen; the gauges are as the last look at health found them.
 
     Example: `figures.notifications.labels("forged").inc()`

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.kit.channels import CHANNEL_ID, CHANNEL_INDEXES, CHANNEL_LIFE, EXPIRED_KEPT, ChannelFields
-from holdfast.model import Access, Claim, Document, Index, Retention, Ulid, document
+from holdfast.model import Access, Claim, Document, Index, Retention, UlidId, document
 
 DAY_S: Final = 86_400
 ADDRESS_PATTERN: Final = (
@@ -26,7 +26,7 @@ ADDRESS_PATTERN: Final = (
 )
 Address = Annotated[str, Meta(pattern=ADDRESS_PATTERN, max_length=254)]
 Act = Literal["opened", "stopped", "expired", "attention"]
-Standing = Literal["fine", "failing", "attention"]
+SyncHealth = Literal["fine", "failing", "attention"]
 Result = Literal["added", "removed", "changed", "skipped", "failed"]
 
 _ADMINS: Final = Access(read=["admin", "service"])
@@ -56,7 +56,7 @@ class UserMapping(Document, rename="camel"):
     updated_at: datetime
 
 
-class BadRow(msgspec.Struct, frozen=True):
+class BadMappingRow(msgspec.Struct, frozen=True):
     """A row that could not be used, by its number in the source."""
 
     row: int
@@ -70,7 +70,7 @@ class MappingReload(Document, rename="camel"):
     id: str
     digest: str = ""
     mappings: int = 0
-    bad_rows: list[BadRow] = []
+    bad_rows: list[BadMappingRow] = []
     loaded_at: datetime | None = None
     tried_at: datetime | None = None
     failures: int = 0
@@ -111,7 +111,7 @@ class CalendarState(Document, rename="camel"):
     message_number: int = 0
     synced_at: datetime | None = None
     syncs: int = 0
-    standing: Standing = "fine"
+    standing: SyncHealth = "fine"
     failures: int = 0
     error: str = ""
     results: list[EventResult] = []
@@ -146,7 +146,7 @@ class SyncedEvent(Document, rename="camel"):
 
 @document(
     "calendarSyncChannelEvents/{id}",
-    id=Ulid(),
+    id=UlidId(),
     indexes=[Index("channel_id", "-at"), Index("calendar_id", "-at"), Index("-at")],
     append_only=True,
     retention=Retention("at", after_s=365 * DAY_S),

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.errors import NotOursError, UnverifiedError
 from holdfast.kit.channels import Channels
 from holdfast.kit.inbox import GoogleChannelVerifier, InboxItem, Verified
-from holdfast.services.calendar_sync.metrics import Figures
+from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
 from holdfast.services.calendar_sync.models import CalendarState
 from holdfast.services.calendar_sync.sync_state import notified
 from holdfast.store import Store, Transaction, put
@@ -21,13 +21,15 @@ RESOURCE_STATE: Final = "x-goog-resource-state"
 MESSAGE_NUMBER: Final = "x-goog-message-number"
 
 
-class NoticeVerifier:
+class NotificationVerifier:
     """A token made here lets a notification in, also when its channel is not on record yet.
 
     Without one, a notification that names a channel of ours is forged; any other is meant for somebody else.
     """
 
-    def __init__(self, keys: list[bytes], *, is_ours: Callable[[str], bool], figures: Figures) -> None:
+    def __init__(
+        self, keys: list[bytes], *, is_ours: Callable[[str], bool], figures: CalendarSyncMetrics
+    ) -> None:
         self._by_token = GoogleChannelVerifier(*keys)
         self._is_ours, self._figures = is_ours, figures
 
@@ -44,10 +46,12 @@ class NoticeVerifier:
         return verified
 
 
-class NoticeHandler:
+class NotificationHandler:
     """Notes on the calendar's state that it is to be looked at; many notes at once ask for one look."""
 
-    def __init__(self, store: Store, channels: Channels, *, gap_s: float, figures: Figures) -> None:
+    def __init__(
+        self, store: Store, channels: Channels, *, gap_s: float, figures: CalendarSyncMetrics
+    ) -> None:
         self._clock, self._channels, self._figures = store.clock, channels, figures
         self._gap_s = gap_s
 

@@ -18,27 +18,27 @@ from holdfast.errors import (
     RetryLaterError,
 )
 from holdfast.kit import NO_TENANT
-from holdfast.kit.audit import Entry
-from holdfast.kit.channels import Channels, Happening, Life, Listing, Renewal, Watch
+from holdfast.kit.audit import AuditEntry
+from holdfast.kit.channels import ChannelPolicy, Channels, ChannelTransition, Listing, Renewal, Watch
 from holdfast.model import Document
 from holdfast.service import Context
-from holdfast.services.calendar_sync.event_sync import Syncing
+from holdfast.services.calendar_sync.event_sync import EventSync
 from holdfast.services.calendar_sync.google import CalendarChannels, Google
 from holdfast.services.calendar_sync.loops import Syncs
-from holdfast.services.calendar_sync.mapping_store import Directory, Reloaded
-from holdfast.services.calendar_sync.metrics import Figures
+from holdfast.services.calendar_sync.mapping_store import MappingStore, Reloaded
+from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
 from holdfast.services.calendar_sync.models import (
     CalendarState,
     ChannelEvent,
-    Standing,
     SyncedEvent,
+    SyncHealth,
     WatchChannel,
 )
-from holdfast.services.calendar_sync.reports import Filter, ForcedTold, Look, StoppedTold
-from holdfast.services.calendar_sync.settings import Settings
-from holdfast.services.calendar_sync.sources import SheetSource, Source, file_source
-from holdfast.services.calendar_sync.sync_state import Pace, asked
-from holdfast.store import Page, Query, Transaction, create, delete, put
+from holdfast.services.calendar_sync.reports import Filter, ForcedResponse, StatusReport, StoppedResponse
+from holdfast.services.calendar_sync.settings import CalendarSyncSettings
+from holdfast.services.calendar_sync.sources import MappingSource, SheetSource, file_source
+from holdfast.services.calendar_sync.sync_state import SyncPolicy, asked
+from holdfast.store import Query, QueryPage, Transaction, create, delete, put
 
 NAME: Final = "calendar-sync"
 LOADING_S: Final = 5.0
@@ -49,30 +49,32 @@ D = TypeVar("D", bound=Document)
 _RETAINED: Final[tuple[type[Document], ...]] = (WatchChannel, SyncedEvent, ChannelEvent, Watch)
 
 
-class Keeper:
+class CalendarSync:
     """Keeps one channel open for each mapped primary and their secondaries on their events.
 
     Example: `renewal = await keeper.renew(threshold_ms=86_400_000)`
     """
 
     def __init__(self, context: Context) -> None:
-        settings: Settings = context.settings
+        settings: CalendarSyncSettings = context.settings
         self.settings, self._context = settings, context
         self._store, self._clock = context.store, context.clock
-        self.figures = Figures()
+        self.figures = CalendarSyncMetrics()
         self.google = Google(settings, clock=self._clock)
-        self.directory = Directory(self._store, self._source())
+        self.directory = MappingStore(self._store, self._source())
         self.keys = context.vault.secrets(f"{NAME} channels")
         self.channels = Channels(
             self._store, CalendarChannels(self.google, address=self.address, clock=self._clock),
             name=NAME, key=self.keys[0], kind=WatchChannel, hook=self._happened,
-            life=Life(
+            life=ChannelPolicy(
                 renew_before_s=settings.renew_before_s, concurrency=settings.watch_concurrency,
                 keep_stopped=settings.keep_stopped_s > 0,
             ),
         )  # fmt: skip
-        pace = Pace(poll_s=settings.safety_poll_s, gap_s=settings.sync_gap_s, lease_s=settings.sync_lease_s)
-        syncing = Syncing(
+        pace = SyncPolicy(
+            poll_s=settings.safety_poll_s, gap_s=settings.sync_gap_s, lease_s=settings.sync_lease_s
+        )
+        syncing = EventSync(
             self._store, self.google, self.directory, pace=pace, look_back_s=settings.look_back_s,
             figures=self.figures,
         )  # fmt: skip
@@ -81,7 +83,7 @@ class Keeper:
             synced=self._synced,
         )  # fmt: skip
 
-    def _source(self) -> Source | None:
+    def _source(self) -> MappingSource | None:
         settings = self.settings
         if not settings.in_use:
             return None
@@ -105,7 +107,7 @@ class Keeper:
 
     # -- what happens by itself -------------------------------------------------------------------
 
-    async def _happened(self, tx: Transaction, news: Sequence[Happening]) -> None:
+    async def _happened(self, tx: Transaction, news: Sequence[ChannelTransition]) -> None:
         now = self._clock.now()
         tx.write(*(
             create(ChannelEvent(
@@ -184,16 +186,16 @@ class Keeper:
             await self.channels.want(entries)
         return await self.channels.renew_expiring(threshold_ms / 1000, dry_run=dry_run)
 
-    async def force(self, reason: str = "") -> ForcedTold:
+    async def force(self, reason: str = "") -> ForcedResponse:
         """Replace every channel by a new one, from the mappings."""
         self.require_loaded()
         await self.channels.want(await self.directory.current())
         forced = await self.channels.force(reason)
-        return ForcedTold(
+        return ForcedResponse(
             registered=forced.opened, stopped=forced.stopped, failed=forced.failed, errors=forced.errors
         )
 
-    async def stop_channel(self, channel_id: str) -> StoppedTold:
+    async def stop_channel(self, channel_id: str) -> StoppedResponse:
         """Stop one channel; a calendar that is still mapped gets another first."""
         self.require_loaded()
         calendar_id = await self.channels.find(channel_id) or ""
@@ -201,7 +203,7 @@ class Keeper:
         found = await self._store.get(WatchChannel, channel_id)
         channels = Query(WatchChannel).where("watched_id", "==", calendar_id).order_by("expiration")
         live = [c for c in (await self._store.query(channels)).docs if c.status == "active"]
-        return StoppedTold(
+        return StoppedResponse(
             channel_id=channel_id, calendar_id=calendar_id,
             stopped=found is None or found.doc.status != "active",
             replaced_by=next((c.channel_id for c in live if c.channel_id != channel_id), ""),
@@ -222,7 +224,7 @@ class Keeper:
 
     async def note(self, action: str, *, actor: str, subject: str = "", details: Any = None) -> None:
         """Put what somebody did on the audit trail."""
-        entry = Entry(action=f"calendar_sync.{action}", actor=actor, subject=subject, details=details)
+        entry = AuditEntry(action=f"calendar_sync.{action}", actor=actor, subject=subject, details=details)
         await self._context.audit(NO_TENANT).append(entry)
 
     # -- what people see --------------------------------------------------------------------------
@@ -232,8 +234,8 @@ class Keeper:
         return await self.channels.status(None if only == "all" else only, limit=limit, cursor=cursor)
 
     async def calendars(
-        self, standing: Standing, *, limit: int = 100, cursor: str | None = None
-    ) -> Page[CalendarState]:
+        self, standing: SyncHealth, *, limit: int = 100, cursor: str | None = None
+    ) -> QueryPage[CalendarState]:
         """Calendars whose sync stands so."""
         query = Query(CalendarState).where("standing", "==", standing).limit(limit).after(cursor)
         return await self._store.query(query)
@@ -250,10 +252,10 @@ class Keeper:
     def now(self) -> datetime:
         return self._clock.now()
 
-    async def look(self) -> Look:
+    async def look(self) -> StatusReport:
         """How everything is, from a few indexed questions; the figures are brought up to date with it."""
         last = (await self._store.query(Query(CalendarState).order_by("-synced_at").limit(1))).docs
-        look = Look(
+        look = StatusReport(
             in_use=self.settings.in_use, now=self._clock.now(), reload=await self.directory.last_reload(),
             channels=await self.channels.health(), by_status=await self._count_channels(),
             by_standing=await self._count_calendars(), last_sync_at=last[0].synced_at if last else None,
@@ -269,7 +271,7 @@ class Keeper:
         query = Query(CalendarState)
         return {one: await self._store.count(query.where("standing", "==", one)) for one in STANDINGS}
 
-    def _show(self, look: Look) -> None:
+    def _show(self, look: StatusReport) -> None:
         for status, count in look.by_status.items():
             self.figures.channels.labels(status).set(count)
         for standing, count in look.by_standing.items():

@@ -8,20 +8,20 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.kit.channels import Health as ChannelHealth
-from holdfast.kit.channels import Renewal, Row
-from holdfast.service import Health, Standing
+from holdfast.kit.channels import ChannelHealth as ChannelHealth
+from holdfast.kit.channels import ChannelReportRow, Renewal
+from holdfast.service import Health, HealthStatus
 from holdfast.services.calendar_sync.models import MappingReload
 
 STALE_S: Final = 3_600.0
 Filter = Literal["active", "expired", "stopped", "all"]
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _Response(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pass
 
 
-class MappingsTold(_Told, frozen=True):
+class MappingsResponse(_Response, frozen=True):
     count: int
     loaded_at: datetime | None
     age_seconds: float | None
@@ -29,12 +29,12 @@ class MappingsTold(_Told, frozen=True):
     bad_rows: int
 
 
-class HealthTold(_Told, frozen=True):
+class HealthResponse(_Response, frozen=True):
     """`GET /health`: counts and times, and nobody's address."""
 
-    status: Standing
+    status: HealthStatus
     in_use: bool
-    mappings: MappingsTold
+    mappings: MappingsResponse
     channels: dict[str, int]
     calendars: dict[str, int]
     needs_attention: int
@@ -43,7 +43,7 @@ class HealthTold(_Told, frozen=True):
     last_sync_at: datetime | None
 
 
-class RenewedTold(_Told, frozen=True):
+class RenewedResponse(_Response, frozen=True):
     channel_id: str
     calendar_id: str
     old_expiration: int
@@ -52,37 +52,37 @@ class RenewedTold(_Told, frozen=True):
     duration: int
 
 
-class SkippedTold(_Told, frozen=True):
+class SkippedResponse(_Response, frozen=True):
     channel_id: str
     calendar_id: str
     reason: str
 
 
-class FailedTold(_Told, frozen=True):
+class FailedResponse(_Response, frozen=True):
     channel_id: str
     calendar_id: str
     error: str
     retry_after: float | None
 
 
-class RenewalTold(_Told, frozen=True):
+class RenewalResponse(_Response, frozen=True):
     """What a renewal did, or in a dry run would do; `duration` is in milliseconds."""
 
-    renewed: list[RenewedTold]
-    skipped: list[SkippedTold]
-    failed: list[FailedTold]
+    renewed: list[RenewedResponse]
+    skipped: list[SkippedResponse]
+    failed: list[FailedResponse]
     summary: dict[str, int]
     dry_run: bool
 
 
-class ForcedTold(_Told, frozen=True):
+class ForcedResponse(_Response, frozen=True):
     registered: int
     stopped: int
     failed: int
     errors: dict[str, str]
 
 
-class StoppedTold(_Told, frozen=True):
+class StoppedResponse(_Response, frozen=True):
     """A channel that was let go, and what watches its calendar now; empty when nothing does."""
 
     channel_id: str
@@ -91,7 +91,7 @@ class StoppedTold(_Told, frozen=True):
     replaced_by: str
 
 
-class ChannelTold(_Told, frozen=True):
+class ChannelResponse(_Response, frozen=True):
     channel_id: str
     calendar_id: str
     status: str
@@ -101,23 +101,23 @@ class ChannelTold(_Told, frozen=True):
     warning: bool
 
 
-class StatusTold(_Told, frozen=True):
-    channels: list[ChannelTold]
+class StatusResponse(_Response, frozen=True):
+    channels: list[ChannelResponse]
     cursor: str | None
     summary: dict[str, int]
-    health: HealthTold
+    health: HealthResponse
 
 
-def channel_told(row: Row) -> ChannelTold:
-    return ChannelTold(
+def channel_response(row: ChannelReportRow) -> ChannelResponse:
+    return ChannelResponse(
         channel_id=row.channel_id, calendar_id=row.watched_id, status=row.status, expiration=row.expiration,
         registered_at=row.registered_at, expires_in=row.expires_in, warning=row.warning,
     )  # fmt: skip
 
 
-def renewal_told(renewal: Renewal) -> RenewalTold:
+def renewal_response(renewal: Renewal) -> RenewalResponse:
     renewed = [
-        RenewedTold(
+        RenewedResponse(
             channel_id=one.channel_id, calendar_id=one.watched_id, old_expiration=one.old_expiration,
             new_expiration=one.new_expiration or None, new_channel_id=one.new_channel_id,
             duration=one.took_ms,
@@ -125,24 +125,24 @@ def renewal_told(renewal: Renewal) -> RenewalTold:
         for one in renewal.renewed
     ]  # fmt: skip
     skipped = [
-        SkippedTold(channel_id=one.channel_id, calendar_id=one.watched_id, reason=one.reason)
+        SkippedResponse(channel_id=one.channel_id, calendar_id=one.watched_id, reason=one.reason)
         for one in renewal.skipped
     ]
     failed = [
-        FailedTold(
+        FailedResponse(
             channel_id=one.channel_id, calendar_id=one.watched_id, error=one.error,
             retry_after=one.retry_after_s,
         )
         for one in renewal.failed
     ]  # fmt: skip
     counts = {"renewed": len(renewed), "skipped": len(skipped), "failed": len(failed)}
-    return RenewalTold(
+    return RenewalResponse(
         renewed=renewed, skipped=skipped, failed=failed, dry_run=renewal.dry_run,
         summary={"total": sum(counts.values()), **counts},
     )  # fmt: skip
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about how the service is doing."""
 
     in_use: bool
@@ -179,7 +179,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
         }
         return found + [f"{count} {what}" for what, count in counts.items() if count]
 
-    def status(self) -> Standing:
+    def status(self) -> HealthStatus:
         if not self.in_use:
             return "ok"
         if self.reload.mappings and not self.channels.live:
@@ -192,13 +192,13 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
             reasons = ("no channel is live", *reasons)
         return Health(self.status(), reasons, msgspec.to_builtins(self.told()))
 
-    def told(self) -> HealthTold:
-        return HealthTold(
+    def told(self) -> HealthResponse:
+        return HealthResponse(
             status=self.status(), in_use=self.in_use, channels=dict(self.by_status),
             calendars=dict(self.by_standing), needs_attention=self.channels.watches.get("attention", 0),
             last_renewal_at=self.channels.last_opened_at, next_renewal_at=self.channels.next_renewal_at,
             last_sync_at=self.last_sync_at,
-            mappings=MappingsTold(
+            mappings=MappingsResponse(
                 count=self.reload.mappings, loaded_at=self.reload.loaded_at, age_seconds=self.age_s,
                 failed_reloads=self.reload.failures, bad_rows=len(self.reload.bad_rows),
             ),

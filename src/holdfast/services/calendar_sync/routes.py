@@ -15,18 +15,18 @@ from litestar.params import QueryParameter
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
-from holdfast.routing import Asked
+from holdfast.routing import RequestBody
 from holdfast.services.calendar_sync.mapping_store import Reloaded
-from holdfast.services.calendar_sync.operations import Keeper
+from holdfast.services.calendar_sync.operations import CalendarSync
 from holdfast.services.calendar_sync.reports import (
     Filter,
-    ForcedTold,
-    HealthTold,
-    RenewalTold,
-    StatusTold,
-    StoppedTold,
-    channel_told,
-    renewal_told,
+    ForcedResponse,
+    HealthResponse,
+    RenewalResponse,
+    StatusResponse,
+    StoppedResponse,
+    channel_response,
+    renewal_response,
 )
 from holdfast.services.calendar_sync.table import as_table
 
@@ -48,18 +48,18 @@ class _AlsoAsText(Operation):
             answer.content["text/plain"] = OpenAPIMediaType(schema=Schema(type=OpenAPIType.STRING))
 
 
-class RenewAsked(Asked, frozen=True):
+class RenewRequest(RequestBody, frozen=True):
     """`expirationThreshold` is in milliseconds: channels that end within it are renewed."""
 
     dry_run: bool = False
     expiration_threshold: Annotated[int, Meta(ge=0, le=366 * DAY_MS)] = DAY_MS
 
 
-class Reason(Asked, frozen=True):
+class ForceRequest(RequestBody, frozen=True):
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
-class StopAsked(Asked, frozen=True):
+class StopRequest(RequestBody, frozen=True):
     channel_id: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9\-_+/=]+$")]
     reason: Annotated[str, Meta(max_length=500)] = ""
 
@@ -79,14 +79,14 @@ def _needs(needs: str, action: str) -> Mapping[str, Any]:
     return declared | ({"time_limit_s": LONG_S} if action in ("renew", "force") else {})
 
 
-def routes_of(keeper: Keeper) -> list[Any]:
+def routes_of(keeper: CalendarSync) -> list[Any]:
     """Every route, bound to one keeper."""
     return [*_reading(keeper), *_acting(keeper)]
 
 
-def _reading(keeper: Keeper) -> list[Any]:
+def _reading(keeper: CalendarSync) -> list[Any]:
     @get("/health", opt=_needs("public", "read"), security=[], operation_id="calendarSyncHealth")
-    async def health() -> Response[HealthTold]:
+    async def health() -> Response[HealthResponse]:
         """How the service is doing: mappings, channels by state, last renewal, last sync."""
         told = (await keeper.look()).told()
         return Response(told, status_code=503 if told.status == "critical" else 200)
@@ -100,12 +100,12 @@ def _reading(keeper: Keeper) -> list[Any]:
         only: Annotated[Filter, QueryParameter(name="filter")] = "all",
         limit: Annotated[int, QueryParameter(ge=1, le=ROWS_MAX)] = ROWS_MAX,
         cursor: Annotated[str | None, QueryParameter(max_length=4_000)] = None,
-    ) -> Response[StatusTold | str]:
+    ) -> Response[StatusResponse | str]:
         """Channels with the time left to them, soonest end first, and how all of them are."""
         page = await keeper.listing(only, limit=limit, cursor=cursor)
         look = (await keeper.look()).told()
-        told = StatusTold(
-            channels=[channel_told(row) for row in page.rows], cursor=page.cursor, health=look,
+        told = StatusResponse(
+            channels=[channel_response(row) for row in page.rows], cursor=page.cursor, health=look,
             summary={"total": sum(look.channels.values()), **look.channels,
                      "warnings": sum(row.warning for row in page.rows)},
         )  # fmt: skip
@@ -116,7 +116,7 @@ def _reading(keeper: Keeper) -> list[Any]:
     return [health, channel_status]
 
 
-def _acting(keeper: Keeper) -> list[Any]:
+def _acting(keeper: CalendarSync) -> list[Any]:
     @post(
         "/admin/reload-mappings", opt=_needs("admin", "reload"), status_code=200,
         operation_id="calendarSyncReloadMappings",
@@ -133,10 +133,10 @@ def _acting(keeper: Keeper) -> list[Any]:
         "/admin/renew-expiring-channels", opt=_needs("admin", "renew"), status_code=200,
         operation_id="calendarSyncRenewExpiringChannels",
     )  # fmt: skip
-    async def renew(request: AnyRequest, actor: NamedDependency[str]) -> RenewalTold:
+    async def renew(request: AnyRequest, actor: NamedDependency[str]) -> RenewalResponse:
         """Renew channels that end soon, and stop those whose mapping is gone."""
-        asked = await read_body(request, RenewAsked)
-        told = renewal_told(
+        asked = await read_body(request, RenewRequest)
+        told = renewal_response(
             await keeper.renew(threshold_ms=asked.expiration_threshold, dry_run=asked.dry_run)
         )
         await keeper.note("channels_renewed", actor=actor, details={**told.summary, "dryRun": asked.dry_run})
@@ -146,9 +146,9 @@ def _acting(keeper: Keeper) -> list[Any]:
         "/admin/force-register-channels", opt=_needs("admin", "force"), status_code=200,
         operation_id="calendarSyncForceRegisterChannels",
     )  # fmt: skip
-    async def force(request: AnyRequest, actor: NamedDependency[str]) -> ForcedTold:
+    async def force(request: AnyRequest, actor: NamedDependency[str]) -> ForcedResponse:
         """Replace every channel by a new one, from the mappings; safe to repeat."""
-        asked = await read_body(request, Reason)
+        asked = await read_body(request, ForceRequest)
         told = await keeper.force(asked.reason)
         counts = {"registered": told.registered, "stopped": told.stopped, "failed": told.failed}
         await keeper.note("channels_forced", actor=actor, details={"reason": asked.reason, **counts})
@@ -158,9 +158,9 @@ def _acting(keeper: Keeper) -> list[Any]:
         "/admin/stop-channel", opt=_needs("admin", "stop"), status_code=200,
         operation_id="calendarSyncStopChannel",
     )  # fmt: skip
-    async def stop(request: AnyRequest, actor: NamedDependency[str]) -> StoppedTold:
+    async def stop(request: AnyRequest, actor: NamedDependency[str]) -> StoppedResponse:
         """Stop one channel; a calendar that is still mapped gets another first."""
-        asked = await read_body(request, StopAsked)
+        asked = await read_body(request, StopRequest)
         told = await keeper.stop_channel(asked.channel_id)
         details = {"reason": asked.reason, "calendarId": told.calendar_id}
         await keeper.note("channel_stopped", actor=actor, subject=asked.channel_id, details=details)

@@ -15,10 +15,10 @@ SHEET: Final = "sheet:"
 Seconds = Annotated[float, Meta(gt=0)]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CalendarSyncSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Without `service_account` and `mappings` the service rests.
 
-    Example: `Settings(service_account="key.json", mappings="sheet:1AbC")`
+    Example: `CalendarSyncSettings(service_account="key.json", mappings="sheet:1AbC")`
     """
 
     service_account: str = ""

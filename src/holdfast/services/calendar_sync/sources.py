@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from holdfast.errors import ConfigError, InvalidError
 from holdfast.providers.google_sheets import GoogleSheets
-from holdfast.services.calendar_sync.mappings import Row
+from holdfast.services.calendar_sync.mappings import MappingRow
 
 SHEET_RANGE: Final = "User Mappings!A2:C"
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -20,10 +20,10 @@ _FIRST_ROW: Final = re.compile(r"(?:^|!)\$?[A-Za-z]{1,3}\$?([0-9]{1,7})")
 _BETWEEN: Final = re.compile(r"[,;\n]")
 
 
-class Source(Protocol):
+class MappingSource(Protocol):
     """Gives all rows there are; raises a HoldfastError that says what to do when it can't."""
 
-    async def rows(self) -> list[Row]: ...
+    async def rows(self) -> list[MappingRow]: ...
 
 
 class SheetSource:
@@ -34,7 +34,7 @@ class SheetSource:
     ) -> None:
         self._sheets, self._id, self._range = sheets, spreadsheet_id, a1_range
 
-    async def rows(self) -> list[Row]:
+    async def rows(self) -> list[MappingRow]:
         found = (await self._sheets().values(self._id, self._range)).values
         first = _FIRST_ROW.search(self._range)
         return numbered(found, start=int(first[1]) if first else 1)
@@ -46,7 +46,7 @@ class CsvSource:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def rows(self) -> list[Row]:
+    async def rows(self) -> list[MappingRow]:
         text = _read(self._path).decode("utf-8-sig")
         try:
             lines = list(csv.reader(io.StringIO(text), strict=True))
@@ -62,7 +62,7 @@ class TomlSource:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def rows(self) -> list[Row]:
+    async def rows(self) -> list[MappingRow]:
         try:
             tables = tomllib.loads(_read(self._path).decode("utf-8")).get("mapping", [])
         except tomllib.TOMLDecodeError as fault:
@@ -72,7 +72,7 @@ class TomlSource:
         return [_of_table(number, table) for number, table in enumerate(tables, start=1)]
 
 
-def file_source(path: Path) -> Source:
+def file_source(path: Path) -> MappingSource:
     """The source that a file's name tells."""
     kinds: dict[str, type[CsvSource] | type[TomlSource]] = {".csv": CsvSource, ".toml": TomlSource}
     kind = kinds.get(path.suffix.lower())
@@ -81,21 +81,21 @@ def file_source(path: Path) -> Source:
     return kind(path)
 
 
-def numbered(lines: Iterable[Sequence[Any]], *, start: int) -> list[Row]:
+def numbered(lines: Iterable[Sequence[Any]], *, start: int) -> list[MappingRow]:
     """Lines of cells as rows; empty ones are passed over, and counted."""
     rows = []
     for number, cells in enumerate(lines, start=start):
         texts = [str(cell if cell is not None else "").strip() for cell in [*cells[:3], "", "", ""][:3]]
         if any(texts):
-            rows.append(Row(number, texts[0], _BETWEEN.split(texts[1]), texts[2]))
+            rows.append(MappingRow(number, texts[0], _BETWEEN.split(texts[1]), texts[2]))
     return rows
 
 
-def _of_table(number: int, table: dict[str, Any]) -> Row:
+def _of_table(number: int, table: dict[str, Any]) -> MappingRow:
     secondaries = table.get("secondaries", [])
     listed = secondaries if isinstance(secondaries, list) else [secondaries]
     texts = [str(one) for one in listed]
-    return Row(number, str(table.get("primary", "")), texts, str(table.get("status", "")))
+    return MappingRow(number, str(table.get("primary", "")), texts, str(table.get("status", "")))
 
 
 def _read(path: Path) -> bytes:

@@ -21,7 +21,7 @@ RESULTS_MAX: Final = 20
 ERROR_CHARACTERS_MAX: Final = 500
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class SyncPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How often a calendar is looked at: at most, when nothing calls for it, and after failures."""
 
     gap_s: float = 1.0
@@ -79,7 +79,13 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settled(
-    state: CalendarState, start: CalendarState, synced: Synced, *, now: datetime, pace: Pace, spread: float
+    state: CalendarState,
+    start: CalendarState,
+    synced: Synced,
+    *,
+    now: datetime,
+    pace: SyncPolicy,
+    spread: float,
 ) -> CalendarState:
     """The sync that found the calendar as `start` has ended well."""
     # Somebody asked for everything anew while it ran: nobody must go on from the place it reached.
@@ -95,7 +101,7 @@ def settled(
 
 
 def failed(
-    state: CalendarState, fault: Exception, *, now: datetime, pace: Pace, spread: float
+    state: CalendarState, fault: Exception, *, now: datetime, pace: SyncPolicy, spread: float
 ) -> CalendarState:
     """It did not end well: again after growing, spread waits, or, without credentials, now and then."""
     failures = state.failures + 1

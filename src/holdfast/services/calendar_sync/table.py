@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from holdfast.services.calendar_sync.reports import ChannelTold, StatusTold
+from holdfast.services.calendar_sync.reports import ChannelResponse, StatusResponse
 
 _HEAD: Final = ("CHANNEL", "CALENDAR", "STATUS", "EXPIRES", "IN", "")
 
 
-def as_table(told: StatusTold) -> str:
+def as_table(told: StatusResponse) -> str:
     """The rows in columns, then the summary in one line.
 
     Example: `calendar-sync-alice-hoge-jp-1767225600000  alice@hoge.jp  active  2026-01-08 00:00  6d 12h 34m`
@@ -23,7 +23,7 @@ def as_table(told: StatusTold) -> str:
     return "\n".join([*(line.rstrip() for line in lines), "", f"{told.health.status}: {counts}", *more, ""])
 
 
-def _cells(channel: ChannelTold) -> tuple[str, ...]:
+def _cells(channel: ChannelResponse) -> tuple[str, ...]:
     expires = datetime.fromtimestamp(channel.expiration / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     left = channel.expires_in if channel.status == "active" else "-"
     return (

@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.errors import NotFoundError
 from holdfast.kit.channels import Watch
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 from holdfast.services.calendar_sync.models import CalendarState, ChannelEvent, SyncedEvent
-from holdfast.services.calendar_sync.operations import STANDINGS, Keeper
+from holdfast.services.calendar_sync.operations import STANDINGS, CalendarSync
 from holdfast.store import Query
 
 ROWS: Final = 50
@@ -32,10 +32,10 @@ class Shown(msgspec.Struct, frozen=True):
 class Views:
     """What the pages show."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: CalendarSync) -> None:
         self._keeper = keeper
 
-    async def calendars(self, ask: Ask) -> Mapping[str, Any]:
+    async def calendars(self, ask: PageRequest) -> Mapping[str, Any]:
         keeper, look = self._keeper, await self._keeper.look()
         worst = next((one for one in reversed(STANDINGS) if look.by_standing[one]), "fine")
         standing: Any = ask.choice("standing", STANDINGS, default=worst)
@@ -47,7 +47,7 @@ class Views:
             "told": look.told(), "health": look.health(), "mappings": keeper.directory.entries,
         }  # fmt: skip
 
-    async def calendar(self, ask: Ask) -> Mapping[str, Any]:
+    async def calendar(self, ask: PageRequest) -> Mapping[str, Any]:
         keeper, calendar_id = self._keeper, ask.path["calendar_id"].lower()
         state = await keeper.state_of(calendar_id)
         if state is None:
@@ -71,7 +71,7 @@ def _shown(state: CalendarState, watch: Watch | None, now: datetime) -> Shown:
     return Shown(state, watch, max(0.0, left_s / LIFE_S), "good" if left_s > SOON_S else "warn")
 
 
-def pages_of(keeper: Keeper) -> list[Page]:
+def pages_of(keeper: CalendarSync) -> list[Page]:
     """The service's pages."""
     views = Views(keeper)
     live = ("calendar-sync", "channels")

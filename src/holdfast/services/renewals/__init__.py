@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import partial
 
 from holdfast.service import Context, Parts, Service
-from holdfast.services.renewals.ingest.settings import Settings
+from holdfast.services.renewals.ingest.settings import RenewalsSettings
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     JOBS,
@@ -59,7 +59,7 @@ service = Service(
     name="renewals",
     summary="Who will not renew their lease, why, and events to the revenue-management system.",
     documents=DOCUMENTS,
-    settings=Settings,
+    settings=RenewalsSettings,
     build=build,
     sealed={RmsEndpoint: ("secrets.sealed",)},
 )

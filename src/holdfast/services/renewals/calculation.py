@@ -22,8 +22,8 @@ import structlog
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Outbox
 from holdfast.kit.runs import Runs, Step, Workflow
-from holdfast.service import Beside
-from holdfast.services.renewals.lease_end_order import Ending, Soonest, ending
+from holdfast.service import SubprocessPool
+from holdfast.services.renewals.lease_end_order import Ending, LeaseEndOrder, ending
 from holdfast.services.renewals.models import (
     JOBS,
     KINDS,
@@ -49,7 +49,7 @@ log: Final = structlog.get_logger("holdfast.renewals")
 
 
 def workflow(
-    store: Store, *, page: int = PAGE, beside: Beside | None = None, beside_min: int = BESIDE_MIN
+    store: Store, *, page: int = PAGE, beside: SubprocessPool | None = None, beside_min: int = BESIDE_MIN
 ) -> Workflow:
     """What a calculation job does, so many residents at a time; of many, the scoring is done beside."""
     made = Workflow(WORKFLOW, limit_s=RUN_LIMIT_S)
@@ -94,7 +94,9 @@ class Calculation:
         self._endpoint: RmsEndpoint | None = None
         self._outbox, self._runs = Outbox(store, kinds=KINDS), Runs(store, kinds=JOBS)
 
-    async def run(self, beside: Beside | None = None, *, beside_min: int = BESIDE_MIN) -> dict[str, int]:
+    async def run(
+        self, beside: SubprocessPool | None = None, *, beside_min: int = BESIDE_MIN
+    ) -> dict[str, int]:
         """Score whoever is not scored yet; the summary lands in the commit that ends the run."""
         job = self._job
         assignment = await self._assignment()
@@ -191,7 +193,7 @@ class Calculation:
         """Who leaves when, once everybody is scored; what an earlier worker scored is read again."""
         endings = self._endings if whole else [one async for one in self._kept_endings()]
         job = self._job
-        writes = list(Soonest(self._store, job.property_id, job.calculated_at).writes(endings))
+        writes = list(LeaseEndOrder(self._store, job.property_id, job.calculated_at).writes(endings))
         for start in range(0, len(writes), ORDERS_A_COMMIT):
             ours = check(JOBS.run, job.id, expect=Fence(job.fence))
             await self._store.commit(ours, *writes[start : start + ORDERS_A_COMMIT])

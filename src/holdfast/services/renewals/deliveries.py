@@ -12,9 +12,9 @@ import msgspec
 
 from holdfast.clock import from_us, to_us
 from holdfast.errors import BadCursorError, InvalidError
-from holdfast.kit.outbox import Attempt, DeadLetter, Ledger, Report, Selection, delivery_id
+from holdfast.kit.outbox import Attempt, DeadLetter, Deliveries, Report, Selection, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
-from holdfast.services.renewals.lookup import found
+from holdfast.services.renewals.lookup import get_or_404
 from holdfast.services.renewals.models import DLQ, KINDS, DeadLetterRow, DeliveryState, RiskScore
 from holdfast.services.renewals.risk_events import event_id_of
 from holdfast.store import Query, Store, Transaction
@@ -30,7 +30,7 @@ REPLAYED_MAX: Final = 1_000
 NOTE_MAX: Final = 500
 
 
-class DeliveryShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RmsDeliveryResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
     event_id: str
     event_type: str
@@ -48,14 +48,14 @@ class DeliveryShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     finished_at: datetime | None
 
 
-class DeliveryDetail(DeliveryShown, frozen=True, kw_only=True, rename="camel"):
+class RmsDeliveryDetail(RmsDeliveryResponse, frozen=True, kw_only=True, rename="camel"):
     """A delivery with its payload, exactly as it is sent, and every attempt."""
 
     payload: str
     attempts: list[Attempt]
 
 
-class DeadLetterShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RmsDeadLetterResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Why a delivery was given up; its id is the delivery's."""
 
     id: str
@@ -70,14 +70,14 @@ class DeadLetterShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     resolution: str
 
 
-class Deliveries:
+class RmsDeliveries:
     """Deliveries and dead letters of one portfolio.
 
     Example: `rows, cursor = await Deliveries(store).find("property-7", limit=50)`
     """
 
     def __init__(self, store: Store) -> None:
-        self._store, self._ledger = store, Ledger(store, kinds=KINDS)
+        self._store, self._ledger = store, Deliveries(store, kinds=KINDS)
 
     async def find(
         self,
@@ -86,7 +86,7 @@ class Deliveries:
         statuses: Sequence[Status] = (),
         limit: int = 50,
         cursor: str | None = None,
-    ) -> tuple[list[DeliveryShown], str | None]:
+    ) -> tuple[list[RmsDeliveryResponse], str | None]:
         """A property's deliveries, newest first."""
         query = Query(DeliveryState).where("endpoint_id", "==", property_id)
         if statuses:
@@ -96,7 +96,7 @@ class Deliveries:
 
     async def waiting(
         self, wait: Wait | None = None, *, limit: int = 50, cursor: str | None = None
-    ) -> tuple[list[DeliveryShown], str | None]:
+    ) -> tuple[list[RmsDeliveryResponse], str | None]:
         """What all properties still have to be told of, the next to be tried first.
 
         `due` are those whose time has come, `later` those that wait for another try. What is due is judged
@@ -110,24 +110,24 @@ class Deliveries:
     async def count_waiting(self, wait: Wait) -> int:
         return await self._store.count(_waiting(wait, self._store.clock.now()))
 
-    async def of_event(self, event_id: str) -> list[DeliveryShown]:
+    async def of_event(self, event_id: str) -> list[RmsDeliveryResponse]:
         """The delivery of an event, by the id that the RMS knows it by (`X-Event-Id`)."""
         return [shown(one) for one in await self._ledger.of_event(event_id) if isinstance(one, DeliveryState)]
 
-    async def get(self, delivery_id: str) -> DeliveryDetail:
-        doc = (await found(self._store, DeliveryState, delivery_id, what="delivery")).doc
+    async def get(self, delivery_id: str) -> RmsDeliveryDetail:
+        doc = (await get_or_404(self._store, DeliveryState, delivery_id, what="delivery")).doc
         row = shown(doc)
-        return DeliveryDetail(
+        return RmsDeliveryDetail(
             **msgspec.structs.asdict(row), payload=doc.body.decode(errors="replace"), attempts=doc.attempts
         )
 
-    async def of_scores(self, scores: Sequence[RiskScore]) -> list[DeliveryShown | None]:
+    async def of_scores(self, scores: Sequence[RiskScore]) -> list[RmsDeliveryResponse | None]:
         """For each of these scores the delivery of its event, where it was put out."""
         ids = [delivery_id(event_id_of(one), one.property_id) for one in scores]
         found = await self._store.get_many(DeliveryState, ids)
         return [None if one is None else shown(one.doc) for one in found]
 
-    async def of_resident(self, resident_id: str, *, limit: int = 20) -> list[DeliveryShown]:
+    async def of_resident(self, resident_id: str, *, limit: int = 20) -> list[RmsDeliveryResponse]:
         """What was put out about a resident, newest first."""
         query = Query(DeliveryState).where("resident_id", "==", resident_id).order_by("-created_at")
         return [shown(one) for one in (await self._store.query(query.limit(limit))).docs]
@@ -152,7 +152,7 @@ class Deliveries:
         resolved: bool = False,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> tuple[list[DeadLetterShown], str | None]:
+    ) -> tuple[list[RmsDeadLetterResponse], str | None]:
         """What was given up, newest first."""
         page = await self._ledger.dead_letters(
             resolved=resolved, endpoint_id=property_id, limit=limit, cursor=cursor
@@ -162,7 +162,7 @@ class Deliveries:
     async def replay(self, delivery_id: str, tx: Transaction | None = None) -> bool:
         """Put one out again, under its old event id with its old bytes, in the caller's transaction, if
         given; False where that was done since."""
-        await found(self._store, DeadLetterRow, delivery_id, what="dead letter")
+        await get_or_404(self._store, DeadLetterRow, delivery_id, what="dead letter")
         return await self._ledger.replay_one(delivery_id, tx, only=["dead"])
 
     async def replay_all(self, property_id: str | None = None, *, dry_run: bool) -> Report:
@@ -174,7 +174,7 @@ class Deliveries:
         """Mark a dead letter as dealt with, without sending it; the note says how."""
         if not 1 <= len(note.strip()) <= NOTE_MAX:
             raise InvalidError(f"a note has 1 to {NOTE_MAX} characters", "note")
-        await found(self._store, DeadLetterRow, delivery_id, what="dead letter")
+        await get_or_404(self._store, DeadLetterRow, delivery_id, what="dead letter")
         await self._ledger.resolve(delivery_id, note)
 
 
@@ -203,8 +203,8 @@ def _outer(status: DeliveryStatus) -> Status:
     return "dlq" if status == "dead" else status
 
 
-def shown(doc: DeliveryState) -> DeliveryShown:
-    return DeliveryShown(
+def shown(doc: DeliveryState) -> RmsDeliveryResponse:
+    return RmsDeliveryResponse(
         id=doc.id, event_id=doc.event_id, event_type=doc.event_type, property_id=doc.endpoint_id,
         resident_id=doc.resident_id, status=_outer(doc.status), reason=doc.reason,
         attempt_count=doc.attempt_count, replay_count=doc.replay_count, created_at=doc.created_at,
@@ -213,8 +213,8 @@ def shown(doc: DeliveryState) -> DeliveryShown:
     )  # fmt: skip
 
 
-def letter_shown(doc: DeadLetter) -> DeadLetterShown:
-    return DeadLetterShown(
+def letter_shown(doc: DeadLetter) -> RmsDeadLetterResponse:
+    return RmsDeadLetterResponse(
         id=doc.id, event_id=doc.event_id, event_type=doc.event_type, property_id=doc.endpoint_id,
         reason=doc.reason, created_at=doc.died_at, deaths=doc.deaths, resolved=doc.resolved,
         resolved_at=doc.resolved_at, resolution=doc.resolution,

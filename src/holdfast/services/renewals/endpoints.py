@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
-from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, Retry, SendFailure, new_secret
+from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, RetryPolicy, SendFailure, new_secret
 from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.vault import Vault
 from holdfast.net.url import read_url
-from holdfast.services.renewals.lookup import found
+from holdfast.services.renewals.lookup import get_or_404
 from holdfast.services.renewals.models import EVENT_TYPE, KINDS, Property, RmsEndpoint
 from holdfast.store import Query, Store, Transaction, create, put
 
@@ -22,7 +22,7 @@ REASON_MAX: Final = 500
 Act = Literal["pause", "resume", "disable", "enable"]
 
 
-class EndpointOrder(
+class EndpointRequest(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
     """Where events go, and how gently."""
@@ -32,7 +32,7 @@ class EndpointOrder(
     rate_per_s: Annotated[float, Meta(gt=0, le=RATE_MAX)] | None = None
 
 
-class EndpointShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class EndpointResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An endpoint; `secret` is shown once, when it is made."""
 
     property_id: str
@@ -57,21 +57,21 @@ class RmsEndpoints:
         self._switch = Endpoints(store, kinds=KINDS)
 
     async def get(self, property_id: str) -> RmsEndpoint:
-        return (await found(self._store, RmsEndpoint, property_id, what="RMS endpoint of property")).doc
+        return (await get_or_404(self._store, RmsEndpoint, property_id, what="RMS endpoint of property")).doc
 
-    async def all(self, *, limit: int, cursor: str | None) -> tuple[list[EndpointShown], str | None]:
+    async def all(self, *, limit: int, cursor: str | None) -> tuple[list[EndpointResponse], str | None]:
         page = await self._store.query(Query(RmsEndpoint).order_by("-created_at").limit(limit).after(cursor))
         return [shown(one) for one in page.docs], page.cursor
 
     async def set(
-        self, property_id: str, order: EndpointOrder, *, tx: Transaction | None = None
-    ) -> EndpointShown:
+        self, property_id: str, order: EndpointRequest, *, tx: Transaction | None = None
+    ) -> EndpointResponse:
         """Make the endpoint with a fresh secret, or change where and how it sends; in the caller's
         transaction, if given."""
         if tx is None:
             return await self._store.transact(lambda own: self.set(property_id, order, tx=own))
         rate = check_order(order)
-        await found(self._store, Property, property_id, what="property")
+        await get_or_404(self._store, Property, property_id, what="property")
         there = await tx.get(RmsEndpoint, property_id)
         if there is None:
             return self._made(tx, property_id, order, rate=rate)
@@ -81,19 +81,19 @@ class RmsEndpoints:
         return shown(kept)
 
     def _made(
-        self, tx: Transaction, property_id: str, order: EndpointOrder, *, rate: Rate | None
-    ) -> EndpointShown:
+        self, tx: Transaction, property_id: str, order: EndpointRequest, *, rate: Rate | None
+    ) -> EndpointResponse:
         made = RmsEndpoint(
             id=property_id, tenant_id=self._store.tenant_id or "-", url=order.url, rate=rate,
             created_at=self._store.clock.now(), event_types=[EVENT_TYPE], concurrency=order.concurrency,
-            retry=Retry(),
+            retry=RetryPolicy(),
         )  # fmt: skip
         secret = new_secret()
         made.secrets = [self._secrets.seal(made, secret)]
         tx.write(create(made))
         return shown(made, secret)
 
-    async def rotate(self, property_id: str, tx: Transaction) -> EndpointShown:
+    async def rotate(self, property_id: str, tx: Transaction) -> EndpointResponse:
         """A fresh secret; messages are signed with the old one too until the overlap ends."""
         there = await tx.get(RmsEndpoint, (await self.get(property_id)).id)
         assert there is not None
@@ -102,7 +102,7 @@ class RmsEndpoints:
         tx.write(put(kept))
         return shown(kept, secret)
 
-    async def act(self, property_id: str, act: Act, *, reason: str, by: str) -> tuple[EndpointShown, bool]:
+    async def act(self, property_id: str, act: Act, *, reason: str, by: str) -> tuple[EndpointResponse, bool]:
         """Pause, resume, disable or enable it; says so in the endpoint's notices. And whether that changed
         anything."""
         if len(reason) > REASON_MAX:
@@ -112,7 +112,7 @@ class RmsEndpoints:
         return shown(await self.get(property_id)), changed
 
 
-def check_order(order: EndpointOrder) -> Rate | None:
+def check_order(order: EndpointRequest) -> Rate | None:
     """The order's rate; `InvalidError` for what could never be sent to, or never that fast."""
     try:
         read_url(order.url)
@@ -126,8 +126,8 @@ def check_order(order: EndpointOrder) -> Rate | None:
     return Rate(order.rate_per_s, max(1, int(order.rate_per_s)))
 
 
-def shown(endpoint: RmsEndpoint, secret: str | None = None) -> EndpointShown:
-    return EndpointShown(
+def shown(endpoint: RmsEndpoint, secret: str | None = None) -> EndpointResponse:
+    return EndpointResponse(
         property_id=endpoint.id, url=endpoint.url, status=endpoint.status, reason=endpoint.reason,
         concurrency=endpoint.concurrency, secrets=len(endpoint.secrets), created_at=endpoint.created_at,
         rate_per_s=None if endpoint.rate is None else endpoint.rate.per_s, secret=secret,

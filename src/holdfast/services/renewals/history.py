@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.kit.runs.models import RunStatus
 from holdfast.services.renewals.models import CalculationJob, RiskScore
-from holdfast.store import Page, Query, Snapshot, Store
+from holdfast.store import Query, QueryPage, Snapshot, Store
 
 UNFINISHED: Final[tuple[RunStatus, ...]] = ("pending", "running", "failed", "cancelled")
 # How often a page is filled up again; only after so many runs in a row that did not finish is it short.
@@ -35,7 +35,7 @@ class History:
         before: datetime | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> Page[RiskScore]:
+    ) -> QueryPage[RiskScore]:
         """A resident's scores of finished runs, the newest first; with `before`, those from before then."""
         query = Query(RiskScore).where("resident_id", "==", resident_id)
         if before is not None:
@@ -48,7 +48,7 @@ class History:
             cursor = page.cursor
             if cursor is None or len(kept) == limit:
                 break
-        return Page(kept, cursor)
+        return QueryPage(kept, cursor)
 
     async def _finished(self, scores: Sequence[Snapshot[RiskScore]]) -> Sequence[Snapshot[RiskScore]]:
         """Those whose run came to its end, which is asked after they are read: a run only ever ends."""

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import ConflictError, FailedError, KeyReusedError, NotFoundError, RetryLaterError
-from holdfast.kit.idempotency import Answer, Done, Idempotency, Ticket
+from holdfast.errors import ConflictError, JobFailedError, KeyReusedError, NotFoundError, RetryLaterError
+from holdfast.kit.idempotency import Done, Idempotency, StoredResponse, Ticket
 from holdfast.kit.runs import Runs, Workflow
 from holdfast.services.renewals.dates import check_day, local_date, zone_named
-from holdfast.services.renewals.lookup import ended, found
+from holdfast.services.renewals.lookup import get_or_404, wait_until_done
 from holdfast.services.renewals.models import (
     JOBS,
     CalculationJob,
@@ -66,10 +66,10 @@ def flag_of(score: RiskScore) -> Flag:
     )  # fmt: skip
 
 
-def failure_of(job: CalculationJob) -> FailedError:
+def failure_of(job: CalculationJob) -> JobFailedError:
     """What whoever waits for a job is told that ended without a result."""
     said, why = ("failed" if job.status == "failed" else "was cancelled"), job.error or "no reason was given"
-    return FailedError(
+    return JobFailedError(
         f"calculation {job.id} {said}: {why}; mend that and calculate again",
         details={"jobId": job.id, "status": job.status, "reason": why},
     )
@@ -86,7 +86,7 @@ class Jobs:
         self._runs = Runs(store, kinds=JOBS)
 
     async def get(self, job_id: str) -> CalculationJob:
-        return (await found(self._store, CalculationJob, job_id, what="job")).doc
+        return (await get_or_404(self._store, CalculationJob, job_id, what="job")).doc
 
     async def start(
         self, property_id: str, *, as_of: date | None = None, by: str = "", key: str | None = None
@@ -114,7 +114,7 @@ class Jobs:
 
         async def act(ticket: Ticket) -> Done:
             job, writes = await self._begin(property_id, as_of, by=by)
-            return Done(Answer(status=202, body={"jobId": job.id}), writes)
+            return Done(StoredResponse(status=202, body={"jobId": job.id}), writes)
 
         body = {"propertyId": property_id, "asOfDate": as_of}
         idempotency = Idempotency(self._store, owner="renewals")
@@ -130,7 +130,7 @@ class Jobs:
         self, property_id: str, as_of: date | None, *, by: str
     ) -> tuple[CalculationJob, Sequence[Write]]:
         """The job under way, or a new one with the writes that start it."""
-        property = await found(self._store, Property, property_id, what="property")
+        property = await get_or_404(self._store, Property, property_id, what="property")
         state = await self._store.get(PropertyState, property_id)
         last = None if state is None else await self._store.get(CalculationJob, state.doc.job_id)
         if last is not None and last.doc.completed_at is None:
@@ -156,10 +156,10 @@ class Jobs:
 
     async def ended(self, job_id: str, *, within_s: float) -> CalculationJob:
         """The job once it has ended, or as it is when the time is over."""
-        return await ended(self._store, CalculationJob, job_id, what="job", within_s=within_s)
+        return await wait_until_done(self._store, CalculationJob, job_id, what="job", within_s=within_s)
 
     async def finished(self, job_id: str, *, within_s: float) -> CalculationJob:
-        """The same; `FailedError` where it ended without a result."""
+        """The same; `JobFailedError` where it ended without a result."""
         job = await self.ended(job_id, within_s=within_s)
         if job.status in ("failed", "cancelled"):
             raise failure_of(job)

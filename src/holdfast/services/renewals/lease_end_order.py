@@ -16,7 +16,7 @@ import msgspec
 from holdfast.errors import BadCursorError
 from holdfast.services.renewals.models import RiskScore, RunOrder
 from holdfast.services.renewals.scoring import Tier
-from holdfast.store import Page, Store, Write, put
+from holdfast.store import QueryPage, Store, Write, put
 from holdfast.store.cursors import cursor_at, mark_of, place_in
 
 STRETCH: Final = 500
@@ -30,14 +30,14 @@ def ending(days: int | None, resident_id: str, tier: Tier) -> Ending:
     return ANY_TIME if days is None else days, resident_id, tier
 
 
-class Place(NamedTuple):
+class OrderPosition(NamedTuple):
     """Where a page begins: in which stretch, at which of its residents."""
 
     number: int = 0
     offset: int = 0
 
 
-class Soonest:
+class LeaseEndOrder:
     """One run's residents, the soonest to end first.
 
     Example: `page = await Soonest(store, "property-7", run.calculated_at).page(["high"], limit=50)`
@@ -59,7 +59,9 @@ class Soonest:
                 calculated_at=self._calculated_at, number=number, days=days, residents=residents, tiers=tiers,
             ))  # fmt: skip
 
-    async def page(self, tiers: Sequence[Tier], *, limit: int, cursor: str | None = None) -> Page[RiskScore]:
+    async def page(
+        self, tiers: Sequence[Tier], *, limit: int, cursor: str | None = None
+    ) -> QueryPage[RiskScore]:
         """The scores of those in these tiers, by documents' ids alone."""
         residents, after = list[str](), None
         async for resident, place in self._from(self._place(cursor, tiers), tiers):
@@ -68,16 +70,18 @@ class Soonest:
                 after = cursor_at(self._mark(tiers), place)
                 break
         found = await self._store.get_many(RiskScore, [f"{self._at}_{id}" for id in residents])
-        return Page([one for one in found if one is not None], after)
+        return QueryPage([one for one in found if one is not None], after)
 
-    async def _from(self, place: Place, tiers: Sequence[Tier]) -> AsyncIterator[tuple[str, Place]]:
+    async def _from(
+        self, place: OrderPosition, tiers: Sequence[Tier]
+    ) -> AsyncIterator[tuple[str, OrderPosition]]:
         """Residents of these tiers, each with the place behind them."""
         number, offset = place
         while (found := await self._store.get(RunOrder, self._id(number))) is not None:
             order = found.doc
             for at in range(offset, len(order.residents)):
                 if order.tiers[at] in tiers:
-                    yield order.residents[at], Place(number, at + 1)
+                    yield order.residents[at], OrderPosition(number, at + 1)
             number, offset = number + 1, 0
 
     def _id(self, number: int) -> str:
@@ -86,10 +90,10 @@ class Soonest:
     def _mark(self, tiers: Sequence[Tier]) -> bytes:
         return mark_of((self._store.tenant_id, self._at, self._property_id, sorted(set(tiers))))
 
-    def _place(self, cursor: str | None, tiers: Sequence[Tier]) -> Place:
+    def _place(self, cursor: str | None, tiers: Sequence[Tier]) -> OrderPosition:
         if cursor is None:
-            return Place()
-        place = place_in(cursor, self._mark(tiers), of=Place)
+            return OrderPosition()
+        place = place_in(cursor, self._mark(tiers), of=OrderPosition)
         if min(place) < 0:
             raise BadCursorError("this cursor was tampered with")
         return place

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from holdfast.errors import BadIdError, NotFoundError
 from holdfast.kit.runs import RunFields
-from holdfast.kit.worker_loop import rest
+from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.model import Document
 from holdfast.store import Snapshot, Store
 
@@ -18,7 +18,7 @@ R = TypeVar("R", bound=RunFields)
 LOOK_S: Final = 1.0
 
 
-async def found(store: Store, cls: type[D], id: str, *, what: str) -> Snapshot[D]:
+async def get_or_404(store: Store, cls: type[D], id: str, *, what: str) -> Snapshot[D]:
     """The document with this id; `NotFoundError` says what is not there.
 
     Example: `resident = await found(store, Resident, "resident-1", what="resident")`
@@ -32,7 +32,7 @@ async def found(store: Store, cls: type[D], id: str, *, what: str) -> Snapshot[D
     return snapshot
 
 
-async def ended(store: Store, cls: type[R], id: str, *, what: str, within_s: float) -> R:
+async def wait_until_done(store: Store, cls: type[R], id: str, *, what: str, within_s: float) -> R:
     """The run once it has ended, or as it is when the time is over.
 
     Example: `job = await ended(store, CalculationJob, "run-1", what="job", within_s=60)`
@@ -41,10 +41,10 @@ async def ended(store: Store, cls: type[R], id: str, *, what: str, within_s: flo
     bell = store.watch(cls)
     try:
         while True:
-            run = (await found(store, cls, id, what=what)).doc
+            run = (await get_or_404(store, cls, id, what=what)).doc
             left_s = until - store.clock.monotonic()
             if run.completed_at is not None or left_s <= 0:
                 return run
-            await rest(store.clock, min(left_s, LOOK_S), wake=bell)
+            await wait_for_wake(store.clock, min(left_s, LOOK_S), wake=bell)
     finally:
         bell.close()

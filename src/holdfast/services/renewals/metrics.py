@@ -10,16 +10,16 @@ from prometheus_client.registry import Collector
 
 from holdfast.kit.outbox import Dispatcher
 from holdfast.kit.runs import Runner
-from holdfast.services.renewals.ingest.refresh import Refreshing
+from holdfast.services.renewals.ingest.refresh import SourceRefresh
 
 _PREFIX: Final = "holdfast_renewals_"
 
 
-class Figures(Collector):
+class RenewalsMetrics(Collector):
     """Read when asked for; nothing is counted twice."""
 
     def __init__(
-        self, dispatcher: Dispatcher, runner: Runner, teller: Runner, refreshing: Refreshing
+        self, dispatcher: Dispatcher, runner: Runner, teller: Runner, refreshing: SourceRefresh
     ) -> None:
         self._dispatcher, self._runner, self._teller = dispatcher, runner, teller
         self._refreshing = refreshing

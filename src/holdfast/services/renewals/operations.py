@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
 
-from holdfast.kit.audit import Entry
+from holdfast.kit.audit import AuditEntry
 from holdfast.kit.outbox import Delivery, Endpoint
-from holdfast.kit.runs import Kinds, Runner, Runs
+from holdfast.kit.runs import RunModels, Runner, Runs
 from holdfast.service import Context, Health, Notice
 from holdfast.services.renewals.calculation import workflow
-from holdfast.services.renewals.deliveries import Deliveries
+from holdfast.services.renewals.deliveries import RmsDeliveries
 from holdfast.services.renewals.endpoints import RmsEndpoints
 from holdfast.services.renewals.ingest.importer import Import
-from holdfast.services.renewals.ingest.refresh import Refreshing
-from holdfast.services.renewals.ingest.sources import Source
-from holdfast.services.renewals.metrics import Figures
+from holdfast.services.renewals.ingest.refresh import SourceRefresh
+from holdfast.services.renewals.ingest.sources import TableSource
+from holdfast.services.renewals.metrics import RenewalsMetrics
 from holdfast.services.renewals.models import (
     JOBS,
     KINDS,
@@ -28,7 +28,7 @@ from holdfast.services.renewals.models import (
 from holdfast.services.renewals.outcomes import Outcomes
 from holdfast.services.renewals.portfolio import Portfolio
 from holdfast.services.renewals.rules import RuleBook
-from holdfast.services.renewals.trigger_jobs import Noting, trigger_workflow
+from holdfast.services.renewals.trigger_jobs import AuditHook, trigger_workflow
 from holdfast.store import Query, Store, Transaction
 
 T = TypeVar("T")
@@ -54,8 +54,8 @@ class Renewals:
         self.teller = Runner(
             context.store.privileged(), [self.triggering], kinds=TRIGGER_JOBS, at_once=AT_ONCE
         )
-        self.refreshing = Refreshing(context.store, context.settings)
-        self.figures = Figures(self.dispatcher, self.runner, self.teller, self.refreshing)
+        self.refreshing = SourceRefresh(context.store, context.settings)
+        self.figures = RenewalsMetrics(self.dispatcher, self.runner, self.teller, self.refreshing)
 
     def store(self, tenant_id: str) -> Store:
         return self.context.store.tenant(tenant_id)
@@ -65,8 +65,8 @@ class Renewals:
             self.store(tenant_id), self.workflow, triggering=self.triggering, near=self.dispatcher
         )
 
-    def deliveries(self, tenant_id: str) -> Deliveries:
-        return Deliveries(self.store(tenant_id))
+    def deliveries(self, tenant_id: str) -> RmsDeliveries:
+        return RmsDeliveries(self.store(tenant_id))
 
     def endpoints(self, tenant_id: str) -> RmsEndpoints:
         return RmsEndpoints(self.store(tenant_id), self.context.vault)
@@ -77,10 +77,10 @@ class Renewals:
     def rules(self, tenant_id: str) -> RuleBook:
         return RuleBook(self.store(tenant_id))
 
-    def importer(self, tenant_id: str, source: Source, *, replace: bool = False) -> Import:
+    def importer(self, tenant_id: str, source: TableSource, *, replace: bool = False) -> Import:
         return Import(self.store(tenant_id), source, replace=replace)
 
-    def runs(self, tenant_id: str, *, kinds: Kinds) -> Runs:
+    def runs(self, tenant_id: str, *, kinds: RunModels) -> Runs:
         """Jobs of one kind as operators see and cancel them, among all runs."""
         return Runs(self.store(tenant_id), kinds=kinds)
 
@@ -93,7 +93,7 @@ class Renewals:
         self, tenant_id: str, actor: str, action: str, *, subject: str, details: Any = None
     ) -> None:
         """Put what somebody did on the portfolio's audit trail."""
-        entry = Entry(actor=actor, action=f"renewals.{action}", subject=subject, details=details)
+        entry = AuditEntry(actor=actor, action=f"renewals.{action}", subject=subject, details=details)
         await self.context.audit(tenant_id).append(entry)
 
     async def noted(
@@ -110,13 +110,15 @@ class Renewals:
 
         return await self.context.audit(tenant_id).transact(whole)
 
-    def noting(self, tenant_id: str, actor: str, action: str, *, subject: str, details: Any = None) -> Noting:
+    def noting(
+        self, tenant_id: str, actor: str, action: str, *, subject: str, details: Any = None
+    ) -> AuditHook:
         """What adds the entry to a transaction; `details` may be a function of what came of the act."""
         audit = self.context.audit(tenant_id)
 
         async def note(tx: Transaction, made: Any) -> None:
             told = details(made) if callable(details) else details
-            entry = Entry(actor=actor, action=f"renewals.{action}", subject=subject, details=told)
+            entry = AuditEntry(actor=actor, action=f"renewals.{action}", subject=subject, details=told)
             await audit.add(tx, entry)
 
         return note

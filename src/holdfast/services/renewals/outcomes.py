@@ -9,7 +9,7 @@ from holdfast.errors import NotFoundError
 from holdfast.services.renewals.calibration import Calibration, Judged, calibrate
 from holdfast.services.renewals.dates import check_day, zone_or_utc
 from holdfast.services.renewals.history import History
-from holdfast.services.renewals.lookup import found
+from holdfast.services.renewals.lookup import get_or_404
 from holdfast.services.renewals.models import LeaseRow, Outcome, Property, Resident, RiskScore
 from holdfast.store import Query, Store, Transaction, put
 
@@ -47,8 +47,8 @@ class Outcomes:
         self, resident_id: str, lease_id: str, *, outcome: Literal["renewed", "left"], decided_on: date
     ) -> Outcome:
         check_day(decided_on, "decidedOn")
-        resident = await found(self._store, Resident, resident_id, what="resident")
-        lease = await found(self._store, LeaseRow, lease_id, what="lease")
+        resident = await get_or_404(self._store, Resident, resident_id, what="resident")
+        lease = await get_or_404(self._store, LeaseRow, lease_id, what="lease")
         if lease.doc.resident_id != resident_id:
             raise NotFoundError(f"no lease {lease_id!r} of this resident", "leaseId")
         score = await self._score_before(lease.doc, decided_on)

@@ -13,8 +13,8 @@ from holdfast.kit.outbox import Dispatcher
 from holdfast.kit.runs import Workflow
 from holdfast.services.renewals.history import History
 from holdfast.services.renewals.jobs import Jobs
-from holdfast.services.renewals.lease_end_order import Soonest, ending
-from holdfast.services.renewals.lookup import found
+from holdfast.services.renewals.lease_end_order import LeaseEndOrder, ending
+from holdfast.services.renewals.lookup import get_or_404
 from holdfast.services.renewals.models import (
     Property,
     PropertyState,
@@ -38,8 +38,8 @@ from holdfast.services.renewals.scoring import (
     expiry_share,
     tier_of,
 )
-from holdfast.services.renewals.trigger_jobs import Noting, TriggerJobs, trigger_workflow
-from holdfast.store import Page, Query, Store
+from holdfast.services.renewals.trigger_jobs import AuditHook, TriggerJobs, trigger_workflow
+from holdfast.store import Query, QueryPage, Store
 
 Sort = Literal["score", "days"]
 # How many the RMS is told of at once; of more by a job of their own.
@@ -48,7 +48,7 @@ AT_ONCE_MAX: Final = 10_000
 WRITES_AT_ONCE: Final = 20
 
 
-class Standing(msgspec.Struct, frozen=True, rename="camel"):
+class PropertySummary(msgspec.Struct, frozen=True, rename="camel"):
     """A property and what its latest finished run came to."""
 
     property_id: str
@@ -65,10 +65,10 @@ class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
     risk_tiers: dict[Tier, int]
     before: dict[Tier, int]
     moved: int
-    examples: list[Moved]
+    examples: list[TierChange]
 
 
-class Moved(msgspec.Struct, frozen=True, rename="camel"):
+class TierChange(msgspec.Struct, frozen=True, rename="camel"):
     resident_id: str
     name: str
     score: int
@@ -100,16 +100,18 @@ class Portfolio:
     # -- properties -------------------------------------------------------------------------------
 
     async def property(self, property_id: str) -> Property:
-        return (await found(self.store, Property, property_id, what="property")).doc
+        return (await get_or_404(self.store, Property, property_id, what="property")).doc
 
-    async def standings(self, *, limit: int, cursor: str | None = None) -> tuple[list[Standing], str | None]:
+    async def standings(
+        self, *, limit: int, cursor: str | None = None
+    ) -> tuple[list[PropertySummary], str | None]:
         """Properties by name, each with its latest run."""
         page = await self.store.query(Query(Property).order_by("name").limit(limit).after(cursor))
         states = await self.store.get_many(PropertyState, [one.id for one in page.docs])
         rows = []
         for one, state in zip(page.docs, states, strict=True):
             latest, job_id = (None, None) if state is None else (state.doc.latest, state.doc.job_id)
-            rows.append(Standing(one.id, one.name, one.city, latest, job_id))
+            rows.append(PropertySummary(one.id, one.name, one.city, latest, job_id))
         return rows, page.cursor
 
     # -- risk -------------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ class Portfolio:
         sort: Sort = "score",
         limit: int = 50,
         cursor: str | None = None,
-    ) -> Page[RiskScore]:
+    ) -> QueryPage[RiskScore]:
         """A run's scores, the most at risk or the soonest to end first."""
         if sort == "days":
             return await self._soonest(run, property_id, tiers=tiers, limit=limit, cursor=cursor)
@@ -136,8 +138,8 @@ class Portfolio:
 
     async def _soonest(
         self, run: Summary, property_id: str, *, tiers: Sequence[Tier], limit: int, cursor: str | None
-    ) -> Page[RiskScore]:
-        soonest = Soonest(self.store, property_id, run.calculated_at)
+    ) -> QueryPage[RiskScore]:
+        soonest = LeaseEndOrder(self.store, property_id, run.calculated_at)
         page = await soonest.page(tiers, limit=limit, cursor=cursor)
         if page.docs or cursor is not None or not count_of(run, tiers):
             return page
@@ -175,9 +177,9 @@ class Portfolio:
 
     async def history(
         self, resident_id: str, *, limit: int = 50, cursor: str | None = None
-    ) -> Page[RiskScore]:
+    ) -> QueryPage[RiskScore]:
         """A resident's scores of finished runs, the newest first."""
-        await found(self.store, Resident, resident_id, what="resident")
+        await get_or_404(self.store, Resident, resident_id, what="resident")
         return await History(self.store).page(resident_id, limit=limit, cursor=cursor)
 
     async def what_if(
@@ -192,7 +194,7 @@ class Portfolio:
         run, own = await self._must_have_run(property_id), await RuleBook(self.store).get(property_id)
         weights, thresholds = weights or own.weights, thresholds or own.thresholds
         tiers: dict[Tier, int] = {"high": 0, "medium": 0, "low": 0}
-        count, shown = 0, list[Moved]()
+        count, shown = 0, list[TierChange]()
         async for score in scan_run(self.store, property_id, run.calculated_at, tiers=TIERS):
             moved = judged_anew(score, weights, thresholds=thresholds)
             tiers[moved.new_tier] += 1
@@ -207,7 +209,7 @@ class Portfolio:
     async def trigger(self, property_id: str, resident_id: str) -> Triggered:
         """Tell the RMS about one resident, by the property's latest run; never of who is not flagged."""
         run = await self._must_have_run(property_id)
-        await found(self.store, Resident, resident_id, what="resident")
+        await get_or_404(self.store, Resident, resident_id, what="resident")
         scores = await self.scores_of([resident_id], run)
         if not scores or scores[0].property_id != property_id:
             raise NotFoundError(f"no score of resident {resident_id!r} in the latest run", "resident")
@@ -228,7 +230,12 @@ class Portfolio:
         )
 
     async def trigger_tiers(
-        self, property_id: str, *, tiers: Sequence[Tier] = FLAGGED, by: str = "", noting: Noting | None = None
+        self,
+        property_id: str,
+        *,
+        tiers: Sequence[Tier] = FLAGGED,
+        by: str = "",
+        noting: AuditHook | None = None,
     ) -> list[Triggered] | TriggerJob:
         """The same for whole tiers: at once, or where they are a great many by a job of their own, whose
         commit `noting` adds to."""
@@ -261,10 +268,10 @@ def _gave_notice(property_id: str) -> Query[Resident]:
     return Query(Resident).where("property_id", "==", property_id).where("status", "==", "notice_given")
 
 
-def judged_anew(score: RiskScore, weights: Weights, *, thresholds: Thresholds) -> Moved:
+def judged_anew(score: RiskScore, weights: Weights, *, thresholds: Thresholds) -> TierChange:
     """A kept score beside what other rules make of it."""
     points = rescored(score, weights)
-    return Moved(
+    return TierChange(
         score.resident_id, score.name, score.risk_score, points, score.risk_tier,
         tier_of(points, thresholds),
     )  # fmt: skip

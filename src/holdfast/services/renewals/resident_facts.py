@@ -24,8 +24,8 @@ from holdfast.services.renewals.models import LeaseRow, LedgerRow, OfferRow, Res
 from holdfast.services.renewals.scoring import (
     WINDOW_MONTHS,
     Facts,
-    Lease,
-    Ledger,
+    LeaseFacts,
+    LedgerTotals,
     Offer,
     counts,
     current_lease,
@@ -102,7 +102,7 @@ class Reading:
             if lease is not None:
                 made = offers.get(id)
                 offered = made is not None and any(counts(offer, lease, as_of) for offer in made)
-                facts = Facts(lease, ledgers.get(id) or Ledger(), offered, prices.get(unit_id))
+                facts = Facts(lease, ledgers.get(id) or LedgerTotals(), offered, prices.get(unit_id))
             name = f"{first_name} {last_name}".strip()
             known.append(Known(id, unit_id, name, status == "notice_given", facts))
         return known
@@ -135,19 +135,19 @@ class Reading:
                 return None
         return found
 
-    async def _read_leases(self, first: str, last: str) -> dict[str, list[Lease]]:
+    async def _read_leases(self, first: str, last: str) -> dict[str, list[LeaseFacts]]:
         query = Query(LeaseRow).where("property_id", "==", self._moment.property_id)
         query = query.where("status", "==", "active")
         fields = ("resident_id", "lease_start_date", "lease_end_date", "lease_type", "monthly_rent")
-        found: dict[str, list[Lease]] = {}
+        found: dict[str, list[LeaseFacts]] = {}
         async for rows in self._select(query, fields, first, last):
             for id, resident, start, end, kind, rent in rows:
                 ends = None if end is None else date.fromisoformat(end)
-                lease = Lease(id, date.fromisoformat(start), ends, rent, kind)
+                lease = LeaseFacts(id, date.fromisoformat(start), ends, rent, kind)
                 found.setdefault(resident, []).append(lease)
         return found
 
-    async def _read_ledgers(self, first: str, last: str) -> dict[str, Ledger]:
+    async def _read_ledgers(self, first: str, last: str) -> dict[str, LedgerTotals]:
         as_of = self._moment.as_of
         query = Query(LedgerRow).where("property_id", "==", self._moment.property_id)
         query = query.where("transaction_date", ">=", months_before(as_of, WINDOW_MONTHS))
@@ -155,11 +155,11 @@ class Reading:
         query = query.where("resident_id", ">=", first).where("resident_id", "<=", last)
         by = ("resident_id", "transaction_type", "charge_code")
         query = query.order_by(*by, "transaction_date", "amount")
-        found: dict[str, Ledger] = {}
+        found: dict[str, LedgerTotals] = {}
         for resident, kind, code, rows, cents in await self._store.totals(query, *by, of="amount"):
             ledger = found.get(resident)
             if ledger is None:
-                ledger = found[resident] = Ledger()
+                ledger = found[resident] = LedgerTotals()
             ledger.add(kind, code, rows=rows, cents=cents)
         return found
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast.errors import AlreadyExistsError, ConflictError, RetryLaterError
-from holdfast.kit.outbox import Dispatcher, Event, Ledger, Outbox, delivery_id
+from holdfast.kit.outbox import Deliveries, Dispatcher, Event, Outbox, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.model.limits import ID_BYTES_MAX
 from holdfast.services.renewals.models import (
@@ -130,7 +130,7 @@ class Triggers:
     def __init__(self, store: Store, *, near: Dispatcher | None = None) -> None:
         self._store = store
         self._outbox = Outbox(store, near=near, kinds=KINDS)
-        self._ledger = Ledger(store, kinds=KINDS)
+        self._ledger = Deliveries(store, kinds=KINDS)
 
     async def endpoint(self, property_id: str) -> RmsEndpoint:
         """Where a property's events go; `ConflictError` says what to do where nothing would be sent to it."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
-from holdfast.services.renewals.lookup import found
+from holdfast.services.renewals.lookup import get_or_404
 from holdfast.services.renewals.models import Property, PropertyRules
 from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.scoring import TOLERANCE_CENTS, Thresholds, Weights
@@ -19,7 +19,7 @@ TOLERANCE_CENTS_MAX: Final = 10**9
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class RulesOrder(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class RulesRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """How a property's next run judges, and what it sends out by itself; what is left out is everybody's."""
 
     weights: Weights = Weights()
@@ -40,11 +40,11 @@ class RuleBook:
     async def get(self, property_id: str) -> PropertyRules:
         """The property's own rules, or those of everybody."""
         there = await self._store.get(PropertyRules, property_id)
-        return self._of(property_id, RulesOrder()) if there is None else there.doc
+        return self._of(property_id, RulesRequest()) if there is None else there.doc
 
-    async def set(self, property_id: str, order: RulesOrder, *, tx: Transaction) -> PropertyRules:
+    async def set(self, property_id: str, order: RulesRequest, *, tx: Transaction) -> PropertyRules:
         """Give a property these rules, for the runs to come; scores and tiers that are kept stay."""
-        await found(self._store, Property, property_id, what="property")
+        await get_or_404(self._store, Property, property_id, what="property")
         made = self._of(property_id, order)
         tx.write(put(made))
         return made
@@ -53,10 +53,10 @@ class RuleBook:
         """The same for some of them, by their names; the others stay as the property has them."""
         there = await tx.get(PropertyRules, property_id)
         return await self.set(
-            property_id, changed(RulesOrder() if there is None else order_of(there.doc), given), tx=tx
+            property_id, changed(RulesRequest() if there is None else order_of(there.doc), given), tx=tx
         )
 
-    def _of(self, property_id: str, order: RulesOrder) -> PropertyRules:
+    def _of(self, property_id: str, order: RulesRequest) -> PropertyRules:
         return PropertyRules(
             property_id=property_id, tenant_id=self._store.tenant_id or "-", weights=order.weights,
             thresholds=order.thresholds, tolerance_cents=order.tolerance_cents, send=order.send,
@@ -64,15 +64,15 @@ class RuleBook:
         )  # fmt: skip
 
 
-def order_of(rules: PropertyRules) -> RulesOrder:
+def order_of(rules: PropertyRules) -> RulesRequest:
     """The order that would give a property these rules."""
-    return RulesOrder(
+    return RulesRequest(
         weights=rules.weights, thresholds=rules.thresholds, tolerance_cents=rules.tolerance_cents,
         send=rules.send,
     )  # fmt: skip
 
 
-def changed(order: RulesOrder, given: Mapping[str, Any]) -> RulesOrder:
+def changed(order: RulesRequest, given: Mapping[str, Any]) -> RulesRequest:
     """The order with these weights, thresholds and others in place; `InvalidError` for what does not fit.
 
     Example: `changed(RulesOrder(), {"high": 60, "send": "high"})`

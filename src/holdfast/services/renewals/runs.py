@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime
 
 from holdfast.errors import InvalidError, NotFoundError
-from holdfast.services.renewals.lookup import found
+from holdfast.services.renewals.lookup import get_or_404
 from holdfast.services.renewals.models import CalculationJob, Property, PropertyState, Summary
 from holdfast.services.renewals.scoring import Tier
 from holdfast.store import Query, Store
@@ -27,7 +27,7 @@ class FinishedRuns:
         """The run with this id, the one for an as-of date, or the latest of all; None where there is none."""
         if id is not None and as_of is not None:
             raise InvalidError("choose a run by its id or by asOf, not by both", "asOf")
-        await found(self._store, Property, property_id, what="property")
+        await get_or_404(self._store, Property, property_id, what="property")
         if id is not None:
             return await self.get(property_id, id)
         return await self.latest(property_id) if as_of is None else await self._up_to(property_id, as_of)
@@ -40,7 +40,7 @@ class FinishedRuns:
     async def get(self, property_id: str, run_id: str) -> Summary:
         """One by its id; `NotFoundError` says what to do where the property has no such run."""
         try:
-            job = (await found(self._store, CalculationJob, run_id, what="run")).doc
+            job = (await get_or_404(self._store, CalculationJob, run_id, what="run")).doc
         except NotFoundError:
             job = None
         if job is None or job.property_id != property_id or job.status != "completed":

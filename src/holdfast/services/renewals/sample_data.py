@@ -34,7 +34,7 @@ _PLACES: Final = ("Harbour", "Mill", "Orchard", "Park", "River", "Station")
 _KINDS: Final = ("Court", "Gardens", "House", "Lofts", "Place")
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class SamplePlan(msgspec.Struct, frozen=True, kw_only=True):
     """How large a portfolio, as of which day; `per_property` residents live in each property."""
 
     residents: int
@@ -44,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
 
 
-def sample(plan: Plan) -> Iterator[list[Document]]:
+def sample(plan: SamplePlan) -> Iterator[list[Document]]:
     """The portfolio, in lists: a property first, then each resident with all that belongs to them."""
     dice = random.Random(plan.seed)
     for first in range(0, plan.residents, plan.per_property):
@@ -54,7 +54,7 @@ def sample(plan: Plan) -> Iterator[list[Document]]:
             yield _Resident(plan, dice, f"property-{number:04}", n + 1).documents()
 
 
-def _property(plan: Plan, number: int) -> list[Document]:
+def _property(plan: SamplePlan, number: int) -> list[Document]:
     id = f"property-{number:04}"
     name = f"{_PLACES[number % len(_PLACES)]} {_KINDS[number % len(_KINDS)]} {number}"
     made = Property(
@@ -78,7 +78,7 @@ def name_key(name: str, tenant_id: str) -> str:
 class _Resident:
     """One resident with unit, price, lease, ledger and perhaps an offer."""
 
-    def __init__(self, plan: Plan, dice: random.Random, property_id: str, number: int) -> None:
+    def __init__(self, plan: SamplePlan, dice: random.Random, property_id: str, number: int) -> None:
         self._plan, self._dice, self._property_id = plan, dice, property_id
         self._id = f"resident-{number:07}"
         self._unit_id, self._lease_id = f"unit-{number:07}", f"lease-{number:07}"
@@ -154,7 +154,7 @@ class _Resident:
         return [offer]
 
 
-async def keep(store: Store, plan: Plan) -> AsyncIterator[int]:
+async def keep(store: Store, plan: SamplePlan) -> AsyncIterator[int]:
     """Keep the portfolio; tells from time to time how many residents are in. Again, it adds nothing."""
     residents, waiting = 0, list[Document]()
     for documents in sample(plan):

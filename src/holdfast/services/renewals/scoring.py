@@ -84,7 +84,7 @@ class Signal(msgspec.Struct, frozen=True, gc=False):
     sentence: str
 
 
-class Lease(msgspec.Struct, frozen=True, gc=False):
+class LeaseFacts(msgspec.Struct, frozen=True, gc=False):
     """What scoring needs of a lease."""
 
     id: str
@@ -94,7 +94,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
     type: LeaseType = "fixed"
 
 
-class Ledger(msgspec.Struct, gc=False):
+class LedgerTotals(msgspec.Struct, gc=False):
     """A resident's ledger inside the window, added up; amounts are in cents."""
 
     rows: int = 0
@@ -121,8 +121,8 @@ class Ledger(msgspec.Struct, gc=False):
 class Facts(msgspec.Struct, frozen=True, gc=False):
     """All that is known of one resident on the as-of date."""
 
-    lease: Lease
-    ledger: Ledger
+    lease: LeaseFacts
+    ledger: LedgerTotals
     has_offer: bool
     market_rent: int | None = None
 
@@ -210,7 +210,7 @@ def _delinquency(paid: int, due: int, short: bool, fees: int, weight: int, /) ->
     return Signal(late, weight if late else 0, said + ".")
 
 
-def rent_due(lease: Lease, as_of: date) -> int:
+def rent_due(lease: LeaseFacts, as_of: date) -> int:
     """Rent for the months of the lease inside the window: what is due where nobody wrote charges down."""
     start, end = max(lease.start, months_before(as_of, WINDOW_MONTHS)), as_of
     if lease.type == "fixed" and lease.end is not None and lease.end < as_of:
@@ -239,7 +239,7 @@ _NO_LEDGER: Final = Signal(None, 0, "No data: the ledger has no rows in the last
 # -- choosing -------------------------------------------------------------------------------------
 
 
-def current_lease(leases: Sequence[Lease], as_of: date) -> Lease | None:
+def current_lease(leases: Sequence[LeaseFacts], as_of: date) -> LeaseFacts | None:
     """The lease a resident lives under: the newest that has begun, else the next one to begin."""
     if len(leases) == 1:
         return leases[0]
@@ -258,7 +258,7 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
     expires_on: date | None = None
 
 
-def counts(offer: Offer, lease: Lease, as_of: date) -> bool:
+def counts(offer: Offer, lease: LeaseFacts, as_of: date) -> bool:
     """Whether an offer speaks for this lease: open or accepted, and made while the lease ran."""
     if offer.lease_id != lease.id or offer.status not in ("pending", "accepted"):
         return False

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 import structlog
 
-from holdfast.service import Companion, CompanionLostError, Part
+from holdfast.service import SubprocessTask, SubprocessWorker, WorkerLostError
 from holdfast.services.renewals.dates import zone_named
 from holdfast.services.renewals.models import (
     LeaseRow,
@@ -73,7 +73,7 @@ _ASSIGNMENT: Final = msgspec.msgpack.Decoder(Assignment)
 
 
 async def scored_pages(
-    store: Store, assignment: Assignment, *, companion: Companion | None = None
+    store: Store, assignment: Assignment, *, companion: SubprocessWorker | None = None
 ) -> AsyncGenerator[list[Scored], None]:
     """Every resident's score in id order: from the companion as soon as it is ready, otherwise made here."""
     pages = _Pages(store, assignment)
@@ -87,7 +87,7 @@ async def scored_pages(
             async for page in made:
                 yield page
         return
-    except CompanionLostError as lost:
+    except WorkerLostError as lost:
         log.warning("scoring goes on here", because=str(lost), property=assignment.property_id)
     async with contextlib.aclosing(pages.made_here()) as made:
         async for page in made:
@@ -101,7 +101,7 @@ class _Pages:
         self._assignment, self._reading = assignment, assignment.reading(store)
         self._after = assignment.after
 
-    async def made_here(self, *, until: Companion | None = None) -> AsyncGenerator[list[Scored], None]:
+    async def made_here(self, *, until: SubprocessWorker | None = None) -> AsyncGenerator[list[Scored], None]:
         """All that are left, or those until the companion is ready."""
         if until is not None and until.ready:
             return
@@ -112,7 +112,7 @@ class _Pages:
                 if until is not None and until.ready:
                     return
 
-    async def made_by(self, companion: Companion) -> AsyncGenerator[list[Scored], None]:
+    async def made_by(self, companion: SubprocessWorker) -> AsyncGenerator[list[Scored], None]:
         rest = self._assignment.rest(self._after)
         async with contextlib.aclosing(_Ahead(companion.stream(rest))) as frames:
             async for frame in frames:
@@ -170,5 +170,7 @@ async def _in_the_companion(store: Store, given: bytes) -> AsyncIterator[bytes]:
             yield msgspec.msgpack.encode(await _score_all(known, assignment))
 
 
-PART: Final = Part(documents=[Resident, LeaseRow, LedgerRow, OfferRow, UnitPricing], act=_in_the_companion)
+PART: Final = SubprocessTask(
+    documents=[Resident, LeaseRow, LedgerRow, OfferRow, UnitPricing], act=_in_the_companion
+)
 PART_NAME: Final = f"{__name__}:PART"

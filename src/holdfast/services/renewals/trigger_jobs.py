@@ -22,7 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.kit.runs import Runs, Step, Workflow
 from holdfast.model import schema_of
-from holdfast.services.renewals.lookup import ended, found
+from holdfast.services.renewals.lookup import get_or_404, wait_until_done
 from holdfast.services.renewals.models import (
     TRIGGER_JOBS,
     RiskScore,
@@ -34,14 +34,14 @@ from holdfast.services.renewals.models import (
 from holdfast.services.renewals.risk_events import BATCH, Triggered, Triggers, of_run, summary_of
 from holdfast.services.renewals.runs import count_of
 from holdfast.services.renewals.scoring import Tier
-from holdfast.store import Fence, Page, Store, Transaction, Write, patch, put
+from holdfast.store import Fence, QueryPage, Store, Transaction, Write, patch, put
 
 WORKFLOW: Final = "trigger"
 COLLECTION: Final = schema_of(TriggerJob).path.names[0]
 RUN_LIMIT_S: Final = 3_600.0
 TRIES: Final = 20
 # What adds to the commit of something new that it was made.
-Noting: TypeAlias = Callable[[Transaction, Any], Awaitable[None]]
+AuditHook: TypeAlias = Callable[[Transaction, Any], Awaitable[None]]
 
 
 def trigger_workflow(store: Store, *, batch: int = BATCH) -> Workflow:
@@ -50,12 +50,12 @@ def trigger_workflow(store: Store, *, batch: int = BATCH) -> Workflow:
 
     @made.step(limit_s=RUN_LIMIT_S)
     async def tell(step: Step) -> dict[str, int]:
-        return await Telling(store.tenant(step.run.tenant_id), step, batch=batch).run()
+        return await TriggerRun(store.tenant(step.run.tenant_id), step, batch=batch).run()
 
     return made
 
 
-class Telling:
+class TriggerRun:
     """One trigger job at work."""
 
     def __init__(self, store: Store, step: Step, *, batch: int = BATCH) -> None:
@@ -72,7 +72,7 @@ class Telling:
             await self._runs.give_way(job.id)
         return {"told": job.told}
 
-    async def _tell(self, page: Page[RiskScore]) -> None:
+    async def _tell(self, page: QueryPage[RiskScore]) -> None:
         """The events of a page, and how far the job has come, in one commit, while the job is still ours."""
         job, changes = self._job, dict[str, Any]()
 
@@ -108,7 +108,7 @@ class TriggerJobs:
         self._runs = Runs(store, kinds=TRIGGER_JOBS)
 
     async def get(self, job_id: str) -> TriggerJob:
-        return (await found(self._store, TriggerJob, job_id, what="trigger job")).doc
+        return (await get_or_404(self._store, TriggerJob, job_id, what="trigger job")).doc
 
     async def latest(self, property_id: str) -> TriggerJob | None:
         """The one under way, or the last."""
@@ -118,7 +118,7 @@ class TriggerJobs:
 
     async def ended(self, job_id: str, *, within_s: float) -> TriggerJob:
         """The job once it has ended, or as it is when the time is over."""
-        return await ended(self._store, TriggerJob, job_id, what="trigger job", within_s=within_s)
+        return await wait_until_done(self._store, TriggerJob, job_id, what="trigger job", within_s=within_s)
 
     async def start(
         self,
@@ -127,7 +127,7 @@ class TriggerJobs:
         *,
         tiers: Sequence[Tier],
         by: str = "",
-        noting: Noting | None = None,
+        noting: AuditHook | None = None,
     ) -> TriggerJob:
         """A job that tells of these tiers of a run, or the one that is at it already; `noting` is for a new
         one, in its commit.

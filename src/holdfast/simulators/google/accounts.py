@@ -66,12 +66,12 @@ class Client(msgspec.Struct, kw_only=True):
     revoked: bool = False
 
 
-class _Header(msgspec.Struct):
+class _JwtHeader(msgspec.Struct):
     alg: str = ""
     kid: str = ""
 
 
-class _Claims(msgspec.Struct):
+class _JwtClaims(msgspec.Struct):
     iss: str = ""
     scope: str = ""
     aud: str = ""
@@ -175,11 +175,11 @@ class Accounts:
         client = self._clients.get(token.client)  # an app that people let in is none of these
         return alive and token.email not in self.revoked and not (client and client.revoked)
 
-    def _verified(self, assertion: str) -> tuple[_Claims, Client]:
+    def _verified(self, assertion: str) -> tuple[_JwtClaims, Client]:
         try:
             head, body, signature = (_bytes(part) for part in assertion.split("."))
-            header = msgspec.json.decode(head, type=_Header)
-            claims = msgspec.json.decode(body, type=_Claims)
+            header = msgspec.json.decode(head, type=_JwtHeader)
+            claims = msgspec.json.decode(body, type=_JwtClaims)
         except (ValueError, msgspec.DecodeError):
             raise TokenRefusal("invalid_grant", "Bad Request") from None
         client = self._clients.get(claims.iss)
@@ -190,13 +190,13 @@ class Accounts:
             raise TokenRefusal("invalid_grant", "Invalid JWT Signature.")
         return claims, client
 
-    def _check_times(self, claims: _Claims) -> None:
+    def _check_times(self, claims: _JwtClaims) -> None:
         now = self._clock.now().timestamp()
         in_time = claims.iat - SKEW_S <= now <= claims.exp + SKEW_S
         if not in_time or not 0 < claims.exp - claims.iat <= ASSERTION_S_MAX:
             raise TokenRefusal("invalid_grant", _TIMEFRAME)
 
-    def _check_subject(self, claims: _Claims, client: Client, scopes: frozenset[str]) -> None:
+    def _check_subject(self, claims: _JwtClaims, client: Client, scopes: frozenset[str]) -> None:
         if not claims.sub:
             return
         if client.delegated is not None and not scopes <= client.delegated:

@@ -23,7 +23,7 @@ class When(_Part, frozen=True):
     time_zone: Text = UNSET
 
 
-class Guest(_Part, frozen=True):
+class Attendee(_Part, frozen=True):
     email: str
     additional_guests: int | UnsetType = UNSET
     comment: str | UnsetType = UNSET
@@ -57,7 +57,7 @@ class EventBody(_Part, frozen=True):
     start: When | UnsetType | None = UNSET
     end: When | UnsetType | None = UNSET
     recurrence: list[str] | UnsetType | None = UNSET
-    attendees: list[Guest] | UnsetType | None = UNSET
+    attendees: list[Attendee] | UnsetType | None = UNSET
     status: Literal["confirmed", "tentative", "cancelled"] | UnsetType = UNSET
     visibility: Literal["default", "public", "private", "confidential"] | UnsetType = UNSET
     transparency: Literal["opaque", "transparent"] | UnsetType = UNSET

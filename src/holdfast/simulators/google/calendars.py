@@ -17,7 +17,7 @@ from holdfast.clock import Clock
 from holdfast.simulators.google.bodies import read_body
 from holdfast.simulators.google.events import (
     Data,
-    Record,
+    EventRecord,
     checked_event,
     checked_id,
     instance,
@@ -32,10 +32,10 @@ HORIZON: Final = timedelta(days=730)
 _OWN: Final = frozenset({"responseStatus", "comment", "additionalGuests"})
 
 
-class Entry(msgspec.Struct):
+class CalendarEntry(msgspec.Struct):
     """A record on one calendar; `gone` when this person was taken off it."""
 
-    record: Record
+    record: EventRecord
     change: int
     gone: bool = False
 
@@ -46,19 +46,19 @@ class Calendar:
     def __init__(self, email: str, time_zone: str) -> None:
         self.email = email
         self.time_zone = time_zone
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, CalendarEntry] = {}
         self.change = 0
         # By chance: a token that another world gave never fits this one.
         self.generation = secrets.randbelow(2**31)
         self.pages: dict[str, Any] = {}
 
-    def keep(self, record: Record, *, gone: bool) -> None:
+    def keep(self, record: EventRecord, *, gone: bool) -> None:
         self.change += 1
         # Taken out and put in again, so that the entries stay in the order of their last change.
         self.entries.pop(record.id, None)
-        self.entries[record.id] = Entry(record, self.change, gone)
+        self.entries[record.id] = CalendarEntry(record, self.change, gone)
 
-    def since(self, change: int) -> list[Entry]:
+    def since(self, change: int) -> list[CalendarEntry]:
         """The entries changed after `change`, oldest change first."""
         newer = itertools.takewhile(lambda entry: entry.change > change, reversed(self.entries.values()))
         return list(newer)[::-1]
@@ -91,7 +91,7 @@ class Calendars:
     def everyone(self) -> Iterator[Calendar]:
         return iter(self._by_email.values())
 
-    def get(self, calendar: Calendar, event_id: str) -> Record:
+    def get(self, calendar: Calendar, event_id: str) -> EventRecord:
         """The event, or the instance of a series, with this id; also a cancelled one."""
         entry = calendar.entries.get(event_id)
         if entry is not None:
@@ -101,16 +101,16 @@ class Calendars:
             wanted = event_id.rpartition("_")[2]
             for start in self.starts(series.record):
                 if stamp(start) == wanted:
-                    return Record(instance(series.record, start), series.record.organizer)
+                    return EventRecord(instance(series.record, start), series.record.organizer)
         raise Refusal(404, "notFound", "Not Found")
 
-    def starts(self, series: Record, until: datetime | None = None) -> Iterator[Start]:
+    def starts(self, series: EventRecord, until: datetime | None = None) -> Iterator[Start]:
         """When a series takes place, up to the horizon."""
         until = until or self._clock.now() + HORIZON
         starts = parse(series.data["recurrence"]).starts(start_of(series.data["start"]))
         return itertools.takewhile(lambda start: as_instant(start) < until, starts)
 
-    def insert(self, calendar: Calendar, body: Data) -> Record:
+    def insert(self, calendar: Calendar, body: Data) -> EventRecord:
         body = read_body(body)
         event_id = checked_id(body["id"]) if "id" in body else secrets.token_hex(13)
         if event_id in calendar.entries:
@@ -129,11 +129,11 @@ class Calendars:
             "reminders": {"useDefault": True},
             "eventType": "default",
         }
-        record = Record(checked_event(merged(start, body) | {"sequence": 0}), calendar.email)
+        record = EventRecord(checked_event(merged(start, body) | {"sequence": 0}), calendar.email)
         self._settle(record, record.guests())
         return record
 
-    def patch(self, calendar: Calendar, event_id: str, *, patch: Data, if_match: str = "") -> Record:
+    def patch(self, calendar: Calendar, event_id: str, *, patch: Data, if_match: str = "") -> EventRecord:
         record = self.get(calendar, event_id)
         _check_etag(record, if_match)
         data = checked_event(merged(record.data, {**read_body(patch), "id": record.id}))
@@ -158,7 +158,7 @@ class Calendars:
             one.data["status"] = "cancelled"
             self._settle(one, one.guests())
 
-    def respond(self, calendar: Calendar, event_id: str, *, status: str) -> Record:
+    def respond(self, calendar: Calendar, event_id: str, *, status: str) -> EventRecord:
         """A guest's own answer to the invitation."""
         guests = self.get(calendar, event_id).data.get("attendees", [])
         answered = [
@@ -167,11 +167,11 @@ class Calendars:
         ]
         return self.patch(calendar, event_id, patch={"attendees": answered})
 
-    def _exceptions(self, calendar: Calendar, series: Record) -> list[Record]:
+    def _exceptions(self, calendar: Calendar, series: EventRecord) -> list[EventRecord]:
         records = [entry.record for entry in calendar.entries.values()]
         return [record for record in records if record.parent_id == series.id and not record.cancelled]
 
-    def _settle(self, record: Record, before: set[str]) -> None:
+    def _settle(self, record: EventRecord, before: set[str]) -> None:
         record.data["etag"] = f'"{next(self._etags)}"'
         record.data["updated"] = rfc3339(self._clock.now())
         now = record.guests()
@@ -182,18 +182,18 @@ class Calendars:
                 self._changed(email)
 
 
-def _has_place(calendar: Calendar, record: Record) -> bool:
+def _has_place(calendar: Calendar, record: EventRecord) -> bool:
     """An id that a guest chose for another event stays theirs."""
     entry = calendar.entries.get(record.id)
     return entry is None or entry.record is record or entry.record.organizer == record.organizer
 
 
-def _check_etag(record: Record, if_match: str) -> None:
+def _check_etag(record: EventRecord, if_match: str) -> None:
     if if_match not in ("", "*", record.data["etag"]):
         raise Refusal(412, "conditionNotMet", "Precondition Failed", where="If-Match")
 
 
-def _check_rights(record: Record, after: Data, email: str) -> None:
+def _check_rights(record: EventRecord, after: Data, email: str) -> None:
     """What a guest may change: the own answer, and with leave of the organizer the guests or everything."""
     if email == record.organizer or record.data.get("guestsCanModify", False):
         return

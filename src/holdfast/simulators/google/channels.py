@@ -38,7 +38,7 @@ class ChannelRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resource_id: str = ""
 
 
-class OpenChannel(msgspec.Struct, kw_only=True, rename="camel"):
+class SimulatedChannel(msgspec.Struct, kw_only=True, rename="camel"):
     """A channel and what became of it."""
 
     id: str
@@ -73,21 +73,21 @@ class PushTrouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Message(msgspec.Struct, frozen=True):
-    channel: OpenChannel
+    channel: SimulatedChannel
     state: str
     number: int
 
 
-class Channels:
+class PushChannels:
     """Every channel, and the posts that are under way; each channel's go out one after another."""
 
     def __init__(self, clock: Clock, *, http_on_loopback: bool, life_s: float = LIFE_S) -> None:
         self._clock = clock
         self._http_on_loopback = http_on_loopback
         self._life_ms = int(life_s * 1000)
-        self._all: dict[str, OpenChannel] = {}
+        self._all: dict[str, SimulatedChannel] = {}
         self._queues: dict[str, asyncio.Queue[_Message]] = {}
-        self._live: dict[str, dict[str, OpenChannel]] = {}
+        self._live: dict[str, dict[str, SimulatedChannel]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
         self._gaps = random.Random(1)
@@ -117,12 +117,12 @@ class Channels:
         for queue in list(self._queues.values()):
             await queue.join()
 
-    def all(self) -> list[OpenChannel]:
+    def all(self) -> list[SimulatedChannel]:
         for calendar in list(self._live):
             self._living(calendar)
         return list(self._all.values())
 
-    def _living(self, calendar: str) -> list[OpenChannel]:
+    def _living(self, calendar: str) -> list[SimulatedChannel]:
         """A calendar's live channels, after those whose time is over have left."""
         living = self._live.get(calendar, {})
         for channel in list(living.values()):
@@ -130,14 +130,14 @@ class Channels:
                 self._end(channel, "expired")
         return list(living.values())
 
-    def _end(self, channel: OpenChannel, state: Literal["stopped", "expired"]) -> None:
+    def _end(self, channel: SimulatedChannel, state: Literal["stopped", "expired"]) -> None:
         channel.state = state
         del self._live[channel.calendar][channel.id]
 
-    def open(self, asked: ChannelRequest, *, calendar: str, client: str, uri: str) -> OpenChannel:
+    def open(self, asked: ChannelRequest, *, calendar: str, client: str, uri: str) -> SimulatedChannel:
         """A new channel; its first message says that it is in sync."""
         self._check(asked)
-        channel = OpenChannel(
+        channel = SimulatedChannel(
             id=asked.id,
             resource_id=_resource_id(calendar),
             resource_uri=uri,
@@ -191,7 +191,7 @@ class Channels:
         longest = now + self._life_ms
         return min(wanted, longest) if wanted > now else longest
 
-    def _push(self, channel: OpenChannel, state: str) -> None:
+    def _push(self, channel: SimulatedChannel, state: str) -> None:
         # Numbers grow, but not by one: a receiver that counts on that is wrong.
         channel.number += 1 if state == "sync" else self._gaps.randint(1, 5_000)
         self._queues[channel.id].put_nowait(_Message(channel, state, channel.number))

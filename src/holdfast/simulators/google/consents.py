@@ -30,7 +30,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     redirect_uris: frozenset[str]
 
 
-class Answer(msgspec.Struct, kw_only=True):
+class ConsentChoice(msgspec.Struct, kw_only=True):
     """What the next person does on the page: consent to all or some, or decline."""
 
     email: str = ""
@@ -48,7 +48,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
     ends_at_s: float
 
 
-class UserGrant(msgspec.Struct, frozen=True, kw_only=True):
+class AppGrant(msgspec.Struct, frozen=True, kw_only=True):
     """What a person granted an app, under one refresh token."""
 
     client_id: str
@@ -64,7 +64,7 @@ class PageRefusal(Exception):
         self.error = error
 
 
-class Consents:
+class OAuthApps:
     """The apps people can let in, and whom they let in."""
 
     def __init__(self, clock: Clock, accounts: Accounts) -> None:
@@ -72,8 +72,8 @@ class Consents:
         self._apps: dict[str, App] = {}
         self._codes: dict[str, Code] = {}
         self._spent: dict[str, tuple[str, str]] = {}
-        self._grants: dict[str, UserGrant] = {}
-        self.answers: list[Answer] = []
+        self._grants: dict[str, AppGrant] = {}
+        self.answers: list[ConsentChoice] = []
 
     def add_app(self, name: str, *, redirect_uris: list[str], url: str) -> dict[str, dict[str, object]]:
         """A new OAuth client; the JSON file that the console hands out for it."""
@@ -107,7 +107,7 @@ class Consents:
         return f"{redirect_uri}{joint}{urlencode(said | {'state': query.get('state', '')})}"
 
     def _said(self, query: Mapping[str, str], app: App, redirect_uri: str) -> dict[str, str]:
-        answer = self.answers.pop(0) if self.answers else Answer()
+        answer = self.answers.pop(0) if self.answers else ConsentChoice()
         email = (
             answer.email or query.get("login_hint", "") or min(self._accounts.people, default="")
         ).lower()
@@ -147,7 +147,7 @@ class Consents:
         answer = self._answer(app, code.email, code.scopes)
         if code.offline:
             refresh = f"1//0{secrets.token_urlsafe(60)}"
-            self._grants[refresh] = UserGrant(client_id=app.client_id, email=code.email, scopes=code.scopes)
+            self._grants[refresh] = AppGrant(client_id=app.client_id, email=code.email, scopes=code.scopes)
             answer["refresh_token"] = refresh
         return answer
 

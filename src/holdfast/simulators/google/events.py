@@ -18,7 +18,7 @@ _RESCHEDULING: Final = ("start", "end", "recurrence")
 _TOMBSTONE: Final[tuple[str, ...]] = ("kind", "etag", "id", "status", "recurringEventId", "originalStartTime")
 
 
-class Record:
+class EventRecord:
     """One event, shared by the calendars of its organizer and guests."""
 
     def __init__(self, data: Data, organizer: str) -> None:
@@ -94,7 +94,7 @@ def _merge(result: Data, name: str, value: object) -> None:
         result[name] = copy.deepcopy(value)
 
 
-def instance(record: Record, start: Start) -> Data:
+def instance(record: EventRecord, start: Start) -> Data:
     """One taking-place of a series that nobody changed on its own."""
     data = copy.deepcopy(record.data)
     del data["recurrence"]
@@ -103,7 +103,7 @@ def instance(record: Record, start: Start) -> Data:
     return data | own | {"id": f"{record.id}_{stamp(start)}", "recurringEventId": record.id}
 
 
-def view(record: Record, email: str, *, attendees_max: int | None = None) -> Data:
+def view(record: EventRecord, email: str, *, attendees_max: int | None = None) -> Data:
     """The event as it stands on this person's calendar."""
     data = copy.deepcopy(record.data)
     for name in ("creator", "organizer"):

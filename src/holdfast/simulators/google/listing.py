@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.simulators.google.calendars import Calendar, Calendars, Entry
-from holdfast.simulators.google.events import Data, Record, instance, tombstone, view
+from holdfast.simulators.google.calendars import Calendar, CalendarEntry, Calendars
+from holdfast.simulators.google.events import Data, EventRecord, instance, tombstone, view
 from holdfast.simulators.google.moments import as_instant, instant, start_of
 from holdfast.simulators.google.refusals import Refusal
 
@@ -32,7 +32,7 @@ _NOT_WITH_SYNC: Final = (
 _SEARCHED: Final = ("summary", "description", "location")
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What a list was asked for, checked."""
 
     size: int = PAGE_DEFAULT
@@ -53,7 +53,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.order_by or self.q or self.i_cal_uid or self.updated_min)
 
 
-class Page(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     """What is left of a list, as it was when its first page was asked for."""
 
     items: list[Data]
@@ -67,10 +67,10 @@ class _SyncToken(msgspec.Struct, frozen=True, array_like=True):
     single: bool
 
 
-def read_query(given: Mapping[str, str], calendar: Calendar, *, now: datetime) -> Query:
+def read_query(given: Mapping[str, str], calendar: Calendar, *, now: datetime) -> ListQuery:
     """The parameters of a list, or a refusal that names the one at fault."""
     single = _flag(given, "singleEvents")
-    query = Query(
+    query = ListQuery(
         size=min(number(given, "maxResults") or PAGE_DEFAULT, PAGE_MAX),
         single=single,
         show_deleted=_flag(given, "showDeleted"),
@@ -87,7 +87,7 @@ def read_query(given: Mapping[str, str], calendar: Calendar, *, now: datetime) -
     return query
 
 
-def _check(query: Query, now: datetime) -> None:
+def _check(query: ListQuery, now: datetime) -> None:
     if query.time_min and query.time_max and query.time_min >= query.time_max:
         raise Refusal(400, "timeRangeEmpty", "The specified time range is empty.", where="timeMax")
     if query.order_by not in ("", "startTime", "updated"):
@@ -143,20 +143,20 @@ def _decoded(text: str) -> _SyncToken | None:
         return None
 
 
-def list_events(calendars: Calendars, calendar: Calendar, *, query: Query, page_token: str) -> Data:
+def list_events(calendars: Calendars, calendar: Calendar, *, query: ListQuery, page_token: str) -> Data:
     """One page of a calendar's events, with the token of the next page or of the next sync."""
     page = kept_page(calendar, page_token) or _snapshot(calendars, calendar, query)
     return paged(calendar, page, size=query.size)
 
 
-def kept_page(calendar: Calendar, page_token: str) -> Page | None:
+def kept_page(calendar: Calendar, page_token: str) -> ListPage | None:
     """The page that a token stands for; None for no token."""
     if page_token and page_token not in calendar.pages:
         raise Refusal(400, "invalid", "Invalid page token value.", where="pageToken")
     return calendar.pages.get(page_token)
 
 
-def paged(calendar: Calendar, page: Page, *, size: int) -> Data:
+def paged(calendar: Calendar, page: ListPage, *, size: int) -> Data:
     """The first `size` of what is left, in the envelope of a list."""
     answer: Data = {
         "kind": "calendar#events",
@@ -169,7 +169,7 @@ def paged(calendar: Calendar, page: Page, *, size: int) -> Data:
         "items": page.items[:size],
     }
     if len(page.items) > size:
-        return answer | {"nextPageToken": _kept(calendar, Page(page.items[size:], page.sync_token))}
+        return answer | {"nextPageToken": _kept(calendar, ListPage(page.items[size:], page.sync_token))}
     return answer | ({"nextSyncToken": page.sync_token} if page.sync_token else {})
 
 
@@ -178,7 +178,7 @@ def _updated(calendar: Calendar) -> str:
     return "2020-01-01T00:00:00.000Z" if last is None else str(last.record.data["updated"])
 
 
-def _kept(calendar: Calendar, page: Page) -> str:
+def _kept(calendar: Calendar, page: ListPage) -> str:
     token = secrets.token_urlsafe(18)
     calendar.pages[token] = page
     while len(calendar.pages) > PAGES_KEPT:
@@ -186,7 +186,7 @@ def _kept(calendar: Calendar, page: Page) -> str:
     return token
 
 
-def _snapshot(calendars: Calendars, calendar: Calendar, query: Query) -> Page:
+def _snapshot(calendars: Calendars, calendar: Calendar, query: ListQuery) -> ListPage:
     entries = calendar.since(query.since or 0)
     items = [item for entry in entries for item in _items(calendars, calendar, entry=entry, query=query)]
     if query.order_by == "startTime":
@@ -195,10 +195,12 @@ def _snapshot(calendars: Calendars, calendar: Calendar, query: Query) -> Page:
         items.sort(key=lambda item: str(item.get("updated", "")))
     token = _SyncToken(calendar.email, calendar.change, calendar.generation, query.single)
     text = base64.urlsafe_b64encode(msgspec.json.encode(token)).decode()
-    return Page(items, text if query.syncable else "")
+    return ListPage(items, text if query.syncable else "")
 
 
-def _items(calendars: Calendars, calendar: Calendar, *, entry: Entry, query: Query) -> Iterator[Data]:
+def _items(
+    calendars: Calendars, calendar: Calendar, *, entry: CalendarEntry, query: ListQuery
+) -> Iterator[Data]:
     record = entry.record
     if query.updated_min and datetime.fromisoformat(record.data["updated"]) < query.updated_min:
         return
@@ -213,14 +215,14 @@ def _items(calendars: Calendars, calendar: Calendar, *, entry: Entry, query: Que
         yield view(record, calendar.email, attendees_max=query.attendees_max)
 
 
-def _shows_cancelled(entry: Entry, query: Query) -> bool:
+def _shows_cancelled(entry: CalendarEntry, query: ListQuery) -> bool:
     if query.show_deleted or query.since is not None or query.updated_min is not None:
         return True
     # A cancelled instance tells how its series differs from its rule, so it is told wherever the series is.
     return bool(entry.record.parent_id) and not entry.gone and not query.single
 
 
-def _cancelled(calendars: Calendars, entry: Entry, query: Query) -> Iterator[Data]:
+def _cancelled(calendars: Calendars, entry: CalendarEntry, query: ListQuery) -> Iterator[Data]:
     if query.single and entry.record.recurring:
         for start in calendars.starts(entry.record, query.time_max):
             yield tombstone(instance(entry.record, start))
@@ -228,14 +230,14 @@ def _cancelled(calendars: Calendars, entry: Entry, query: Query) -> Iterator[Dat
         yield tombstone(entry.record.data)
 
 
-def _matches(record: Record, q: str) -> bool:
+def _matches(record: EventRecord, q: str) -> bool:
     people = [*record.data.get("attendees", []), record.data["organizer"]]
     texts = [record.data.get(name, "") for name in _SEARCHED]
     texts += [person.get(name, "") for person in people for name in ("email", "displayName")]
     return all(word in " ".join(texts).lower() for word in q.lower().split())
 
 
-def _overlaps(calendars: Calendars, record: Record, query: Query) -> bool:
+def _overlaps(calendars: Calendars, record: EventRecord, query: ListQuery) -> bool:
     if query.time_min is None and query.time_max is None:
         return True
     if not record.recurring:
@@ -243,14 +245,16 @@ def _overlaps(calendars: Calendars, record: Record, query: Query) -> bool:
     return any(_inside(instance(record, start), query) for start in calendars.starts(record, query.time_max))
 
 
-def _inside(data: Data, query: Query) -> bool:
+def _inside(data: Data, query: ListQuery) -> bool:
     after = query.time_min is None or as_instant(start_of(data["end"])) > query.time_min
     return after and (query.time_max is None or as_instant(start_of(data["start"])) < query.time_max)
 
 
-def instances(calendars: Calendars, calendar: Calendar, series: Record, *, query: Query) -> Iterator[Data]:
+def instances(
+    calendars: Calendars, calendar: Calendar, series: EventRecord, *, query: ListQuery
+) -> Iterator[Data]:
     """The series' instances that nobody changed on their own; the changed ones have entries of their own."""
     for start in calendars.starts(series, query.time_max):
-        one = Record(instance(series, start), series.organizer)
+        one = EventRecord(instance(series, start), series.organizer)
         if one.id not in calendar.entries and _inside(one.data, query):
             yield view(one, calendar.email, attendees_max=query.attendees_max)

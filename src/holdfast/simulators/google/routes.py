@@ -12,10 +12,10 @@ from holdfast.simulators.google.accounts import Token, TokenRefusal
 from holdfast.simulators.google.calendars import Calendar
 from holdfast.simulators.google.channels import ChannelRequest
 from holdfast.simulators.google.consents import PageRefusal
-from holdfast.simulators.google.events import Data, Record, tombstone, view
+from holdfast.simulators.google.events import Data, EventRecord, tombstone, view
 from holdfast.simulators.google.listing import (
-    Page,
-    Query,
+    ListPage,
+    ListQuery,
     instances,
     kept_page,
     list_events,
@@ -26,7 +26,7 @@ from holdfast.simulators.google.listing import (
 from holdfast.simulators.google.moments import as_instant, start_of
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.sheets import Spreadsheet, values
-from holdfast.simulators.google.world import World
+from holdfast.simulators.google.world import GoogleState
 
 _AUTH: Final = "https://www.googleapis.com/auth/"
 _CALENDAR_WRITE: Final = frozenset({_AUTH + "calendar", _AUTH + "calendar.events"})
@@ -43,7 +43,7 @@ Handle = Callable[[web.Request, Token], Awaitable[web.Response]]
 class Routes:
     """Handlers over one world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: GoogleState) -> None:
         self._world = world
 
     def add_to(self, app: web.Application) -> None:
@@ -126,14 +126,14 @@ class Routes:
             raise Refusal(400, "invalid", "Instances are only available for recurring events.")
         return _json(paged(calendar, page or self._all_instances(calendar, series, query), size=query.size))
 
-    def _all_instances(self, calendar: Calendar, series: Record, query: Query) -> Page:
+    def _all_instances(self, calendar: Calendar, series: EventRecord, query: ListQuery) -> ListPage:
         own = [entry.record for entry in calendar.entries.values() if entry.record.parent_id == series.id]
         changed = [
             _shown(record, calendar, query) for record in own if query.show_deleted or not record.cancelled
         ]
         items = [*instances(self._world.calendars, calendar, series, query=query), *changed]
         items.sort(key=lambda item: as_instant(start_of(item["originalStartTime"])))
-        return Page(items, "")
+        return ListPage(items, "")
 
     async def _get(self, request: web.Request, token: Token) -> web.Response:
         calendar = self._calendar(request, token)
@@ -165,7 +165,7 @@ class Routes:
         )
         return web.Response(status=204)
 
-    def _event(self, calendar: Calendar, record: Record, request: web.Request) -> web.Response:
+    def _event(self, calendar: Calendar, record: EventRecord, request: web.Request) -> web.Response:
         data = view(record, calendar.email, attendees_max=number(request.query, "maxAttendees"))
         return _json(data, headers={"ETag": data["etag"]})
 
@@ -228,7 +228,7 @@ def _range(request: web.Request, spreadsheet: Spreadsheet, text: str) -> dict[st
     return values(spreadsheet, text, dimension=dimension, render=request.query.get("valueRenderOption", ""))
 
 
-def _shown(record: Record, calendar: Calendar, query: Query) -> Data:
+def _shown(record: EventRecord, calendar: Calendar, query: ListQuery) -> Data:
     if record.cancelled:
         return tombstone(record.data)
     return view(record, calendar.email, attendees_max=query.attendees_max)

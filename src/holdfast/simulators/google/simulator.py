@@ -11,8 +11,8 @@ from holdfast.clock import Clock
 from holdfast.simulators.google.control import COMMANDS
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.routes import Routes, phrased
-from holdfast.simulators.google.world import World
-from holdfast.simulators.server import Command, Serving, Trouble
+from holdfast.simulators.google.world import GoogleState
+from holdfast.simulators.server import Command, InjectedFault, SimulatorServer
 
 
 class GoogleSimulator:
@@ -27,8 +27,10 @@ class GoogleSimulator:
     """
 
     def __init__(self, *, clock: Clock, port: int = 0, http_on_loopback: bool = False) -> None:
-        self._world = World(clock, http_on_loopback=http_on_loopback)
-        self._serving = Serving(self._world, clock=clock, commands=COMMANDS, refuse=_refuse, port=port)
+        self._world = GoogleState(clock, http_on_loopback=http_on_loopback)
+        self._serving = SimulatorServer(
+            self._world, clock=clock, commands=COMMANDS, refuse=_refuse, port=port
+        )
         self.calls = self._serving.calls
         Routes(self._world).add_to(self._serving.app)
 
@@ -56,11 +58,11 @@ class GoogleSimulator:
         await self._world.channels.close()
         await self._serving.__aexit__(kind, error, trace)
 
-    def run(self, command: Command[World]) -> object:
+    def run(self, command: Command[GoogleState]) -> object:
         """Cause something, as `POST /_control/…` does."""
         return command.run(self._world)
 
-    def trouble(self, trouble: Trouble) -> None:
+    def trouble(self, trouble: InjectedFault) -> None:
         """Plan what the next calls meet."""
         self._serving.troubles.plan(trouble)
 
@@ -79,7 +81,7 @@ class GoogleSimulator:
         await self._world.channels.settled()
 
 
-def _refuse(request: web.Request, trouble: Trouble) -> web.Response:
+def _refuse(request: web.Request, trouble: InjectedFault) -> web.Response:
     if request.path in ("/token", "/revoke"):
         body = f'{{"error": "{trouble.reason or "internal_failure"}"}}'
         return web.Response(text=body, status=trouble.status, content_type="application/json")

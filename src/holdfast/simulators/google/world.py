@@ -5,8 +5,8 @@ from __future__ import annotations
 from holdfast.clock import Clock
 from holdfast.simulators.google.accounts import Accounts
 from holdfast.simulators.google.calendars import Calendars
-from holdfast.simulators.google.channels import Channels
-from holdfast.simulators.google.consents import Consents
+from holdfast.simulators.google.channels import PushChannels
+from holdfast.simulators.google.consents import OAuthApps
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.sheets import Spreadsheet
 
@@ -37,12 +37,12 @@ class Quota:
         self._spent.clear()
 
 
-class World:
+class GoogleState:
     """The accounts, calendars, channels and spreadsheets of one simulated Google."""
 
     def __init__(self, clock: Clock, *, http_on_loopback: bool) -> None:
         self.clock = clock
-        self.channels = Channels(clock, http_on_loopback=http_on_loopback)
+        self.channels = PushChannels(clock, http_on_loopback=http_on_loopback)
         self.url = ""
         self.clear()
 
@@ -50,7 +50,7 @@ class World:
         """Forget everything and everybody."""
         self.channels.clear()
         self.accounts = Accounts(self.clock)
-        self.consents = Consents(self.clock, self.accounts)
+        self.consents = OAuthApps(self.clock, self.accounts)
         self.calendars = Calendars(self.clock, self.channels.tell)
         self.spreadsheets: dict[str, Spreadsheet] = {}
         self.quota = Quota(self.clock)

@@ -3,9 +3,9 @@
 from holdfast.clock import Clock
 from holdfast.simulators.rms.simulator import RmsSimulator
 from holdfast.simulators.rms.world import Behave, ShowCounts, ShowReceived
-from holdfast.simulators.server import Trouble
+from holdfast.simulators.server import InjectedFault
 
-__all__ = ["Behave", "RmsSimulator", "ShowCounts", "ShowReceived", "Trouble", "simulator"]
+__all__ = ["Behave", "InjectedFault", "RmsSimulator", "ShowCounts", "ShowReceived", "simulator"]
 
 
 def simulator(clock: Clock, port: int) -> RmsSimulator:

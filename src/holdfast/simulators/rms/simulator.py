@@ -9,10 +9,10 @@ import msgspec
 from aiohttp import web
 
 from holdfast.clock import Clock
-from holdfast.simulators.rms.world import Behave, ShowCounts, ShowReceived, World
-from holdfast.simulators.server import Command, Serving, Trouble
+from holdfast.simulators.rms.world import Behave, RmsState, ShowCounts, ShowReceived
+from holdfast.simulators.server import Command, InjectedFault, SimulatorServer
 
-COMMANDS: Final[dict[str, type[Command[World]]]] = {
+COMMANDS: Final[dict[str, type[Command[RmsState]]]] = {
     "behave": Behave,
     "received": ShowReceived,
     "counts": ShowCounts,
@@ -29,9 +29,9 @@ class RmsSimulator:
     """
 
     def __init__(self, *, clock: Clock, port: int = 0) -> None:
-        self.world = World(clock)
+        self.world = RmsState(clock)
         self._clock = clock
-        self._serving = Serving(self.world, clock=clock, commands=COMMANDS, refuse=_refuse, port=port)
+        self._serving = SimulatorServer(self.world, clock=clock, commands=COMMANDS, refuse=_refuse, port=port)
         self._serving.app.router.add_post("/webhooks/{name:.+}", self._receive)
 
     @property
@@ -50,11 +50,11 @@ class RmsSimulator:
     ) -> None:
         await self._serving.__aexit__(kind, error, trace)
 
-    def run(self, command: Command[World]) -> object:
+    def run(self, command: Command[RmsState]) -> object:
         """Cause something, as `POST /_control/…` does."""
         return command.run(self.world)
 
-    def trouble(self, trouble: Trouble) -> None:
+    def trouble(self, trouble: InjectedFault) -> None:
         """Plan what the next messages meet."""
         self._serving.troubles.plan(trouble)
 
@@ -67,7 +67,7 @@ class RmsSimulator:
         return _answer(got.status, got.fault, retry_after_s=behaviour.retry_after_s)
 
 
-def _refuse(request: web.Request, trouble: Trouble) -> web.Response:
+def _refuse(request: web.Request, trouble: InjectedFault) -> web.Response:
     return _answer(trouble.status, trouble.reason, retry_after_s=trouble.retry_after_s)
 
 

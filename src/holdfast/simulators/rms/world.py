@@ -18,7 +18,7 @@ from holdfast.simulators.server import Command
 RECEIVED_KEPT: Final = 10_000
 
 
-class Received(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ReceivedMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One message as it came in, and how it was answered."""
 
     at: datetime
@@ -31,7 +31,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     repeated: bool = False
 
 
-class World:
+class RmsState:
     """The messages that came, the ids among them that were accepted, and counts of it all."""
 
     def __init__(self, clock: Clock, *, seed: int = 1) -> None:
@@ -41,12 +41,12 @@ class World:
 
     def clear(self) -> None:
         self.behaviour = Behave()
-        self.received: deque[Received] = deque(maxlen=RECEIVED_KEPT)
+        self.received: deque[ReceivedMessage] = deque(maxlen=RECEIVED_KEPT)
         self.accepted: Counter[str] = Counter()
         self.statuses: Counter[int] = Counter()
         self._dice = random.Random(self._seed)
 
-    def receive(self, path: str, headers: Mapping[str, str], *, body: bytes) -> Received:
+    def receive(self, path: str, headers: Mapping[str, str], *, body: bytes) -> ReceivedMessage:
         """Take a message in; header names come in lower case."""
         fault = self._fault(headers, body)
         status = 401 if fault else self._status()
@@ -54,7 +54,7 @@ class World:
         repeated = status == 200 and self.accepted[message_id] > 0
         if status == 200:
             self.accepted[message_id] += 1
-        got = Received(
+        got = ReceivedMessage(
             at=self.clock.now(),
             path=path,
             message_id=message_id,
@@ -87,7 +87,7 @@ class World:
         }
 
 
-class Behave(Command[World], frozen=True):
+class Behave(Command[RmsState], frozen=True):
     """Answer like this from now on: {failureRate, failureStatus, retryAfterS, delayS, secret}.
 
     A share of `failure_rate` is answered `failure_status`, all after `delay_s`; with a `secret` (or several,
@@ -104,20 +104,20 @@ class Behave(Command[World], frozen=True):
         for one in self.secret.split():
             keyed(one)
 
-    def run(self, world: World) -> object:
+    def run(self, world: RmsState) -> object:
         world.behaviour = self
         return self
 
 
-class ShowReceived(Command[World], frozen=True):
+class ShowReceived(Command[RmsState], frozen=True):
     """The messages that came in, oldest first: {}."""
 
-    def run(self, world: World) -> object:
+    def run(self, world: RmsState) -> object:
         return list(world.received)
 
 
-class ShowCounts(Command[World], frozen=True):
+class ShowCounts(Command[RmsState], frozen=True):
     """How many came, how many different ones were accepted, how many of those again: {}."""
 
-    def run(self, world: World) -> object:
+    def run(self, world: RmsState) -> object:
         return world.counts()

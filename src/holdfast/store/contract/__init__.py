@@ -20,7 +20,7 @@ import pytest
 # Failed asserts then show their values, also in an engine's own repository.
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
 
-from holdfast.store.contract.harness import Home  # noqa: E402
+from holdfast.store.contract.harness import EngineHarness  # noqa: E402
 from holdfast.store.contract.suite import StoreContract  # noqa: E402
 
-__all__ = ["Home", "StoreContract"]
+__all__ = ["EngineHarness", "StoreContract"]

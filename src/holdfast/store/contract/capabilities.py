@@ -14,7 +14,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from holdfast.store.commit import create
-from holdfast.store.contract.harness import Home
+from holdfast.store.contract.harness import EngineHarness
 from holdfast.store.contract.models import Account, Note
 from holdfast.store.counter import Counter, CounterShard
 from holdfast.store.port import Capabilities
@@ -22,14 +22,14 @@ from holdfast.store.query import Query
 from holdfast.store.store import Store
 
 
-class Stated:
+class CapabilityContract:
     capabilities: ClassVar[Capabilities]
 
-    async def back_up(self, store: Store, folder: Path) -> Home | None:
+    async def back_up(self, store: Store, folder: Path) -> EngineHarness | None:
         """A home that holds a copy of the store, made while it is in use."""
         return None
 
-    async def seen_by_hand(self, home: Home, tenant: str) -> set[str] | None:
+    async def seen_by_hand(self, home: EngineHarness, tenant: str) -> set[str] | None:
         """The ids of the accounts that the engine's own language reaches on behalf of a tenant."""
         return None
 
@@ -37,7 +37,7 @@ class Stated:
         assert store.capabilities == self.capabilities
 
     async def test_what_a_killed_process_had_committed_is_kept_where_stated(
-        self, home: Home, store: Store
+        self, home: EngineHarness, store: Store
     ) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -50,7 +50,7 @@ class Stated:
         assert await process.wait() < 0
         assert (await store.get(Note, "before-death") is not None) == self.capabilities.durable
 
-    def test_a_server_is_named_unless_the_engine_is_embedded(self, home: Home) -> None:
+    def test_a_server_is_named_unless_the_engine_is_embedded(self, home: EngineHarness) -> None:
         assert (urlsplit(home.url).hostname is None) == self.capabilities.embedded
 
     async def test_a_backup_made_in_use_holds_what_was_kept(self, store: Store, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ class Stated:
             assert [bool(one) for one in found] == [True, False]
 
     async def test_the_database_itself_keeps_tenants_apart_where_stated(
-        self, home: Home, store: Store
+        self, home: EngineHarness, store: Store
     ) -> None:
         for tenant in "tu":
             await store.tenant(tenant).commit(create(Account(id=f"of-{tenant}", tenant_id=tenant)))
@@ -72,7 +72,7 @@ class Stated:
         apart = self.capabilities.row_level_security
         assert seen == ([{"of-t"}, {"of-u"}] if apart else [None, None])
 
-    async def test_a_hot_count_is_spread_as_stated_and_exact(self, home: Home) -> None:
+    async def test_a_hot_count_is_spread_as_stated_and_exact(self, home: EngineHarness) -> None:
         spread = self.capabilities.counter_shards
         async with home.open(classes=[CounterShard]) as store:
             count = Counter(store, "runs")

@@ -9,22 +9,22 @@ import pytest
 
 from holdfast.errors import BadQueryError, LeaseLostError, VersionConflictError
 from holdfast.store.commit import Committed, Fence, Snapshot, create, delete, patch, put
-from holdfast.store.contract.models import Chore, Job, Note
+from holdfast.store.contract.models import Chore, Note, QueuedJob
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.store.transforms import Increment
 from holdfast.testing import ManualClock
 
 
-def job(id: str, due: datetime | None, *, lane: str = "main", tenant: str = "t") -> Job:
-    return Job(id=id, tenant_id=tenant, due=due, lane=lane)
+def job(id: str, due: datetime | None, *, lane: str = "main", tenant: str = "t") -> QueuedJob:
+    return QueuedJob(id=id, tenant_id=tenant, due=due, lane=lane)
 
 
 def names(claimed: list[Snapshot[Any]]) -> str:
     return " ".join(snapshot.doc.id for snapshot in claimed)
 
 
-async def keep(store: Store, *jobs: Job) -> None:
+async def keep(store: Store, *jobs: QueuedJob) -> None:
     await store.privileged().commit(*(create(one) for one in jobs))
 
 
@@ -36,24 +36,24 @@ async def keep_lanes(store: Store, clock: ManualClock, lanes: dict[str, int]) ->
                         for at, (lane, n) in enumerate(jobs)))  # fmt: skip
 
 
-class Claims:
+class ClaimContract:
     async def test_what_is_due_is_taken_earliest_first(self, store: Store, clock: ManualClock) -> None:
         now = clock.now()
         await keep(store, job("now", now), job("old", now - timedelta(days=1)), job("never", None),
                    job("later", now + timedelta(microseconds=1)), job("b", now - timedelta(microseconds=1)),
                    job("a", now - timedelta(microseconds=1)))  # fmt: skip
         worker = store.privileged()
-        first = await worker.claim_due(Job, limit=2, lease_s=60)
-        second = await worker.claim_due(Job, limit=9, lease_s=60)
+        first = await worker.claim_due(QueuedJob, limit=2, lease_s=60)
+        second = await worker.claim_due(QueuedJob, limit=9, lease_s=60)
         assert (names(first), names(second)) == ("old a", "b now")
-        assert await worker.claim_due(Job, limit=9, lease_s=60) == []
+        assert await worker.claim_due(QueuedJob, limit=9, lease_s=60) == []
 
     async def test_a_claim_leases_fences_and_names_the_worker(self, store: Store, clock: ManualClock) -> None:
         await keep(store, job("j", clock.now()))
-        (claimed,) = await store.privileged().claim_due(Job, limit=1, lease_s=60.5, owner="w1")
-        kept = await store.tenant("t").get(Job, "j")
+        (claimed,) = await store.privileged().claim_due(QueuedJob, limit=1, lease_s=60.5, owner="w1")
+        kept = await store.tenant("t").get(QueuedJob, "j")
         assert kept == claimed
-        assert claimed.doc == Job(
+        assert claimed.doc == QueuedJob(
             id="j", tenant_id="t", status="working", owner="w1", fence=1,
             due=clock.now() + timedelta(seconds=60.5),
         )  # fmt: skip
@@ -66,9 +66,9 @@ class Claims:
 
     async def test_questions_see_what_a_claim_changed(self, store: Store, clock: ManualClock) -> None:
         await keep(store, job("a", clock.now()), job("b", None))
-        working = Query(Job).where("status", "==", "working")
+        working = Query(QueuedJob).where("status", "==", "working")
         assert await store.tenant("t").count(working) == 0
-        (claimed,) = await store.privileged().claim_due(Job, limit=5, lease_s=1)
+        (claimed,) = await store.privileged().claim_due(QueuedJob, limit=5, lease_s=1)
         assert (await store.tenant("t").query(working)).items == [claimed]
 
     async def test_a_lease_that_ended_is_taken_over_with_a_higher_fence(
@@ -76,16 +76,16 @@ class Claims:
     ) -> None:
         worker = store.privileged()
         await keep(store, job("j", clock.now()))
-        (first,) = await worker.claim_due(Job, limit=1, lease_s=10, owner="w1")
+        (first,) = await worker.claim_due(QueuedJob, limit=1, lease_s=10, owner="w1")
         clock.tick(9.999999)
-        assert await worker.claim_due(Job, limit=1, lease_s=10, owner="w2") == []
+        assert await worker.claim_due(QueuedJob, limit=1, lease_s=10, owner="w2") == []
         clock.tick(0.000001)
-        (second,) = await worker.claim_due(Job, limit=1, lease_s=10, owner="w2")
+        (second,) = await worker.claim_due(QueuedJob, limit=1, lease_s=10, owner="w2")
         assert (first.doc.fence, second.doc.fence, second.doc.owner) == (1, 2, "w2")
         with pytest.raises(LeaseLostError):
-            await worker.commit(patch(Job, "j", changes={"result": "late"}, expect=first.fenced))
-        await worker.commit(patch(Job, "j", changes={"result": "mine"}, expect=second.fenced))
-        kept = await worker.get(Job, "j")
+            await worker.commit(patch(QueuedJob, "j", changes={"result": "late"}, expect=first.fenced))
+        await worker.commit(patch(QueuedJob, "j", changes={"result": "mine"}, expect=second.fenced))
+        kept = await worker.get(QueuedJob, "j")
         assert kept is not None
         assert kept.doc.result == "mine"
 
@@ -94,32 +94,32 @@ class Claims:
     ) -> None:
         worker = store.privileged()
         await keep(store, job("j", clock.now()))
-        (claimed,) = await worker.claim_due(Job, limit=1, lease_s=10)
-        await worker.commit(patch(Job, "j", changes={"result": "half"}))
-        await worker.commit(put(Job(id="j", tenant_id="t", fence=1, status="done"), claimed.fenced))
-        assert await worker.claim_due(Job, limit=1, lease_s=10) == []
+        (claimed,) = await worker.claim_due(QueuedJob, limit=1, lease_s=10)
+        await worker.commit(patch(QueuedJob, "j", changes={"result": "half"}))
+        await worker.commit(put(QueuedJob(id="j", tenant_id="t", fence=1, status="done"), claimed.fenced))
+        assert await worker.claim_due(QueuedJob, limit=1, lease_s=10) == []
 
     async def test_a_claim_makes_versions_read_before_it_old(self, store: Store, clock: ManualClock) -> None:
         worker = store.privileged()
         await keep(store, job("j", clock.now()))
-        before = await worker.get(Job, "j")
+        before = await worker.get(QueuedJob, "j")
         assert before is not None
-        await worker.claim_due(Job, limit=1, lease_s=10)
+        await worker.claim_due(QueuedJob, limit=1, lease_s=10)
         with pytest.raises(VersionConflictError):
-            await worker.commit(delete(Job, "j", expect=before.unchanged))
+            await worker.commit(delete(QueuedJob, "j", expect=before.unchanged))
 
     async def test_writing_back_an_old_copy_never_turns_the_fence_back(
         self, store: Store, clock: ManualClock
     ) -> None:
         worker = store.privileged()
         await keep(store, job("j", clock.now()))
-        old = await worker.get(Job, "j")
+        old = await worker.get(QueuedJob, "j")
         assert old is not None
-        await worker.claim_due(Job, limit=1, lease_s=10)
-        for write in (put(old.doc), patch(Job, "j", changes={"fence": 0})):
+        await worker.claim_due(QueuedJob, limit=1, lease_s=10)
+        for write in (put(old.doc), patch(QueuedJob, "j", changes={"fence": 0})):
             with pytest.raises(LeaseLostError):
                 await worker.commit(write)
-        kept = await worker.get(Job, "j")
+        kept = await worker.get(QueuedJob, "j")
         assert kept is not None
         assert kept.doc.fence == 1
 
@@ -136,12 +136,15 @@ class Claims:
     ) -> None:
         worker = store.privileged()
         await keep(store, *(job(id, clock.now()) for id in "abc"))
-        claimed = await worker.claim_due(Job, limit=3, lease_s=10)
+        claimed = await worker.claim_due(QueuedJob, limit=3, lease_s=10)
         clock.tick(10)
-        await worker.claim_due(Job, limit=1, lease_s=10, owner="thief")
+        await worker.claim_due(QueuedJob, limit=1, lease_s=10, owner="thief")
         done = {"status": "done", "due": None}
         outcomes = await worker.settle(
-            [[patch(Job, s.doc.id, changes=done, expect=s.fenced), put(Note(id=s.doc.id))] for s in claimed]
+            [
+                [patch(QueuedJob, s.doc.id, changes=done, expect=s.fenced), put(Note(id=s.doc.id))]
+                for s in claimed
+            ]
         )
         assert [type(outcome) for outcome in outcomes] == [LeaseLostError, Committed, Committed]
         assert [bool(s) for s in await store.get_many(Note, ["a", "b", "c"])] == [False, True, True]
@@ -149,9 +152,9 @@ class Claims:
     async def test_no_lane_gets_more_than_its_share(self, store: Store, clock: ManualClock) -> None:
         await keep_lanes(store, clock, {"a": 5, "b": 1, "c": 3})
         worker = store.privileged()
-        taken = await worker.claim_due(Job, limit=10, lease_s=60, per_lane=2)
+        taken = await worker.claim_due(QueuedJob, limit=10, lease_s=60, per_lane=2)
         assert names(taken) == "a0 a1 b0 c0 c1"
-        assert names(await worker.claim_due(Job, limit=10, lease_s=60, per_lane=2)) == "a2 a3 c2"
+        assert names(await worker.claim_due(QueuedJob, limit=10, lease_s=60, per_lane=2)) == "a2 a3 c2"
 
     async def test_lanes_take_turns_from_where_the_last_claim_ended(
         self, store: Store, clock: ManualClock
@@ -160,7 +163,7 @@ class Claims:
         worker = store.privileged()
         turns = []
         for after in [None, "b", "a", "c", "zzz"]:
-            taken = await worker.claim_due(Job, limit=2, lease_s=60, per_lane=1, after_lane=after)
+            taken = await worker.claim_due(QueuedJob, limit=2, lease_s=60, per_lane=1, after_lane=after)
             turns.append(names(taken))
         assert turns == ["a0 b0", "a1 c0", "b1 c1", "a2 b2", "c2"]
 
@@ -170,51 +173,53 @@ class Claims:
         jobs = [job("late", clock.now(), lane="a"), job("early", clock.now() - timedelta(hours=1), lane="b")]
         await keep(store, *jobs)
         worker = store.privileged()
-        taken = await worker.claim_due(Job, limit=1, lease_s=60, only_lanes=["b", "a"])
+        taken = await worker.claim_due(QueuedJob, limit=1, lease_s=60, only_lanes=["b", "a"])
         assert [one.doc.id for one in taken] == ["late"]
-        taken = await worker.claim_due(Job, limit=1, lease_s=60, skip_lanes=["c"])
+        taken = await worker.claim_due(QueuedJob, limit=1, lease_s=60, skip_lanes=["c"])
         assert [one.doc.id for one in taken] == ["early"]
 
     async def test_lanes_are_left_alone_or_asked_alone(self, store: Store, clock: ManualClock) -> None:
         await keep_lanes(store, clock, {"a": 2, "b": 2, "c": 2})
         worker = store.privileged()
-        assert names(await worker.claim_due(Job, limit=1, lease_s=60, only_lanes=["c", "nobody"])) == "c0"
-        assert await worker.claim_due(Job, limit=9, lease_s=60, only_lanes=[]) == []
-        assert names(await worker.claim_due(Job, limit=2, lease_s=60, skip_lanes=["a"])) == "b0 b1"
-        both = await worker.claim_due(Job, limit=9, lease_s=60, only_lanes=["a", "c"], skip_lanes=["a"])
+        assert (
+            names(await worker.claim_due(QueuedJob, limit=1, lease_s=60, only_lanes=["c", "nobody"])) == "c0"
+        )
+        assert await worker.claim_due(QueuedJob, limit=9, lease_s=60, only_lanes=[]) == []
+        assert names(await worker.claim_due(QueuedJob, limit=2, lease_s=60, skip_lanes=["a"])) == "b0 b1"
+        both = await worker.claim_due(QueuedJob, limit=9, lease_s=60, only_lanes=["a", "c"], skip_lanes=["a"])
         assert names(both) == "c1"
-        assert names(await worker.claim_due(Job, limit=9, lease_s=60, skip_lanes=["b", "c"])) == "a0 a1"
+        assert names(await worker.claim_due(QueuedJob, limit=9, lease_s=60, skip_lanes=["b", "c"])) == "a0 a1"
 
     async def test_a_tenants_worker_takes_its_own_alone(self, store: Store, clock: ManualClock) -> None:
         now = clock.now()
         await keep(store, job("t1", now, tenant="t"), job("u1", now, tenant="u"), job("u2", now, tenant="u"))
-        assert names(await store.tenant("u").claim_due(Job, limit=9, lease_s=60)) == "u1 u2"
-        assert names(await store.tenant("t").claim_due(Job, limit=9, lease_s=60, per_lane=5)) == "t1"
+        assert names(await store.tenant("u").claim_due(QueuedJob, limit=9, lease_s=60)) == "u1 u2"
+        assert names(await store.tenant("t").claim_due(QueuedJob, limit=9, lease_s=60, per_lane=5)) == "t1"
 
     async def test_what_is_due_is_counted_up_to_a_limit(self, store: Store, clock: ManualClock) -> None:
         now, later = clock.now(), clock.now() + timedelta(seconds=9)
         worker = store.privileged()
-        assert await worker.count_due(Job) == 0
+        assert await worker.count_due(QueuedJob) == 0
         await keep(store, job("a", now), job("b", now, tenant="u"), job("c", None), job("d", later))
-        assert await worker.count_due(Job) == 2
-        assert await worker.count_due(Job, limit=1) == 1
-        await worker.claim_due(Job, limit=1, lease_s=60)
-        assert await worker.count_due(Job) == 1
+        assert await worker.count_due(QueuedJob) == 2
+        assert await worker.count_due(QueuedJob, limit=1) == 1
+        await worker.claim_due(QueuedJob, limit=1, lease_s=60)
+        assert await worker.count_due(QueuedJob) == 1
         with pytest.raises(BadQueryError):
-            await store.tenant("t").count_due(Job)
+            await store.tenant("t").count_due(QueuedJob)
 
     async def test_the_next_due_time_is_the_earliest_of_ones_own(
         self, store: Store, clock: ManualClock
     ) -> None:
         later, sooner = clock.now() + timedelta(seconds=9), clock.now() - timedelta(microseconds=1)
-        assert await store.privileged().next_due(Job) is None
+        assert await store.privileged().next_due(QueuedJob) is None
         await keep(store, job("a", later), job("b", sooner, tenant="u"), job("c", None))
-        assert [await store.tenant(t).next_due(Job) for t in "tuv"] == [later, sooner, None]
-        assert await store.privileged().next_due(Job) == sooner
-        (taken,) = await store.privileged().claim_due(Job, limit=9, lease_s=60)
-        assert await store.privileged().next_due(Job) == later
-        await store.privileged().commit(delete(Job, "a"))
-        assert await store.privileged().next_due(Job) == taken.doc.due
+        assert [await store.tenant(t).next_due(QueuedJob) for t in "tuv"] == [later, sooner, None]
+        assert await store.privileged().next_due(QueuedJob) == sooner
+        (taken,) = await store.privileged().claim_due(QueuedJob, limit=9, lease_s=60)
+        assert await store.privileged().next_due(QueuedJob) == later
+        await store.privileged().commit(delete(QueuedJob, "a"))
+        assert await store.privileged().next_due(QueuedJob) == taken.doc.due
 
     async def test_what_is_made_due_again_is_claimed_again(self, store: Store, clock: ManualClock) -> None:
         await store.commit(create(Chore(id="c")))
@@ -233,7 +238,7 @@ class Claims:
         ]
         for asked in wrong:
             with pytest.raises(BadQueryError):
-                await store.privileged().claim_due(Job, **{"limit": 1, "lease_s": 1, **asked})
+                await store.privileged().claim_due(QueuedJob, **{"limit": 1, "lease_s": 1, **asked})
         unlaned: list[dict[str, Any]] = [
             {"per_lane": 1},
             {"after_lane": "a"},

@@ -34,10 +34,10 @@ from holdfast.store.commit import (
     put,
 )
 from holdfast.store.contract.harness import exact
-from holdfast.store.contract.models import NOON, Account, Chore, Entry, Leaf, Note, Order, Seat, Spot
+from holdfast.store.contract.models import NOON, Account, Chore, Leaf, LogEntry, Note, Order, Seat, Spot
 from holdfast.store.query import Query
 from holdfast.store.store import Store
-from holdfast.store.transforms import Add, Discard, Increment, Maximum, Minimum
+from holdfast.store.transforms import ArrayRemove, ArrayUnion, Increment, Maximum, Minimum
 
 TRANSFORMS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"whole": 1}, {"whole": Increment(2)}, {"whole": 3}),
@@ -52,16 +52,16 @@ TRANSFORMS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"whole": 5}, {"whole": Minimum(7)}, {"whole": 5}), ({"whole": 5}, {"whole": Minimum(3)}, {"whole": 3}),
     ({"maybe": UNSET}, {"maybe": Maximum(-3)}, {"maybe": -3}),
     ({"maybe": None}, {"maybe": Minimum(3)}, {"maybe": 3}),
-    ({"labels": ["a"]}, {"labels": Add("b", "a", "b")}, {"labels": ["a", "b"]}),
-    ({"labels": ["a", "b", "a"]}, {"labels": Discard("a", "x")}, {"labels": ["b"]}),
-    ({"scores": [1, "1"]}, {"scores": Add("1", 2)}, {"scores": [1, "1", 2]}),
-    ({"anything": [[1]]}, {"anything": Add([1], [2])}, {"anything": [[1], [2]]}),
+    ({"labels": ["a"]}, {"labels": ArrayUnion("b", "a", "b")}, {"labels": ["a", "b"]}),
+    ({"labels": ["a", "b", "a"]}, {"labels": ArrayRemove("a", "x")}, {"labels": ["b"]}),
+    ({"scores": [1, "1"]}, {"scores": ArrayUnion("1", 2)}, {"scores": [1, "1", 2]}),
+    ({"anything": [[1]]}, {"anything": ArrayUnion([1], [2])}, {"anything": [[1], [2]]}),
     ({"spot": Spot("Rome")}, {"spot.city": "Oslo"}, {"spot": Spot("Oslo")}),
     ({"spot": Spot("Rome")}, {"spot": None}, {"spot": None}),
     ({"maybe": 3}, {"maybe": UNSET}, {"maybe": UNSET}),
     ({"at": None}, {"at": NOON, "text": "x"}, {"at": NOON, "text": "x"}),
     ({"table": {"a": 1, "b": 2}}, {"table": {"c": 3}}, {"table": {"c": 3}}),
-    ({"whole": 1}, {"whole": Increment(1), "text": "x", "labels": Add("y")},
+    ({"whole": 1}, {"whole": Increment(1), "text": "x", "labels": ArrayUnion("y")},
      {"whole": 2, "text": "x", "labels": ["y"]}),
 ]  # fmt: skip
 
@@ -72,7 +72,7 @@ async def _note(store: Store, id: str = "n") -> Snapshot[Note]:
     return found
 
 
-class Commits:
+class CommitContract:
     async def test_when_one_write_is_refused_none_lands(self, store: Store) -> None:
         await store.commit(create(Note(id="taken")))
         with pytest.raises(AlreadyExistsError):
@@ -90,11 +90,11 @@ class Commits:
         await store.commit(create(Note(id="old")))
         done = await store.commit(
             create(Note(id="new")), patch(Note, "old", changes={"text": "x"}),
-            put(Seat(row="a", number=1)), create(Entry(at=NOON, id="e")),
+            put(Seat(row="a", number=1)), create(LogEntry(at=NOON, id="e")),
         )  # fmt: skip
         assert all(version > 0 for version in done.versions)
         assert len(done.versions) == 4
-        found = [await store.get(Note, "new"), await store.get(Seat, "a_1"), await store.get(Entry, "e")]
+        found = [await store.get(Note, "new"), await store.get(Seat, "a_1"), await store.get(LogEntry, "e")]
         assert all(found)
 
     async def test_a_commit_gives_the_version_each_document_then_has(self, store: Store) -> None:
@@ -213,7 +213,7 @@ class Commits:
         await store.commit(create(Note(id="n", whole=INTEGER_MAX, text="t", part=1e308)))
         refused_changes: list[dict[str, Any]] = [
             {"whole": Increment(1)}, {"text": Increment(1)}, {"whole": Increment(0.5)},
-            {"part": Increment(1e308)}, {"labels": Add(1)}, {"text": Maximum(1)},
+            {"part": Increment(1e308)}, {"labels": ArrayUnion(1)}, {"text": Maximum(1)},
         ]  # fmt: skip
         for changes in refused_changes:
             with pytest.raises(WrongTypeError) as refused:

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from holdfast.errors import AlreadyExistsError, HoldfastError, VersionConflictError
 from holdfast.store.commit import Committed, create, delete, patch, put
-from holdfast.store.contract.harness import Home
-from holdfast.store.contract.models import Chore, Job, Note, Seat
+from holdfast.store.contract.harness import EngineHarness
+from holdfast.store.contract.models import Chore, Note, QueuedJob, Seat
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
@@ -17,7 +17,7 @@ from holdfast.store.transforms import Increment
 from holdfast.testing import ManualClock
 
 
-class Concurrency:
+class ConcurrencyContract:
     async def test_no_increment_is_lost(self, store: Store) -> None:
         await store.commit(create(Note(id="n")))
         change = {"whole": Increment(1), "part": Increment(0.5)}
@@ -68,15 +68,15 @@ class Concurrency:
     async def test_claims_and_settlements_at_once_do_each_job_once(
         self, store: Store, clock: ManualClock
     ) -> None:
-        jobs = [Job(id=f"{n:02}", tenant_id="t", due=clock.now(), lane=f"{n % 3}") for n in range(30)]
+        jobs = [QueuedJob(id=f"{n:02}", tenant_id="t", due=clock.now(), lane=f"{n % 3}") for n in range(30)]
         worker = store.privileged()
         await worker.commit(*(create(job) for job in jobs), create(Note(id="done")))
 
         async def work() -> None:
-            while claimed := await worker.claim_due(Job, limit=4, lease_s=60, per_lane=2):
+            while claimed := await worker.claim_due(QueuedJob, limit=4, lease_s=60, per_lane=2):
                 done = {"status": "done", "due": None}
                 outcomes = await worker.settle(
-                    [[patch(Job, s.doc.id, changes=done, expect=s.fenced)] for s in claimed]
+                    [[patch(QueuedJob, s.doc.id, changes=done, expect=s.fenced)] for s in claimed]
                 )
                 assert all(isinstance(outcome, Committed) for outcome in outcomes)
                 await worker.commit(patch(Note, "done", changes={"whole": Increment(len(claimed))}))
@@ -85,7 +85,7 @@ class Concurrency:
         found = await store.get(Note, "done")
         assert found is not None
         assert found.doc.whole == 30
-        assert await worker.count(Query(Job).where("status", "==", "done")) == 30
+        assert await worker.count(Query(QueuedJob).where("status", "==", "done")) == 30
 
     async def test_transactions_at_once_keep_what_they_guard(self, store: Store) -> None:
         await store.commit(create(Note(id="a", whole=100)), create(Note(id="b", whole=0)))
@@ -152,7 +152,7 @@ class Concurrency:
         await watching
         assert len(seen_meanwhile) > 10
 
-    async def test_two_stores_on_one_place_share_every_rule(self, home: Home, store: Store) -> None:
+    async def test_two_stores_on_one_place_share_every_rule(self, home: EngineHarness, store: Store) -> None:
         await store.commit(create(Note(id="n")))
         async with home.open(migrate=False) as other:
             both = [store, other]
@@ -179,7 +179,7 @@ class Concurrency:
         found = await store.get_many(Note, [f"whole-{n}" for n in range(20)])
         assert all(found)
 
-    async def test_closing_finishes_what_is_under_way(self, home: Home) -> None:
+    async def test_closing_finishes_what_is_under_way(self, home: EngineHarness) -> None:
         async with home.open() as store:
             under_way = [asyncio.create_task(store.commit(create(Note(id=f"{n}")))) for n in range(10)]
             await asyncio.sleep(0)

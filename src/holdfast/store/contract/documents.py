@@ -11,7 +11,7 @@ from holdfast.ids import ulid
 from holdfast.model.limits import DOCUMENT_BYTES_MAX, INTEGER_MAX, INTEGER_MIN
 from holdfast.store.commit import create, put
 from holdfast.store.contract.harness import exact
-from holdfast.store.contract.models import NOON, Entry, Leaf, Letter, Note, Seat, Spot
+from holdfast.store.contract.models import NOON, Leaf, Letter, LogEntry, Note, Seat, Spot
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 
@@ -44,7 +44,7 @@ IDS = [
 ]  # fmt: skip
 
 
-class Documents:
+class DocumentContract:
     async def test_a_document_comes_back_with_the_types_it_had(self, store: Store) -> None:
         notes = [Note(id=f"{n:02}", **fields) for n, fields in enumerate(VALUES)]
         await store.commit(*(create(note) for note in notes))
@@ -108,11 +108,11 @@ class Documents:
         assert [s and s.doc.size for s in found] == [0, 1, 2]
 
     async def test_an_id_is_made_where_the_declaration_says_how(self, store: Store) -> None:
-        entry, seat = Entry(at=NOON), Seat(row="b", number=7)
+        entry, seat = LogEntry(at=NOON), Seat(row="b", number=7)
         await store.commit(create(entry), create(seat))
         assert len(entry.id) == len(ulid())
         assert seat.id == "b_7"
-        assert [bool(await store.get(Entry, entry.id)), bool(await store.get(Seat, "b_7"))] == [True, True]
+        assert [bool(await store.get(LogEntry, entry.id)), bool(await store.get(Seat, "b_7"))] == [True, True]
 
     async def test_a_document_of_the_largest_size_is_kept(self, store: Store) -> None:
         text = "ż" * (DOCUMENT_BYTES_MAX // 2 - 500)

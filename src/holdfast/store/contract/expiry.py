@@ -9,22 +9,22 @@ import pytest
 from holdfast.clock import to_us
 from holdfast.errors import BadQueryError, UnindexedQueryError
 from holdfast.store.commit import create
-from holdfast.store.contract.models import Entry, Guest, Note, Visit
+from holdfast.store.contract.models import GuestDocument, LogEntry, Note, Visit
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.testing import ManualClock
 
 
-class Expiry:
+class ExpiryContract:
     async def test_documents_go_once_their_time_has_passed(self, store: Store, clock: ManualClock) -> None:
         await store.commit(
-            *(create(Entry(id=f"{n}", at=clock.now() + timedelta(seconds=n))) for n in range(4))
+            *(create(LogEntry(id=f"{n}", at=clock.now() + timedelta(seconds=n))) for n in range(4))
         )
         clock.tick(60)
-        assert await store.expire(Entry) == 0
+        assert await store.expire(LogEntry) == 0
         clock.tick(2)
-        assert await store.expire(Entry) == 2
-        assert [bool(s) for s in await store.get_many(Entry, list("0123"))] == [False, False, True, True]
+        assert await store.expire(LogEntry) == 2
+        assert [bool(s) for s in await store.get_many(LogEntry, list("0123"))] == [False, False, True, True]
 
     async def test_a_condition_keeps_what_does_not_meet_it(self, store: Store, clock: ManualClock) -> None:
         now_ms = to_us(clock.now()) // 1000
@@ -49,17 +49,17 @@ class Expiry:
     ) -> None:
         past = clock.now() - timedelta(microseconds=1)
         for room, tenant, at in [("1", "t", past), ("2", "u", past), ("2", "t", clock.now())]:
-            guest = Guest(room_id=room, id=tenant, tenant_id=tenant, leaves_at=at)
+            guest = GuestDocument(room_id=room, id=tenant, tenant_id=tenant, leaves_at=at)
             await store.tenant(tenant).commit(create(guest))
-        assert await store.tenant("u").expire(Guest) == 1
-        assert await store.privileged().expire(Guest) == 1
-        assert await store.tenant("t").get(Guest, "2", "t") is not None
+        assert await store.tenant("u").expire(GuestDocument) == 1
+        assert await store.privileged().expire(GuestDocument) == 1
+        assert await store.tenant("t").get(GuestDocument, "2", "t") is not None
 
     async def test_the_limit_bounds_how_many_go_at_once(self, store: Store, clock: ManualClock) -> None:
-        await store.commit(*(create(Entry(at=clock.now())) for _ in range(7)))
+        await store.commit(*(create(LogEntry(at=clock.now())) for _ in range(7)))
         clock.tick(61)
-        assert [await store.expire(Entry, limit=3) for _ in range(4)] == [3, 3, 1, 0]
-        assert await store.count(Query(Entry)) == 0
+        assert [await store.expire(LogEntry, limit=3) for _ in range(4)] == [3, 3, 1, 0]
+        assert await store.count(Query(LogEntry)) == 0
 
     async def test_what_is_kept_for_ever_is_not_asked(self, store: Store) -> None:
         with pytest.raises(BadQueryError):

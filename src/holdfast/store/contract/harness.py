@@ -18,7 +18,7 @@ Connect = Callable[[str, Catalog], Awaitable[Engine]]
 
 
 @dataclass(frozen=True)
-class Home:
+class EngineHarness:
     """An engine's `connect`, a module's own function so that another process finds it, and a URL."""
 
     connect: Connect

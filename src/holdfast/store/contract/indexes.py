@@ -11,7 +11,7 @@ import pytest
 from holdfast.errors import UnindexedQueryError
 from holdfast.model import Document, Index, document
 from holdfast.store.commit import create
-from holdfast.store.contract.harness import Home
+from holdfast.store.contract.harness import EngineHarness
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 
@@ -74,10 +74,10 @@ async def _refused(store: Store, query: Query[Any], *, privileged: bool) -> Inde
     return suggestion(first.value)
 
 
-class Indexing:
+class IndexContract:
     @pytest.mark.parametrize("path", ["plain/{id}", "boxes/{box}/plain/{id}"])
     async def test_adding_exactly_the_index_it_names_makes_the_question_work(
-        self, home: Home, path: str
+        self, home: EngineHarness, path: str
     ) -> None:
         nested = path.startswith("boxes")
         bare = _bare(path)
@@ -90,7 +90,7 @@ class Indexing:
                 page = await _handle(store, privileged=privileged).query(query)
                 assert page.items, str(query.filters)
 
-    async def test_an_index_serves_no_question_but_its_own(self, home: Home) -> None:
+    async def test_an_index_serves_no_question_but_its_own(self, home: EngineHarness) -> None:
         cls = _bare("plain/{id}", Index("a", "-b"))
         async with home.open(classes=[cls]) as store:
             await _keep(store, cls)
@@ -106,7 +106,7 @@ class Indexing:
                 await _refused(store, query, privileged=False)
             await _refused(store, Query(cls).order_by("a", "-b"), privileged=True)
 
-    async def test_a_sum_needs_its_field_in_the_index(self, home: Home) -> None:
+    async def test_a_sum_needs_its_field_in_the_index(self, home: EngineHarness) -> None:
         cls = _bare("plain/{id}", Index("b"), Index("b", "a"))
         async with home.open(classes=[cls]) as store:
             await _keep(store, cls)

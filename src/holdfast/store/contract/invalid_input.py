@@ -27,7 +27,7 @@ from holdfast.model import Document
 from holdfast.model.limits import ALTERNATIVES_MAX, DOCUMENT_BYTES_MAX, PAGE_MAX
 from holdfast.store.commit import Fence, Write, create, delete, patch, put
 from holdfast.store.contract.migrations import Setting
-from holdfast.store.contract.models import NOON, Account, Entry, Leaf, Note, Order, Seat, Spot
+from holdfast.store.contract.models import NOON, Account, Leaf, LogEntry, Note, Order, Seat, Spot
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.store.transforms import Increment
@@ -150,9 +150,9 @@ FORBIDDEN_CHANGES: dict[str, Case] = {
     "the tenant patched": (
         ImmutableFieldError, "tenantId", lambda: [patch(Account, "a", changes={"tenant_id": "u"})],
     ),
-    "a kept entry patched": (AppendOnlyError, None, lambda: [patch(Entry, "e", changes={"text": "x"})]),
-    "a kept entry put": (AppendOnlyError, None, lambda: [put(Entry(id="e", at=NOON, text="x"))]),
-    "a kept entry deleted": (AppendOnlyError, None, lambda: [delete(Entry, "e")]),
+    "a kept entry patched": (AppendOnlyError, None, lambda: [patch(LogEntry, "e", changes={"text": "x"})]),
+    "a kept entry put": (AppendOnlyError, None, lambda: [put(LogEntry(id="e", at=NOON, text="x"))]),
+    "a kept entry deleted": (AppendOnlyError, None, lambda: [delete(LogEntry, "e")]),
     "a fence where nothing is claimed": (BadQueryError, None, lambda: [delete(Note, "n", expect=Fence(1))]),
     "a class the store was not opened with": (DeclarationError, None, lambda: [create(Setting(id="x"))]),
 }  # fmt: skip
@@ -225,19 +225,19 @@ ASKED: dict[str, tuple[type[HoldfastError], str | None, Callable[[], Query[Any]]
 async def _everything(store: Store) -> dict[str, Any]:
     handle = store.privileged()
     found: dict[str, Any] = {}
-    for cls in (Note, Order, Entry, Leaf, Account, Seat):
+    for cls in (Note, Order, LogEntry, Leaf, Account, Seat):
         query: Query[Any] = Query(cls)
         query = query.across_parents() if cls is Leaf else query
         found[cls.__name__] = (await handle.query(query)).items
     return found
 
 
-class Invalid:
+class InvalidInputContract:
     @pytest.fixture
     async def kept(self, store: Store) -> Store:
         documents: list[Document] = [
             Note(id="n", text="t", spot=Spot("Rome")), Note(id="m"), Order(id="o", opened_at=1),
-            Entry(id="e", at=NOON), Leaf(tree="t", branch="b", id="l"), Account(id="a", tenant_id="t"),
+            LogEntry(id="e", at=NOON), Leaf(tree="t", branch="b", id="l"), Account(id="a", tenant_id="t"),
         ]  # fmt: skip
         await store.privileged().commit(*(create(one) for one in documents))
         return store.privileged()

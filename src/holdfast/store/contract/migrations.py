@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.model import Document, Index, document
 from holdfast.store.commit import create, patch
-from holdfast.store.contract.harness import Home
+from holdfast.store.contract.harness import EngineHarness
 from holdfast.store.contract.models import ALL, Note
 from holdfast.store.query import Query
 from holdfast.store.store import Store
@@ -40,8 +40,10 @@ class SecondProfile(Document, rename="camel"):
     schema_version: int = 2
 
 
-class Evolving:
-    async def test_what_was_committed_is_there_after_closing_and_opening_again(self, home: Home) -> None:
+class MigrationContract:
+    async def test_what_was_committed_is_there_after_closing_and_opening_again(
+        self, home: EngineHarness
+    ) -> None:
         async with home.open() as store:
             await store.commit(create(Note(id="n", text="kept")))
         async with home.open(migrate=False) as store:
@@ -49,7 +51,7 @@ class Evolving:
         assert found is not None
         assert found.doc.text == "kept"
 
-    async def test_migrating_again_has_nothing_to_do(self, home: Home) -> None:
+    async def test_migrating_again_has_nothing_to_do(self, home: EngineHarness) -> None:
         async with home.open(migrate=False) as store:
             foreseen = await store.diff()
             assert await store.migrate() == foreseen
@@ -57,35 +59,37 @@ class Evolving:
         async with home.open(migrate=False) as store:
             assert await store.diff() == []
 
-    async def test_a_document_of_an_older_version_is_upgraded_when_read(self, home: Home) -> None:
+    async def test_a_document_of_an_older_version_is_upgraded_when_read(self, home: EngineHarness) -> None:
         await _keep_first_version(home)
         async with home.open(classes=[SecondProfile]) as store:
             found = await store.get(SecondProfile, "ada")
         assert found is not None
         assert found.doc == SecondProfile(id="ada", first="Ada", last="Lovelace", level=3)
 
-    async def test_the_next_write_keeps_the_new_version(self, home: Home) -> None:
+    async def test_the_next_write_keeps_the_new_version(self, home: EngineHarness) -> None:
         await _keep_first_version(home)
         async with home.open(classes=[SecondProfile]) as store:
             await store.commit(patch(SecondProfile, "ada", changes={"level": 4}))
             page = await store.query(Query(SecondProfile).where("last", "==", "Lovelace"))
         assert page.docs == [SecondProfile(id="ada", first="Ada", last="Lovelace", level=4)]
 
-    async def test_a_new_index_finds_documents_that_were_there_before_it(self, home: Home) -> None:
+    async def test_a_new_index_finds_documents_that_were_there_before_it(self, home: EngineHarness) -> None:
         async with home.open(classes=[Unindexed]) as store:
             await store.settle([[create(Unindexed(id=id, rank=rank))] for id, rank in [("a", 2), ("b", 1)]])
         async with home.open(classes=[Indexed]) as store:
             page = await store.query(Query(Indexed).order_by("rank"))
         assert [doc.id for doc in page.docs] == ["b", "a"]
 
-    async def test_collections_may_be_added_to_a_place_in_use(self, home: Home) -> None:
+    async def test_collections_may_be_added_to_a_place_in_use(self, home: EngineHarness) -> None:
         async with home.open(classes=[Setting]) as store:
             await store.commit(create(Setting(id="theme", value="dark")))
         async with home.open(classes=[*ALL, Setting]) as store:
             await store.commit(create(Note(id="n")))
             assert await _there(store, "theme") == "dark"
 
-    async def test_two_environments_in_one_place_share_nothing_that_has_the_prefix(self, home: Home) -> None:
+    async def test_two_environments_in_one_place_share_nothing_that_has_the_prefix(
+        self, home: EngineHarness
+    ) -> None:
         async with home.open(classes=[Setting]) as dev, home.open(classes=[Setting], env="prod") as prod:
             await dev.commit(create(Setting(id="theme", value="dark")))
             assert await prod.get(Setting, "theme") is None
@@ -105,7 +109,7 @@ class Indexed(Document):
     rank: int
 
 
-async def _keep_first_version(home: Home) -> None:
+async def _keep_first_version(home: EngineHarness) -> None:
     async with home.open(classes=[FirstProfile]) as store:
         await store.commit(create(FirstProfile(id="ada", name="Ada Lovelace")))
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from holdfast.model import Claim, Document, Index, Joined, Lifecycle, Retention, Ulid, document
+from holdfast.model import Claim, CompositeId, Document, Index, Lifecycle, Retention, UlidId, document
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -115,7 +115,7 @@ class Leaf(Document):
     claim=Claim(due="due", fence="fence", owner="owner", lane="lane", state=("status", "working")),
     indexes=[Index("status"), Index("status", across="tenants")],
 )
-class Job(Document):
+class QueuedJob(Document):
     """Work that is claimed, lane by lane."""
 
     id: str
@@ -157,8 +157,8 @@ class Order(Document, rename="camel"):
     total: int = 0
 
 
-@document("entries/{id}", id=Ulid(), append_only=True, retention=Retention("at", after_s=60))
-class Entry(Document):
+@document("entries/{id}", id=UlidId(), append_only=True, retention=Retention("at", after_s=60))
+class LogEntry(Document):
     """Written once, removed by retention alone."""
 
     at: datetime
@@ -187,7 +187,7 @@ class Visit(Document):
     retention=Retention("leaves_at"),
     indexes=[Index("leaves_at", across="parents")],
 )
-class Guest(Document):
+class GuestDocument(Document):
     """A sub-collection with retention."""
 
     room_id: str
@@ -196,7 +196,7 @@ class Guest(Document):
     leaves_at: datetime
 
 
-@document("seats/{id}", id=Joined("row", "number"))
+@document("seats/{id}", id=CompositeId("row", "number"))
 class Seat(Document):
     """Its id says what must be unique."""
 
@@ -207,5 +207,5 @@ class Seat(Document):
 
 
 ALL: tuple[type[Document], ...] = (
-    Note, Account, Letter, Card, Leaf, Job, Chore, Order, Entry, Visit, Guest, Seat,
+    Note, Account, Letter, Card, Leaf, QueuedJob, Chore, Order, LogEntry, Visit, GuestDocument, Seat,
 )  # fmt: skip

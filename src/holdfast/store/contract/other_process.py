@@ -12,13 +12,13 @@ import signal
 import sys
 
 from holdfast.store.commit import create
-from holdfast.store.contract.harness import Home
+from holdfast.store.contract.harness import EngineHarness
 from holdfast.store.contract.models import Note
 
 
 async def visit(connect: str, url: str, id: str, end: str = "leaves") -> None:
     module, _, name = connect.partition(":")
-    home = Home(getattr(importlib.import_module(module), name), url)
+    home = EngineHarness(getattr(importlib.import_module(module), name), url)
     async with home.open(migrate=False) as store:
         await store.commit(create(Note(id=id)))
         if end == "killed":

@@ -12,7 +12,7 @@ from holdfast.errors import BadQueryError, UnindexedQueryError
 from holdfast.model.limits import ALTERNATIVES_MAX, INTEGER_MAX, INTEGER_MIN
 from holdfast.store.commit import create, delete, patch, put
 from holdfast.store.contract.models import NOON, Account, Leaf, Note, Spot
-from holdfast.store.query import Page, Query
+from holdfast.store.query import Query, QueryPage
 from holdfast.store.store import Store
 
 NOTES = [
@@ -120,7 +120,7 @@ def asked_for(case: Any) -> str:
     return " and ".join(parts) + (f" by {','.join(case.order)}" if case.order else "")
 
 
-def ids(page: Page[Note]) -> str:
+def ids(page: QueryPage[Note]) -> str:
     return "".join(doc.id for doc in page.docs)
 
 
@@ -128,7 +128,7 @@ async def keep_notes(store: Store) -> None:
     await store.commit(*(create(note) for note in NOTES))
 
 
-class Queries:
+class QueryContract:
     @pytest.fixture
     async def notes(self, store: Store) -> Store:
         await keep_notes(store)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from holdfast.store.commit import create, delete, patch
-from holdfast.store.contract.harness import Home
+from holdfast.store.contract.harness import EngineHarness
 from holdfast.store.contract.models import Chore, Leaf, Note
 from holdfast.store.port import Capabilities
 from holdfast.store.store import Store
@@ -19,7 +19,7 @@ SOON_S = 5.0  # far more than a bell takes; a bell that never rings costs this m
 QUIET_S = 0.2
 
 
-class Watching:
+class SubscriptionContract:
     capabilities: ClassVar[Capabilities]
 
     async def test_a_commit_rings_the_bell_of_its_collection(self, store: Store) -> None:
@@ -65,7 +65,7 @@ class Watching:
         assert await bell.wait(QUIET_S) is False
         bell.close()
 
-    async def test_another_store_on_the_same_place_is_woken(self, home: Home, store: Store) -> None:
+    async def test_another_store_on_the_same_place_is_woken(self, home: EngineHarness, store: Store) -> None:
         if not self.capabilities.wakes_processes:
             pytest.skip("the engine wakes its own process alone")
         async with home.open(migrate=False) as other:
@@ -75,7 +75,9 @@ class Watching:
             assert await bell.wait(SOON_S)
             bell.close()
 
-    async def test_a_commit_of_another_process_wakes_where_stated(self, home: Home, store: Store) -> None:
+    async def test_a_commit_of_another_process_wakes_where_stated(
+        self, home: EngineHarness, store: Store
+    ) -> None:
         bell = store.watch(Note)
         await bell.wait(QUIET_S)
         committing = await asyncio.create_subprocess_exec(

@@ -24,14 +24,23 @@ from holdfast.store.commit import (
     patch,
     put,
 )
-from holdfast.store.contract.models import Account, Card, Guest, Job, Letter, Visit
-from holdfast.store.contract.tenants import CLASSES, MINE, OTHER, QUESTIONS, World, ids_of, make, world_of
+from holdfast.store.contract.models import Account, Card, GuestDocument, Letter, QueuedJob, Visit
+from holdfast.store.contract.tenants import (
+    CLASSES,
+    MINE,
+    OTHER,
+    QUESTIONS,
+    TwoTenants,
+    ids_of,
+    make,
+    world_of,
+)
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
 from holdfast.testing import ManualClock
 
-Attempt = Callable[[World], Awaitable[list[Any]]]
+Attempt = Callable[[TwoTenants], Awaitable[list[Any]]]
 
 bounded = settings(
     max_examples=40,
@@ -43,7 +52,7 @@ bounded = settings(
 )  # fmt: skip
 
 
-def _expectations() -> st.SearchStrategy[Callable[[World], Expect]]:
+def _expectations() -> st.SearchStrategy[Callable[[TwoTenants], Expect]]:
     return st.one_of(
         st.sampled_from([None, PRESENT, ABSENT, Fence(0), Fence(1)]).map(lambda expect: lambda world: expect),
         st.integers(0, 17).map(lambda n: lambda world: Version(world.versions[n])),
@@ -51,7 +60,7 @@ def _expectations() -> st.SearchStrategy[Callable[[World], Expect]]:
 
 
 @st.composite
-def writes(draw: st.DrawFn) -> Callable[[World], Write]:
+def writes(draw: st.DrawFn) -> Callable[[TwoTenants], Write]:
     cls = draw(st.sampled_from(CLASSES))
     id = draw(st.sampled_from([f"{OTHER}-1", f"{OTHER}-2", f"{MINE}-1", "new"]))
     tenant, expect = draw(st.sampled_from([MINE, OTHER])), draw(_expectations())
@@ -60,7 +69,7 @@ def writes(draw: st.DrawFn) -> Callable[[World], Write]:
         st.sampled_from([f for f in cls.__struct_fields__ if f not in ("id", "board_id", "room_id")])
     )
 
-    def build(world: World) -> Write:
+    def build(world: TwoTenants) -> Write:
         document = make(cls, tenant, id, world.clock)
         ids = ids_of(cls, tenant, id)
         if kind == "create":
@@ -77,8 +86,8 @@ def writes(draw: st.DrawFn) -> Callable[[World], Write]:
     return build
 
 
-def _committing(built: list[Callable[[World], Write]], how: str) -> Attempt:
-    async def attempt(world: World) -> list[Any]:
+def _committing(built: list[Callable[[TwoTenants], Write]], how: str) -> Attempt:
+    async def attempt(world: TwoTenants) -> list[Any]:
         made = [build(world) for build in built]
         if how == "commit":
             return [await world.me.commit(*made)]
@@ -96,7 +105,7 @@ def _committing(built: list[Callable[[World], Write]], how: str) -> Attempt:
 
 
 def _reading(cls: Any, ids: list[str], tenants: list[str]) -> Attempt:
-    async def attempt(world: World) -> list[Any]:
+    async def attempt(world: TwoTenants) -> list[Any]:
         wanted = [ids_of(cls, tenant, id) for tenant, id in zip(tenants, ids, strict=True)]
         return [*await world.me.get_many(cls, wanted), await world.me.get(cls, *wanted[0])]
 
@@ -104,7 +113,7 @@ def _reading(cls: Any, ids: list[str], tenants: list[str]) -> Attempt:
 
 
 def _asking(query: Query[Any], size: int, stolen: int | None) -> Attempt:
-    async def attempt(world: World) -> list[Any]:
+    async def attempt(world: TwoTenants) -> list[Any]:
         cursor = None if stolen is None else world.cursors[stolen % len(world.cursors)]
         page = await world.me.query(query.limit(size).after(cursor))
         every = [item async for item in world.me.scan(query.limit(size))]
@@ -115,14 +124,14 @@ def _asking(query: Query[Any], size: int, stolen: int | None) -> Attempt:
 
 
 def _taking(lanes: dict[str, Any]) -> Attempt:
-    async def attempt(world: World) -> list[Any]:
-        return list(await world.me.claim_due(Job, limit=9, lease_s=1, owner=OTHER, **lanes))
+    async def attempt(world: TwoTenants) -> list[Any]:
+        return list(await world.me.claim_due(QueuedJob, limit=9, lease_s=1, owner=OTHER, **lanes))
 
     return attempt
 
 
 def _expiring(cls: Any) -> Attempt:
-    async def attempt(world: World) -> list[Any]:
+    async def attempt(world: TwoTenants) -> list[Any]:
         await world.me.expire(cls)
         return []
 
@@ -146,11 +155,11 @@ def attempts() -> st.SearchStrategy[Attempt]:
             "per_lane": st.integers(1, 5), "after_lane": lane, "only_lanes": st.lists(lane),
             "skip_lanes": st.lists(lane),
         })),
-        st.builds(_expiring, st.sampled_from([Visit, Guest])),
+        st.builds(_expiring, st.sampled_from([Visit, GuestDocument])),
     )  # fmt: skip
 
 
-class Tenancy:
+class TenancyContract:
     @bounded
     @given(tries=st.lists(attempts(), min_size=3, max_size=10))
     async def test_no_argument_reaches_another_tenants_documents(
@@ -180,7 +189,7 @@ class Tenancy:
 
     async def test_an_id_another_tenant_has_is_taken(self, store: Store, clock: ManualClock) -> None:
         world = await world_of(store, clock)
-        for cls in (Account, Card, Job, Visit, Guest):
+        for cls in (Account, Card, QueuedJob, Visit, GuestDocument):
             mine = make(cls, MINE, f"{OTHER}-1", clock)
             for write in [create(mine), put(mine), put(mine, ABSENT)]:
                 with pytest.raises(AlreadyExistsError):
@@ -212,7 +221,7 @@ class Tenancy:
             lambda: store.query(Query(Account)), lambda: store.count(Query(Account)),
             lambda: store.commit(create(Account(id="a", tenant_id=MINE))),
             lambda: store.settle([[delete(Account, "a")]]),
-            lambda: store.claim_due(Job, limit=1, lease_s=1), lambda: store.expire(Visit),
+            lambda: store.claim_due(QueuedJob, limit=1, lease_s=1), lambda: store.expire(Visit),
         ]  # fmt: skip
         for attempt in attempts:
             with pytest.raises(WrongTenantError):

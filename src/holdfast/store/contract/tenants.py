@@ -8,12 +8,12 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.model import Document
 from holdfast.store.commit import Snapshot, create
-from holdfast.store.contract.models import Account, Card, Guest, Job, Letter, Visit
+from holdfast.store.contract.models import Account, Card, GuestDocument, Letter, QueuedJob, Visit
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.testing import ManualClock
 
-CLASSES: tuple[Any, ...] = (Account, Letter, Card, Job, Visit, Guest)
+CLASSES: tuple[Any, ...] = (Account, Letter, Card, QueuedJob, Visit, GuestDocument)
 MINE, OTHER = "mine", "other"
 
 
@@ -26,17 +26,17 @@ def make(cls: Any, tenant: str, id: str, clock: ManualClock) -> Any:
         return Letter(tenant_id=tenant, id=id, subject="same")
     if cls is Card:
         return Card(board_id="b", id=id, tenant_id=tenant, rank=7)
-    if cls is Job:
-        return Job(id=id, tenant_id=tenant, due=past, lane="l")
+    if cls is QueuedJob:
+        return QueuedJob(id=id, tenant_id=tenant, due=past, lane="l")
     if cls is Visit:
         return Visit(id=id, tenant_id=tenant, seen_at_ms=0, state="ended")
-    return Guest(room_id="b", id=id, tenant_id=tenant, leaves_at=past)
+    return GuestDocument(room_id="b", id=id, tenant_id=tenant, leaves_at=past)
 
 
 def ids_of(cls: Any, tenant: str, id: str) -> tuple[str, ...]:
     if cls is Letter:
         return (tenant, id)
-    return ("b", id) if cls in (Card, Guest) else (id,)
+    return ("b", id) if cls in (Card, GuestDocument) else (id,)
 
 
 QUESTIONS: tuple[Query[Any], ...] = (
@@ -48,13 +48,13 @@ QUESTIONS: tuple[Query[Any], ...] = (
     Query(Letter).under(MINE), Query(Letter).order_by("subject"), Query(Card).under("b"),
     Query(Letter).across_parents().order_by("subject"), Query(Card).under("b").order_by("rank"),
     Query(Card).across_parents().order_by("-rank"), Query(Card).across_parents().where("rank", ">", 0),
-    Query(Job).where("status", "in", ["waiting", "working"]),
+    Query(QueuedJob).where("status", "in", ["waiting", "working"]),
     Query(Visit).where("state", "==", "ended").order_by("seen_at_ms"),
-    Query(Guest).across_parents().order_by("leaves_at"), Query(Guest).under("b"),
+    Query(GuestDocument).across_parents().order_by("leaves_at"), Query(GuestDocument).under("b"),
 )  # fmt: skip
 
 
-class World:
+class TwoTenants:
     """Two tenants with the same documents, and everything the other ever let slip."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
@@ -89,14 +89,14 @@ class World:
         return found
 
 
-_WORLDS: dict[int, World] = {}
+_WORLDS: dict[int, TwoTenants] = {}
 
 
-async def world_of(store: Store, clock: ManualClock) -> World:
+async def world_of(store: Store, clock: ManualClock) -> TwoTenants:
     """One world per test: hypothesis runs many examples on the same store."""
     world = _WORLDS.get(id(store))
     if world is None or world.root is not store:
-        world = World(store, clock)
+        world = TwoTenants(store, clock)
         await world.fill()
         _WORLDS.clear()
         _WORLDS[id(store)] = world

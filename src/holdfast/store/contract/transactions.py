@@ -11,7 +11,7 @@ from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
 
 
-class Transactions:
+class TransactionContract:
     async def test_a_transaction_writes_what_it_decided_and_gives_its_answer(self, store: Store) -> None:
         await store.commit(create(Note(id="n", whole=2)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.store.catalog import Catalog
 from holdfast.store.firestore.address import parse_address
-from holdfast.store.firestore.client import Link
+from holdfast.store.firestore.client import FirestoreClient
 from holdfast.store.firestore.deployed_schema import check_declarations
 from holdfast.store.firestore.engine import FirestoreEngine
 from holdfast.store.port import Engine
@@ -18,4 +18,4 @@ async def connect(url: str, catalog: Catalog) -> Engine:
     Example: `store = Store(await connect("firestore://my-project", Catalog([Run])))`
     """
     check_declarations(catalog)
-    return FirestoreEngine(Link(parse_address(url)), catalog)
+    return FirestoreEngine(FirestoreClient(parse_address(url)), catalog)

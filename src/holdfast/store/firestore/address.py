@@ -13,7 +13,7 @@ from holdfast.errors import ConfigError
 EMULATOR = "FIRESTORE_EMULATOR_HOST"
 
 
-class Address(msgspec.Struct, frozen=True):
+class FirestoreAddress(msgspec.Struct, frozen=True):
     project: str
     database: str = "(default)"
     emulator: str | None = None
@@ -28,7 +28,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"{self.name}/documents"
 
 
-def parse_address(url: str, environ: Mapping[str, str] = os.environ) -> Address:
+def parse_address(url: str, environ: Mapping[str, str] = os.environ) -> FirestoreAddress:
     parts = urlsplit(url)
     words = dict(parse_qsl(parts.query))
     if parts.scheme != "firestore" or not parts.netloc or parts.path not in ("", "/"):
@@ -37,4 +37,4 @@ def parse_address(url: str, environ: Mapping[str, str] = os.environ) -> Address:
     if unknown:
         raise ConfigError(f"{url!r}: no parameter {unknown[0]!r}; there are database and emulator")
     emulator = words.get("emulator") or environ.get(EMULATOR) or None
-    return Address(parts.netloc, words.get("database") or "(default)", emulator)
+    return FirestoreAddress(parts.netloc, words.get("database") or "(default)", emulator)

@@ -16,8 +16,8 @@ from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore import wire
-from holdfast.store.firestore.client import Link, back_off
-from holdfast.store.firestore.document_names import Places, Stored
+from holdfast.store.firestore.client import FirestoreClient, back_off
+from holdfast.store.firestore.document_names import DocumentNames, Stored
 from holdfast.store.firestore.faults import (
     OK,
     UNKNOWN,
@@ -27,8 +27,8 @@ from holdfast.store.firestore.faults import (
     unknown_outcome,
 )
 from holdfast.store.firestore.finder import compare, cursor_after, select
-from holdfast.store.firestore.key_locks import Turns
-from holdfast.store.firestore.unconfirmed_claims import Unheard, names_owner
+from holdfast.store.firestore.key_locks import KeyLocks
+from holdfast.store.firestore.unconfirmed_claims import UnconfirmedClaims, names_owner
 from holdfast.store.firestore.values import encode, encode_fields, field_path
 from holdfast.store.port import ClaimRequest
 
@@ -38,11 +38,11 @@ PAGE_MAX: Final = 300
 
 
 class Claimer:
-    def __init__(self, link: Link, places: Places) -> None:
+    def __init__(self, link: FirestoreClient, places: DocumentNames) -> None:
         self._link = link
         self._places = places
-        self._turns = Turns()
-        self._unheard = Unheard(link, places)
+        self._turns = KeyLocks()
+        self._unheard = UnconfirmedClaims(link, places)
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         """Lease and fence what is due; what another worker took first is left to it."""

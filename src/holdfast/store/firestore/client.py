@@ -15,7 +15,7 @@ from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcAsyncIOTransport
 
 from holdfast.errors import ConfigError
-from holdfast.store.firestore.address import Address
+from holdfast.store.firestore.address import FirestoreAddress
 from holdfast.store.firestore.faults import passing, translate
 from holdfast.store.firestore.wire import (
     BatchGetDocumentsRequest,
@@ -34,10 +34,10 @@ _TIMEOUT_S: Final = 60.0
 _UNLIMITED: Final = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 
 
-class Link:
+class FirestoreClient:
     """One channel to one database."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: FirestoreAddress) -> None:
         self.address = address
         self._client = _connect(address)
         # The emulator judges callers by its rules unless they call themselves its owner.
@@ -122,7 +122,7 @@ class Link:
         await self._client.transport.close()
 
 
-def _connect(address: Address) -> Any:
+def _connect(address: FirestoreAddress) -> Any:
     try:
         if address.emulator is None:
             return FirestoreAsyncClient()

@@ -12,14 +12,14 @@ from typing import Any
 
 from holdfast.store.commit import Commit, Committed, Outcome
 from holdfast.store.firestore import wire
-from holdfast.store.firestore.document_names import Places, Stored, to_document
+from holdfast.store.firestore.document_names import DocumentNames, Stored, to_document
 from holdfast.store.write_rules import Change, decide
 
 
-class Draft:
+class CommitBuilder:
     """A commit and how far it got."""
 
-    def __init__(self, commit: Commit, places: Places) -> None:
+    def __init__(self, commit: Commit, places: DocumentNames) -> None:
         self.commit = commit
         self.names = [places.name(write.schema, write.key) for write in commit.writes]
         self.reads = [n for n, w in zip(self.names, commit.writes, strict=True) if w.kind != "create"]

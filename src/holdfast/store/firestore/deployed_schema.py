@@ -11,17 +11,17 @@ from holdfast.errors import DeclarationError
 from holdfast.model.export.firestore_indexes import firestore_indexes
 from holdfast.store.catalog import Catalog
 from holdfast.store.firestore import wire
-from holdfast.store.firestore.client import Link
+from holdfast.store.firestore.client import FirestoreClient
 from holdfast.store.firestore.faults import translate
 from holdfast.store.firestore.values import decode_fields, encode_fields
 
 COLLECTION: Final = "_holdfast_schema"
 
 
-class Record:
+class DeployedSchema:
     """The declarations this database was last migrated to, one document per environment."""
 
-    def __init__(self, link: Link, catalog: Catalog) -> None:
+    def __init__(self, link: FirestoreClient, catalog: Catalog) -> None:
         self._link = link
         self._name = f"{link.address.root}/{COLLECTION}/{catalog.env}"
         self._wanted = _declared(catalog)

@@ -14,7 +14,7 @@ from holdfast.store.firestore.wire import Document, nanoseconds
 _AGAIN: Final = "~again"
 
 
-class Places:
+class DocumentNames:
     """Where the documents of one environment are in one database."""
 
     def __init__(self, root: str, env: str) -> None:

@@ -10,14 +10,14 @@ from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot
 from holdfast.store.firestore.claims import Claimer
-from holdfast.store.firestore.client import Link
-from holdfast.store.firestore.deployed_schema import Record
-from holdfast.store.firestore.document_names import Places, Stored
+from holdfast.store.firestore.client import FirestoreClient
+from holdfast.store.firestore.deployed_schema import DeployedSchema
+from holdfast.store.firestore.document_names import DocumentNames, Stored
 from holdfast.store.firestore.finder import Finder
-from holdfast.store.firestore.notifier import Bell, Tower
-from holdfast.store.firestore.shutdown_gate import Gate
-from holdfast.store.firestore.writes import Writer
-from holdfast.store.plan import Plan
+from holdfast.store.firestore.notifier import FirestoreSubscription, SnapshotNotifier
+from holdfast.store.firestore.shutdown_gate import ShutdownGate
+from holdfast.store.firestore.writes import FirestoreWriter
+from holdfast.store.plan import QueryPlan
 from holdfast.store.port import Capabilities, ClaimRequest
 from holdfast.store.query import rows_of
 
@@ -25,16 +25,16 @@ CAPABILITIES: Final = Capabilities(name="firestore", counter_shards=10, writes_m
 
 
 class FirestoreEngine:
-    def __init__(self, link: Link, catalog: Catalog) -> None:
+    def __init__(self, link: FirestoreClient, catalog: Catalog) -> None:
         self._link = link
-        self._gate = Gate()
+        self._gate = ShutdownGate()
         self._catalog = catalog
-        self._places = Places(link.address.root, catalog.env)
+        self._places = DocumentNames(link.address.root, catalog.env)
         self._finder = Finder(link, self._places)
-        self._writer = Writer(link, self._places)
+        self._writer = FirestoreWriter(link, self._places)
         self._claimer = Claimer(link, self._places)
-        self._tower = Tower(link, catalog)
-        self._record = Record(link, catalog)
+        self._tower = SnapshotNotifier(link, catalog)
+        self._record = DeployedSchema(link, catalog)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -53,18 +53,18 @@ class FirestoreEngine:
             for key, name in zip(keys, names, strict=True)
         ]
 
-    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+    async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
         with self._gate.passing():
             return await self._finder.find(plan)
 
-    async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+    async def select(self, plan: QueryPlan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
         return rows_of(await self.find(plan), columns)
 
-    async def aggregate(self, plan: Plan) -> int | float | None:
+    async def aggregate(self, plan: QueryPlan) -> int | float | None:
         with self._gate.passing():
             return await self._finder.aggregate(plan)
 
-    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+    async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
         with self._gate.passing():
             return await self._finder.totals(plan, by, of)
 
@@ -87,7 +87,7 @@ class FirestoreEngine:
         with self._gate.passing():
             return await self._claimer.count_due(schema, now_us=now_us, limit=limit)
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> Bell:
+    def watch(self, schemas: Sequence[Schema[Any]]) -> FirestoreSubscription:
         return self._tower.watch(schemas)
 
     async def migrate(self) -> list[str]:

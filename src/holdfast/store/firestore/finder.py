@@ -15,8 +15,8 @@ from holdfast.errors import BadCursorError, BadIdError
 from holdfast.model.columns import Column
 from holdfast.model.path import join_key, split_key
 from holdfast.store.commit import Snapshot
-from holdfast.store.firestore.client import Link
-from holdfast.store.firestore.document_names import Places, Stored
+from holdfast.store.firestore.client import FirestoreClient
+from holdfast.store.firestore.document_names import DocumentNames, Stored
 from holdfast.store.firestore.values import decode, encode, encode_list, field_path, value_at
 from holdfast.store.firestore.wire import (
     AND,
@@ -30,7 +30,7 @@ from holdfast.store.firestore.wire import (
     Value,
 )
 from holdfast.store.intervals import intervals_of
-from holdfast.store.plan import Plan
+from holdfast.store.plan import QueryPlan
 from holdfast.store.query import fitting, totals_of
 
 HOLES_MAX: Final = 10
@@ -41,10 +41,10 @@ _Filter: Final = StructuredQuery.Filter
 _Field: Final = StructuredQuery.FieldReference
 
 
-class Walk(msgspec.Struct, frozen=True):
+class FirestoreScan(msgspec.Struct, frozen=True):
     """A plan ready to be sent: what Firestore filters, and what is left to us."""
 
-    plan: Plan
+    plan: QueryPlan
     parent: str
     query: Any
     sieve: tuple[tuple[Column, tuple[Any, ...]], ...]
@@ -52,11 +52,11 @@ class Walk(msgspec.Struct, frozen=True):
 
 
 class Finder:
-    def __init__(self, link: Link, places: Places) -> None:
+    def __init__(self, link: FirestoreClient, places: DocumentNames) -> None:
         self._link = link
         self._places = places
 
-    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+    async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
         walk = self._walk(plan)
         got: list[Snapshot[Any]] = []
         after = walk.after
@@ -69,7 +69,7 @@ class Finder:
                 return got[: plan.limit]
             after = cursor_after(rows[-1], [term.column.stored for term in plan.order])
 
-    async def aggregate(self, plan: Plan) -> int | float | None:
+    async def aggregate(self, plan: QueryPlan) -> int | float | None:
         walk = self._walk(plan)
         if walk.sieve or walk.after is not None or self._mixed(plan):
             return await self._aggregate_by_walking(plan)
@@ -79,7 +79,7 @@ class Finder:
         value: int | float | None = decode(answer)
         return value
 
-    async def _pages(self, plan: Plan) -> AsyncIterator[list[Snapshot[Any]]]:
+    async def _pages(self, plan: QueryPlan) -> AsyncIterator[list[Snapshot[Any]]]:
         """All that the plan finds, whatever its limit."""
         step = msgspec.structs.replace(plan, limit=WALKED_PAGE)
         while True:
@@ -89,7 +89,7 @@ class Finder:
                 return
             step = msgspec.structs.replace(step, after=_position(step, found[-1]))
 
-    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+    async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
         """Firestore adds up, but not by groups: the documents are read and added up here."""
         totals: dict[tuple[Any, ...], tuple[int, int | float]] = {}
         async for found in self._pages(plan):
@@ -98,7 +98,7 @@ class Finder:
                 totals[values] = before[0] + count, before[1] + total
         return [(*values, count, fitting(total)) for values, (count, total) in totals.items()]
 
-    async def _aggregate_by_walking(self, plan: Plan) -> int | float | None:
+    async def _aggregate_by_walking(self, plan: QueryPlan) -> int | float | None:
         assert plan.aggregate is not None
         count, numbers = 0, 0
         total: int | float = 0
@@ -113,13 +113,13 @@ class Finder:
             return fitting(total)
         return total / numbers if numbers else None
 
-    def _mixed(self, plan: Plan) -> bool:
+    def _mixed(self, plan: QueryPlan) -> bool:
         """Whether the collection group holds other environments' documents, which only a walk tells apart."""
         *above, last = plan.schema.path.names
         across = plan.parent is None and plan.schema.path.nested
         return across and "{env}" not in last and any("{env}" in name for name in above)
 
-    async def _page(self, walk: Walk, after: Any, limit: int) -> list[Any]:
+    async def _page(self, walk: FirestoreScan, after: Any, limit: int) -> list[Any]:
         query = StructuredQuery()
         query.CopyFrom(walk.query)
         query.limit.value = limit
@@ -127,7 +127,7 @@ class Finder:
             query.start_at.CopyFrom(after)
         return await self._link.query(walk.parent, query)
 
-    def _kept(self, walk: Walk, rows: Iterable[Any]) -> Iterator[Snapshot[Any]]:
+    def _kept(self, walk: FirestoreScan, rows: Iterable[Any]) -> Iterator[Snapshot[Any]]:
         schema = walk.plan.schema
         for row in rows:
             key = self._places.key(schema, row.name)
@@ -137,7 +137,7 @@ class Finder:
             if all(_passes(column.read(item.doc), holes) for column, holes in walk.sieve):
                 yield item
 
-    def _walk(self, plan: Plan) -> Walk:
+    def _walk(self, plan: QueryPlan) -> FirestoreScan:
         schema, places = plan.schema, self._places
         across = schema.path.nested and plan.parent is None
         parent = places.parent(schema, plan.parent_ids)
@@ -148,9 +148,9 @@ class Finder:
         filters = [*_tenancy(plan), *_equalities(plan), *_ranges(plan), *holes]
         order = [(t.column.stored, t.descending) for t in plan.order]
         query = select(source, filters, order, key_descending=plan.key_descending)
-        return Walk(plan, parent, query, sieve, self._start(plan))
+        return FirestoreScan(plan, parent, query, sieve, self._start(plan))
 
-    def _start(self, plan: Plan) -> Any:
+    def _start(self, plan: QueryPlan) -> Any:
         if plan.after is None:
             return None
         values, key = plan.after
@@ -196,14 +196,14 @@ def _order(path: str, descending: bool) -> Any:
     )
 
 
-def _tenancy(plan: Plan) -> list[Any]:
+def _tenancy(plan: QueryPlan) -> list[Any]:
     tenant = plan.schema.tenant
     if plan.tenant is None or tenant is None or plan.schema.tenant_is_parent:
         return []
     return [compare(tenant.stored, "==", Value(string_value=plan.tenant))]
 
 
-def _equalities(plan: Plan) -> Iterator[Any]:
+def _equalities(plan: QueryPlan) -> Iterator[Any]:
     for column, values in plan.equals:
         if len(values) == 1:
             yield compare(column.stored, "==", encode(values[0]))
@@ -213,14 +213,14 @@ def _equalities(plan: Plan) -> Iterator[Any]:
         yield compare(plan.member[0].stored, "array-contains", encode(plan.member[1]))
 
 
-def _ranges(plan: Plan) -> Iterator[Any]:
+def _ranges(plan: QueryPlan) -> Iterator[Any]:
     columns = {term.column.path: term.column for term in plan.order}
     for bound in plan.bounds:
         if bound.operator not in ("!=", "not-in"):
             yield compare(columns[bound.field].stored, bound.operator, encode(bound.value))
 
 
-def _split_holes(plan: Plan) -> tuple[list[Any], tuple[tuple[Column, tuple[Any, ...]], ...]]:
+def _split_holes(plan: QueryPlan) -> tuple[list[Any], tuple[tuple[Column, tuple[Any, ...]], ...]]:
     """The values to leave out: for one column by Firestore where it can, for the rest by us."""
     columns = {term.column.path: term.column for term in plan.order}
     for path in columns:
@@ -235,7 +235,7 @@ def _split_holes(plan: Plan) -> tuple[list[Any], tuple[tuple[Column, tuple[Any, 
     return filters, tuple(holes.items())
 
 
-def _fits(plan: Plan, count: int) -> bool:
+def _fits(plan: QueryPlan, count: int) -> bool:
     beside_in = any(len(values) > 1 for _, values in plan.equals)
     return count == 1 or (count <= HOLES_MAX and not beside_in)
 
@@ -262,11 +262,11 @@ def _cursor(values: Sequence[Any], name: str) -> Any:
     return Cursor(values=[*values, Value(reference_value=name)], before=False)
 
 
-def _position(plan: Plan, item: Snapshot[Any]) -> tuple[tuple[Any, ...], str]:
+def _position(plan: QueryPlan, item: Snapshot[Any]) -> tuple[tuple[Any, ...], str]:
     return tuple(term.column.read(item.doc) for term in plan.order), item.key
 
 
-def _numbers(plan: Plan, found: Iterable[Snapshot[Any]]) -> list[int | float]:
+def _numbers(plan: QueryPlan, found: Iterable[Snapshot[Any]]) -> list[int | float]:
     assert plan.aggregate is not None
     columns = [t.column for t in plan.order] + [c for c, _ in plan.equals]
     column = next(c for c in columns if c.path == plan.aggregate.field)
@@ -274,7 +274,7 @@ def _numbers(plan: Plan, found: Iterable[Snapshot[Any]]) -> list[int | float]:
     return [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
 
 
-def _aggregation(plan: Plan, query: Any) -> Any:
+def _aggregation(plan: QueryPlan, query: Any) -> Any:
     assert plan.aggregate is not None
     one = StructuredAggregationQuery.Aggregation(alias="it")
     if plan.aggregate.field is None:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable
 
 
-class Turns:
+class KeyLocks:
     def __init__(self) -> None:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 

@@ -18,7 +18,7 @@ from google.api_core.exceptions import GoogleAPICallError
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.firestore import wire
-from holdfast.store.firestore.client import Link
+from holdfast.store.firestore.client import FirestoreClient
 from holdfast.store.firestore.values import encode
 
 COLLECTION: Final = "_holdfast_wake"
@@ -29,10 +29,10 @@ RELISTEN_S_MIN: Final = 0.1
 RELISTEN_S_MAX: Final = 30.0
 
 
-class Bell:
+class FirestoreSubscription:
     """What `watch` gives: rung by the tower, waited on by one task."""
 
-    def __init__(self, tower: Tower, schemas: Sequence[Schema[Any]]) -> None:
+    def __init__(self, tower: SnapshotNotifier, schemas: Sequence[Schema[Any]]) -> None:
         self._tower = tower
         self.schemas = frozenset(schemas)
         self._rung = asyncio.Event()
@@ -54,26 +54,26 @@ class Bell:
         self._tower.remove(self)
 
 
-class Tower:
+class SnapshotNotifier:
     """All bells of one engine, the listeners that ring them and the hands that ring others'."""
 
-    def __init__(self, link: Link, catalog: Catalog) -> None:
+    def __init__(self, link: FirestoreClient, catalog: Catalog) -> None:
         self._link = link
         self._catalog = catalog
         self._me = secrets.token_hex(8)
-        self._bells: set[Bell] = set()
+        self._bells: set[FirestoreSubscription] = set()
         self._listeners: dict[Schema[Any], asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._ringers: dict[Schema[Any], _Ringer] = {}
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> Bell:
-        bell = Bell(self, schemas)
+    def watch(self, schemas: Sequence[Schema[Any]]) -> FirestoreSubscription:
+        bell = FirestoreSubscription(self, schemas)
         self._bells.add(bell)
         for schema in bell.schemas - self._listeners.keys():
             self._listeners[schema] = asyncio.create_task(self._listen(schema))
         return bell
 
-    def remove(self, bell: Bell) -> None:
+    def remove(self, bell: FirestoreSubscription) -> None:
         self._bells.discard(bell)
         wanted = {schema for other in self._bells for schema in other.schemas}
         for schema in bell.schemas - wanted:
@@ -128,7 +128,7 @@ class Tower:
 class _Ringer:
     """Writes one wake document: at once, then not again before the pause is over."""
 
-    def __init__(self, link: Link, name: str, *, me: str, pause_s: float) -> None:
+    def __init__(self, link: FirestoreClient, name: str, *, me: str, pause_s: float) -> None:
         self._link = link
         self._name = name
         self._me = me

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from holdfast.errors import StoreUnavailableError
 
 
-class Gate:
+class ShutdownGate:
     def __init__(self) -> None:
         self._closed = False
         self._inside = 0

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.store.commit import Snapshot
-from holdfast.store.firestore.client import Link
-from holdfast.store.firestore.document_names import Places, Stored
+from holdfast.store.firestore.client import FirestoreClient
+from holdfast.store.firestore.document_names import DocumentNames, Stored
 from holdfast.store.port import ClaimRequest
 
 
@@ -19,8 +19,8 @@ def names_owner(request: ClaimRequest) -> bool:
     return bool(request.owner and request.schema.claim and request.schema.claim.owner)
 
 
-class Unheard:
-    def __init__(self, link: Link, places: Places) -> None:
+class UnconfirmedClaims:
+    def __init__(self, link: FirestoreClient, places: DocumentNames) -> None:
         self._link, self._places = link, places
         self._leased: dict[tuple[str, str, str | None], dict[str, Any]] = {}
 

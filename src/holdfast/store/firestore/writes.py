@@ -14,9 +14,9 @@ from holdfast.errors import (
     VersionConflictError,
 )
 from holdfast.store.commit import Commit, Outcome
-from holdfast.store.firestore.client import Link, back_off
-from holdfast.store.firestore.commit_builder import Draft
-from holdfast.store.firestore.document_names import Places
+from holdfast.store.firestore.client import FirestoreClient, back_off
+from holdfast.store.firestore.commit_builder import CommitBuilder
+from holdfast.store.firestore.document_names import DocumentNames
 from holdfast.store.firestore.faults import (
     CONFLICT_CODES,
     CONFLICTS,
@@ -27,7 +27,7 @@ from holdfast.store.firestore.faults import (
     translate,
     unknown_outcome,
 )
-from holdfast.store.firestore.key_locks import Turns
+from holdfast.store.firestore.key_locks import KeyLocks
 
 ATTEMPTS: Final = 50
 SEND_ATTEMPTS: Final = 5
@@ -37,22 +37,22 @@ BATCH_BYTES_MAX: Final = 3_000_000
 BATCH_WRITES_MAX: Final = 250
 
 
-class Writer:
-    def __init__(self, link: Link, places: Places) -> None:
+class FirestoreWriter:
+    def __init__(self, link: FirestoreClient, places: DocumentNames) -> None:
         self._link = link
         self._places = places
-        self._turns = Turns()
+        self._turns = KeyLocks()
         self._room = asyncio.Semaphore(AT_ONCE_MAX)
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Each commit whole or not at all, each by itself; those on one document in the order given."""
-        drafts = [Draft(commit, self._places) for commit in commits]
+        drafts = [CommitBuilder(commit, self._places) for commit in commits]
         for wave in _waves(drafts):
             async with self._turns.hold(name for draft in wave for name in draft.reads):
                 await self._settle(wave)
         return [draft.outcome for draft in drafts if draft.outcome is not None]
 
-    async def _settle(self, drafts: list[Draft]) -> None:
+    async def _settle(self, drafts: list[CommitBuilder]) -> None:
         for attempt in range(1, ATTEMPTS + 1):
             await self._attempt(drafts)
             drafts = [draft for draft in drafts if draft.outcome is None]
@@ -65,7 +65,7 @@ class Writer:
         for draft in drafts:
             draft.outcome = _worn_out(draft)
 
-    async def _attempt(self, drafts: list[Draft]) -> None:
+    async def _attempt(self, drafts: list[CommitBuilder]) -> None:
         try:
             found = await self._link.read([name for draft in drafts for name in draft.reads])
         except HoldfastError as fault:
@@ -80,7 +80,7 @@ class Writer:
         sends += [self._send_each(batch) for batch in _batches(single)]
         await asyncio.gather(*sends)
 
-    async def _send(self, draft: Draft, *, unsure: bool = False) -> None:
+    async def _send(self, draft: CommitBuilder, *, unsure: bool = False) -> None:
         """One atomic commit, sent again while the link is bad: guarded writes can't land twice."""
         for attempt in range(1, SEND_ATTEMPTS + 1):
             try:
@@ -99,7 +99,7 @@ class Writer:
                 return
             await back_off(attempt + 2)
 
-    async def _send_each(self, drafts: list[Draft]) -> None:
+    async def _send_each(self, drafts: list[CommitBuilder]) -> None:
         """Commits of one write each, in one request that makes each by itself."""
         try:
             async with self._room:
@@ -116,7 +116,7 @@ class Writer:
                 draft.outcome = translate(from_status(code, text))
 
 
-def _decide(draft: Draft, found: dict[str, Any]) -> None:
+def _decide(draft: CommitBuilder, found: dict[str, Any]) -> None:
     try:
         draft.decide(found)
     except HoldfastError as refusal:
@@ -128,13 +128,13 @@ def _decide(draft: Draft, found: dict[str, Any]) -> None:
         draft.landed([])
 
 
-def _waves(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
+def _waves(drafts: Iterable[CommitBuilder]) -> Iterator[list[CommitBuilder]]:
     """Drafts in turn such that no document is in a wave twice."""
     waiting = list(drafts)
     while waiting:
         taken: set[str] = set()
-        wave: list[Draft] = []
-        later: list[Draft] = []
+        wave: list[CommitBuilder] = []
+        later: list[CommitBuilder] = []
         for draft in waiting:
             free = taken.isdisjoint(draft.names)
             taken.update(draft.names)
@@ -143,8 +143,8 @@ def _waves(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
         waiting = later
 
 
-def _batches(drafts: list[Draft]) -> Iterator[list[Draft]]:
-    batch: list[Draft] = []
+def _batches(drafts: list[CommitBuilder]) -> Iterator[list[CommitBuilder]]:
+    batch: list[CommitBuilder] = []
     size = 0
     for draft in drafts:
         more = draft.writes[0].ByteSize()
@@ -157,7 +157,7 @@ def _batches(drafts: list[Draft]) -> Iterator[list[Draft]]:
         yield batch
 
 
-def _worn_out(draft: Draft) -> HoldfastError:
+def _worn_out(draft: CommitBuilder) -> HoldfastError:
     label = ", ".join(sorted({write.schema.name for write in draft.commit.writes}))
     if all(write.kind == "create" for write in draft.commit.writes):
         return AlreadyExistsError(f"{label}: the id was taken and freed again at every try")

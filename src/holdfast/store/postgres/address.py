@@ -9,7 +9,7 @@ import msgspec
 from holdfast.errors import ConfigError
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresAddress(msgspec.Struct, frozen=True, kw_only=True):
     """A server, how many links to keep to it, and how long to wait when it is away.
 
     `pooled` is set by `?pooler=transaction`: nothing may then outlive a transaction on a link, and
@@ -25,7 +25,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 30.0
 
 
-def parse_url(url: str) -> Address:
+def parse_url(url: str) -> PostgresAddress:
     """Take our own words out of a URL; the rest is PostgreSQL's.
 
     Example: `postgresql://app@db/holdfast?pooler=transaction&direct=db:5432&readers=20`
@@ -45,7 +45,7 @@ def parse_url(url: str) -> Address:
     parts = parts._replace(query=urlencode(words))
     pooled = pooler == "transaction"
     straight = urlunsplit(parts._replace(netloc=_at(parts.netloc, direct))) if direct else None
-    return Address(
+    return PostgresAddress(
         dsn=urlunsplit(parts), direct=straight if direct or pooled else urlunsplit(parts), pooled=pooled,
         readers=int(readers), writers=int(writers), patience_s=patience, timeout_s=timeout,
     )  # fmt: skip

@@ -11,10 +11,10 @@ from holdfast.model.path import split_key
 from holdfast.model.schema import Prepared
 from holdfast.store.postgres.inspection import SCHEMA_TABLE
 from holdfast.store.postgres.pool import Link
-from holdfast.store.postgres.statement import Change, change_sql
-from holdfast.store.postgres.table_mapping import HOT_AT, Row, Shelf
+from holdfast.store.postgres.statement import TableChange, change_sql
+from holdfast.store.postgres.table_mapping import HOT_AT, PostgresTableMapping, Row
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import laid_over
+from holdfast.store.sql.fenced_patch import merge_json
 from holdfast.store.sql.tables import KEY, PARENT, Table
 
 ROWS_A_STEP = 500
@@ -36,7 +36,7 @@ class ToFill(msgspec.Struct, frozen=True):
         return ToFill(self.columns, tuple(dict.fromkeys([*self.lists, name])))
 
 
-async def fill_some(link: Link, shelf: Shelf) -> bool:
+async def fill_some(link: Link, shelf: PostgresTableMapping) -> bool:
     """Fill the next rows and note how far that went, in the caller's transaction; False at the end."""
     mark = f"fill {shelf.table}"
     note = await link.fetchval(f"SELECT value FROM {SCHEMA_TABLE} WHERE name = $1", mark)
@@ -60,24 +60,26 @@ async def fill_some(link: Link, shelf: Shelf) -> bool:
     return True
 
 
-def _prepared(shelf: Shelf, row: Row, todo: ToFill) -> Prepared:
-    document: Any = shelf.schema.load(laid_over(row[2], row[3]), split_key(row[0]))
+def _prepared(shelf: PostgresTableMapping, row: Row, todo: ToFill) -> Prepared:
+    document: Any = shelf.schema.load(merge_json(row[2], row[3]), split_key(row[0]))
     for position, (path, convert) in enumerate(shelf.overlay, HOT_AT):
         if shelf.hot[position - HOT_AT].stored not in todo.columns:
             force_setattr(document, path, row[position] if convert is None else convert(row[position]))
     return shelf.schema.prepare(document)
 
 
-def _changes(shelf: Shelf, todo: ToFill, prepared: list[Prepared]) -> list[Change]:
+def _changes(shelf: PostgresTableMapping, todo: ToFill, prepared: list[Prepared]) -> list[TableChange]:
     chosen = [n for n, name in enumerate(shelf.names) if name in todo.columns or name in (KEY, PARENT)]
-    main = Change("update", shelf.table, [shelf.names[n] for n in chosen], [shelf.arrays[n] for n in chosen])
+    main = TableChange(
+        "update", shelf.table, [shelf.names[n] for n in chosen], [shelf.arrays[n] for n in chosen]
+    )
     for one in prepared:
         row = shelf.row(one, 0)
         main.rows.append(tuple(row[n] for n in chosen))
     changes = [main] if todo.columns else []
     for items in shelf.lists:
         if items.table in todo.lists:
-            change = Change("item", items.table, items.names, items.arrays)
+            change = TableChange("item", items.table, items.names, items.arrays)
             for one in prepared:
                 change.rows += items.rows(one.key, one.tenant, document=shelf.schema.document_of(one))
             changes += [change] if change.rows else []

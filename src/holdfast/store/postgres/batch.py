@@ -14,19 +14,19 @@ from holdfast.errors import HoldfastError
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.postgres.dialect import array_of
-from holdfast.store.postgres.statement import Change as TableChange
+from holdfast.store.postgres.statement import TableChange as TableChange
 from holdfast.store.postgres.statement import Verb
-from holdfast.store.postgres.table_mapping import Row, Shelf, StoredRow
+from holdfast.store.postgres.table_mapping import PostgresStoredRow, PostgresTableMapping, Row
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import UNDER_BYTES_MAX, Amendment, Group, amendment, free
+from holdfast.store.sql.fenced_patch import UNDER_BYTES_MAX, FencedPatch, Group, fenced_patch, uncontended
 from holdfast.store.sql.tables import AMENDED, BODY, KEY, VERSION
 from holdfast.store.write_rules import Change, Current, decide, needs_current
 
 Place = tuple[Schema[Any], str]
-Plain = Write | Amendment
+Plain = Write | FencedPatch
 
 
-class Landed:
+class StagedDocument:
     """A document as an earlier commit of the same batch left it."""
 
     __slots__ = ("prepared", "schema", "version")
@@ -46,30 +46,30 @@ class UnseenError(Exception):
     """A commit was refused behind a create whose id nobody has looked up, which may be refused first."""
 
 
-class Slot:
+class DocumentState:
     """One document's way through the batch."""
 
     __slots__ = ("before", "blind", "free", "now")
 
-    def __init__(self, before: StoredRow | None) -> None:
+    def __init__(self, before: PostgresStoredRow | None) -> None:
         self.before = before
         self.now: Current | None = before
         self.blind = False  # may replace what nobody looked at
         self.free = -1  # the commit that stands or falls with this insert alone
 
 
-class Work:
+class Batch:
     """What a batch comes to: an outcome for each commit, and the changes to make."""
 
     def __init__(
         self,
-        shelves: Mapping[Schema[Any], Shelf],
+        shelves: Mapping[Schema[Any], PostgresTableMapping],
         next_version: Callable[[], int],
         *,
         plain: Mapping[int, Plain],
     ) -> None:
         self._shelves, self._next_version, self.plain = shelves, next_version, plain
-        self._slots: dict[Place, Slot] = {}
+        self._slots: dict[Place, DocumentState] = {}
         self._creating: dict[Schema[Any], TableChange] = {}
         self._amending: dict[tuple[Group, bool], TableChange] = {}
         self.outcomes: list[Outcome] = []
@@ -80,7 +80,7 @@ class Work:
         """Take in what is stored; what was asked for and is not here is absent."""
         shelf = self._shelves[schema]
         for row in rows:
-            self._slots[schema, row[0]] = Slot(StoredRow(shelf, row))
+            self._slots[schema, row[0]] = DocumentState(PostgresStoredRow(shelf, row))
 
     def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
         for number, commit in enumerate(commits):
@@ -102,7 +102,7 @@ class Work:
     def _go_plainly(self, number: int, plain: Plain, commit: Commit) -> None:
         version = self._next_version()
         try:
-            if isinstance(plain, Amendment):
+            if isinstance(plain, FencedPatch):
                 self._amend(number, plain, commit, version=version)
             else:
                 self._create(number, plain, commit, version=version)
@@ -123,7 +123,7 @@ class Work:
         change.owners[write.key] = number
         self.touched.add(write.schema)
 
-    def _amend(self, number: int, one: Amendment, commit: Commit, *, version: int) -> None:
+    def _amend(self, number: int, one: FencedPatch, commit: Commit, *, version: int) -> None:
         schema = one.group.schema
         mine = commit.tenant is not None and schema.tenant is not None
         change = self._amending.get((one.group, mine))
@@ -149,7 +149,7 @@ class Work:
         self.touched.add(change.schema)
         slot = self._slots.get((change.schema, change.key))
         if slot is None:
-            slot = self._slots[change.schema, change.key] = Slot(None)
+            slot = self._slots[change.schema, change.key] = DocumentState(None)
             if alone and not self._shelves[change.schema].lists:
                 slot.free = len(self.outcomes)
             slot.blind = change.blind
@@ -159,7 +159,7 @@ class Work:
             slot.now = None
             return 0
         version = self._next_version()
-        slot.now = Landed(change.schema, change.prepared, version)
+        slot.now = StagedDocument(change.schema, change.prepared, version)
         return version
 
     def changes(self) -> list[TableChange]:
@@ -174,13 +174,18 @@ class Work:
         return [*(groups[name] for name in sorted(groups)), *plain]
 
     def _change(
-        self, groups: dict[tuple[str, Verb], TableChange], shelf: Shelf, key: str, *, slot: Slot
+        self,
+        groups: dict[tuple[str, Verb], TableChange],
+        shelf: PostgresTableMapping,
+        key: str,
+        *,
+        slot: DocumentState,
     ) -> None:
         now = slot.now
         if now is None:
             _group(groups, "delete", shelf).rows.append((key,))
         else:
-            assert isinstance(now, Landed)
+            assert isinstance(now, StagedDocument)
             change = _group(groups, _verb(slot), shelf)
             change.rows.append(shelf.row(now.prepared, now.version))
             if slot.free >= 0:
@@ -212,7 +217,7 @@ def _group(groups: dict[tuple[str, Verb], TableChange], verb: Verb, shelf: Any) 
     return change
 
 
-def _verb(slot: Slot) -> Verb:
+def _verb(slot: DocumentState) -> Verb:
     if slot.before is not None:
         return "update"
     if slot.blind:
@@ -235,7 +240,7 @@ _TAKEN = _Taken()
 
 def to_read(
     commits: Sequence[Commit],
-    shelves: Mapping[Schema[Any], Shelf],
+    shelves: Mapping[Schema[Any], PostgresTableMapping],
     *,
     plain: Mapping[int, Plain],
     careful: bool,
@@ -250,20 +255,22 @@ def to_read(
     return {schema: sorted(wanted[schema]) for schema in ordered}
 
 
-def plain_ones(commits: Sequence[Commit], shelves: Mapping[Schema[Any], Shelf]) -> dict[int, Plain]:
+def plain_ones(
+    commits: Sequence[Commit], shelves: Mapping[Schema[Any], PostgresTableMapping]
+) -> dict[int, Plain]:
     """Those of the commits that can be made without a look and in any order, by position."""
-    alone = free(commits)
+    alone = uncontended(commits)
     found: dict[int, Plain] = {}
     for number, commit in enumerate(commits):
         for write in commit.writes if len(commit.writes) == 1 else ():
             if (write.schema, write.key) in alone and not shelves[write.schema].lists:
-                made = write if write.kind == "create" else amendment(write)
+                made = write if write.kind == "create" else fenced_patch(write)
                 if made is not None:
                     found[number] = made
     return found
 
 
-def amend_change(shelf: Shelf, group: Group, *, mine: bool) -> TableChange:
+def amend_change(shelf: PostgresTableMapping, group: Group, *, mine: bool) -> TableChange:
     """The change that amends rows where fence, tenant and state are as they must be."""
     schema, fence = shelf.schema, shelf.hot[1]
     names = [KEY, VERSION, *(c.stored for c in group.columns), AMENDED, fence.stored]

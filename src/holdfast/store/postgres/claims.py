@@ -10,12 +10,12 @@ from holdfast.model.sort_key import ordered
 from holdfast.store.port import ClaimRequest
 from holdfast.store.postgres.dialect import DIALECT
 from holdfast.store.postgres.statement import SEQUENCE
-from holdfast.store.postgres.table_mapping import ItemShelf, Shelf
+from holdfast.store.postgres.table_mapping import PostgresListIndexTable, PostgresTableMapping
 from holdfast.store.sql.dialect import Bound, quote
 from holdfast.store.sql.tables import KEY, VERSION, claim_index, claimable
 
 
-def claim_statement(shelf: Shelf, request: ClaimRequest) -> tuple[str, list[Any]]:
+def claim_statement(shelf: PostgresTableMapping, request: ClaimRequest) -> tuple[str, list[Any]]:
     """The statement; its rows are those the shelf selects, then when each was due."""
     bound = Bound(DIALECT)
     now = from_us(request.now_us)
@@ -31,7 +31,7 @@ def claim_statement(shelf: Shelf, request: ClaimRequest) -> tuple[str, list[Any]
     return f"WITH {', '.join(parts)} SELECT * FROM taken", bound.values
 
 
-def held_statement(shelf: Shelf, request: ClaimRequest) -> tuple[str, list[Any]] | None:
+def held_statement(shelf: PostgresTableMapping, request: ClaimRequest) -> tuple[str, list[Any]] | None:
     """Finds what this very claim has taken, by its owner and its end, should its answer have been lost; None
     where a lease does not say whose it is. Its rows are as those of the claim."""
     claim = shelf.schema.claim
@@ -47,7 +47,7 @@ def held_statement(shelf: Shelf, request: ClaimRequest) -> tuple[str, list[Any]]
     return f"{text} AND {quote(owner.stored)} = {mark}", bound.values
 
 
-def next_due_statement(shelf: Shelf, tenant: str | None) -> tuple[str, list[Any]]:
+def next_due_statement(shelf: PostgresTableMapping, tenant: str | None) -> tuple[str, list[Any]]:
     """The statement that finds when the earliest document is due."""
     bound = Bound(DIALECT)
     due = quote(shelf.hot[0].stored)
@@ -59,7 +59,7 @@ def next_due_statement(shelf: Shelf, tenant: str | None) -> tuple[str, list[Any]
     return text, bound.values
 
 
-def count_due_statement(shelf: Shelf) -> str:
+def count_due_statement(shelf: PostgresTableMapping) -> str:
     """The statement that counts what is due; takes the time and the most to count."""
     due = quote(shelf.hot[0].stored)
     where = f"{_claimable(shelf, lanes=False)} AND {due} <= $1"
@@ -67,7 +67,7 @@ def count_due_statement(shelf: Shelf) -> str:
     return f"SELECT count(*) FROM ({found}) AS found"
 
 
-def _sets(shelf: Shelf, request: ClaimRequest, bound: Bound, *, until: str) -> str:
+def _sets(shelf: PostgresTableMapping, request: ClaimRequest, bound: Bound, *, until: str) -> str:
     claim = shelf.schema.claim
     assert claim is not None
     due, fence, *others = shelf.hot
@@ -79,13 +79,13 @@ def _sets(shelf: Shelf, request: ClaimRequest, bound: Bound, *, until: str) -> s
     return ", ".join([*sets, f"{quote(VERSION)} = nextval('{SEQUENCE}')"])
 
 
-def _carry(items: ItemShelf) -> str:
+def _carry(items: PostgresListIndexTable) -> str:
     """Rows of a list's table repeat claimed columns, so a claim writes them there too."""
     sets = ", ".join(f"{quote(c.stored)} = taken.{quote(c.stored)}" for c in items.hot)
     return f"UPDATE {quote(items.table)} AS i SET {sets} FROM taken WHERE i.{quote(KEY)} = taken.{quote(KEY)}"
 
 
-def _picked(shelf: Shelf, request: ClaimRequest, bound: Bound, now: str) -> str:
+def _picked(shelf: PostgresTableMapping, request: ClaimRequest, bound: Bound, now: str) -> str:
     due = quote(shelf.hot[0].stored)
     mine = ""
     if request.tenant is not None and shelf.schema.tenant is not None:
@@ -99,7 +99,9 @@ def _picked(shelf: Shelf, request: ClaimRequest, bound: Bound, now: str) -> str:
     return _by_lane(shelf, request, bound, rows=rows, order=order)
 
 
-def _by_lane(shelf: Shelf, request: ClaimRequest, bound: Bound, *, rows: str, order: str) -> str:
+def _by_lane(
+    shelf: PostgresTableMapping, request: ClaimRequest, bound: Bound, *, rows: str, order: str
+) -> str:
     """Some of each lane: lanes are asked in turn until the limit is reached."""
     lane = quote(_lane(shelf))
     share = request.limit if request.per_lane is None else min(request.per_lane, request.limit)
@@ -108,7 +110,7 @@ def _by_lane(shelf: Shelf, request: ClaimRequest, bound: Bound, *, rows: str, or
     return f"SELECT c.k, c.was FROM ({lanes}) AS l CROSS JOIN LATERAL ({each}) AS c LIMIT {request.limit}"
 
 
-def _lanes(shelf: Shelf, request: ClaimRequest, bound: Bound) -> str:
+def _lanes(shelf: PostgresTableMapping, request: ClaimRequest, bound: Bound) -> str:
     after = request.after_lane
     if request.only_lanes is not None:
         names = sorted(request.only_lanes - request.skip_lanes, key=str.encode)
@@ -122,7 +124,7 @@ def _lanes(shelf: Shelf, request: ClaimRequest, bound: Bound) -> str:
     return f"{ahead} UNION ALL {_walk(shelf, request, bound, within=f'{lane} <= {edge}')}"
 
 
-def _walk(shelf: Shelf, request: ClaimRequest, bound: Bound, *, within: str) -> str:
+def _walk(shelf: PostgresTableMapping, request: ClaimRequest, bound: Bound, *, within: str) -> str:
     """Lane after lane, each found by one look into the index, however many documents it holds."""
     lane, due = quote(_lane(shelf)), quote(shelf.hot[0].stored)
     first = (
@@ -137,11 +139,11 @@ def _walk(shelf: Shelf, request: ClaimRequest, bound: Bound, *, within: str) -> 
     )
 
 
-def _claimable(shelf: Shelf, *, lanes: bool) -> str:
+def _claimable(shelf: PostgresTableMapping, *, lanes: bool) -> str:
     return claimable(quote(shelf.hot[0].stored), claim_index(shelf.table, DIALECT, lanes=lanes), DIALECT)
 
 
-def _lane(shelf: Shelf) -> str:
+def _lane(shelf: PostgresTableMapping) -> str:
     claim = shelf.schema.claim
     assert claim is not None
     assert claim.lane is not None

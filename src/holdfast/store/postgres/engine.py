@@ -12,8 +12,8 @@ from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
-from holdfast.store.plan import Plan
-from holdfast.store.port import Capabilities, ClaimRequest, Wake
+from holdfast.store.plan import QueryPlan
+from holdfast.store.port import Capabilities, ClaimRequest, Subscription
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import (
     claim_statement,
@@ -22,11 +22,11 @@ from holdfast.store.postgres.claims import (
     next_due_statement,
 )
 from holdfast.store.postgres.dialect import DIALECT
-from holdfast.store.postgres.migrate import Migration
-from holdfast.store.postgres.notifier import Bells
-from holdfast.store.postgres.pool import Link, Links
-from holdfast.store.postgres.table_mapping import Shelf
-from holdfast.store.postgres.writer import WRITES_A_BATCH, WRITES_MAX, Queue, Writer
+from holdfast.store.postgres.migrate import PostgresMigration
+from holdfast.store.postgres.notifier import ListenNotifier
+from holdfast.store.postgres.pool import ConnectionPool, Link
+from holdfast.store.postgres.table_mapping import PostgresTableMapping
+from holdfast.store.postgres.writer import WRITES_A_BATCH, WRITES_MAX, PostgresWriter, Queue
 from holdfast.store.sql import index_scan
 from holdfast.store.sql.tables import KEY
 
@@ -40,17 +40,19 @@ async def connect(url: str, catalog: Catalog) -> PostgresEngine:
 
     Example: `await connect("postgresql://app@db.internal/holdfast?readers=20", catalog)`
     """
-    return PostgresEngine(Links(parse_url(url)), catalog)
+    return PostgresEngine(ConnectionPool(parse_url(url)), catalog)
 
 
 class PostgresEngine:
     """See `Engine` for what each method promises."""
 
-    def __init__(self, links: Links, catalog: Catalog) -> None:
+    def __init__(self, links: ConnectionPool, catalog: Catalog) -> None:
         self._links, self._catalog = links, catalog
-        self._shelves = {schema: Shelf(schema, catalog.table(schema)) for schema in catalog.schemas}
+        self._shelves = {
+            schema: PostgresTableMapping(schema, catalog.table(schema)) for schema in catalog.schemas
+        }
         self._name = secrets.token_hex(6)
-        self._bells = Bells(links, self._shelves, name=self._name)
+        self._bells = ListenNotifier(links, self._shelves, name=self._name)
         self._queue = Queue()
         self._writers: list[asyncio.Task[None]] = []
         self._capabilities = Capabilities(
@@ -77,25 +79,25 @@ class PostgresEngine:
         found = {row[0]: shelf.snapshot(row) for row in rows}
         return [found.get(key) for key in keys]
 
-    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+    async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
         shelf = self._shelves[plan.schema]
         text, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
         rows = await self._links.read(lambda link: link.fetch(text, *values))
         return [shelf.snapshot(row) for row in rows]
 
-    async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+    async def select(self, plan: QueryPlan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
         shelf = self._shelves[plan.schema]
         names = (KEY, *(column.stored for column in columns))
         text, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=names)
         return list(map(tuple, await self._links.read(lambda link: link.fetch(text, *values))))
 
-    async def aggregate(self, plan: Plan) -> int | float | None:
+    async def aggregate(self, plan: QueryPlan) -> int | float | None:
         text, values = index_scan.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
         row = await self._links.read(lambda link: link.fetchrow(text, *values))
         assert row is not None
         return index_scan.answer(plan, row)
 
-    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+    async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
         text, values = index_scan.totals(
             plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of
         )
@@ -113,7 +115,7 @@ class PostgresEngine:
 
     def _hire(self) -> None:
         for _ in range(self._links.address.writers):
-            writer = Writer(
+            writer = PostgresWriter(
                 self._links, self._shelves, queue=self._queue, ring=self._bells.ring, name=self._name
             )
             self._writers.append(asyncio.get_running_loop().create_task(writer.run()))
@@ -144,14 +146,14 @@ class PostgresEngine:
         text, now = count_due_statement(self._shelves[schema]), from_us(now_us)
         return int(await self._links.read(lambda link: link.fetchval(text, now, limit)))
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
+    def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
         return self._bells.hang(schemas)
 
     async def migrate(self) -> list[str]:
-        return await Migration(self._links, self._shelves).apply()
+        return await PostgresMigration(self._links, self._shelves).apply()
 
     async def diff(self) -> list[str]:
-        return await Migration(self._links, self._shelves).diff()
+        return await PostgresMigration(self._links, self._shelves).diff()
 
     async def close(self) -> None:
         self._queue.close()

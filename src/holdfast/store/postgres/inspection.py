@@ -29,26 +29,26 @@ SELECT to_regrole($1) IS NOT NULL, rolsuper OR rolcreaterole FROM pg_roles WHERE
 _TYPES = {"TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
 
 
-class FoundIndex(msgspec.Struct, frozen=True):
+class InspectedIndex(msgspec.Struct, frozen=True):
     valid: bool
     columns: tuple[str, ...]
     options: tuple[int, ...]
     partial: bool
 
 
-class Found(msgspec.Struct):
+class InspectedSchema(msgspec.Struct):
     """Tables with columns and indexes, what migrations noted, and how it stands with the role."""
 
     columns: dict[str, dict[str, str]]
-    indexes: dict[str, dict[str, FoundIndex]]
+    indexes: dict[str, dict[str, InspectedIndex]]
     notes: dict[str, str]
     prepared: bool
     role: bool
     may_make_role: bool
 
 
-async def inspect(link: Link, tables: Sequence[str]) -> Found:
-    found = Found({}, {}, {}, False, False, False)
+async def inspect(link: Link, tables: Sequence[str]) -> InspectedSchema:
+    found = InspectedSchema({}, {}, {}, False, False, False)
     found.prepared = bool(await link.fetchval("SELECT to_regclass($1) IS NOT NULL", SCHEMA_TABLE))
     if found.prepared:
         rows = await link.fetch(f"SELECT name, value FROM {SCHEMA_TABLE}")
@@ -60,12 +60,12 @@ async def inspect(link: Link, tables: Sequence[str]) -> Found:
         kind = _TYPES.get(row["type"], row["type"]) + (' COLLATE "C"' if row["collname"] == "C" else "")
         found.columns.setdefault(row["relname"], {})[row["attname"]] = kind
     for row in await link.fetch(_INDEXES, tables):
-        index = FoundIndex(row["valid"], tuple(row["columns"]), tuple(row["options"]), row["partial"])
+        index = InspectedIndex(row["valid"], tuple(row["columns"]), tuple(row["options"]), row["partial"])
         found.indexes.setdefault(row["table"], {})[row["name"]] = index
     return found
 
 
-def same_index(found: FoundIndex, wanted: TableIndex) -> bool:
+def same_index(found: InspectedIndex, wanted: TableIndex) -> bool:
     options = tuple(1 if t.endswith(" DESC NULLS LAST") else 2 if t.endswith(" ASC NULLS FIRST") else 0
                     for t in wanted.terms)  # fmt: skip
     columns = tuple(t.split('" ')[0].strip('"').replace('""', '"') for t in wanted.terms)

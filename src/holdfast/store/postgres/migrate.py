@@ -16,10 +16,10 @@ from holdfast.store.catalog import Catalog
 from holdfast.store.postgres import security
 from holdfast.store.postgres.backfill import ToFill, fill_some
 from holdfast.store.postgres.faults import explain, is_away
-from holdfast.store.postgres.inspection import SCHEMA_TABLE, Found, inspect, same_index, type_of
-from holdfast.store.postgres.pool import Link, Links, Patience, shut, unavailable
+from holdfast.store.postgres.inspection import SCHEMA_TABLE, InspectedSchema, inspect, same_index, type_of
+from holdfast.store.postgres.pool import ConnectionPool, Link, RetryDeadline, shut, unavailable
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE
-from holdfast.store.postgres.table_mapping import Shelf
+from holdfast.store.postgres.table_mapping import PostgresTableMapping
 from holdfast.store.postgres.writer import VERSIONS_A_BLOCK
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import AMENDED, Table, create_index, create_table
@@ -31,7 +31,7 @@ WAIT_S_MAX = 600.0
 
 def ddl(catalog: Catalog) -> list[str]:
     """Every statement that makes the catalog's tables, indexes and policies in an empty database."""
-    shelves = [Shelf(schema, catalog.table(schema)) for schema in catalog.schemas]
+    shelves = [PostgresTableMapping(schema, catalog.table(schema)) for schema in catalog.schemas]
     statements = [*_own_tables(), *security.make_role()]
     for shelf in shelves:
         for table in shelf.tables:
@@ -49,7 +49,7 @@ def _own_tables() -> list[str]:
     ]
 
 
-class Step(msgspec.Struct, frozen=True):
+class PostgresMigrationStep(msgspec.Struct, frozen=True):
     """One thing to do: what to tell people, its statements, and what to note with them.
 
     `apart` runs outside a transaction; `quiet` touches only tables nobody uses yet; `fill` is the table
@@ -65,10 +65,10 @@ class Step(msgspec.Struct, frozen=True):
     fill: str = ""
 
 
-class Migration:
+class PostgresMigration:
     """Compares the database with the declarations and closes the distance."""
 
-    def __init__(self, links: Links, shelves: Mapping[Schema[Any], Shelf]) -> None:
+    def __init__(self, links: ConnectionPool, shelves: Mapping[Schema[Any], PostgresTableMapping]) -> None:
         self._links = links
         self._shelves = {shelf.table: shelf for shelf in shelves.values()}
 
@@ -99,7 +99,7 @@ class Migration:
         a waiting statement would hold up the building of indexes that it waits for."""
         async with self._link() as link:
             await link.execute("BEGIN")
-            patience = Patience(WAIT_S_MAX)
+            patience = RetryDeadline(WAIT_S_MAX)
             while not await link.fetchval(f"SELECT pg_try_advisory_xact_lock({LOCK})"):
                 if patience.over:
                     raise StoreUnavailableError("another process has been migrating for minutes")
@@ -110,19 +110,21 @@ class Migration:
             yield
             await link.execute("COMMIT")
 
-    async def _steps(self, link: Link) -> list[Step]:
+    async def _steps(self, link: Link) -> list[PostgresMigrationStep]:
         names = [table.name for shelf in self._shelves.values() for table in shelf.tables]
         found = await inspect(link, names)
         steps = (
             []
             if found.prepared
-            else [Step("create the store's own tables", tuple(_own_tables()), quiet=True)]
+            else [PostgresMigrationStep("create the store's own tables", tuple(_own_tables()), quiet=True)]
         )
         for shelf in self._shelves.values():
             steps += self._shelf_steps(shelf, found)
         return steps + list(self._security_steps(found))
 
-    def _shelf_steps(self, shelf: Shelf, found: Found) -> Iterator[Step]:
+    def _shelf_steps(
+        self, shelf: PostgresTableMapping, found: InspectedSchema
+    ) -> Iterator[PostgresMigrationStep]:
         fresh = shelf.table not in found.columns
         mark = f"fill {shelf.table}"
         todo = msgspec.json.decode(found.notes[mark], type=ToFill) if mark in found.notes else ToFill()
@@ -133,13 +135,13 @@ class Migration:
                     todo = msgspec.json.decode(step.notes[mark], type=ToFill)
         yield from _gone_lists(shelf, found)
         if todo.columns or todo.lists:
-            yield Step(f"fill {shelf.table}", fill=shelf.table)
+            yield PostgresMigrationStep(f"fill {shelf.table}", fill=shelf.table)
         for table in shelf.tables:
             yield from _index_steps(table, found)
 
-    def _security_steps(self, found: Found) -> Iterator[Step]:
+    def _security_steps(self, found: InspectedSchema) -> Iterator[PostgresMigrationStep]:
         if not found.role and not found.may_make_role:
-            yield Step(
+            yield PostgresMigrationStep(
                 f"row-level security is off: this user may not create the role {security.ROLE}; let an"
                 f" administrator run CREATE ROLE {security.ROLE} NOLOGIN, then migrate again"
             )
@@ -150,9 +152,11 @@ class Migration:
             name = f"security {shelf.table}"
             if found.notes.get(name) != digest or shelf.table not in found.columns or not found.role:
                 quiet = shelf.table not in found.columns
-                yield Step(f"protect {shelf.table}", tuple(statements), {name: digest}, quiet=quiet)
+                yield PostgresMigrationStep(
+                    f"protect {shelf.table}", tuple(statements), {name: digest}, quiet=quiet
+                )
 
-    async def _do(self, link: Link, steps: list[Step]) -> None:
+    async def _do(self, link: Link, steps: list[PostgresMigrationStep]) -> None:
         step = steps[0]
         if step.fill:
             shelf = self._shelves[step.fill]
@@ -165,9 +169,9 @@ class Migration:
             await self._links.transact(link, lambda link: _run_all(link, steps))
 
 
-def _grouped(steps: list[Step]) -> list[list[Step]]:
+def _grouped(steps: list[PostgresMigrationStep]) -> list[list[PostgresMigrationStep]]:
     """Steps that disturb nobody share a transaction; the others keep their locks as short as can be."""
-    groups: list[list[Step]] = []
+    groups: list[list[PostgresMigrationStep]] = []
     for step in steps:
         if groups and step.quiet and groups[-1][-1].quiet:
             groups[-1].append(step)
@@ -176,12 +180,12 @@ def _grouped(steps: list[Step]) -> list[list[Step]]:
     return groups
 
 
-async def _run_all(link: Link, steps: list[Step]) -> None:
+async def _run_all(link: Link, steps: list[PostgresMigrationStep]) -> None:
     for step in steps:
         await _run(link, step)
 
 
-async def _run(link: Link, step: Step) -> None:
+async def _run(link: Link, step: PostgresMigrationStep) -> None:
     try:
         for statement in step.statements:
             await link.execute(statement, timeout=STATEMENT_S_MAX)
@@ -199,7 +203,9 @@ async def _run(link: Link, step: Step) -> None:
         await link.execute(f"DELETE FROM {SCHEMA_TABLE} WHERE name = $1", step.forget)
 
 
-def _table_steps(table: Table, found: Found, *, mark: str, todo: ToFill | None) -> Iterator[Step]:
+def _table_steps(
+    table: Table, found: InspectedSchema, *, mark: str, todo: ToFill | None
+) -> Iterator[PostgresMigrationStep]:
     existing = found.columns.get(table.name)
     if existing is None:
         yield _create_step(table, mark=mark, todo=todo)
@@ -213,42 +219,46 @@ def _table_steps(table: Table, found: Found, *, mark: str, todo: ToFill | None) 
         if column.name != AMENDED:
             todo = (todo or ToFill()).with_column(table, column.name)
             note = {mark: msgspec.json.encode(todo).decode()}
-        yield Step(
+        yield PostgresMigrationStep(
             f"add column {table.name}.{column.name}", (f"ALTER TABLE {quote(table.name)} {acts}",), note
         )
     for gone in sorted(existing.keys() - {c.name for c in table.columns}):
         text = f"ALTER TABLE {quote(table.name)} DROP COLUMN {quote(gone)}"
-        yield Step(f"drop column {table.name}.{gone}", (text,))
+        yield PostgresMigrationStep(f"drop column {table.name}.{gone}", (text,))
 
 
-def _create_step(table: Table, *, mark: str, todo: ToFill | None) -> Step:
+def _create_step(table: Table, *, mark: str, todo: ToFill | None) -> PostgresMigrationStep:
     """A list's table is noted as ours, so that it can go when its index goes."""
     notes = {}
     if table.items_of:
         notes[f"list {table.name}"] = mark.removeprefix("fill ")
         if todo is not None:
             notes[mark] = msgspec.json.encode(todo.with_list(table.name)).decode()
-    return Step(f"create table {table.name}", (create_table(table),), notes, quiet=True)
+    return PostgresMigrationStep(f"create table {table.name}", (create_table(table),), notes, quiet=True)
 
 
-def _gone_lists(shelf: Shelf, found: Found) -> Iterator[Step]:
+def _gone_lists(shelf: PostgresTableMapping, found: InspectedSchema) -> Iterator[PostgresMigrationStep]:
     kept = {items.table for items in shelf.lists}
     for name, owner in sorted(found.notes.items()):
         table = name.removeprefix("list ")
         if table != name and owner == shelf.table and table not in kept:
-            yield Step(f"drop table {table}", (f"DROP TABLE IF EXISTS {quote(table)}",), forget=name)
+            yield PostgresMigrationStep(
+                f"drop table {table}", (f"DROP TABLE IF EXISTS {quote(table)}",), forget=name
+            )
 
 
-def _index_steps(table: Table, found: Found) -> Iterator[Step]:
+def _index_steps(table: Table, found: InspectedSchema) -> Iterator[PostgresMigrationStep]:
     """On a table in use an index is built beside the writers; on a new one that would be slow for nothing."""
     existing = found.indexes.get(table.name, {})
     wanted = {index.name: index for index in table.indexes}
     how = "CONCURRENTLY " if table.name in found.columns else ""
     for name, found_index in existing.items():
         if name not in wanted or not same_index(found_index, wanted[name]):
-            yield Step(
+            yield PostgresMigrationStep(
                 f"drop index {name}", (f"DROP INDEX CONCURRENTLY IF EXISTS {quote(name)}",), apart=True
             )
     for name, index in wanted.items():
         if name not in existing or not same_index(existing[name], index):
-            yield Step(f"create index {name}", (create_index(index, how),), apart=bool(how), quiet=not how)
+            yield PostgresMigrationStep(
+                f"create index {name}", (create_index(index, how),), apart=bool(how), quiet=not how
+            )

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.model.schema import Schema
-from holdfast.store.postgres.pool import Link, Links, shut
+from holdfast.store.postgres.pool import ConnectionPool, Link, shut
 from holdfast.store.postgres.statement import CHANNEL
-from holdfast.store.postgres.table_mapping import Shelf
+from holdfast.store.postgres.table_mapping import PostgresTableMapping
 
 AGAIN_S = 0.2
 POLL_S = 1.0
 
 
-class Bell:
+class PostgresSubscription:
     """Rings after commits to its collections; a hint, so a ring too many is fine."""
 
-    def __init__(self, schemas: frozenset[Schema[Any]], bells: Bells) -> None:
+    def __init__(self, schemas: frozenset[Schema[Any]], bells: ListenNotifier) -> None:
         self.schemas = schemas
         self._bells = bells
         self._rung = asyncio.Event()
@@ -39,24 +39,26 @@ class Bell:
         self._bells.take_down(self)
 
 
-class Bells:
+class ListenNotifier:
     """All bells of one engine, and the link on which the server tells of others' commits."""
 
-    def __init__(self, links: Links, shelves: Mapping[Schema[Any], Shelf], *, name: str) -> None:
+    def __init__(
+        self, links: ConnectionPool, shelves: Mapping[Schema[Any], PostgresTableMapping], *, name: str
+    ) -> None:
         self._links, self._name = links, name
         self._by_table = {shelf.table: schema for schema, shelf in shelves.items()}
-        self._hung: set[Bell] = set()
+        self._hung: set[PostgresSubscription] = set()
         self._listener: asyncio.Task[None] | None = None
 
-    def hang(self, schemas: Sequence[Schema[Any]]) -> Bell:
-        bell = Bell(frozenset(schemas), self)
+    def hang(self, schemas: Sequence[Schema[Any]]) -> PostgresSubscription:
+        bell = PostgresSubscription(frozenset(schemas), self)
         self._hung.add(bell)
         if self._listener is None:
             listen = self._listen() if self._links.address.direct else self._poll()
             self._listener = asyncio.get_running_loop().create_task(listen)
         return bell
 
-    def take_down(self, bell: Bell) -> None:
+    def take_down(self, bell: PostgresSubscription) -> None:
         self._hung.discard(bell)
 
     def ring(self, touched: set[Schema[Any]]) -> None:

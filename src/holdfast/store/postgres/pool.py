@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import asyncpg
 
 from holdfast.errors import ConfigError, StoreUnavailableError
-from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.address import PostgresAddress
 from holdfast.store.postgres.faults import explain, is_away, is_turn_lost
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ _CONNECT_S = 5.0
 _BACK_OFF_S_MAX = 0.5
 
 
-class Patience:
+class RetryDeadline:
     """How long one caller waits for a server that is away, trying ever less often."""
 
     def __init__(self, total_s: float) -> None:
@@ -45,10 +45,10 @@ def unavailable(fault: BaseException) -> StoreUnavailableError:
     return StoreUnavailableError(f"PostgreSQL can't be reached: {str(fault) or type(fault).__name__}")
 
 
-class Links:
+class ConnectionPool:
     """Opens links; lends a bounded number of them to readers."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         self.address = address
         self._idle: list[Link] = []
         self._free = asyncio.Semaphore(address.readers)
@@ -93,14 +93,14 @@ class Links:
     async def read(self, work: Callable[[Link], Awaitable[T]]) -> T:
         """Ask on a link of the pool; on a new one when it broke. For what may be asked twice."""
         async with self._free:
-            patience: Patience | None = None
+            patience: RetryDeadline | None = None
             while True:
                 if self._closed:
                     raise StoreUnavailableError("the store is closed")
                 try:
                     return await self._lend(work)
                 except Exception as fault:
-                    patience = patience or Patience(self.address.patience_s)
+                    patience = patience or RetryDeadline(self.address.patience_s)
                     if not (is_away(fault) or is_turn_lost(fault)):
                         raise explain(fault) from fault
                     if patience.over:

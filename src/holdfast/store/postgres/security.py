@@ -15,7 +15,7 @@ from holdfast.model.access import ROLES, Action
 from holdfast.model.path import JOINT
 from holdfast.model.schema import Schema
 from holdfast.store.postgres.statement import SEQUENCE
-from holdfast.store.postgres.table_mapping import Shelf
+from holdfast.store.postgres.table_mapping import PostgresTableMapping
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import BODY, KEY
 
@@ -38,7 +38,7 @@ def make_role() -> list[str]:
     ]
 
 
-def protect(shelf: Shelf) -> list[str]:
+def protect(shelf: PostgresTableMapping) -> list[str]:
     """The statements that put a collection under its rules; they replace older ones."""
     table = quote(shelf.table)
     statements = [

@@ -22,7 +22,7 @@ CHANNEL: Final = "holdfast"
 _SHAPES_MAX: Final = 1_000
 
 
-class Change:
+class TableChange:
     """Rows of one table that take the same verb."""
 
     __slots__ = ("arrays", "names", "owners", "rows", "table", "verb", "where")
@@ -47,7 +47,7 @@ _Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...]]
 _shapes: dict[tuple[_Shape, ...], str] = {}
 
 
-def render(changes: Sequence[Change], batch: int, note: str) -> tuple[str, list[Any]]:
+def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, list[Any]]:
     """The statement and its values; it answers with the list of lost keys, `N:key`, or null."""
     shape = tuple([(c.table, c.verb, c.names, c.where) for c in changes])
     text = _shapes.get(shape)
@@ -61,7 +61,7 @@ def render(changes: Sequence[Change], batch: int, note: str) -> tuple[str, list[
     return text, values
 
 
-def _write(changes: Sequence[Change]) -> str:
+def _write(changes: Sequence[TableChange]) -> str:
     parts, lost, position = [], [], 3
     for n, change in enumerate(changes):
         marks = [f"${position + i}::{kind}" for i, kind in enumerate(change.arrays)]
@@ -79,21 +79,21 @@ def _lost(n: int, keys: str) -> str:
     return f"CASE WHEN (SELECT count(*) FROM x{n}) < cardinality({keys}) THEN ARRAY({missing}) END"
 
 
-def _insert(change: Change, marks: list[str]) -> str:
+def _insert(change: TableChange, marks: list[str]) -> str:
     names = ", ".join(map(quote, change.names))
     return f"INSERT INTO {quote(change.table)} ({names}) SELECT * FROM unnest({', '.join(marks)})"
 
 
-def _try(change: Change, marks: list[str]) -> str:
+def _try(change: TableChange, marks: list[str]) -> str:
     return f"{_insert(change, marks)} ON CONFLICT DO NOTHING RETURNING {quote(KEY)}"
 
 
-def _upsert(change: Change, marks: list[str]) -> str:
+def _upsert(change: TableChange, marks: list[str]) -> str:
     sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in (*change.names[1:], AMENDED))
     return f"{_insert(change, marks)} ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
 
 
-def _update(change: Change, marks: list[str]) -> str:
+def _update(change: TableChange, marks: list[str]) -> str:
     given = [f"c{n}" for n in range(len(change.names))]
     sets = ", ".join(
         f"{quote(name)} = u.{c}"
@@ -106,7 +106,7 @@ def _update(change: Change, marks: list[str]) -> str:
     return f"UPDATE {quote(change.table)} AS t SET {sets} FROM {source} WHERE t.{quote(KEY)} = u.c0"
 
 
-def _amend(change: Change, marks: list[str]) -> str:
+def _amend(change: TableChange, marks: list[str]) -> str:
     """Names up to the JSON laid over are written; those after it must be what the row has."""
     given = [f"c{n}" for n in range(len(change.names))]
     same = [f"t.{quote(name)} = u.{c}" for name, c in zip(change.names, given, strict=True)]
@@ -119,17 +119,17 @@ def _amend(change: Change, marks: list[str]) -> str:
     )
 
 
-def _delete(change: Change, marks: list[str]) -> str:
+def _delete(change: TableChange, marks: list[str]) -> str:
     return f"DELETE FROM {quote(change.table)} WHERE {quote(KEY)} = ANY({marks[0]})"
 
 
-def _item(change: Change, marks: list[str]) -> str:
+def _item(change: TableChange, marks: list[str]) -> str:
     sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in change.names[2:])
     act = f"UPDATE SET {sets}" if sets else "NOTHING"
     return f"{_insert(change, marks)} ON CONFLICT ({quote(KEY)}, {quote(ITEM)}) DO {act}"
 
 
-def _drop(change: Change, marks: list[str]) -> str:
+def _drop(change: TableChange, marks: list[str]) -> str:
     source = f"unnest({', '.join(marks)}) AS u(k, i)"
     same = f"t.{quote(KEY)} = u.k AND t.{quote(ITEM)} = u.i"
     return f"DELETE FROM {quote(change.table)} AS t USING {source} WHERE {same}"
@@ -141,6 +141,6 @@ _VERBS: Final = {
 }  # fmt: skip
 
 
-def change_sql(change: Change) -> str:
+def change_sql(change: TableChange) -> str:
     """One change as a statement by itself."""
     return _VERBS[change.verb](change, [f"${n}::{kind}" for n, kind in enumerate(change.arrays, 1)])

@@ -15,7 +15,7 @@ from holdfast.model.sort_key import ordered
 from holdfast.store.commit import Snapshot
 from holdfast.store.postgres.dialect import DIALECT, array_of
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import laid_over
+from holdfast.store.sql.fenced_patch import merge_json
 from holdfast.store.sql.overlay import conversion
 from holdfast.store.sql.tables import (
     AMENDED,
@@ -40,7 +40,7 @@ def table_name(name: str) -> str:
     return short_name(name, DIALECT.names_bytes_max)
 
 
-class Shelf:
+class PostgresTableMapping:
     """Knows a table by heart. A row read back begins with key, version, body and what amends it."""
 
     def __init__(self, schema: Schema[Any], table: str) -> None:
@@ -48,7 +48,9 @@ class Shelf:
         self.columns = plain_columns(schema)
         self.hot = schema.hot
         self.overlay = tuple((c.path, conversion(schema, c, {})) for c in self.hot)
-        self.lists = tuple(ItemShelf(schema, self.table, i) for i in schema.indexes if i.member is not None)
+        self.lists = tuple(
+            PostgresListIndexTable(schema, self.table, i) for i in schema.indexes if i.member is not None
+        )
         self.selected = (KEY, VERSION, BODY, AMENDED, *(c.stored for c in self.hot))
         if schema.tenant is not None:
             self.selected = (*self.selected, schema.tenant.stored)
@@ -81,7 +83,7 @@ class Shelf:
         return (prepared.key, version, *values, prepared.body)
 
     def load(self, row: Row) -> Any:
-        decode, body = self.schema.decode, laid_over(row[2], row[3])
+        decode, body = self.schema.decode, merge_json(row[2], row[3])
         document = self.schema.load(body, split_key(row[0])) if decode is None else decode(body)
         for position, (path, convert) in enumerate(self.overlay, HOT_AT):
             force_setattr(document, path, row[position] if convert is None else convert(row[position]))
@@ -91,12 +93,12 @@ class Shelf:
         return Snapshot(self.load(row), row[1], row[0])
 
 
-class StoredRow:
+class PostgresStoredRow:
     """A row as `decide` wants to see it; decoded only when asked."""
 
     __slots__ = ("_document", "_row", "_shelf")
 
-    def __init__(self, shelf: Shelf, row: Row) -> None:
+    def __init__(self, shelf: PostgresTableMapping, row: Row) -> None:
         self._shelf, self._row = shelf, row
         self._document: Any = None
 
@@ -114,7 +116,7 @@ class StoredRow:
         return self._document
 
 
-class ItemShelf:
+class PostgresListIndexTable:
     """The table of one list index: a row per distinct item."""
 
     def __init__(self, schema: Schema[Any], table: str, index: ResolvedIndex) -> None:

@@ -17,11 +17,11 @@ import asyncpg
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
-from holdfast.store.postgres.batch import UnseenError, Work, plain_ones, to_read
+from holdfast.store.postgres.batch import Batch, UnseenError, plain_ones, to_read
 from holdfast.store.postgres.faults import explain, is_away, is_turn_lost
-from holdfast.store.postgres.pool import Link, Links, Patience, shut, unavailable
+from holdfast.store.postgres.pool import ConnectionPool, Link, RetryDeadline, shut, unavailable
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, render
-from holdfast.store.postgres.table_mapping import Shelf
+from holdfast.store.postgres.table_mapping import PostgresTableMapping
 
 WRITES_A_BATCH = 500
 WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
@@ -85,11 +85,17 @@ class Queue:
         self._filled.set()
 
 
-class Writer:
+class PostgresWriter:
     """One link, one batch at a time."""
 
     def __init__(
-        self, links: Links, shelves: Mapping[Schema[Any], Shelf], *, queue: Queue, ring: Ring, name: str
+        self,
+        links: ConnectionPool,
+        shelves: Mapping[Schema[Any], PostgresTableMapping],
+        *,
+        queue: Queue,
+        ring: Ring,
+        name: str,
     ) -> None:
         self._links, self._shelves, self._queue = links, shelves, queue
         self._ring, self._name = ring, name
@@ -116,10 +122,10 @@ class Writer:
 
     async def _land(self, commits: Sequence[Commit], *, plainly: bool = True) -> list[Outcome]:
         """Try until the batch landed or its time is over; nothing lands twice."""
-        patience, careful = Patience(self._links.address.patience_s), False
+        patience, careful = RetryDeadline(self._links.address.patience_s), False
         plain = plain_ones(commits, self._shelves) if plainly else {}
         while True:
-            work = Work(self._shelves, self._next_version, plain=plain)
+            work = Batch(self._shelves, self._next_version, plain=plain)
             batch = 0
             try:
                 link = await self._ready()
@@ -139,7 +145,7 @@ class Writer:
                     return [unavailable(fault) for _ in commits]
                 await patience.pause()
 
-    async def _finished(self, work: Work, commits: Sequence[Commit]) -> list[Outcome]:
+    async def _finished(self, work: Batch, commits: Sequence[Commit]) -> list[Outcome]:
         """The outcomes; amendments that found something else than they expected go the long way now."""
         if work.again:
             again = sorted(work.again)
@@ -155,7 +161,7 @@ class Writer:
         return [outcome for commit in commits for outcome in await self._land([commit])]
 
     async def _attempt(
-        self, link: Link, commits: Sequence[Commit], *, work: Work, batch: int, careful: bool
+        self, link: Link, commits: Sequence[Commit], *, work: Batch, batch: int, careful: bool
     ) -> None:
         wanted = to_read(commits, self._shelves, plain=work.plain, careful=careful)
 
@@ -168,7 +174,7 @@ class Writer:
         await (self._links.transact(link, act) if wanted else self._links.whole(link, act))
         self._ring(work.touched)
 
-    async def _apply(self, link: Link, commits: Sequence[Commit], *, work: Work, batch: int) -> None:
+    async def _apply(self, link: Link, commits: Sequence[Commit], *, work: Batch, batch: int) -> None:
         changes = work.changes()
         if not changes:
             return
@@ -179,11 +185,11 @@ class Writer:
             position, _, key = entry.partition(":")
             work.lose(changes[int(position)], key, commits)
 
-    async def _landed(self, batch: int, commits: Sequence[Commit], *, work: Work) -> bool:
+    async def _landed(self, batch: int, commits: Sequence[Commit], *, work: Batch) -> bool:
         """Whether a batch whose answer never came is there; if not, see to it that it never will be."""
         if len(work.outcomes) < len(commits) or not (changes := work.changes()):
             return False
-        patience = Patience(self._links.address.patience_s)
+        patience = RetryDeadline(self._links.address.patience_s)
         while True:
             try:
                 link = await self._ready()

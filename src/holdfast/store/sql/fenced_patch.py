@@ -43,7 +43,7 @@ class Group:
         self.schema, self.columns, self.states = schema, columns, states
 
 
-class Amendment(msgspec.Struct, frozen=True, gc=False):
+class FencedPatch(msgspec.Struct, frozen=True, gc=False):
     """One of them: the columns' new values, and the JSON of the changed fields."""
 
     group: Group
@@ -68,7 +68,7 @@ class _Plan:
         self._state = schema.state if schema.state in self._columns else None
         self._groups: dict[str | None, Group] = {}
 
-    def amend(self, key: str, fence: int, changes: Mapping[str, Any]) -> Amendment | None:
+    def amend(self, key: str, fence: int, changes: Mapping[str, Any]) -> FencedPatch | None:
         made = self._struct(**changes)
         for name, stored, check in self._checks:
             old = getattr(made, name)
@@ -78,7 +78,7 @@ class _Plan:
         whole = self._decode(body)
         if len(body) > LAID_OVER_BYTES_MAX or b"\\u0000" in body:
             return None
-        return Amendment(self._group(whole), key, fence, self._values(whole), body)
+        return FencedPatch(self._group(whole), key, fence, self._values(whole), body)
 
     def _group(self, whole: Any) -> Group:
         state = self._state.read(whole) if self._state else None
@@ -98,7 +98,7 @@ _plans: dict[tuple[Schema[Any], tuple[str, ...]], _Plan | None] = {}
 _PLANS_MAX: Final = 1_000
 
 
-def amendment(write: Write) -> Amendment | None:
+def fenced_patch(write: Write) -> FencedPatch | None:
     """The write as an amendment, or None where `decide` must see the document first."""
     if write.kind != "patch" or type(write.expect) is not Fence or write.changes is None:
         return None
@@ -145,7 +145,7 @@ def _steady(schema: Schema[Any], column: Column) -> bool:
     return enum_values(schema.fields[column.path].type) is not None
 
 
-def free(commits: Iterable[Commit]) -> set[tuple[Schema[Any], str]]:
+def uncontended(commits: Iterable[Commit]) -> set[tuple[Schema[Any], str]]:
     """The documents that only one write of these commits touches: their order is nobody's concern."""
     once: set[tuple[Schema[Any], str]] = set()
     seen: set[tuple[Schema[Any], str]] = set()
@@ -157,7 +157,7 @@ def free(commits: Iterable[Commit]) -> set[tuple[Schema[Any], str]]:
     return once
 
 
-def laid_over(body: Any, amended: Any) -> Any:
+def merge_json(body: Any, amended: Any) -> Any:
     """A document's JSON with what was amended since: of a name that comes twice, readers take the last."""
     if amended is None:
         return body

@@ -17,13 +17,13 @@ from holdfast.model.columns import Column
 from holdfast.model.path import JOINT
 from holdfast.model.sort_key import NULL, bracket, everything, ordered
 from holdfast.store.intervals import Interval, intervals_of
-from holdfast.store.plan import OrderTerm, Plan
+from holdfast.store.plan import OrderTerm, QueryPlan
 from holdfast.store.query import fitting
 from holdfast.store.sql.dialect import Bound, Dialect, quote
 from holdfast.store.sql.tables import ITEM, KEY, PARENT, index_name, items_table
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class IndexRange(msgspec.Struct, frozen=True):
     """A run of one column's stored values; `whole` has no bounds at all, `null` is null alone."""
 
     low: Any = None
@@ -36,19 +36,19 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 Equals = tuple[tuple[Column, Any], ...]
-Rest = tuple[tuple[Column, tuple[Stretch, ...]], ...]
+Rest = tuple[tuple[Column, tuple[IndexRange, ...]], ...]
 
 
 class Branch(msgspec.Struct, frozen=True):
     """Equalities, then one stretch, then for later columns the stretches one of which must hold."""
 
     equals: Equals = ()
-    stretch: tuple[Column, Stretch] | None = None
+    stretch: tuple[Column, IndexRange] | None = None
     rest: Rest = ()
     key: str | None = None
 
 
-def select(plan: Plan, table: str, *, dialect: Dialect, columns: Sequence[str]) -> tuple[str, list[Any]]:
+def select(plan: QueryPlan, table: str, *, dialect: Dialect, columns: Sequence[str]) -> tuple[str, list[Any]]:
     """The statement that finds the plan's page: columns of the main table, in order."""
     bound = Bound(dialect)
     origin = _origin(plan, table, dialect)
@@ -69,7 +69,7 @@ def select(plan: Plan, table: str, *, dialect: Dialect, columns: Sequence[str]) 
 
 
 def _merged(
-    plan: Plan,
+    plan: QueryPlan,
     branches: list[Branch],
     origin: Origin,
     *,
@@ -94,7 +94,7 @@ def _merged(
     return f"SELECT {outer} FROM ({union}) AS u ORDER BY {outer_terms} LIMIT {plan.limit}", bound.values
 
 
-def aggregate(plan: Plan, table: str, *, dialect: Dialect) -> tuple[str, list[Any]]:
+def aggregate(plan: QueryPlan, table: str, *, dialect: Dialect) -> tuple[str, list[Any]]:
     """The statement that gives the number of rows, of values, and the values' sum."""
     assert plan.aggregate is not None
     bound = Bound(dialect)
@@ -109,7 +109,7 @@ def aggregate(plan: Plan, table: str, *, dialect: Dialect) -> tuple[str, list[An
 
 
 def totals(
-    plan: Plan, table: str, *, dialect: Dialect, by: Sequence[Column], of: Column | None
+    plan: QueryPlan, table: str, *, dialect: Dialect, by: Sequence[Column], of: Column | None
 ) -> tuple[str, list[Any]]:
     """The statement that counts and adds up by the values of some columns."""
     bound = Bound(dialect)
@@ -127,7 +127,7 @@ def totals(
     return f"SELECT {given} FROM ({' UNION ALL '.join(parts)}) AS u{groups}", bound.values
 
 
-def answer(plan: Plan, row: Sequence[Any]) -> int | float | None:
+def answer(plan: QueryPlan, row: Sequence[Any]) -> int | float | None:
     """What an aggregate's row means: whole sums stay whole while they fit 64 bits, as on every engine."""
     assert plan.aggregate is not None
     rows, counted, total = row
@@ -153,7 +153,7 @@ class Origin(msgspec.Struct, frozen=True):
     mark: str = ""
 
 
-def _origin(plan: Plan, table: str, dialect: Dialect) -> Origin:
+def _origin(plan: QueryPlan, table: str, dialect: Dialect) -> Origin:
     key = quote(KEY)
     if plan.index is None:
         return Origin(f"{quote(table)} AS t", "t", f"t.{key}")
@@ -167,7 +167,7 @@ def _origin(plan: Plan, table: str, dialect: Dialect) -> Origin:
     return Origin(source, alias, dialect.tie(f"{alias}.{key}"), dialect.mark(f"{alias}.{key}", name))
 
 
-def _where(plan: Plan, branch: Branch, origin: Origin, bound: Bound) -> str:
+def _where(plan: QueryPlan, branch: Branch, origin: Origin, bound: Bound) -> str:
     alias = origin.alias
     conditions = [origin.mark] if origin.mark else []
     if plan.parent is not None:
@@ -188,7 +188,7 @@ def _where(plan: Plan, branch: Branch, origin: Origin, bound: Bound) -> str:
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
-def _under(plan: Plan, parent: str, alias: str, bound: Bound) -> list[str]:
+def _under(plan: QueryPlan, parent: str, alias: str, bound: Bound) -> list[str]:
     if plan.index is not None:
         return [f"{alias}.{quote(PARENT)} = {bound.add(parent)}"]
     # Walking by id alone has only the primary key to go by: a parent's children are one stretch of it.
@@ -202,13 +202,13 @@ def _equal(name: str, column: Column, value: Any, bound: Bound) -> str:
     return f"{name} IS NULL" if value is None else f"{name} = {bound.add(value)}"
 
 
-def _any_of(name: str, choices: tuple[Stretch, ...], bound: Bound) -> list[str]:
+def _any_of(name: str, choices: tuple[IndexRange, ...], bound: Bound) -> list[str]:
     if len(choices) == 1:
         return _within(name, choices[0], bound)
     return ["(" + " OR ".join(" AND ".join(_within(name, choice, bound)) for choice in choices) + ")"]
 
 
-def _within(name: str, stretch: Stretch, bound: Bound) -> list[str]:
+def _within(name: str, stretch: IndexRange, bound: Bound) -> list[str]:
     if stretch.whole:
         return []
     if stretch.null:
@@ -221,7 +221,7 @@ def _within(name: str, stretch: Stretch, bound: Bound) -> list[str]:
     return found or ([f"{name} IS NOT NULL"] if stretch.present else [])
 
 
-def _branches(plan: Plan) -> Iterator[Branch]:
+def _branches(plan: QueryPlan) -> Iterator[Branch]:
     """Every combination of `in` values and stretches; with a cursor, only what lies beyond it."""
     rest = tuple((term.column, _stretches(plan, term.column)) for term in plan.order[1:])
     for combination in itertools.product(*(values for _, values in plan.equals)):
@@ -236,7 +236,7 @@ def _branches(plan: Plan) -> Iterator[Branch]:
                 yield from _beyond(plan, equals, stretch=stretch, rest=rest)
 
 
-def _beyond(plan: Plan, equals: Equals, *, stretch: Stretch, rest: Rest) -> Iterator[Branch]:
+def _beyond(plan: QueryPlan, equals: Equals, *, stretch: IndexRange, rest: Rest) -> Iterator[Branch]:
     """A row lies beyond the cursor when it ties on some leading terms and passes it on the next."""
     assert plan.after is not None
     values, key = plan.after
@@ -253,19 +253,19 @@ def _beyond(plan: Plan, equals: Equals, *, stretch: Stretch, rest: Rest) -> Iter
         yield Branch(equals, (terms[0].column, passed), rest)
 
 
-def _stretches(plan: Plan, column: Column) -> tuple[Stretch, ...]:
+def _stretches(plan: QueryPlan, column: Column) -> tuple[IndexRange, ...]:
     """What the filters leave of an order column, as stretches of what it stores."""
     bounds = [f for f in plan.bounds if f.field == column.path]
     if bounds:
         return tuple(_stretch(column, interval) for interval in intervals_of(bounds))
-    return (Stretch(low=NULL) if column.kind == "open" else Stretch(whole=True),)
+    return (IndexRange(low=NULL) if column.kind == "open" else IndexRange(whole=True),)
 
 
-def _stretch(column: Column, interval: Interval) -> Stretch:
+def _stretch(column: Column, interval: Interval) -> IndexRange:
     """An interval of values as a stretch of stored ones; null is in none of them."""
     low, high = interval.low, interval.high
     if column.kind != "open":
-        return Stretch(low, interval.low_open, high, interval.high_open, present=True)
+        return IndexRange(low, interval.low_open, high, interval.high_open, present=True)
     brackets = [everything()] if interval.any_type else [bracket(v) for v in (low, high) if v is not None]
     floor, ceiling = max(b[0] for b in brackets), min(b[1] for b in brackets)
     low_stored, low_open = (ordered(low), interval.low_open) if low is not None else (floor, False)
@@ -274,7 +274,7 @@ def _stretch(column: Column, interval: Interval) -> Stretch:
         low_stored, low_open = floor, False
     if high_stored > ceiling:
         high_stored, high_open = ceiling, True
-    return Stretch(low_stored, low_open, high_stored, high_open)
+    return IndexRange(low_stored, low_open, high_stored, high_open)
 
 
 def _rank(column: Column, stored: Any) -> Any:
@@ -282,7 +282,7 @@ def _rank(column: Column, stored: Any) -> Any:
     return stored if column.kind == "open" or stored is None else ordered(stored)
 
 
-def _holds(stretch: Stretch, column: Column, value: Any) -> bool:
+def _holds(stretch: IndexRange, column: Column, value: Any) -> bool:
     """Whether a cursor's value lies in the stretch, so that ties with it do too."""
     if stretch.whole:
         return True
@@ -293,33 +293,33 @@ def _holds(stretch: Stretch, column: Column, value: Any) -> bool:
     return above and below and (value is not None or column.kind == "open")
 
 
-def _pass(stretch: Stretch, term: OrderTerm, value: Any) -> Iterator[Stretch]:
+def _pass(stretch: IndexRange, term: OrderTerm, value: Any) -> Iterator[IndexRange]:
     """The part of a stretch that comes after a value in the term's direction."""
     stored = ordered(value) if term.column.kind == "open" else value
     if term.descending:
         yield from _below(stretch, term.column, stored)
     elif stored is None:
-        yield Stretch(present=True) if stretch.whole else stretch
+        yield IndexRange(present=True) if stretch.whole else stretch
     else:
         yield from _above(stretch, term.column, stored)
 
 
-def _above(stretch: Stretch, column: Column, stored: Any) -> Iterator[Stretch]:
+def _above(stretch: IndexRange, column: Column, stored: Any) -> Iterator[IndexRange]:
     rank, low, high = (_rank(column, v) for v in (stored, stretch.low, stretch.high))
     if high is not None and rank >= high:
         return
     if low is not None and low > rank:
         yield stretch
     else:
-        yield Stretch(stored, True, stretch.high, stretch.high_open)
+        yield IndexRange(stored, True, stretch.high, stretch.high_open)
 
 
-def _below(stretch: Stretch, column: Column, stored: Any) -> Iterator[Stretch]:
+def _below(stretch: IndexRange, column: Column, stored: Any) -> Iterator[IndexRange]:
     if stored is None:
         return
     rank, low, high = (_rank(column, v) for v in (stored, stretch.low, stretch.high))
     if low is None or rank > low:
         higher = high is not None and high < rank
-        yield stretch if higher else Stretch(stretch.low, stretch.low_open, stored, True)
+        yield stretch if higher else IndexRange(stretch.low, stretch.low_open, stored, True)
     if stretch.whole and column.nullable:
-        yield Stretch(null=True)
+        yield IndexRange(null=True)

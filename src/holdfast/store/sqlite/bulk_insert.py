@@ -14,18 +14,18 @@ import apsw
 from holdfast.errors import HoldfastError
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
-from holdfast.store.sqlite.table_mapping import Shelf
+from holdfast.store.sqlite.table_mapping import SqliteTableMapping
 from holdfast.store.write_rules import Change, decide
 
 if TYPE_CHECKING:
-    from holdfast.store.sqlite.write_transaction import Desk
+    from holdfast.store.sqlite.write_transaction import WriteTransaction
 
 # From how many documents on a savepoint is paid for.
 MANY: Final = 256
 MANY_IN_ONE: Final = 16
 
 
-def fill(desk: Desk, commits: Sequence[Commit]) -> list[Outcome] | None:
+def fill(desk: WriteTransaction, commits: Sequence[Commit]) -> list[Outcome] | None:
     """The outcomes, where all commits make one document each and all succeed; otherwise None."""
     if len(commits) < MANY or any(len(commit.writes) != 1 for commit in commits):
         return None
@@ -40,7 +40,7 @@ def fill(desk: Desk, commits: Sequence[Commit]) -> list[Outcome] | None:
     return [Committed((version,))] * len(commits)
 
 
-def fill_one(desk: Desk, commit: Commit) -> Outcome | None:
+def fill_one(desk: WriteTransaction, commit: Commit) -> Outcome | None:
     """The outcome of a commit that makes many documents, where it succeeds; otherwise None."""
     if len(commit.writes) < MANY_IN_ONE:
         return None
@@ -51,7 +51,7 @@ def fill_one(desk: Desk, commit: Commit) -> Outcome | None:
             made.setdefault(write.schema, []).append(write)
         else:
             others.append(write)
-    new: dict[Shelf, list[Write]] = {}
+    new: dict[SqliteTableMapping, list[Write]] = {}
     for schema, writes in made.items():
         shelf = desk.shelves[schema]
         if _may_fill(shelf, writes, commit.tenant):
@@ -68,7 +68,7 @@ def fill_one(desk: Desk, commit: Commit) -> Outcome | None:
     return Committed(tuple([0 if w.kind in ("delete", "check") else version for w in commit.writes]))
 
 
-def _may_fill(shelf: Shelf, writes: Sequence[Write], tenant: str | None) -> bool:
+def _may_fill(shelf: SqliteTableMapping, writes: Sequence[Write], tenant: str | None) -> bool:
     """Whether the table's own uniqueness is all there is to ask."""
     if shelf.lists or shelf.schema.lifecycle:
         return False
@@ -77,7 +77,11 @@ def _may_fill(shelf: Shelf, writes: Sequence[Write], tenant: str | None) -> bool
 
 
 def _land(
-    desk: Desk, new: dict[Shelf, list[Write]], changes: Iterable[Change | None], *, version: int
+    desk: WriteTransaction,
+    new: dict[SqliteTableMapping, list[Write]],
+    changes: Iterable[Change | None],
+    *,
+    version: int,
 ) -> bool:
     before, touched = desk.version, set(desk.touched)
     desk.version = version
@@ -97,7 +101,7 @@ def _land(
     return True
 
 
-def _insert(link: apsw.Connection, shelf: Shelf, new: list[Prepared], *, version: int) -> None:
+def _insert(link: apsw.Connection, shelf: SqliteTableMapping, new: list[Prepared], *, version: int) -> None:
     start = 0
     while (left := len(new) - start) > 0:
         # Powers of two: few statements for any number, and few to keep prepared.

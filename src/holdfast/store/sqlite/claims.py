@@ -15,13 +15,13 @@ from holdfast.store.port import ClaimRequest
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import KEY, VERSION, claim_index
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.table_mapping import HOT_AT, ROW, ROW_AT, Row, Shelf
-from holdfast.store.sqlite.write_transaction import Desk
+from holdfast.store.sqlite.table_mapping import HOT_AT, ROW, ROW_AT, Row, SqliteTableMapping
+from holdfast.store.sqlite.write_transaction import WriteTransaction
 
 LANES_VISITED_MAX = 10_000
 
 
-def claim(desk: Desk, request: ClaimRequest) -> list[Snapshot[Any]]:
+def claim(desk: WriteTransaction, request: ClaimRequest) -> list[Snapshot[Any]]:
     """Lease and fence what is due, earliest first."""
     shelf = desk.shelves[request.schema]
     rows = list(_by_lane(desk, shelf, request)) if _by_lanes(request) else _earliest(desk, shelf, request)
@@ -39,7 +39,7 @@ def claim(desk: Desk, request: ClaimRequest) -> list[Snapshot[Any]]:
     return list(_taken(shelf, rows, request, version=version))
 
 
-def next_due(shelf: Shelf, tenant: str | None) -> tuple[str, tuple[str, ...]]:
+def next_due(shelf: SqliteTableMapping, tenant: str | None) -> tuple[str, tuple[str, ...]]:
     """The statement that finds when the earliest document is due."""
     due = quote(shelf.hot[0].stored)
     index = quote(claim_index(shelf.table, DIALECT, lanes=False))
@@ -50,7 +50,7 @@ def next_due(shelf: Shelf, tenant: str | None) -> tuple[str, tuple[str, ...]]:
     return f"{sql} ORDER BY {due} LIMIT 1", (tenant,) if mine and tenant is not None else ()
 
 
-def count_due(shelf: Shelf) -> str:
+def count_due(shelf: SqliteTableMapping) -> str:
     """The statement that counts what is due; takes the time and the most to count."""
     due = quote(shelf.hot[0].stored)
     index = quote(claim_index(shelf.table, DIALECT, lanes=False))
@@ -62,7 +62,7 @@ def _by_lanes(request: ClaimRequest) -> bool:
     return request.per_lane is not None or request.only_lanes is not None or bool(request.skip_lanes)
 
 
-def _earliest(desk: Desk, shelf: Shelf, request: ClaimRequest) -> list[Row]:
+def _earliest(desk: WriteTransaction, shelf: SqliteTableMapping, request: ClaimRequest) -> list[Row]:
     due = quote(shelf.hot[0].stored)
     where, values = _mine(shelf, request)
     index = claim_index(shelf.table, DIALECT, lanes=False)
@@ -73,7 +73,7 @@ def _earliest(desk: Desk, shelf: Shelf, request: ClaimRequest) -> list[Row]:
     return desk.link.execute(sql, (request.now_us, *values, request.limit)).fetchall()
 
 
-def _by_lane(desk: Desk, shelf: Shelf, request: ClaimRequest) -> Iterator[Row]:
+def _by_lane(desk: WriteTransaction, shelf: SqliteTableMapping, request: ClaimRequest) -> Iterator[Row]:
     """Lanes in turn from `after_lane` on, once round, at most `per_lane` from each."""
     due, lane = quote(shelf.hot[0].stored), quote(_lane(shelf))
     where, values = _mine(shelf, request)
@@ -92,7 +92,7 @@ def _by_lane(desk: Desk, shelf: Shelf, request: ClaimRequest) -> Iterator[Row]:
             return
 
 
-def _lanes(desk: Desk, shelf: Shelf, request: ClaimRequest) -> Iterator[str]:
+def _lanes(desk: WriteTransaction, shelf: SqliteTableMapping, request: ClaimRequest) -> Iterator[str]:
     start = request.after_lane or ""
     if request.only_lanes is not None:
         names = sorted(request.only_lanes - request.skip_lanes)
@@ -117,7 +117,7 @@ def _lanes(desk: Desk, shelf: Shelf, request: ClaimRequest) -> Iterator[str]:
             yield name
 
 
-def _lane(shelf: Shelf) -> str:
+def _lane(shelf: SqliteTableMapping) -> str:
     claim = shelf.schema.claim
     assert claim is not None
     assert claim.lane is not None
@@ -126,18 +126,18 @@ def _lane(shelf: Shelf) -> str:
     return column.stored
 
 
-def _mine(shelf: Shelf, request: ClaimRequest) -> tuple[str, tuple[str, ...]]:
+def _mine(shelf: SqliteTableMapping, request: ClaimRequest) -> tuple[str, tuple[str, ...]]:
     if request.tenant is None or shelf.schema.tenant is None:
         return "", ()
     return f" AND {quote(shelf.schema.tenant.stored)} = ?", (request.tenant,)
 
 
-def _select(shelf: Shelf) -> str:
+def _select(shelf: SqliteTableMapping) -> str:
     shown = ", ".join(map(quote, shelf.selected))
     return f"SELECT {shown} FROM {quote(shelf.table)}"
 
 
-def _update_sql(shelf: Shelf) -> str:
+def _update_sql(shelf: SqliteTableMapping) -> str:
     claim = shelf.schema.claim
     assert claim is not None
     due, fence, *others = (quote(c.stored) for c in shelf.hot)
@@ -151,7 +151,7 @@ def _update_sql(shelf: Shelf) -> str:
     return f"UPDATE {quote(shelf.table)} SET {', '.join(sets)} WHERE {ROW} IN ({numbers})"
 
 
-def _marks(shelf: Shelf, request: ClaimRequest) -> list[Any]:
+def _marks(shelf: SqliteTableMapping, request: ClaimRequest) -> list[Any]:
     """What claiming writes beside due and fence, as the columns keep it."""
     claim = shelf.schema.claim
     assert claim is not None
@@ -159,7 +159,9 @@ def _marks(shelf: Shelf, request: ClaimRequest) -> list[Any]:
     return [ordered(mark) if c.kind == "open" else mark for c, mark in zip(shelf.hot[2:], marks, strict=True)]
 
 
-def _taken(shelf: Shelf, rows: list[Row], request: ClaimRequest, *, version: int) -> Iterator[Snapshot[Any]]:
+def _taken(
+    shelf: SqliteTableMapping, rows: list[Row], request: ClaimRequest, *, version: int
+) -> Iterator[Snapshot[Any]]:
     """The documents as they are now that they are claimed, without reading them again."""
     (due, _), (fence, _), *others = shelf.overlay
     marks = [

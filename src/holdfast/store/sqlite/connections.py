@@ -40,7 +40,7 @@ def parse_url(url: str) -> Options:
     return Options(path.removeprefix("/"), synchronous, busy_s)
 
 
-def open_link(options: Options, *, writing: bool) -> apsw.Connection:
+def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
     """A connection with the durability and the patience the options ask for."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
     path = Path(options.path)

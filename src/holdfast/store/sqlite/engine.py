@@ -17,19 +17,19 @@ from holdfast.model.columns import Column, Kind
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
-from holdfast.store.plan import Plan
-from holdfast.store.port import Capabilities, ClaimRequest, Wake
+from holdfast.store.plan import QueryPlan
+from holdfast.store.port import Capabilities, ClaimRequest, Subscription
 from holdfast.store.query import fitting
 from holdfast.store.sql import index_scan
 from holdfast.store.sql.tables import KEY
 from holdfast.store.sqlite.backup import back_up
 from holdfast.store.sqlite.claims import claim, count_due, next_due
-from holdfast.store.sqlite.connections import Options, one, open_link, parse_url
+from holdfast.store.sqlite.connections import Options, one, open_connection, parse_url
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.migrate import Migration
-from holdfast.store.sqlite.notifier import Bells
-from holdfast.store.sqlite.table_mapping import Shelf
-from holdfast.store.sqlite.writer import Writer
+from holdfast.store.sqlite.migrate import SqliteMigration
+from holdfast.store.sqlite.notifier import SqliteNotifier
+from holdfast.store.sqlite.table_mapping import SqliteTableMapping
+from holdfast.store.sqlite.writer import SqliteWriter
 
 T = TypeVar("T")
 
@@ -52,10 +52,12 @@ class SqliteEngine:
 
     def __init__(self, options: Options, catalog: Catalog, loop: asyncio.AbstractEventLoop) -> None:
         self._options, self._catalog = options, catalog
-        self._shelves = {schema: Shelf(schema, catalog.table(schema)) for schema in catalog.schemas}
-        self._bells = Bells(self._data_version, self._written_by_others)
-        self._writer = Writer(options, self._shelves, loop=loop, ring=self._bells.ring)
-        self._link = open_link(options, writing=False)
+        self._shelves = {
+            schema: SqliteTableMapping(schema, catalog.table(schema)) for schema in catalog.schemas
+        }
+        self._bells = SqliteNotifier(self._data_version, self._written_by_others)
+        self._writer = SqliteWriter(options, self._shelves, loop=loop, ring=self._bells.ring)
+        self._link = open_connection(options, writing=False)
         self._readers = ThreadPoolExecutor(READERS, "holdfast-sqlite-reader")
         self._own = threading.local()
         self._opened: list[apsw.Connection] = [self._link]
@@ -78,32 +80,34 @@ class SqliteEngine:
             return self._fetch(self._reader(), shelf, keys)
         return await self._elsewhere(lambda link: self._fetch(link, shelf, keys))
 
-    def _fetch(self, link: apsw.Connection, shelf: Shelf, keys: Sequence[str]) -> list[Snapshot[Any] | None]:
+    def _fetch(
+        self, link: apsw.Connection, shelf: SqliteTableMapping, keys: Sequence[str]
+    ) -> list[Snapshot[Any] | None]:
         found: list[Snapshot[Any] | None] = []
         for key in keys:
             row = _run(link, shelf.select_sql, (key,)).fetchone()
             found.append(None if row is None else shelf.snapshot(row))
         return found
 
-    async def find(self, plan: Plan) -> list[Snapshot[Any]]:
+    async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
         shelf = self._shelves[plan.schema]
         sql, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
         if plan.limit <= IN_PLACE_MAX:
             return [shelf.snapshot(row) for row in _run(self._reader(), sql, values)]
         return await self._elsewhere(lambda link: [shelf.snapshot(row) for row in _run(link, sql, values)])
 
-    async def select(self, plan: Plan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+    async def select(self, plan: QueryPlan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
         shelf = self._shelves[plan.schema]
         names = (KEY, *(column.stored for column in columns))
         sql, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=names)
         return await self._elsewhere(lambda link: _plain(_run(link, sql, values).fetchall(), columns))
 
-    async def aggregate(self, plan: Plan) -> int | float | None:
+    async def aggregate(self, plan: QueryPlan) -> int | float | None:
         sql, values = index_scan.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
         (row,) = await self._elsewhere(lambda link: _added_up(link, sql, values))
         return index_scan.answer(plan, row)
 
-    async def totals(self, plan: Plan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
+    async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
         sql, values = index_scan.totals(plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of)
         rows = await self._elsewhere(lambda link: _added_up(link, sql, values))
         return _plain([row if row[-1] is not None else (*row[:-1], 0) for row in rows], by, start=0)
@@ -125,14 +129,14 @@ class SqliteEngine:
         row = _run(self._reader(), sql, (now_us, limit)).fetchone()
         return 0 if row is None else int(row[0])
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> Wake:
+    def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
         return self._bells.hang(schemas)
 
     async def migrate(self) -> list[str]:
-        return await Migration(self._writer, self._shelves).apply()
+        return await SqliteMigration(self._writer, self._shelves).apply()
 
     async def diff(self) -> list[str]:
-        return await Migration(self._writer, self._shelves).diff()
+        return await SqliteMigration(self._writer, self._shelves).diff()
 
     async def back_up(self, target: Path) -> int:
         """Copy the whole database to a new file while others write; gives its size in bytes."""
@@ -171,7 +175,7 @@ class SqliteEngine:
     def _thread_link(self) -> apsw.Connection:
         link = getattr(self._own, "link", None)
         if link is None:
-            link = self._own.link = open_link(self._options, writing=False)
+            link = self._own.link = open_connection(self._options, writing=False)
             self._opened.append(link)
         return link
 

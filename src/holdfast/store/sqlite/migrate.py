@@ -12,7 +12,7 @@ from holdfast.model.path import split_key
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import laid_over
+from holdfast.store.sql.fenced_patch import merge_json
 from holdfast.store.sql.tables import (
     AMENDED,
     BODY,
@@ -25,9 +25,9 @@ from holdfast.store.sql.tables import (
     tables_for,
 )
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.table_mapping import Shelf
-from holdfast.store.sqlite.write_transaction import Desk
-from holdfast.store.sqlite.writer import Work, Writer
+from holdfast.store.sqlite.table_mapping import SqliteTableMapping
+from holdfast.store.sqlite.write_transaction import WriteTransaction
+from holdfast.store.sqlite.writer import SqliteWriter, TransactionBody
 
 ROWS_A_STEP = 500
 
@@ -38,7 +38,7 @@ def ddl(catalog: Catalog) -> list[str]:
     return [text for t in tables for text in (create_table(t), *(create_index(i) for i in t.indexes))]
 
 
-class Step(msgspec.Struct, frozen=True):
+class SqliteMigrationStep(msgspec.Struct, frozen=True):
     """One thing to do: what to tell people, the statement, and the collection it leaves to be filled.
 
     A step without a statement is the filling itself.
@@ -49,19 +49,19 @@ class Step(msgspec.Struct, frozen=True):
     fill: str = ""
 
 
-class Migration:
+class SqliteMigration:
     """Compares the file with the declarations and closes the distance."""
 
-    def __init__(self, writer: Writer, shelves: dict[Schema[Any], Shelf]) -> None:
+    def __init__(self, writer: SqliteWriter, shelves: dict[Schema[Any], SqliteTableMapping]) -> None:
         self._writer = writer
         self._shelves = shelves
 
     async def diff(self) -> list[str]:
-        steps: list[Step] = await self._writer.do(lambda desk: list(self._steps(desk)))
+        steps: list[SqliteMigrationStep] = await self._writer.do(lambda desk: list(self._steps(desk)))
         return [step.label for step in steps]
 
     async def apply(self) -> list[str]:
-        steps: list[Step] = await self._writer.do(lambda desk: list(self._steps(desk)))
+        steps: list[SqliteMigrationStep] = await self._writer.do(lambda desk: list(self._steps(desk)))
         for step in steps:
             if step.sql:
                 await self._writer.do(_statement(step))
@@ -69,7 +69,7 @@ class Migration:
                 await self._fill(step.fill)
         return [step.label for step in steps]
 
-    def _steps(self, desk: Desk) -> Iterator[Step]:
+    def _steps(self, desk: WriteTransaction) -> Iterator[SqliteMigrationStep]:
         for schema, shelf in self._shelves.items():
             tables = tables_for(schema, shelf.table, DIALECT)
             filled = _columns(desk, shelf.table)
@@ -78,7 +78,7 @@ class Migration:
             ]
             yield from steps
             if any(step.fill for step in steps) or _unfinished(desk, shelf.table):
-                yield Step(f"fill {shelf.table}", fill=shelf.table)
+                yield SqliteMigrationStep(f"fill {shelf.table}", fill=shelf.table)
             for table in tables:
                 yield from _index_steps(desk, table)
 
@@ -89,10 +89,10 @@ class Migration:
             pass
 
 
-def _table_steps(desk: Desk, table: Table, fill: str) -> Iterator[Step]:
+def _table_steps(desk: WriteTransaction, table: Table, fill: str) -> Iterator[SqliteMigrationStep]:
     existing = _columns(desk, table.name)
     if not existing:
-        yield Step(f"create table {table.name}", create_table(table), fill)
+        yield SqliteMigrationStep(f"create table {table.name}", create_table(table), fill)
         return
     for column in table.columns:
         if existing.get(column.name) == _type(column):
@@ -100,13 +100,15 @@ def _table_steps(desk: Desk, table: Table, fill: str) -> Iterator[Step]:
         if column.name in existing:
             yield from _drop_column(desk, table, column.name)
         text = f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {_type(column)}"
-        yield Step(f"add column {table.name}.{column.name}", text, "" if column.name == AMENDED else fill)
+        yield SqliteMigrationStep(
+            f"add column {table.name}.{column.name}", text, "" if column.name == AMENDED else fill
+        )
     for gone in existing.keys() - {c.name for c in table.columns}:
         yield from _drop_column(desk, table, gone)
 
 
-def _statement(step: Step) -> Work:
-    def work(desk: Desk) -> None:
+def _statement(step: SqliteMigrationStep) -> TransactionBody:
+    def work(desk: WriteTransaction) -> None:
         desk.link.execute(step.sql).fetchall()
         if step.fill:
             # Noted with the change itself: a kill right after it must not forget what is to be filled.
@@ -115,7 +117,7 @@ def _statement(step: Step) -> Work:
     return work
 
 
-def _columns(desk: Desk, table: str) -> dict[str, str]:
+def _columns(desk: WriteTransaction, table: str) -> dict[str, str]:
     rows = desk.link.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
     return dict(rows)
 
@@ -124,7 +126,7 @@ def _type(column: TableColumn) -> str:
     return column.type.removesuffix(" NOT NULL")
 
 
-def _index_steps(desk: Desk, table: Table) -> Iterator[Step]:
+def _index_steps(desk: WriteTransaction, table: Table) -> Iterator[SqliteMigrationStep]:
     wanted = {i.name: i for i in table.indexes}
     rows = desk.link.execute(
         "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL",
@@ -133,17 +135,17 @@ def _index_steps(desk: Desk, table: Table) -> Iterator[Step]:
     found: dict[str, str] = dict(rows)
     for name in found:
         if name not in wanted or not _same(found[name], wanted[name]):
-            yield Step(f"drop index {name}", f"DROP INDEX IF EXISTS {quote(name)}")
+            yield SqliteMigrationStep(f"drop index {name}", f"DROP INDEX IF EXISTS {quote(name)}")
     for name, index in wanted.items():
         if name not in found or not _same(found[name], index):
-            yield Step(f"create index {name}", create_index(index))
+            yield SqliteMigrationStep(f"create index {name}", create_index(index))
 
 
 def _same(sql: str, index: TableIndex) -> bool:
     return sql.replace("IF NOT EXISTS ", "") == create_index(index).replace("IF NOT EXISTS ", "")
 
 
-def _drop_column(desk: Desk, table: Table, name: str) -> Iterator[Step]:
+def _drop_column(desk: WriteTransaction, table: Table, name: str) -> Iterator[SqliteMigrationStep]:
     """SQLite lets go of a column only when no index holds it."""
     rows = desk.link.execute(
         "SELECT DISTINCT i.name FROM pragma_index_list(?) AS i, pragma_index_info(i.name) AS c"
@@ -151,20 +153,20 @@ def _drop_column(desk: Desk, table: Table, name: str) -> Iterator[Step]:
         (table.name, name),
     )
     for (index,) in list(rows):
-        yield Step(f"drop index {index}", f"DROP INDEX IF EXISTS {quote(str(index))}")
-    yield Step(
+        yield SqliteMigrationStep(f"drop index {index}", f"DROP INDEX IF EXISTS {quote(str(index))}")
+    yield SqliteMigrationStep(
         f"drop column {table.name}.{name}", f"ALTER TABLE {quote(table.name)} DROP COLUMN {quote(name)}"
     )
 
 
-def _unfinished(desk: Desk, table: str) -> bool:
+def _unfinished(desk: WriteTransaction, table: str) -> bool:
     return (
         desk.link.execute("SELECT 1 FROM _holdfast_meta WHERE name = ?", (f"fill {table}",)).fetchone()
         is not None
     )
 
 
-def _fill_some(desk: Desk, shelf: Shelf) -> bool:
+def _fill_some(desk: WriteTransaction, shelf: SqliteTableMapping) -> bool:
     mark = f"fill {shelf.table}"
     row = desk.link.execute("SELECT value FROM _holdfast_meta WHERE name = ?", (mark,)).fetchone()
     rows = desk.link.execute(
@@ -177,12 +179,12 @@ def _fill_some(desk: Desk, shelf: Shelf) -> bool:
         desk.link.execute("DELETE FROM _holdfast_meta WHERE name = ?", (mark,))
         return False
     for key, body, amended in rows:
-        _fill_one(desk, shelf, key, laid_over(body, amended))
+        _fill_one(desk, shelf, key, merge_json(body, amended))
     desk.link.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES (?, ?)", (mark, rows[-1][0]))
     return True
 
 
-def _fill_one(desk: Desk, shelf: Shelf, key: Any, body: Any) -> None:
+def _fill_one(desk: WriteTransaction, shelf: SqliteTableMapping, key: Any, body: Any) -> None:
     prepared = shelf.schema.prepare(shelf.schema.load(body, split_key(key)))
     values = shelf.values(prepared)
     if values:
@@ -193,7 +195,7 @@ def _fill_one(desk: Desk, shelf: Shelf, key: Any, body: Any) -> None:
         desk.link.executemany(items.insert_sql, items.rows(prepared))
 
 
-def _filled(shelf: Shelf, column: Column) -> str:
+def _filled(shelf: SqliteTableMapping, column: Column) -> str:
     """A claim may have moved a claimed column on since the body was written: there only gaps are filled."""
     name = quote(column.stored)
     return f"{name} = coalesce({name}, ?)" if column in shelf.hot else f"{name} = ?"

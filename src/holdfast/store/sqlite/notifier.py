@@ -11,10 +11,10 @@ from holdfast.model.schema import Schema
 LISTEN_EVERY_S = 0.01
 
 
-class Bell:
+class SqliteSubscription:
     """Rings after commits to its collections; a hint, so a ring too many is fine."""
 
-    def __init__(self, schemas: frozenset[Schema[Any]], bells: Bells) -> None:
+    def __init__(self, schemas: frozenset[Schema[Any]], bells: SqliteNotifier) -> None:
         self.schemas = schemas
         self._bells = bells
         self._rung = asyncio.Event()
@@ -36,7 +36,7 @@ class Bell:
         self._bells.take_down(self)
 
 
-class Bells:
+class SqliteNotifier:
     """All bells of one engine. Other processes are noticed by SQLite's own change counter.
 
     That counter also moves with this process's commits, which have rung already: `by_others` tells.
@@ -44,16 +44,16 @@ class Bells:
 
     def __init__(self, data_version: Callable[[], int], by_others: Callable[[], bool]) -> None:
         self._data_version, self._by_others = data_version, by_others
-        self._hung: set[Bell] = set()
+        self._hung: set[SqliteSubscription] = set()
         self._listener: asyncio.Task[None] | None = None
 
-    def hang(self, schemas: Sequence[Schema[Any]]) -> Bell:
-        bell = Bell(frozenset(schemas), self)
+    def hang(self, schemas: Sequence[Schema[Any]]) -> SqliteSubscription:
+        bell = SqliteSubscription(frozenset(schemas), self)
         self._hung.add(bell)
         self.listen()
         return bell
 
-    def take_down(self, bell: Bell) -> None:
+    def take_down(self, bell: SqliteSubscription) -> None:
         self._hung.discard(bell)
         if not self._hung:
             self.close()

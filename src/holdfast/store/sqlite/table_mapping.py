@@ -15,7 +15,7 @@ from holdfast.model.schema import Prepared, Schema
 from holdfast.model.sort_key import ordered
 from holdfast.store.commit import Snapshot
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import Group, laid_over
+from holdfast.store.sql.fenced_patch import Group, merge_json
 from holdfast.store.sql.overlay import conversion
 from holdfast.store.sql.tables import (
     AMENDED,
@@ -43,7 +43,7 @@ STATEMENT_BYTES_MAX: Final = 15_000
 _UNBIND: Final[dict[Kind, Callable[[Any], Any]]] = {"time": from_us, "boolean": bool}
 
 
-class Shelf:
+class SqliteTableMapping:
     """Knows a table by heart: what to select, insert, update, and how to read a row back."""
 
     def __init__(self, schema: Schema[Any], table: str) -> None:
@@ -72,7 +72,9 @@ class Shelf:
         self.amend_sqls: dict[tuple[Group, int, bool], str] = {}
         self.upsert_sql = self.insert_sql + self._on_conflict()
         self.delete_sql = f"DELETE FROM {quote(table)} WHERE {quote(KEY)} = ?"
-        self.lists = tuple(ItemShelf(schema, table, i) for i in schema.indexes if i.member is not None)
+        self.lists = tuple(
+            SqliteListIndexTable(schema, table, i) for i in schema.indexes if i.member is not None
+        )
 
     def _names(self) -> list[str]:
         return [
@@ -124,7 +126,7 @@ class Shelf:
 
     def update(self, prepared: Prepared, version: int, *, before: Current | None) -> tuple[str, Row]:
         """The statement that writes what differs: SQLite writes every index whose column is named in one."""
-        assert isinstance(before, StoredRow)
+        assert isinstance(before, SqliteStoredRow)
         new, changed = prepared.values, self._changing
         # An upgraded document may differ from its columns, which were written before the upgrade.
         if not self.schema.declared.upgrades:
@@ -142,7 +144,7 @@ class Shelf:
 
     def decode(self, row: Row) -> Any:
         """The document as its JSON says, which claims don't touch."""
-        decode, body = self.schema.decode, laid_over(row[2], row[3])
+        decode, body = self.schema.decode, merge_json(row[2], row[3])
         return self.schema.load(body, split_key(row[0])) if decode is None else decode(body)
 
     def load(self, row: Row) -> Any:
@@ -155,12 +157,12 @@ class Shelf:
         return Snapshot(self.load(row), row[1], row[0])
 
 
-class StoredRow:
+class SqliteStoredRow:
     """A row as `decide` wants to see it; decoded only when asked."""
 
     __slots__ = ("_document", "_row", "_shelf")
 
-    def __init__(self, shelf: Shelf, row: Row) -> None:
+    def __init__(self, shelf: SqliteTableMapping, row: Row) -> None:
         self._shelf, self._row = shelf, row
         self._document: Any = None
 
@@ -182,7 +184,7 @@ class StoredRow:
         return self._document
 
 
-class ItemShelf:
+class SqliteListIndexTable:
     """The table of one list index: a row per item, rewritten with its document."""
 
     def __init__(self, schema: Schema[Any], table: str, index: ResolvedIndex) -> None:

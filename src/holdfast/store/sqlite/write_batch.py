@@ -16,14 +16,14 @@ from holdfast.errors import HoldfastError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import UNDER_BYTES_MAX, Amendment, Group, amendment, free
+from holdfast.store.sql.fenced_patch import UNDER_BYTES_MAX, FencedPatch, Group, fenced_patch, uncontended
 from holdfast.store.sql.tables import AMENDED, BODY, KEY, VERSION
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.table_mapping import Shelf
+from holdfast.store.sqlite.table_mapping import SqliteTableMapping
 from holdfast.store.write_rules import decide
 
 if TYPE_CHECKING:
-    from holdfast.store.sqlite.write_transaction import Desk
+    from holdfast.store.sqlite.write_transaction import WriteTransaction
 
 T = TypeVar("T")
 Numbered = tuple[int, T]
@@ -33,15 +33,15 @@ _MOST: Final = 64
 _STEP: Final = 16
 
 
-class Bulk:
+class WriteBatch:
     """The part of a batch that can go in by dozens: `answers` gives the outcomes by position."""
 
-    def __init__(self, desk: Desk, commits: Sequence[Commit]) -> None:
+    def __init__(self, desk: WriteTransaction, commits: Sequence[Commit]) -> None:
         self._desk, self._commits = desk, commits
         self._creates: dict[Schema[Any], list[Numbered[Write]]] = {}
-        self._amendments: dict[tuple[Group, str | None], list[Numbered[Amendment]]] = {}
+        self._amendments: dict[tuple[Group, str | None], list[Numbered[FencedPatch]]] = {}
         self.answers: dict[int, Outcome] = {}
-        alone = free(commits)
+        alone = uncontended(commits)
         for number, commit in enumerate(commits):
             write = commit.writes[0] if len(commit.writes) == 1 else None
             if write is not None and (write.schema, write.key) in alone:
@@ -51,7 +51,7 @@ class Bulk:
         if write.kind == "create":
             if not self._desk.shelves[write.schema].lists:
                 self._creates.setdefault(write.schema, []).append((number, write))
-        elif (amended := amendment(write)) is not None:
+        elif (amended := fenced_patch(write)) is not None:
             tenant = commit.tenant if write.schema.tenant else None
             self._amendments.setdefault((amended.group, tenant), []).append((number, amended))
 
@@ -75,7 +75,7 @@ class Bulk:
                 passed.append((number, write))
         return passed
 
-    def _insert(self, shelf: Shelf, some: list[Numbered[Write]]) -> None:
+    def _insert(self, shelf: SqliteTableMapping, some: list[Numbered[Write]]) -> None:
         version = self._desk.next_version()
         made = [write.prepared for _, write in some if write.prepared is not None]
         try:
@@ -84,7 +84,9 @@ class Bulk:
             return
         self._landed(shelf, some, version)
 
-    def _amend(self, shelf: Shelf, some: list[Numbered[Amendment]], *, tenant: str | None) -> None:
+    def _amend(
+        self, shelf: SqliteTableMapping, some: list[Numbered[FencedPatch]], *, tenant: str | None
+    ) -> None:
         link, version = self._desk.link, self._desk.next_version()
         values: list[Any] = []
         for _, one in some:
@@ -98,7 +100,7 @@ class Bulk:
             some = _with_version(self._desk, shelf, some, version=version)
         self._landed(shelf, some, version)
 
-    def _landed(self, shelf: Shelf, some: Sequence[Numbered[Any]], version: int) -> None:
+    def _landed(self, shelf: SqliteTableMapping, some: Sequence[Numbered[Any]], version: int) -> None:
         if some:
             self._desk.touched.add(shelf.schema)
         done = Committed((version,))
@@ -115,8 +117,8 @@ def _cut(items: list[T]) -> Iterator[list[T]]:
 
 
 def _with_version(
-    desk: Desk, shelf: Shelf, some: list[Numbered[Amendment]], *, version: int
-) -> list[Numbered[Amendment]]:
+    desk: WriteTransaction, shelf: SqliteTableMapping, some: list[Numbered[FencedPatch]], *, version: int
+) -> list[Numbered[FencedPatch]]:
     """Those whose conditions held: no other row has this version."""
     sql = (
         f"SELECT {quote(KEY)} FROM {quote(shelf.table)} WHERE {quote(VERSION)} = ?"
@@ -127,14 +129,14 @@ def _with_version(
     return [item for item in some if item[1].key in landed]
 
 
-def _amend_sql(shelf: Shelf, group: Group, *, size: int, mine: bool) -> str:
+def _amend_sql(shelf: SqliteTableMapping, group: Group, *, size: int, mine: bool) -> str:
     known = shelf.amend_sqls.get((group, size, mine))
     if known is None:
         known = shelf.amend_sqls[group, size, mine] = _write_amend_sql(shelf, group, size=size, mine=mine)
     return known
 
 
-def _write_amend_sql(shelf: Shelf, group: Group, *, size: int, mine: bool) -> str:
+def _write_amend_sql(shelf: SqliteTableMapping, group: Group, *, size: int, mine: bool) -> str:
     schema, table = shelf.schema, quote(shelf.table)
     names = [AMENDED, *(column.stored for column in group.columns)]
     row = f"({', '.join('?' * (len(names) + 2))})"

@@ -12,18 +12,18 @@ from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.sqlite.bulk_insert import fill, fill_one
-from holdfast.store.sqlite.table_mapping import Row, Shelf, StoredRow
-from holdfast.store.sqlite.write_batch import Bulk
+from holdfast.store.sqlite.table_mapping import Row, SqliteStoredRow, SqliteTableMapping
+from holdfast.store.sqlite.write_batch import WriteBatch
 from holdfast.store.write_rules import Change, decide, needs_current
 
 LOOK_AHEAD_MIN: Final = 4
 _JSON: Final = msgspec.json.Encoder()
 
 
-class Desk:
+class WriteTransaction:
     """What work may use while the write transaction is open."""
 
-    def __init__(self, link: apsw.Connection, shelves: dict[Schema[Any], Shelf]) -> None:
+    def __init__(self, link: apsw.Connection, shelves: dict[Schema[Any], SqliteTableMapping]) -> None:
         self.link, self.shelves = link, shelves
         self.version = 0
         self.touched: set[Schema[Any]] = set()
@@ -34,10 +34,10 @@ class Desk:
         self.version += 1
         return self.version
 
-    def read(self, write: Write) -> StoredRow | None:
+    def read(self, write: Write) -> SqliteStoredRow | None:
         shelf, key = self.shelves[write.schema], write.key
         row = self._seen.get((write.schema, key)) or self.link.execute(shelf.select_sql, (key,)).fetchone()
-        return None if row is None else StoredRow(shelf, row)
+        return None if row is None else SqliteStoredRow(shelf, row)
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Each by itself, in their order wherever that can be told."""
@@ -46,7 +46,7 @@ class Desk:
         filled = fill(self, commits)
         if filled is not None:
             return filled
-        bulk = Bulk(self, commits)
+        bulk = WriteBatch(self, commits)
         bulk.land()
         done = bulk.answers
         left = [commit for number, commit in enumerate(commits) if number not in done]
@@ -89,7 +89,7 @@ class Desk:
         except apsw.ConstraintError:
             return AlreadyExistsError(f"{write.schema.name} {write.key!r} is there already")
 
-    def current(self, write: Write) -> StoredRow | None:
+    def current(self, write: Write) -> SqliteStoredRow | None:
         """What a write must see to be decided."""
         if needs_current(write) or write.kind == "create":
             return self.read(write)
@@ -115,7 +115,7 @@ class Desk:
             self._rewrite_items(shelf, change)
         return 0 if change.kind == "delete" else version
 
-    def _rewrite_items(self, shelf: Shelf, change: Change) -> None:
+    def _rewrite_items(self, shelf: SqliteTableMapping, change: Change) -> None:
         for items in shelf.lists:
             rows = [] if change.prepared is None else items.rows(change.prepared)
             if change.kind != "insert" or change.blind:

@@ -20,9 +20,9 @@ import apsw
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
-from holdfast.store.sqlite.connections import Options, one, open_link
-from holdfast.store.sqlite.table_mapping import Shelf
-from holdfast.store.sqlite.write_transaction import Desk
+from holdfast.store.sqlite.connections import Options, one, open_connection
+from holdfast.store.sqlite.table_mapping import SqliteTableMapping
+from holdfast.store.sqlite.write_transaction import WriteTransaction
 
 BATCH_MAX = 1_000
 SHARED_S = 0.5
@@ -30,39 +30,43 @@ GATHER_S_MAX = 0.001
 GATHER_STEP_S = 0.0001
 
 
-class Work(Protocol):
+class TransactionBody(Protocol):
     """Something to do inside a write transaction."""
 
-    def __call__(self, desk: Desk) -> Any: ...
+    def __call__(self, desk: WriteTransaction) -> Any: ...
 
 
-class Job:
+class WriteJob:
     """One caller's wish: commits, or other work; and where the answer goes."""
 
     __slots__ = ("answer", "commits", "future", "work")
 
     def __init__(
-        self, future: asyncio.Future[Any], *, work: Work | None = None, commits: Sequence[Commit] = ()
+        self,
+        future: asyncio.Future[Any],
+        *,
+        work: TransactionBody | None = None,
+        commits: Sequence[Commit] = (),
     ) -> None:
         self.future, self.work, self.commits = future, work, commits
         self.answer: Any = None
 
 
-class Writer:
+class SqliteWriter:
     """The thread, its connection and its queue."""
 
     def __init__(
         self,
         options: Options,
-        shelves: dict[Schema[Any], Shelf],
+        shelves: dict[Schema[Any], SqliteTableMapping],
         *,
         loop: asyncio.AbstractEventLoop,
         ring: Callable[[set[Schema[Any]]], None],
     ) -> None:
-        self._link = open_link(options, writing=True)
-        self._desk = Desk(self._link, shelves)
+        self._link = open_connection(options, writing=True)
+        self._desk = WriteTransaction(self._link, shelves)
         self._loop, self._ring = loop, ring
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._closed = False
         self.landed = 0  # the newest version this process has committed
         self._shared_until = 0.0
@@ -77,14 +81,14 @@ class Writer:
         )
         self._link.execute("INSERT OR IGNORE INTO _holdfast_meta VALUES ('version', 0)")
 
-    def do(self, work: Work) -> asyncio.Future[Any]:
+    def do(self, work: TransactionBody) -> asyncio.Future[Any]:
         """Run work inside a write transaction; done when that is durable."""
-        return self._enqueue(Job(self._loop.create_future(), work=work))
+        return self._enqueue(WriteJob(self._loop.create_future(), work=work))
 
     def commit(self, commits: Sequence[Commit]) -> asyncio.Future[list[Outcome]]:
-        return self._enqueue(Job(self._loop.create_future(), commits=commits))
+        return self._enqueue(WriteJob(self._loop.create_future(), commits=commits))
 
-    def _enqueue(self, job: Job) -> asyncio.Future[Any]:
+    def _enqueue(self, job: WriteJob) -> asyncio.Future[Any]:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
         self._queue.put(job)
@@ -107,10 +111,10 @@ class Writer:
                 self._transact(jobs)
         self._link.close()
 
-    def _take(self) -> tuple[list[Job], bool]:
+    def _take(self) -> tuple[list[WriteJob], bool]:
         self._let_gather()
         job = self._queue.get()
-        jobs: list[Job] = []
+        jobs: list[WriteJob] = []
         size = 0
         while job is not None:
             jobs.append(job)
@@ -129,7 +133,7 @@ class Writer:
         while 0 < self._queue.qsize() < self._last_taken and time.monotonic() < until:
             time.sleep(GATHER_STEP_S)
 
-    def _transact(self, jobs: list[Job]) -> None:
+    def _transact(self, jobs: list[WriteJob]) -> None:
         try:
             self._attempt(jobs)
         except Exception as fault:
@@ -146,7 +150,7 @@ class Writer:
             # Others write to this file too; whoever waits for the lock polls, and must get to see it free.
             time.sleep(random.uniform(0.0002, 0.001))
 
-    def _attempt(self, jobs: list[Job]) -> None:
+    def _attempt(self, jobs: list[WriteJob]) -> None:
         desk, link = self._desk, self._link
         desk.touched = set()
         link.execute("BEGIN IMMEDIATE")
@@ -169,14 +173,14 @@ class Writer:
         if self._link.in_transaction:
             self._link.execute("ROLLBACK")
 
-    def _answer(self, jobs: list[Job]) -> None:
+    def _answer(self, jobs: list[WriteJob]) -> None:
         touched = self._desk.touched
         try:
             self._loop.call_soon_threadsafe(self._deliver, jobs, touched)
         except RuntimeError:
             return  # the loop is gone, and with it everybody who waited
 
-    def _deliver(self, jobs: list[Job], touched: set[Schema[Any]]) -> None:
+    def _deliver(self, jobs: list[WriteJob], touched: set[Schema[Any]]) -> None:
         for job in jobs:
             if job.future.done():
                 continue
@@ -198,7 +202,7 @@ class Writer:
             self._link.execute(f"PRAGMA incremental_vacuum({min(free - total // 8, 2_000)})").fetchall()
 
 
-def _commit_all(desk: Desk, jobs: list[Job]) -> None:
+def _commit_all(desk: WriteTransaction, jobs: list[WriteJob]) -> None:
     """The commits of all these callers as one list."""
     outcomes = iter(desk.commits([commit for job in jobs for commit in job.commits]))
     for job in jobs:

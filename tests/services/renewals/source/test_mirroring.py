@@ -12,7 +12,7 @@ import pytest
 from holdfast.errors import RetryLaterError
 from holdfast.services.renewals.ingest.deletion import remove_gone
 from holdfast.services.renewals.ingest.importer import Import, to_compare
-from holdfast.services.renewals.ingest.sources import Sheet, open_source
+from holdfast.services.renewals.ingest.sources import CsvTable, open_source
 from holdfast.services.renewals.ingest.sources.database import Database
 from holdfast.services.renewals.models import (
     TABLES,
@@ -193,9 +193,9 @@ async def test_what_others_changed_in_the_store_is_put_right_by_a_whole_comparis
 
 
 def test_a_table_is_compared_when_it_or_what_it_refers_to_is_not_as_it_was() -> None:
-    def sheets(**digests: str) -> dict[str, Sheet]:
+    def sheets(**digests: str) -> dict[str, CsvTable]:
         empty: Any = None
-        return {t: Sheet(t, empty, label=t, digest=digests.get(t, "same")) for t in TABLES}
+        return {t: CsvTable(t, empty, label=t, digest=digests.get(t, "same")) for t in TABLES}
 
     known = SourceState(source="s", tables={table: TableState(1, 0, "same") for table in TABLES})
     assert to_compare(sheets(), known) == []

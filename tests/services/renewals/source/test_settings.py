@@ -12,7 +12,7 @@ from holdfast.errors import ConfigError
 from holdfast.kit.schedules.cron import slots_after
 from holdfast.runtime import settings_of
 from holdfast.services.renewals import service
-from holdfast.services.renewals.ingest.settings import MINUTES, Settings
+from holdfast.services.renewals.ingest.settings import MINUTES, RenewalsSettings
 from holdfast.testing import ManualClock
 
 
@@ -40,5 +40,5 @@ def test_settings_that_do_not_fit_are_refused_without_being_quoted(
 @pytest.mark.parametrize("minutes", MINUTES)
 def test_a_schedule_comes_as_often_as_is_asked_for(minutes: int) -> None:
     start = ManualClock().now()
-    slots = slots_after(Settings(refresh_minutes=minutes).cron, "UTC", start)
+    slots = slots_after(RenewalsSettings(refresh_minutes=minutes).cron, "UTC", start)
     assert [next(slots) - start for _ in range(3)] == [timedelta(minutes=n * minutes) for n in (1, 2, 3)]

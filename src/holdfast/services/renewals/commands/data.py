@@ -25,11 +25,11 @@ from holdfast.services.renewals.commands.options import (
 )
 from holdfast.services.renewals.dates import check_day
 from holdfast.services.renewals.ingest.reports import TableReport, write_aside
-from holdfast.services.renewals.ingest.sources import Folder, Source, open_source
+from holdfast.services.renewals.ingest.sources import Folder, TableSource, open_source
 from holdfast.services.renewals.jobs import KEY_MAX, failure_of
 from holdfast.services.renewals.models import BadRow, CalculationJob, SourceState
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.sample_data import PER_PROPERTY, Plan, keep
+from holdfast.services.renewals.sample_data import PER_PROPERTY, SamplePlan, keep
 
 BAD_SHOWN = 20
 WAIT_S = 3_600.0
@@ -101,20 +101,20 @@ def import_command(
         raise typer.Exit(1)
 
 
-def _source(place: str) -> Source:
+def _source(place: str) -> TableSource:
     try:
         return open_source(place)
     except InvalidError as fault:
         raise typer.BadParameter(fault.message) from None
 
 
-def _set_source(renewals: Renewals) -> Source:
+def _set_source(renewals: Renewals) -> TableSource:
     if not renewals.refreshing.in_use:
         raise typer.BadParameter("name a folder or a database, or set `source` of [services.renewals]")
     return renewals.refreshing.source()
 
 
-def _aside(given: Source | None, folder: Path | None, wrong: Sequence[BadRow]) -> list[str]:
+def _aside(given: TableSource | None, folder: Path | None, wrong: Sequence[BadRow]) -> list[str]:
     """The files of bad rows; those of a database are mended there, so they are written only if asked for."""
     if folder is None and isinstance(given, Folder):
         folder = given.path / "bad"
@@ -195,7 +195,7 @@ def sample_command(
         check_day(chosen, "as_of")
 
     async def act(renewals: Renewals) -> int:
-        plan = Plan(
+        plan = SamplePlan(
             residents=residents, as_of=chosen or renewals.clock.now().date(), tenant_id=tenant,
             per_property=per_property, seed=seed,
         )  # fmt: skip

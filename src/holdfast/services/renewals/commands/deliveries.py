@@ -22,7 +22,7 @@ from holdfast.services.renewals.commands.options import (
     progress,
     terminal,
 )
-from holdfast.services.renewals.deliveries import STATUSES, DeadLetterShown, DeliveryShown, Wait
+from holdfast.services.renewals.deliveries import STATUSES, RmsDeadLetterResponse, RmsDeliveryResponse, Wait
 from holdfast.services.renewals.models import TriggerJob
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.risk_events import Triggered, counts_of
@@ -140,7 +140,7 @@ def deliveries_command(
         raise typer.BadParameter("--status looks at one property; say which")
     statuses: Any = status or ()
 
-    async def act(renewals: Renewals) -> tuple[list[DeliveryShown], str | None]:
+    async def act(renewals: Renewals) -> tuple[list[RmsDeliveryResponse], str | None]:
         found = renewals.deliveries(tenant)
         if event is not None:
             return await found.of_event(event), None
@@ -198,7 +198,7 @@ def dlq_list(
       holdfast renewals dlq list --property property-0001
     """
 
-    async def act(renewals: Renewals) -> tuple[list[DeadLetterShown], str | None]:
+    async def act(renewals: Renewals) -> tuple[list[RmsDeadLetterResponse], str | None]:
         if property_id is not None:
             await renewals.portfolio(tenant).property(property_id)
         found = renewals.deliveries(tenant)

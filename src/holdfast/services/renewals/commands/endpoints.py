@@ -18,7 +18,7 @@ from holdfast.services.renewals.commands.options import (
     me,
     terminal,
 )
-from holdfast.services.renewals.endpoints import Act, EndpointOrder, EndpointShown
+from holdfast.services.renewals.endpoints import Act, EndpointRequest, EndpointResponse
 from holdfast.services.renewals.operations import Renewals
 
 endpoints = typer.Typer(help="Where each property's events go.", no_args_is_help=True)
@@ -63,8 +63,8 @@ def endpoints_set(
       holdfast renewals endpoints set property-0001 https://rms.example/webhooks/1
     """
 
-    async def act(renewals: Renewals) -> EndpointShown:
-        order = EndpointOrder(url=url, concurrency=concurrency, rate_per_s=rate)
+    async def act(renewals: Renewals) -> EndpointResponse:
+        order = EndpointRequest(url=url, concurrency=concurrency, rate_per_s=rate)
         found = renewals.endpoints(tenant)
         return await renewals.noted(
             tenant, me(), "endpoint_set", subject=property_id, details={"url": url},
@@ -87,7 +87,7 @@ def endpoints_rotate(
       holdfast renewals endpoints rotate property-0001
     """
 
-    async def act(renewals: Renewals) -> EndpointShown:
+    async def act(renewals: Renewals) -> EndpointResponse:
         found = renewals.endpoints(tenant)
         return await renewals.noted(
             tenant, me(), "secret_rotated", subject=property_id,
@@ -114,7 +114,7 @@ def endpoints_act(
       holdfast renewals endpoints act property-0001 pause --reason maintenance
     """
 
-    async def change(renewals: Renewals) -> EndpointShown:
+    async def change(renewals: Renewals) -> EndpointResponse:
         done, changed = await renewals.endpoints(tenant).act(property_id, act, reason=reason, by=me())
         if changed:
             await renewals.note(tenant, me(), f"endpoint_{act}", subject=property_id)

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.runs import Runner
-from holdfast.service import Terminal
+from holdfast.service import CommandContext
 from holdfast.services.renewals.operations import Renewals
 
 T = TypeVar("T")
@@ -34,8 +34,8 @@ Cursor: TypeAlias = Annotated[
 PropertyId: TypeAlias = Annotated[str, typer.Argument(metavar="PROPERTY", help="The property's id.")]
 
 
-def terminal(ctx: typer.Context) -> Terminal:
-    found: Terminal = ctx.obj
+def terminal(ctx: typer.Context) -> CommandContext:
+    found: CommandContext = ctx.obj
     return found
 
 

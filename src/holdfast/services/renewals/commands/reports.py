@@ -24,7 +24,7 @@ from holdfast.services.renewals.commands.options import (
 )
 from holdfast.services.renewals.models import Outcome, RiskScore, Summary
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.portfolio import Sort, Standing
+from holdfast.services.renewals.portfolio import PropertySummary, Sort
 from holdfast.services.renewals.scoring import TIERS
 
 COLUMNS = (
@@ -53,7 +53,7 @@ def portfolio_command(
       holdfast renewals portfolio
     """
 
-    async def act(renewals: Renewals) -> tuple[list[Standing], str | None]:
+    async def act(renewals: Renewals) -> tuple[list[PropertySummary], str | None]:
         return await renewals.portfolio(tenant).standings(limit=limit, cursor=cursor)
 
     rows, more = inside(ctx, act)

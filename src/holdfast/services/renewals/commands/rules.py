@@ -14,7 +14,7 @@ from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.money import from_cents, to_cents
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.portfolio import WhatIf
-from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RuleBook, RulesOrder, changed, order_of
+from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RuleBook, RulesRequest, changed, order_of
 from holdfast.services.renewals.scoring import TIERS
 from holdfast.store import Transaction
 
@@ -107,7 +107,7 @@ def rules_reset(
       holdfast renewals rules reset property-0001
     """
     made = _on_record(
-        ctx, property_id, lambda book, tx: book.set(property_id, RulesOrder(), tx=tx), tenant=tenant
+        ctx, property_id, lambda book, tx: book.set(property_id, RulesRequest(), tx=tx), tenant=tenant
     )
     _tell(ctx, made, as_json=as_json)
 

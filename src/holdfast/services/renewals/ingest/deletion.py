@@ -9,7 +9,7 @@ from zlib import crc32
 
 from holdfast.model import schema_of
 from holdfast.services.renewals.ingest.rows import key_in
-from holdfast.services.renewals.ingest.sources import Sheet
+from holdfast.services.renewals.ingest.sources import CsvTable
 from holdfast.services.renewals.ingest.table_import import BATCH, batches, keep_all
 from holdfast.services.renewals.models import TABLES, PropertyName
 from holdfast.services.renewals.sample_data import name_key
@@ -20,7 +20,7 @@ PART: Final = 200_000
 _PAGE: Final = 5_000
 
 
-async def remove_gone(store: Store, sheet: Sheet, *, guard: Write, part: int = PART) -> int:
+async def remove_gone(store: Store, sheet: CsvTable, *, guard: Write, part: int = PART) -> int:
     """Remove every stored row of the table that the sheet does not have; says how many.
 
     A row that is there and does not fit is there: what is stored of it stays.
@@ -32,7 +32,7 @@ async def remove_gone(store: Store, sheet: Sheet, *, guard: Write, part: int = P
     return removed
 
 
-async def _gone(store: Store, sheet: Sheet, *, part: int) -> AsyncIterator[list[str]]:
+async def _gone(store: Store, sheet: CsvTable, *, part: int) -> AsyncIterator[list[str]]:
     parts = sheet.count // part + 1
     for number in range(parts):
         there = await _keys(sheet, number, parts=parts)
@@ -41,7 +41,7 @@ async def _gone(store: Store, sheet: Sheet, *, part: int) -> AsyncIterator[list[
             yield [key for key in stored if _part(key, parts) == number and key not in there]
 
 
-async def _keys(sheet: Sheet, number: int, *, parts: int) -> set[str]:
+async def _keys(sheet: CsvTable, number: int, *, parts: int) -> set[str]:
     """The ids, in one part, of the rows that are there, also of those that do not fit."""
     there: set[str] = set()
     for rows in batches(sheet.rows(), BATCH):

@@ -26,8 +26,8 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.leases import Lease, Leases
 from holdfast.services.renewals.ingest.deletion import remove_gone
 from holdfast.services.renewals.ingest.reports import TableReport
-from holdfast.services.renewals.ingest.sources import Sheet, Source
-from holdfast.services.renewals.ingest.table_import import REFERS, Taking
+from holdfast.services.renewals.ingest.sources import CsvTable, TableSource
+from holdfast.services.renewals.ingest.table_import import REFERS, TableImport
 from holdfast.services.renewals.models import BAD_KEPT, TABLES, Property, SourceState, TableState
 from holdfast.store import Query, Store, put
 
@@ -51,7 +51,7 @@ class Import:
     """
 
     def __init__(
-        self, store: Store, source: Source, *, replace: bool = False, lease_s: float = LEASE_S
+        self, store: Store, source: TableSource, *, replace: bool = False, lease_s: float = LEASE_S
     ) -> None:
         self._store, self._source, self._clock = store, source, store.clock
         self._replace = replace
@@ -98,7 +98,7 @@ class Import:
         return reports
 
     async def _apply(
-        self, lease: Lease, sheets: dict[str, Sheet], *, trusted: SourceState | None, tell: Tell
+        self, lease: Lease, sheets: dict[str, CsvTable], *, trusted: SourceState | None, tell: Tell
     ) -> dict[str, TableReport]:
         """Remove, then keep: a name that is given up can be taken, and nothing refers to what goes."""
         removed = dict.fromkeys(sheets, 0)
@@ -108,7 +108,7 @@ class Import:
         reports = {}
         for table, sheet in sheets.items():
             orphans = not _was_clean(table, trusted) or any(removed.get(one) for one in parents_of(table))
-            taking = Taking(self._store, sheet, guard=lease.guard(), orphans=orphans)
+            taking = TableImport(self._store, sheet, guard=lease.guard(), orphans=orphans)
             taking.report.removed = removed[table]
             reports[table] = await taking.run(tell)
         return reports
@@ -122,7 +122,7 @@ class Import:
                 " would be removed: import it with --replace if that is meant"
             )
 
-    async def _refuse_emptied(self, sheets: Mapping[str, Sheet]) -> None:
+    async def _refuse_emptied(self, sheets: Mapping[str, CsvTable]) -> None:
         if not sheets["properties"].count and await self._has_properties():
             raise ConfigError(
                 f"{self._source.name} holds no properties, and we do; nothing was changed: is it loading?"
@@ -151,7 +151,7 @@ def parents_of(table: str) -> set[str]:
     return {_TABLE_OF[cls] for cls in REFERS.get(table, {}).values()}
 
 
-def to_compare(sheets: Mapping[str, Sheet], trusted: SourceState | None) -> list[str]:
+def to_compare(sheets: Mapping[str, CsvTable], trusted: SourceState | None) -> list[str]:
     """The tables that are not as they were, and those that refer to them, in their order. Pure."""
     chosen: list[str] = []
     for table, sheet in sheets.items():
@@ -165,7 +165,7 @@ def to_compare(sheets: Mapping[str, Sheet], trusted: SourceState | None) -> list
     return chosen
 
 
-def _is_trusted(state: SourceState | None, source: Source, now: datetime) -> bool:
+def _is_trusted(state: SourceState | None, source: TableSource, now: datetime) -> bool:
     if state is None or state.source != source.name or state.compared_at is None:
         return False
     return 0 <= (now - state.compared_at).total_seconds() < COMPARE_S

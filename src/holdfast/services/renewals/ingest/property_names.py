@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from holdfast.model import Document
-from holdfast.services.renewals.ingest.sources import Row
+from holdfast.services.renewals.ingest.sources import TableRow
 from holdfast.services.renewals.models import Property, PropertyName
 from holdfast.services.renewals.sample_data import name_key
 from holdfast.store import Snapshot, Write, create, delete, put
@@ -24,7 +24,7 @@ Found: TypeAlias = Mapping[str, Snapshot[Any] | None]
 class Line(msgspec.Struct, frozen=True):
     """A row that fits, and the document it stands for."""
 
-    row: Row
+    row: TableRow
     key: str
     document: Document
 

@@ -11,11 +11,11 @@ import structlog
 
 from holdfast.errors import HoldfastError, InProgressError
 from holdfast.kit.schedules import Job, Slot
-from holdfast.kit.worker_loop import rest
-from holdfast.service import Finding
+from holdfast.kit.worker_loop import wait_for_wake
+from holdfast.service import CheckResult
 from holdfast.services.renewals.ingest.importer import Import
-from holdfast.services.renewals.ingest.settings import Settings
-from holdfast.services.renewals.ingest.sources import Source, open_source, parse_address
+from holdfast.services.renewals.ingest.settings import RenewalsSettings
+from holdfast.services.renewals.ingest.sources import TableSource, open_source, parse_address
 from holdfast.services.renewals.models import SourceState
 from holdfast.store import Store, Transaction, put
 
@@ -32,13 +32,13 @@ _FIRST_WAIT_S_MAX: Final = 60.0
 _REMEDY: Final = "correct what the message names, or `source` of [services.renewals] in holdfast.toml"
 
 
-class Refreshing:
+class SourceRefresh:
     """The source that the settings name, and the portfolio that mirrors it.
 
     Example: `await Refreshing(store, settings).refresh()`
     """
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: RenewalsSettings) -> None:
         self._settings, self._clock = settings, store.clock
         self._store = store.tenant(settings.source_tenant)
         self.tenant_id = settings.source_tenant
@@ -49,7 +49,7 @@ class Refreshing:
     def in_use(self) -> bool:
         return bool(self._settings.source)
 
-    def source(self) -> Source:
+    def source(self) -> TableSource:
         return open_source(self._settings.source)
 
     def job(self) -> Job:
@@ -119,7 +119,7 @@ class Refreshing:
         """Refresh at the start where what is there is too old; from then on the job does."""
         wait_s = _FIRST_WAIT_S
         while not stop.is_set() and not await self._caught_up():
-            await rest(self._clock, wait_s, stop=stop)
+            await wait_for_wake(self._clock, wait_s, stop=stop)
             wait_s = min(wait_s * 2, _FIRST_WAIT_S_MAX)
         await stop.wait()
 
@@ -134,13 +134,13 @@ class Refreshing:
             self.under_way = 0
         return True
 
-    async def check(self) -> Finding:
+    async def check(self) -> CheckResult:
         """Whether the source can be read, for `doctor`."""
         if not self.in_use:
-            return Finding(CHECK, True, "not set")
+            return CheckResult(CHECK, True, "not set")
         try:
             source = self.source()
             await source.check()
         except HoldfastError as fault:
-            return Finding(CHECK, False, fault.message, _REMEDY)
-        return Finding(CHECK, True, f"{source.name} can be read")
+            return CheckResult(CHECK, False, fault.message, _REMEDY)
+        return CheckResult(CHECK, True, f"{source.name} can be read")

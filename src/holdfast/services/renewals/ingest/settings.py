@@ -15,10 +15,10 @@ from holdfast.services.renewals.ingest.sources import parse_address
 MINUTES: Final = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 120, 180, 240, 360, 480, 720, 1_440)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RenewalsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Without `source` nothing is read by itself.
 
-    Example: `Settings(source="postgresql://rop@db/platform?schema=rop", refresh_minutes=5)`
+    Example: `RenewalsSettings(source="postgresql://rop@db/platform?schema=rop", refresh_minutes=5)`
     """
 
     source: str = ""

@@ -27,7 +27,7 @@ from holdfast.model.limits import ID_BYTES_MAX
 from holdfast.services.renewals.ingest.property_names import Found, Line, exchanges, writes_of
 from holdfast.services.renewals.ingest.reports import TableReport
 from holdfast.services.renewals.ingest.rows import key_of, read_row
-from holdfast.services.renewals.ingest.sources import Row, Sheet
+from holdfast.services.renewals.ingest.sources import CsvTable, TableRow
 from holdfast.services.renewals.models import (
     TABLES,
     LeaseRow,
@@ -53,7 +53,7 @@ REFERS: Final[dict[str, dict[str, type[Document]]]] = {
 _OVER: Final = (LeaseLostError, RetryLaterError)
 
 
-class Taking:
+class TableImport:
     """One table at work.
 
     A row that is as it was still refers to something, unless there may be `orphans`, whose parents are gone.
@@ -61,7 +61,7 @@ class Taking:
     Example: `report = await Taking(store, sheet, guard=lease.guard()).run(print)`
     """
 
-    def __init__(self, store: Store, sheet: Sheet, *, guard: Write, orphans: bool = False) -> None:
+    def __init__(self, store: Store, sheet: CsvTable, *, guard: Write, orphans: bool = False) -> None:
         self._store, self._sheet, self._guard = store, sheet, guard
         # A price changes with its unit's property, which is not in its row.
         self._ask_all = orphans or sheet.table == "unit_pricing"
@@ -83,7 +83,7 @@ class Taking:
         tell(report)
         return report
 
-    def _fitting(self, batch: list[Row]) -> list[Line]:
+    def _fitting(self, batch: list[TableRow]) -> list[Line]:
         lines, key = [], ""
         for row in batch:
             try:

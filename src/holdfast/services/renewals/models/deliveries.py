@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 from msgspec import field
 
-from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Endpoint, Kinds
+from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Endpoint, OutboxModels
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.model import Claim, Document, Index, Retention, document, schema_of
 from holdfast.services.renewals.models.source_tables import PROPERTY_ID
@@ -101,5 +101,5 @@ class DeadLetterRow(DeadLetter):
     died_at: datetime = field(name="created_at")
 
 
-KINDS: Final = Kinds(endpoint=RmsEndpoint, delivery=DeliveryState, dead_letter=DeadLetterRow)
+KINDS: Final = OutboxModels(endpoint=RmsEndpoint, delivery=DeliveryState, dead_letter=DeadLetterRow)
 DOCUMENTS: Final[tuple[type[Document], ...]] = (RmsEndpoint, DeliveryState, DeadLetterRow)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date, datetime
 
 from holdfast.kit.checkpoints import CheckpointDocument
-from holdfast.kit.runs import RUN_CLAIM, RUN_INDEXES, RUN_LIFE, Kinds, RunFields, StepDocument
-from holdfast.model import Index, Retention, Stamped, document
+from holdfast.kit.runs import RUN_CLAIM, RUN_INDEXES, RUN_LIFE, RunFields, RunModels, StepDocument
+from holdfast.model import Index, Retention, TimestampId, document
 from holdfast.services.renewals.models.scores import Count, Sending
 from holdfast.services.renewals.scoring import Rules
 
@@ -15,7 +15,7 @@ YEAR_S = 365 * 86_400
 
 @document(
     "renewal_calculation_jobs/{id}",
-    id=Stamped("run"),
+    id=TimestampId("run"),
     tenant="tenant_id",
     indexes=[
         *RUN_INDEXES,
@@ -48,4 +48,4 @@ class CalculationJob(RunFields, rename="camel"):
     after: str = ""
 
 
-JOBS = Kinds(run=CalculationJob, step=StepDocument, checkpoint=CheckpointDocument)
+JOBS = RunModels(run=CalculationJob, step=StepDocument, checkpoint=CheckpointDocument)

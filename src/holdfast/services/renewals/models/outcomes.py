@@ -6,14 +6,14 @@ from datetime import date, datetime
 from typing import Literal
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Document, Index, Joined, document
+from holdfast.model import CompositeId, Document, Index, document
 from holdfast.services.renewals.scoring import Points, Tier
 
 
 @document(
     "renewal_outcomes/{id}",
     # A lease has one resident, and one end.
-    id=Joined("lease_id"),
+    id=CompositeId("lease_id"),
     tenant="tenant_id",
     indexes=[Index("property_id", "-decided_on"), Index("-decided_on")],
 )

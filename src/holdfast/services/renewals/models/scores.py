@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Document, Index, Joined, document
+from holdfast.model import CompositeId, Document, Index, document
 from holdfast.services.renewals.scoring import (
     TOLERANCE_CENTS,
     Days,
@@ -28,7 +28,7 @@ Sending = Literal["nothing", "high", "flagged"]
 @document(
     "renewal_risk_scores/{id}",
     # Unique for (resident_id, calculated_at); time first, so that a run's rows are appended, not scattered.
-    id=Joined("calculated_at", "resident_id"),
+    id=CompositeId("calculated_at", "resident_id"),
     tenant="tenant_id",
     indexes=[
         Index("property_id", "calculated_at", "risk_tier", "-risk_score"),
@@ -55,7 +55,9 @@ class RiskScore(Document):
     calculated_at: datetime
 
 
-@document("renewal_run_orders/{id}", id=Joined("calculated_at", "property_id", "number"), tenant="tenant_id")
+@document(
+    "renewal_run_orders/{id}", id=CompositeId("calculated_at", "property_id", "number"), tenant="tenant_id"
+)
 class RunOrder(Document):
     """A stretch of a run's residents by the days to the end of their leases, the soonest first."""
 

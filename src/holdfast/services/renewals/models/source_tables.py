@@ -10,12 +10,12 @@ from datetime import date, datetime
 from typing import Literal
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Document, Given, Index, Joined, document
+from holdfast.model import CompositeId, Document, Index, ProvidedId, document
 from holdfast.services.renewals.money import Cents
 from holdfast.services.renewals.scoring import LeaseType
 
 # An endpoint has its property's id, and the outbox joins ids with `~`.
-PROPERTY_ID = Given(pattern=r"[^~/]{1,100}")
+PROPERTY_ID = ProvidedId(pattern=r"[^~/]{1,100}")
 
 
 @document("properties/{id}", id=PROPERTY_ID, tenant="tenant_id", indexes=[Index("name")])
@@ -72,7 +72,7 @@ class Unit(Document):
 
 @document(
     "unit_pricing/{price_key}",
-    id=Joined("unit_id", "effective_date"),
+    id=CompositeId("unit_id", "effective_date"),
     tenant="tenant_id",
     indexes=[Index("property_id", "unit_id", "effective_date", "market_rent")],
 )
@@ -93,7 +93,7 @@ class UnitPricing(Document):
 @document(
     "residents/{id}",
     # A score's id is made of a time and this one, and must fit into what an id may take in bytes.
-    id=Given(pattern=r"[ -.0-~]{1,200}|[^/]{1,110}"),
+    id=ProvidedId(pattern=r"[ -.0-~]{1,200}|[^/]{1,110}"),
     tenant="tenant_id",
     indexes=[
         # All that a calculation reads of them.

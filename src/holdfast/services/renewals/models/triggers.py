@@ -7,8 +7,8 @@ from typing import Literal
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import CheckpointDocument
-from holdfast.kit.runs import RUN_CLAIM, RUN_INDEXES, RUN_LIFE, Kinds, RunFields, StepDocument
-from holdfast.model import Document, Retention, Stamped, document
+from holdfast.kit.runs import RUN_CLAIM, RUN_INDEXES, RUN_LIFE, RunFields, RunModels, StepDocument
+from holdfast.model import Document, Retention, TimestampId, document
 from holdfast.services.renewals.models.scores import Count
 from holdfast.services.renewals.scoring import Tier
 
@@ -17,7 +17,7 @@ Told = Literal["created", "already queued", "already delivered", "re-queued"]
 
 @document(
     "renewal_trigger_jobs/{id}",
-    id=Stamped("run"),
+    id=TimestampId("run"),
     tenant="tenant_id",
     indexes=RUN_INDEXES,
     lifecycle=RUN_LIFE,
@@ -51,4 +51,4 @@ class TriggerState(Document, rename="camel"):
     job_id: str
 
 
-TRIGGER_JOBS = Kinds(run=TriggerJob, step=StepDocument, checkpoint=CheckpointDocument)
+TRIGGER_JOBS = RunModels(run=TriggerJob, step=StepDocument, checkpoint=CheckpointDocument)

@@ -9,17 +9,17 @@ import msgspec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from holdfast.routing import Actor, Asked, Tenant, TenantId, Whole
+from holdfast.routing import Actor, RequestBody, RuntimeDependency, Tenant, TenantId
 from holdfast.services.renewals.calibration import Calibration
 from holdfast.services.renewals.models import Outcome, PropertyRules
 from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of, sets
 from holdfast.services.renewals.routes.events import PropertyFilter
-from holdfast.services.renewals.rules import RulesOrder
+from holdfast.services.renewals.rules import RulesRequest
 
 Id = Annotated[str, Meta(min_length=1, max_length=400)]
 
 
-class OutcomeOrder(Asked, frozen=True):
+class OutcomeRequest(RequestBody, frozen=True):
     resident_id: Id
     lease_id: Id
     outcome: Literal["renewed", "left"]
@@ -28,10 +28,10 @@ class OutcomeOrder(Asked, frozen=True):
 
 @acts("/outcomes", "developer", action="record", status=201)
 async def record_outcome(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
-    data: JSONBody[OutcomeOrder],
+    data: JSONBody[OutcomeRequest],
     tenant: Tenant = None,
 ) -> Outcome:
     """Say whether a lease was renewed or its resident left; said again, it is corrected.
@@ -51,7 +51,7 @@ async def record_outcome(
 
 @reads("/calibration")
 async def calibration(
-    runtime: Whole, tenant_id: TenantId, property_id: PropertyFilter = None, tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, property_id: PropertyFilter = None, tenant: Tenant = None
 ) -> Calibration:
     """Do high scores really leave? Counts by band, Brier score and AUC.
 
@@ -65,7 +65,7 @@ async def calibration(
 
 @reads("/properties/{property_id:str}/rules")
 async def rules(
-    runtime: Whole, tenant_id: TenantId, property_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, property_id: FromPath[str], tenant: Tenant = None
 ) -> PropertyRules:
     """The weights, thresholds and sending of a property.
 
@@ -78,11 +78,11 @@ async def rules(
 
 @sets("/properties/{property_id:str}/rules", "admin", action="configure")
 async def set_rules(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     property_id: FromPath[str],
-    data: JSONBody[RulesOrder],
+    data: JSONBody[RulesRequest],
     tenant: Tenant = None,
 ) -> PropertyRules:
     """Change them for the runs to come; scores and tiers that are kept stay as they are.

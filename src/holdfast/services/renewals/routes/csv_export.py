@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
-from holdfast.routing import Tenant, TenantId, Whole
+from holdfast.routing import RuntimeDependency, Tenant, TenantId
 from holdfast.services.renewals.csv_export import csv_of
 from holdfast.services.renewals.routes.dependencies import reads, renewals_of
 from holdfast.services.renewals.routes.risk import AsOf, RunId
@@ -17,7 +17,7 @@ from holdfast.services.renewals.scoring import TIERS, Tier
 
 @reads("/properties/{property_id:str}/renewal-risk.csv", time_limit_s=120.0)
 async def risk_csv(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     property_id: FromPath[str],
     tier: Annotated[Tier | None, QueryParameter(description="All unless given.")] = None,

@@ -10,9 +10,9 @@ from holdfast.services.renewals.operations import Renewals
 
 AREA: Final = "renewals"
 
-reads = partial(routing.reads, area=AREA)
-acts = partial(routing.acts, area=AREA)
-sets = partial(routing.sets, area=AREA)
+reads = partial(routing.read_route, area=AREA)
+acts = partial(routing.action_route, area=AREA)
+sets = partial(routing.put_route, area=AREA)
 
 
 def renewals_of(runtime: Any) -> Renewals:

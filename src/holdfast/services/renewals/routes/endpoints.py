@@ -8,24 +8,28 @@ import msgspec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
-from holdfast.services.renewals.endpoints import REASON_MAX, Act, EndpointOrder, EndpointShown, shown
+from holdfast.routing import Actor, Cursor, Limit, RequestBody, RuntimeDependency, Tenant, TenantId
+from holdfast.services.renewals.endpoints import REASON_MAX, Act, EndpointRequest, EndpointResponse, shown
 from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of, sets
 
 
 class EndpointPage(msgspec.Struct, frozen=True):
-    items: list[EndpointShown]
+    items: list[EndpointResponse]
     cursor: str | None
 
 
-class EndpointAct(Asked, frozen=True):
+class EndpointAct(RequestBody, frozen=True):
     act: Act
     reason: Annotated[str, Meta(max_length=REASON_MAX)] = ""
 
 
 @reads("/endpoints", "developer")
 async def endpoints(
-    runtime: Whole, tenant_id: TenantId, limit: Limit = 100, cursor: Cursor = None, tenant: Tenant = None
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
 ) -> EndpointPage:
     """Where events go, newest first; never with a secret.
 
@@ -36,8 +40,8 @@ async def endpoints(
 
 @reads("/properties/{property_id:str}/endpoint", "developer")
 async def endpoint(
-    runtime: Whole, tenant_id: TenantId, property_id: FromPath[str], tenant: Tenant = None
-) -> EndpointShown:
+    runtime: RuntimeDependency, tenant_id: TenantId, property_id: FromPath[str], tenant: Tenant = None
+) -> EndpointResponse:
     """Where a property's events go.
 
     Example: `GET …/properties/property-0001/endpoint`
@@ -47,13 +51,13 @@ async def endpoint(
 
 @sets("/properties/{property_id:str}/endpoint", "admin", action="configure")
 async def set_endpoint(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     property_id: FromPath[str],
-    data: JSONBody[EndpointOrder],
+    data: JSONBody[EndpointRequest],
     tenant: Tenant = None,
-) -> EndpointShown:
+) -> EndpointResponse:
     """Say where a property's events go; a new endpoint's secret is shown this once.
 
     Example: `PUT …/properties/property-0001/endpoint {"url": "https://rms.example/webhooks/1"}`
@@ -68,8 +72,12 @@ async def set_endpoint(
 
 @acts("/properties/{property_id:str}/endpoint/rotate", "admin", action="configure")
 async def rotate(
-    runtime: Whole, tenant_id: TenantId, actor: Actor, property_id: FromPath[str], tenant: Tenant = None
-) -> EndpointShown:
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    actor: Actor,
+    property_id: FromPath[str],
+    tenant: Tenant = None,
+) -> EndpointResponse:
     """A fresh secret, shown this once; the old one signs too for a day.
 
     Example: `POST …/properties/property-0001/endpoint/rotate`
@@ -84,13 +92,13 @@ async def rotate(
 
 @acts("/properties/{property_id:str}/endpoint/act", "admin", action="configure")
 async def switch(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     property_id: FromPath[str],
     data: JSONBody[EndpointAct],
     tenant: Tenant = None,
-) -> EndpointShown:
+) -> EndpointResponse:
     """Pause, resume, disable or enable a property's endpoint.
 
     Example: `POST …/properties/property-0001/endpoint/act {"act": "pause", "reason": "maintenance"}`

@@ -10,12 +10,12 @@ from msgspec import Meta
 
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Report
-from holdfast.routing import Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
+from holdfast.routing import Actor, Cursor, Limit, RequestBody, RuntimeDependency, Tenant, TenantId
 from holdfast.services.renewals.deliveries import (
     NOTE_MAX,
-    DeadLetterShown,
-    DeliveryDetail,
-    DeliveryShown,
+    RmsDeadLetterResponse,
+    RmsDeliveryDetail,
+    RmsDeliveryResponse,
     Status,
     Wait,
 )
@@ -26,29 +26,29 @@ PropertyFilter = Annotated[
 ]
 
 
-class DeliveryPage(msgspec.Struct, frozen=True):
-    items: list[DeliveryShown]
+class RmsDeliveryPage(msgspec.Struct, frozen=True):
+    items: list[RmsDeliveryResponse]
     cursor: str | None
 
 
-class DeadLetterPage(msgspec.Struct, frozen=True):
-    items: list[DeadLetterShown]
+class RmsDeadLetterPage(msgspec.Struct, frozen=True):
+    items: list[RmsDeadLetterResponse]
     cursor: str | None
 
 
-class Replayed(msgspec.Struct, frozen=True):
+class RmsReplayResponse(msgspec.Struct, frozen=True):
     id: str
     replayed: bool
 
 
-class ReplayOrder(Asked, frozen=True):
+class RmsReplayRequest(RequestBody, frozen=True):
     """Which dead letters; without `dryRun: false` it is only told what would happen."""
 
     dry_run: bool = True
     property_id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
 
 
-class ResolveOrder(Asked, frozen=True):
+class ResolveRequest(RequestBody, frozen=True):
     note: Annotated[str, Meta(min_length=1, max_length=NOTE_MAX)]
 
 
@@ -59,14 +59,14 @@ class Resolved(msgspec.Struct, frozen=True):
 
 @reads("/properties/{property_id:str}/deliveries")
 async def deliveries(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     property_id: FromPath[str],
     status: Annotated[list[Status] | None, QueryParameter(description="May be repeated.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     tenant: Tenant = None,
-) -> DeliveryPage:
+) -> RmsDeliveryPage:
     """A property's deliveries, newest first.
 
     Example: `GET …/properties/property-0001/deliveries?status=dlq`
@@ -74,12 +74,12 @@ async def deliveries(
     renewals = renewals_of(runtime)
     await renewals.portfolio(tenant_id).property(property_id)
     found = renewals.deliveries(tenant_id)
-    return DeliveryPage(*await found.find(property_id, statuses=status or (), limit=limit, cursor=cursor))
+    return RmsDeliveryPage(*await found.find(property_id, statuses=status or (), limit=limit, cursor=cursor))
 
 
 @reads("/deliveries")
 async def waiting(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     wait: Annotated[
         Wait | None, QueryParameter(name="waiting", description="Due by now, or later; both unless given.")
@@ -90,7 +90,7 @@ async def waiting(
     limit: Limit = 50,
     cursor: Cursor = None,
     tenant: Tenant = None,
-) -> DeliveryPage:
+) -> RmsDeliveryPage:
     """What all properties still have to be told of, the next to be tried first; or an event's delivery.
 
     Example: `GET …/deliveries?waiting=due`
@@ -99,14 +99,14 @@ async def waiting(
         raise InvalidError("ask for an event or for what waits, not both", "eventId")
     found = renewals_of(runtime).deliveries(tenant_id)
     if event_id is not None:
-        return DeliveryPage(await found.of_event(event_id), None)
-    return DeliveryPage(*await found.waiting(wait, limit=limit, cursor=cursor))
+        return RmsDeliveryPage(await found.of_event(event_id), None)
+    return RmsDeliveryPage(*await found.waiting(wait, limit=limit, cursor=cursor))
 
 
 @reads("/deliveries/{delivery_id:str}")
 async def delivery(
-    runtime: Whole, tenant_id: TenantId, delivery_id: FromPath[str], tenant: Tenant = None
-) -> DeliveryDetail:
+    runtime: RuntimeDependency, tenant_id: TenantId, delivery_id: FromPath[str], tenant: Tenant = None
+) -> RmsDeliveryDetail:
     """One delivery, with its payload and every attempt.
 
     Example: `GET …/deliveries/evt-property-0001-resident-0000001-2026-03-01T09:30:00Z~property-0001`
@@ -116,14 +116,14 @@ async def delivery(
 
 @reads("/dlq")
 async def dead_letters(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     property_id: PropertyFilter = None,
     resolved: Annotated[bool, QueryParameter(description="Those that were dealt with.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
     tenant: Tenant = None,
-) -> DeadLetterPage:
+) -> RmsDeadLetterPage:
     """What was given up, with the reason, newest first.
 
     Example: `GET …/dlq?propertyId=property-0001`
@@ -132,15 +132,19 @@ async def dead_letters(
     if property_id is not None:
         await renewals.portfolio(tenant_id).property(property_id)
     found = renewals.deliveries(tenant_id)
-    return DeadLetterPage(
+    return RmsDeadLetterPage(
         *await found.dead_letters(property_id, resolved=resolved, limit=limit, cursor=cursor)
     )
 
 
 @acts("/dlq/{letter_id:str}/replay", "developer", action="replay")
 async def replay(
-    runtime: Whole, tenant_id: TenantId, actor: Actor, letter_id: FromPath[str], tenant: Tenant = None
-) -> Replayed:
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    actor: Actor,
+    letter_id: FromPath[str],
+    tenant: Tenant = None,
+) -> RmsReplayResponse:
     """Put one out again, under its old event id with its old bytes; false where that was done since.
 
     Example: `POST …/dlq/evt-property-0001-resident-0000001-2026-03-01T09:30:00Z~property-0001/replay`
@@ -150,12 +154,16 @@ async def replay(
     done = await renewals.noted(
         tenant_id, actor, "replayed", subject=letter_id, act=lambda tx: deliveries.replay(letter_id, tx)
     )
-    return Replayed(letter_id, done)
+    return RmsReplayResponse(letter_id, done)
 
 
 @acts("/dlq/replay", "developer", action="replay", time_limit_s=120.0)
 async def replay_all(
-    runtime: Whole, tenant_id: TenantId, actor: Actor, data: JSONBody[ReplayOrder], tenant: Tenant = None
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    actor: Actor,
+    data: JSONBody[RmsReplayRequest],
+    tenant: Tenant = None,
 ) -> Report:
     """Put dead letters out again, at most a thousand at a time; says what it did, or would do.
 
@@ -175,11 +183,11 @@ async def replay_all(
 
 @acts("/dlq/{letter_id:str}/resolve", "developer", action="resolve")
 async def resolve(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     letter_id: FromPath[str],
-    data: JSONBody[ResolveOrder],
+    data: JSONBody[ResolveRequest],
     tenant: Tenant = None,
 ) -> Resolved:
     """Mark a dead letter as dealt with, without sending it.

@@ -10,10 +10,10 @@ from litestar import Response
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from holdfast.kit.runs.models import RunStatus
-from holdfast.routing import PREFIX, Actor, Asked, Cursor, Limit, Tenant, TenantId, Whole
+from holdfast.routing import PREFIX, Actor, Cursor, Limit, RequestBody, RuntimeDependency, Tenant, TenantId
 from holdfast.services.renewals.jobs import KEY_MAX, RunSummary
 from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary
-from holdfast.services.renewals.portfolio import Sort, Standing, WhatIf
+from holdfast.services.renewals.portfolio import PropertySummary, Sort, WhatIf
 from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of
 from holdfast.services.renewals.scoring import TIERS, Signal, Thresholds, Tier, Weights
 
@@ -38,13 +38,13 @@ AsOf = Annotated[
 ]
 
 
-class Calculate(Asked, frozen=True):
+class Calculate(RequestBody, frozen=True):
     """As of which day; the property's own today unless said."""
 
     as_of_date: date | None = None
 
 
-class JobShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class JobResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A calculation job; `scored` of `residents` are done."""
 
     job_id: str
@@ -63,7 +63,7 @@ class JobShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     completed_at: datetime | None
 
 
-class ScoreShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ScoreResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A resident's score with its reasons; `signals` is what a flag carries, `reasons` says why."""
 
     resident_id: str
@@ -85,11 +85,11 @@ class RiskPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     property_id: str
     run: Summary | None
-    items: list[ScoreShown]
+    items: list[ScoreResponse]
     cursor: str | None
 
 
-class RunPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CalculationPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     property_id: str
     items: list[Summary]
     cursor: str | None
@@ -97,24 +97,24 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class HistoryPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resident_id: str
-    items: list[ScoreShown]
+    items: list[ScoreResponse]
     cursor: str | None
 
 
 class PortfolioPage(msgspec.Struct, frozen=True):
-    items: list[Standing]
+    items: list[PropertySummary]
     cursor: str | None
 
 
-class WhatIfOrder(Asked, frozen=True):
+class WhatIfRequest(RequestBody, frozen=True):
     """Weights are whole points that add up to 100; what is left out is as the property has it."""
 
     weights: Weights | None = None
     thresholds: Thresholds | None = None
 
 
-def job_shown(job: CalculationJob) -> JobShown:
-    return JobShown(
+def job_response(job: CalculationJob) -> JobResponse:
+    return JobResponse(
         job_id=job.id, status_url=f"/renewals{PREFIX}/jobs/{job.id}", property_id=job.property_id,
         status=job.status, as_of_date=job.as_of_date, calculated_at=job.calculated_at,
         residents=job.residents, scored=job.scored, skipped=job.skipped, sent=job.sent,
@@ -123,8 +123,8 @@ def job_shown(job: CalculationJob) -> JobShown:
     )  # fmt: skip
 
 
-def score_shown(score: RiskScore) -> ScoreShown:
-    return ScoreShown(
+def score_response(score: RiskScore) -> ScoreResponse:
+    return ScoreResponse(
         resident_id=score.resident_id, name=score.name, unit_id=score.unit_id, lease_id=score.lease_id,
         risk_score=score.risk_score, risk_tier=score.risk_tier, days_to_expiry=score.days_to_expiry,
         notice_given=score.notice_given, as_of_date=score.as_of_date, calculated_at=score.calculated_at,
@@ -137,7 +137,7 @@ def score_shown(score: RiskScore) -> ScoreShown:
     time_limit_s=WAIT_S_MAX + 10,
 )  # fmt: skip
 async def calculate(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     property_id: FromPath[str],
@@ -145,7 +145,7 @@ async def calculate(
     key: Key = None,
     wait: Annotated[bool, QueryParameter(description="Answer once the job has ended.")] = False,
     tenant: Tenant = None,
-) -> Response[JobShown | RunSummary]:
+) -> Response[JobResponse | RunSummary]:
     """Score every resident of a property, in a job of its own.
 
     202 with the job; with `?wait=true` 200 with the whole summary once it is there, 409 with the job's id and
@@ -160,21 +160,23 @@ async def calculate(
         job = await jobs.finished(job.id, within_s=WAIT_S_MAX)
         if job.status == "completed":
             return Response(await jobs.summary(job), status_code=200)
-    return Response(job_shown(job), status_code=202)
+    return Response(job_response(job), status_code=202)
 
 
 @reads("/jobs/{job_id:str}")
-async def job(runtime: Whole, tenant_id: TenantId, job_id: FromPath[str], tenant: Tenant = None) -> JobShown:
+async def job(
+    runtime: RuntimeDependency, tenant_id: TenantId, job_id: FromPath[str], tenant: Tenant = None
+) -> JobResponse:
     """How far a job is.
 
     Example: `GET …/jobs/run-m5v2kx8a-a7b3c9d2`
     """
-    return job_shown(await renewals_of(runtime).portfolio(tenant_id).jobs.get(job_id))
+    return job_response(await renewals_of(runtime).portfolio(tenant_id).jobs.get(job_id))
 
 
 @reads("/properties/{property_id:str}/renewal-risk")
 async def risk(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     property_id: FromPath[str],
     tier: Annotated[
@@ -200,19 +202,22 @@ async def risk(
     tiers = tier or TIERS
     page = await portfolio.risk(chosen, property_id, tiers=tiers, sort=sort, limit=limit, cursor=cursor)
     return RiskPage(
-        property_id=property_id, run=chosen, items=[score_shown(one) for one in page.docs], cursor=page.cursor
+        property_id=property_id,
+        run=chosen,
+        items=[score_response(one) for one in page.docs],
+        cursor=page.cursor,
     )
 
 
 @reads("/properties/{property_id:str}/runs")
 async def runs(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     property_id: FromPath[str],
     limit: Limit = 50,
     cursor: Cursor = None,
     tenant: Tenant = None,
-) -> RunPage:
+) -> CalculationPage:
     """A property's finished runs, the newest first; each can be looked at by its `jobId`.
 
     Example: `GET …/properties/property-0001/runs`
@@ -220,12 +225,12 @@ async def runs(
     portfolio = renewals_of(runtime).portfolio(tenant_id)
     await portfolio.property(property_id)
     items, after = await portfolio.runs.all(property_id, limit=limit, cursor=cursor)
-    return RunPage(property_id=property_id, items=items, cursor=after)
+    return CalculationPage(property_id=property_id, items=items, cursor=after)
 
 
 @reads("/residents/{resident_id:str}/risk-history")
 async def history(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     resident_id: FromPath[str],
     limit: Limit = 50,
@@ -237,13 +242,17 @@ async def history(
     Example: `GET …/residents/resident-0000001/risk-history`
     """
     page = await renewals_of(runtime).portfolio(tenant_id).history(resident_id, limit=limit, cursor=cursor)
-    items = [score_shown(one) for one in page.docs]
+    items = [score_response(one) for one in page.docs]
     return HistoryPage(resident_id=resident_id, items=items, cursor=page.cursor)
 
 
 @reads("/portfolio")
 async def portfolio(
-    runtime: Whole, tenant_id: TenantId, limit: Limit = 100, cursor: Cursor = None, tenant: Tenant = None
+    runtime: RuntimeDependency,
+    tenant_id: TenantId,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    tenant: Tenant = None,
 ) -> PortfolioPage:
     """Every property with what its latest run came to, by name.
 
@@ -256,10 +265,10 @@ async def portfolio(
 
 @acts("/properties/{property_id:str}/what-if", "viewer", action="read")
 async def what_if(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     property_id: FromPath[str],
-    data: JSONBody[WhatIfOrder],
+    data: JSONBody[WhatIfRequest],
     tenant: Tenant = None,
 ) -> WhatIf:
     """The latest run's residents by other weights or thresholds; nothing is stored.

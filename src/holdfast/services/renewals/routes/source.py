@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import NotFoundError
-from holdfast.routing import Tenant, TenantId, Whole
+from holdfast.routing import RuntimeDependency, Tenant, TenantId
 from holdfast.services.renewals.models import SourceState
 from holdfast.services.renewals.routes.dependencies import reads, renewals_of
 
@@ -22,7 +22,7 @@ class SourceRow(msgspec.Struct, frozen=True):
     reason: str
 
 
-class SourceShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SourceResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The data is of `read_at`, `age_s` seconds ago; `error` is why a later try to read failed."""
 
     source: str
@@ -36,7 +36,9 @@ class SourceShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @reads("/source")
-async def show_source(runtime: Whole, tenant_id: TenantId, tenant: Tenant = None) -> SourceShown:
+async def show_source(
+    runtime: RuntimeDependency, tenant_id: TenantId, tenant: Tenant = None
+) -> SourceResponse:
     """Where the data comes from, how old it is, and the first rows that did not fit.
 
     Example: `GET …/source`
@@ -48,10 +50,10 @@ async def show_source(runtime: Whole, tenant_id: TenantId, tenant: Tenant = None
     return shown(state, renewals.clock.now())
 
 
-def shown(state: SourceState, now: datetime) -> SourceShown:
+def shown(state: SourceState, now: datetime) -> SourceResponse:
     """The state as callers see it at this moment."""
     age_s = None if state.read_at is None else max(0, round((now - state.read_at).total_seconds()))
-    return SourceShown(
+    return SourceResponse(
         source=state.source, read_at=state.read_at, age_s=age_s,
         rows={table: one.rows for table, one in state.tables.items()},
         bad=sum(one.bad for one in state.tables.values()),

@@ -12,7 +12,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from holdfast.kit.runs.models import RunStatus
-from holdfast.routing import PREFIX, Actor, Asked, Tenant, TenantId, Whole
+from holdfast.routing import PREFIX, Actor, RequestBody, RuntimeDependency, Tenant, TenantId
 from holdfast.services.renewals.models import Told, TriggerJob
 from holdfast.services.renewals.risk_events import Triggered, counts_of, summary_of
 from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of
@@ -22,7 +22,7 @@ from holdfast.services.renewals.trigger_jobs import progress_of, started_details
 SHOWN_MAX: Final = 100
 
 
-class TriggerOrder(Asked, frozen=True):
+class TriggerRequest(RequestBody, frozen=True):
     """A tier (high and medium unless said), or the residents to tell of."""
 
     tier: Tier | None = None
@@ -46,7 +46,7 @@ class TriggerReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     skipped: list[str]
 
 
-class TriggerJobShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class TriggerJobResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A trigger job; the RMS is `told` of so many of its `residents`. Whoever asks for the same meanwhile
     gets this one; `requested_by` is who asked first."""
 
@@ -66,8 +66,8 @@ class TriggerJobShown(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     completed_at: datetime | None
 
 
-def trigger_job_shown(job: TriggerJob) -> TriggerJobShown:
-    return TriggerJobShown(
+def trigger_job_response(job: TriggerJob) -> TriggerJobResponse:
+    return TriggerJobResponse(
         job_id=job.id, status_url=f"/renewals{PREFIX}/trigger-jobs/{job.id}", property_id=job.property_id,
         status=job.status, tiers=job.tiers, requested_by=job.requested_by, calculated_at=job.calculated_at,
         residents=job.residents, told=job.told, summary=progress_of(job), counts=job.counts, error=job.error,
@@ -80,7 +80,7 @@ def trigger_job_shown(job: TriggerJob) -> TriggerJobShown:
     action="trigger",
 )  # fmt: skip
 async def trigger(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     property_id: FromPath[str],
@@ -101,13 +101,13 @@ async def trigger(
     "/properties/{property_id:str}/trigger-renewal-events", "developer", action="trigger", time_limit_s=120.0
 )
 async def trigger_many(
-    runtime: Whole,
+    runtime: RuntimeDependency,
     tenant_id: TenantId,
     actor: Actor,
     property_id: FromPath[str],
-    data: JSONBody[TriggerOrder],
+    data: JSONBody[TriggerRequest],
     tenant: Tenant = None,
-) -> Response[TriggerReport | TriggerJobShown]:
+) -> Response[TriggerReport | TriggerJobResponse]:
     """The same for a flagged tier of the latest run, or for those of the residents named who are flagged.
 
     200 with what became of each; of more than 10,000 the RMS is told by a job, and the answer is 202 with it.
@@ -125,7 +125,7 @@ async def trigger_many(
         )
         made = await portfolio.trigger_tiers(property_id, tiers=tiers, by=actor, noting=noting)
         if isinstance(made, TriggerJob):
-            return Response(trigger_job_shown(made), status_code=202)
+            return Response(trigger_job_response(made), status_code=202)
         told = made
     counts = counts_of(told)
     await renewals.note(tenant_id, actor, "triggered", subject=property_id, details=counts)
@@ -142,13 +142,13 @@ def _report(property_id: str, told: Sequence[Triggered], named: Sequence[str]) -
 
 @reads("/trigger-jobs/{job_id:str}")
 async def trigger_job(
-    runtime: Whole, tenant_id: TenantId, job_id: FromPath[str], tenant: Tenant = None
-) -> TriggerJobShown:
+    runtime: RuntimeDependency, tenant_id: TenantId, job_id: FromPath[str], tenant: Tenant = None
+) -> TriggerJobResponse:
     """How far a trigger job is, and what became of those it has told of.
 
     Example: `GET …/trigger-jobs/run-m5v2kx8a-a7b3c9d2`
     """
-    return trigger_job_shown(await renewals_of(runtime).portfolio(tenant_id).trigger_jobs.get(job_id))
+    return trigger_job_response(await renewals_of(runtime).portfolio(tenant_id).trigger_jobs.get(job_id))
 
 
 ROUTES: Final = (trigger, trigger_many, trigger_job)

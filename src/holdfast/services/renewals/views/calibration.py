@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 from holdfast.services.renewals.history import History
-from holdfast.services.renewals.lookup import found
+from holdfast.services.renewals.lookup import get_or_404
 from holdfast.services.renewals.models import LeaseRow, PropertyRules, Resident, RiskScore, Unit
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RulesOrder, order_of
+from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RulesRequest, order_of
 from holdfast.services.renewals.scoring import Thresholds, Weights
 from holdfast.services.renewals.views.property_header import SENDINGS, choices, heading
 from holdfast.services.renewals.views.reasons import reasons_of
@@ -33,14 +33,14 @@ WEIGHTS: Final = {
 THRESHOLDS: Final = {"high": "High from", "medium": "Medium from"}
 
 
-class JudgingPages:
+class CalibrationPages:
     def __init__(self, renewals: Renewals) -> None:
         self._renewals = renewals
 
-    async def resident(self, ask: Ask) -> Mapping[str, Any]:
+    async def resident(self, ask: PageRequest) -> Mapping[str, Any]:
         """Every finished run's score of one resident, the lease they have, what the RMS was told."""
         store, id = self._renewals.store(ask.tenant_id), ask.path["resident_id"]
-        resident = (await found(store, Resident, id, what="resident")).doc
+        resident = (await get_or_404(store, Resident, id, what="resident")).doc
         page = await History(store).page(id, limit=ROWS, cursor=ask.cursor)
         unit = await store.get(Unit, resident.unit_id)
         lease = await self._lease(store, id, page.docs)
@@ -55,7 +55,7 @@ class JudgingPages:
             "deliveries": events[:EVENTS], "more_events": len(events) > EVENTS,
         }  # fmt: skip
 
-    async def _runs(self, ask: Ask, scores: Sequence[RiskScore]) -> dict[datetime, str]:
+    async def _runs(self, ask: PageRequest, scores: Sequence[RiskScore]) -> dict[datetime, str]:
         """Which run gave a score, by its time; for a link to the whole property as it was."""
         if not scores:
             return {}
@@ -74,10 +74,10 @@ class JudgingPages:
         leases = (await store.query(query.limit(1))).docs
         return leases[0] if leases else None
 
-    async def _rules(self, ask: Ask, property_id: str) -> PropertyRules:
+    async def _rules(self, ask: PageRequest, property_id: str) -> PropertyRules:
         return await self._renewals.rules(ask.tenant_id).get(property_id)
 
-    async def what_if(self, ask: Ask) -> Mapping[str, Any]:
+    async def what_if(self, ask: PageRequest) -> Mapping[str, Any]:
         """Asked by the address alone, so that nothing is stored and a link shows the same again."""
         head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
         rules = await self._rules(ask, head.property.id)
@@ -98,10 +98,10 @@ class JudgingPages:
         order = msgspec.structs.replace(own, weights=weights, thresholds=thresholds)
         return {**told, "result": result, "order": None if order == own else msgspec.to_builtins(order)}
 
-    async def rules(self, ask: Ask) -> Mapping[str, Any]:
+    async def rules(self, ask: PageRequest) -> Mapping[str, Any]:
         """How the property's next runs judge and what they send, beside what everybody begins with."""
         head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
-        rules, everybodys = await self._rules(ask, head.property.id), RulesOrder()
+        rules, everybodys = await self._rules(ask, head.property.id), RulesRequest()
         return {
             "title": f"Rules of {head.property.name}", "head": head, "weights": WEIGHTS,
             "thresholds": THRESHOLDS, "rules": rules, "everybodys": everybodys,
@@ -109,7 +109,7 @@ class JudgingPages:
             "spelt": {name: _camel(name) for name in WEIGHTS},
         }  # fmt: skip
 
-    async def calibration(self, ask: Ask) -> Mapping[str, Any]:
+    async def calibration(self, ask: PageRequest) -> Mapping[str, Any]:
         store, property_id = self._renewals.store(ask.tenant_id), ask.text("property")
         head = await heading(self._renewals, ask.tenant_id, property_id) if property_id else None
         judged = await self._renewals.outcomes(ask.tenant_id).calibration(property_id or None)
@@ -119,7 +119,7 @@ class JudgingPages:
         }  # fmt: skip
 
 
-def _given(ask: Ask, rules: PropertyRules) -> dict[str, int]:
+def _given(ask: PageRequest, rules: PropertyRules) -> dict[str, int]:
     """Each number from the address, or the property's own."""
     own = {name: getattr(rules.weights, name) for name in WEIGHTS}
     own |= {name: getattr(rules.thresholds, name) for name in THRESHOLDS}
@@ -138,7 +138,7 @@ def _camel(name: str) -> str:
 
 
 def pages(renewals: Renewals) -> list[Page]:
-    shown = JudgingPages(renewals)
+    shown = CalibrationPages(renewals)
     return [
         Page(path="/calibration", title="Calibration", template="calibration.html", data=shown.calibration),
         Page(

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.service import Ask, Page
-from holdfast.services.renewals.deliveries import Deliveries, DeliveryShown
+from holdfast.service import Page, PageRequest
+from holdfast.services.renewals.deliveries import RmsDeliveries, RmsDeliveryResponse
 from holdfast.services.renewals.models import RiskScore, Summary, Unit
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.portfolio import Portfolio, Sort
 from holdfast.services.renewals.resident_search import FOUND_MAX, find_residents
 from holdfast.services.renewals.scoring import TIERS
 from holdfast.services.renewals.views.property_header import Heading, heading
-from holdfast.services.renewals.views.reasons import Reason, reasons_of
+from holdfast.services.renewals.views.reasons import ScoreReason, reasons_of
 
 ROWS: Final = 30
 NOTICES: Final = 5
@@ -28,14 +28,14 @@ ALL: Final = "all"
 SHOWN: Final = (ALL, *TIERS, NOTICE)
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ResidentRow(msgspec.Struct, frozen=True, kw_only=True):
     """A resident as the dashboard shows them; `trend` is oldest first, `now` is of the latest run."""
 
     score: RiskScore
     unit: str
-    reasons: list[Reason]
+    reasons: list[ScoreReason]
     trend: list[int]
-    delivery: DeliveryShown | None
+    delivery: RmsDeliveryResponse | None
     now: RiskScore | None
 
 
@@ -59,7 +59,7 @@ class Dashboard:
     def __init__(self, renewals: Renewals) -> None:
         self._renewals = renewals
 
-    async def data(self, ask: Ask) -> Mapping[str, Any]:
+    async def data(self, ask: PageRequest) -> Mapping[str, Any]:
         head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
         portfolio = self._renewals.portfolio(ask.tenant_id)
         shown, wanted = ask.choice("tier", SHOWN, default=ALL), ask.text("q")
@@ -83,7 +83,7 @@ class Dashboard:
         choices = runs if run in runs else [*runs, run]
         return {**told, "notice_count": count, "runs": choices, **found}
 
-    async def _run(self, ask: Ask, head: Heading) -> Summary | None:
+    async def _run(self, ask: PageRequest, head: Heading) -> Summary | None:
         """The run the address names; the latest where it names none."""
         id = ask.text("run")
         if not id or (head.run is not None and id == head.run.job_id):
@@ -108,17 +108,19 @@ class Dashboard:
         rows = await self._rows(portfolio, looked, [*first, *page.docs])
         return {"notices": rows[: len(first)], "rows": rows[len(first) :], "after": page.cursor}
 
-    async def _rows(self, portfolio: Portfolio, looked: Looked, scores: Sequence[RiskScore]) -> list[Row]:
+    async def _rows(
+        self, portfolio: Portfolio, looked: Looked, scores: Sequence[RiskScore]
+    ) -> list[ResidentRow]:
         ids = [one.resident_id for one in scores]
         units, deliveries, trends, now = await asyncio.gather(
             portfolio.store.get_many(Unit, [one.unit_id for one in scores]),
-            Deliveries(portfolio.store).of_scores(scores),
+            RmsDeliveries(portfolio.store).of_scores(scores),
             _trends(portfolio, looked, scores),
             portfolio.scores_of(ids if looked.latest else (), looked.latest or looked.run),
         )
         latest = {one.resident_id: one for one in now}
         return [
-            Row(score=score, unit=unit.doc.unit_number if unit else score.unit_id, delivery=delivery,
+            ResidentRow(score=score, unit=unit.doc.unit_number if unit else score.unit_id, delivery=delivery,
                 reasons=reasons_of(score), trend=trends[score.resident_id],
                 now=latest.get(score.resident_id))
             for score, unit, delivery in zip(scores, units, deliveries, strict=True)
@@ -162,7 +164,7 @@ _BY: Final[dict[str, Any]] = {"score": lambda score: -score.risk_score, "days": 
 
 
 def pages(renewals: Renewals) -> list[Page]:
-    async def runs(ask: Ask) -> Mapping[str, Any]:
+    async def runs(ask: PageRequest) -> Mapping[str, Any]:
         head = await heading(renewals, ask.tenant_id, ask.path["property_id"])
         found = renewals.portfolio(ask.tenant_id).runs
         rows, after = await found.all(head.property.id, limit=ROWS, cursor=ask.cursor)

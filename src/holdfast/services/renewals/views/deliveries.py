@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from holdfast.errors import NotFoundError
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 from holdfast.services.renewals.deliveries import STATUSES, Wait
 from holdfast.services.renewals.models import DeadLetterRow, DeliveryState, Property, Resident, RmsEndpoint
 from holdfast.services.renewals.operations import Renewals
@@ -21,11 +21,11 @@ _CHOSEN_BY: Final = (_ALL, _NOT_YET, "delivered", "failed", "dlq")
 _WAITS: Final = (_ALL, *get_args(Wait))
 
 
-class DeliveryPages:
+class RmsDeliveryPages:
     def __init__(self, renewals: Renewals) -> None:
         self._renewals = renewals
 
-    async def of_property(self, ask: Ask) -> Mapping[str, Any]:
+    async def of_property(self, ask: PageRequest) -> Mapping[str, Any]:
         head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
         state = ask.choice("status", (_ALL, _NOT_YET, *STATUSES), default=_ALL)
         wanted: tuple[Any, ...] = {_ALL: (), _NOT_YET: ON_THE_WAY}.get(state, (state,))
@@ -38,7 +38,7 @@ class DeliveryPages:
             "stopped": {head.property.id} if head.endpoint and head.endpoint.status != "active" else set(),
         }  # fmt: skip
 
-    async def waiting(self, ask: Ask) -> Mapping[str, Any]:
+    async def waiting(self, ask: PageRequest) -> Mapping[str, Any]:
         """What all properties still have to be told of; or the delivery of the event somebody looks for."""
         wait, wanted = ask.choice("waiting", _WAITS, default=_ALL), ask.text("q", characters_max=1_000)
         store, found = self._renewals.store(ask.tenant_id), self._renewals.deliveries(ask.tenant_id)
@@ -62,17 +62,17 @@ class DeliveryPages:
             "houses": houses,
         }  # fmt: skip
 
-    async def _names(self, ask: Ask, resident_ids: list[str]) -> dict[str, str]:
+    async def _names(self, ask: PageRequest, resident_ids: list[str]) -> dict[str, str]:
         ids = list(dict.fromkeys(resident_ids))
         found = await self._renewals.store(ask.tenant_id).get_many(Resident, ids)
         return {one.doc.id: one.doc.name for one in found if one is not None}
 
-    async def _houses(self, ask: Ask, property_ids: list[str]) -> dict[str, str]:
+    async def _houses(self, ask: PageRequest, property_ids: list[str]) -> dict[str, str]:
         ids = list(dict.fromkeys(property_ids))
         found = await self._renewals.store(ask.tenant_id).get_many(Property, ids)
         return {one.doc.id: one.doc.name for one in found if one is not None}
 
-    async def one(self, ask: Ask) -> Mapping[str, Any]:
+    async def one(self, ask: PageRequest) -> Mapping[str, Any]:
         store = self._renewals.store(ask.tenant_id)
         delivery = await self._renewals.deliveries(ask.tenant_id).get(ask.path["delivery_id"])
         letter = await store.get(DeadLetterRow, delivery.id)
@@ -84,14 +84,14 @@ class DeliveryPages:
             "head": await self._head(ask, delivery.property_id),
         }  # fmt: skip
 
-    async def _head(self, ask: Ask, property_id: str) -> Heading | None:
+    async def _head(self, ask: PageRequest, property_id: str) -> Heading | None:
         """None for a property that is gone: what it told the RMS stays on record."""
         try:
             return await heading(self._renewals, ask.tenant_id, property_id)
         except NotFoundError:
             return None
 
-    async def dead_letters(self, ask: Ask) -> Mapping[str, Any]:
+    async def dead_letters(self, ask: PageRequest) -> Mapping[str, Any]:
         resolved, property_id = ask.choice("resolved", ("no", "yes"), default="no"), ask.text("property")
         head = await heading(self._renewals, ask.tenant_id, property_id) if property_id else None
         rows, after = await self._renewals.deliveries(ask.tenant_id).dead_letters(
@@ -104,7 +104,7 @@ class DeliveryPages:
             "about": await self._about(ask, [one.id for one in rows]),
         }  # fmt: skip
 
-    async def _about(self, ask: Ask, delivery_ids: list[str]) -> dict[str, str]:
+    async def _about(self, ask: PageRequest, delivery_ids: list[str]) -> dict[str, str]:
         """For each delivery the name of the resident it is about."""
         found = await self._renewals.store(ask.tenant_id).get_many(DeliveryState, delivery_ids)
         residents = {one.doc.id: one.doc.resident_id for one in found if one is not None}
@@ -113,7 +113,7 @@ class DeliveryPages:
 
 
 def pages(renewals: Renewals) -> list[Page]:
-    shown, live = DeliveryPages(renewals), ("renewals",)
+    shown, live = RmsDeliveryPages(renewals), ("renewals",)
     return [
         Page(path="/deliveries", title="On the way", template="waiting.html", data=shown.waiting, live=live),
         Page(

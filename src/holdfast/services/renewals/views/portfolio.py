@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.service import Ask, Page
+from holdfast.service import Page, PageRequest
 from holdfast.services.renewals.models import CalculationJob, RmsEndpoint
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.portfolio import Standing
+from holdfast.services.renewals.portfolio import PropertySummary
 from holdfast.services.renewals.views.property_header import count_dead, count_waiting
 from holdfast.store import Store
 
 ROWS: Final = 25
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    standing: Standing
+class PropertyRow(msgspec.Struct, frozen=True, kw_only=True):
+    standing: PropertySummary
     job: CalculationJob | None
     endpoint: RmsEndpoint | None
     waiting: int
@@ -27,7 +27,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pages(renewals: Renewals) -> list[Page]:
-    async def listed(ask: Ask) -> Mapping[str, Any]:
+    async def listed(ask: PageRequest) -> Mapping[str, Any]:
         store = renewals.store(ask.tenant_id)
         standings, after = await renewals.portfolio(ask.tenant_id).standings(limit=ROWS, cursor=ask.cursor)
         rows = await _rows(store, standings)
@@ -40,7 +40,7 @@ def pages(renewals: Renewals) -> list[Page]:
     ]
 
 
-async def _rows(store: Store, standings: list[Standing]) -> list[Row]:
+async def _rows(store: Store, standings: list[PropertySummary]) -> list[PropertyRow]:
     ids = [one.property_id for one in standings]
     jobs = await store.get_many(CalculationJob, [one.job_id for one in standings if one.job_id is not None])
     by_id = {job.doc.id: job.doc for job in jobs if job is not None}
@@ -48,7 +48,7 @@ async def _rows(store: Store, standings: list[Standing]) -> list[Row]:
     waiting = await asyncio.gather(*(count_waiting(store, id) for id in ids))
     dead = await asyncio.gather(*(count_dead(store, id) for id in ids))
     return [
-        Row(
+        PropertyRow(
             standing=one, job=by_id.get(one.job_id or ""), waiting=waiting[at], dead=dead[at],
             endpoint=None if (found := endpoints[at]) is None else found.doc,
         )

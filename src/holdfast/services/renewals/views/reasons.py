@@ -22,7 +22,7 @@ _FULL: Final = 40
 _HEAVY: Final = 30
 
 
-class Reason(NamedTuple):
+class ScoreReason(NamedTuple):
     word: str
     short: str
     points: int
@@ -32,7 +32,7 @@ class Reason(NamedTuple):
     sentence: str
 
 
-def reasons_of(score: RiskScore) -> list[Reason]:
+def reasons_of(score: RiskScore) -> list[ScoreReason]:
     """A score's signals, in the order in which pages show them.
 
     Example: `reasons_of(score)[0].sentence` is `The lease ends in 45 days.`
@@ -43,5 +43,5 @@ def reasons_of(score: RiskScore) -> list[Reason]:
         one = score.signals[name]
         tone = "bad" if one.points >= _HEAVY else "warn" if one.points else "calm"
         figure = "no data" if one.value is None and not one.points else f"+{one.points}"
-        made.append(Reason(word, short, one.points, one.points / most, tone, figure, one.sentence))
+        made.append(ScoreReason(word, short, one.points, one.points / most, tone, figure, one.sentence))
     return made

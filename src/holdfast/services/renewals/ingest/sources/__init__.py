@@ -11,11 +11,11 @@ from pathlib import Path
 
 from holdfast.errors import ConfigError, InvalidError
 from holdfast.services.renewals.ingest.sources.address import SCHEMES, parse_address
-from holdfast.services.renewals.ingest.sources.csv_table import Row, Sheet, Source
+from holdfast.services.renewals.ingest.sources.csv_table import CsvTable, TableRow, TableSource
 from holdfast.services.renewals.ingest.sources.folder import Folder
 
 
-def open_source(place: str) -> Source:
+def open_source(place: str) -> TableSource:
     """The source that somebody named: a folder, or a URL.
 
     Example: `open_source("postgresql://rop@db/platform?schema=rop")`
@@ -39,4 +39,4 @@ def open_source(place: str) -> Source:
     return Database(place)
 
 
-__all__ = ["Folder", "Row", "Sheet", "Source", "open_source", "parse_address"]
+__all__ = ["CsvTable", "Folder", "TableRow", "TableSource", "open_source", "parse_address"]

@@ -17,7 +17,7 @@ _UNREADABLE: Final = (
 )
 
 
-class Address(msgspec.Struct, frozen=True):
+class SourceAddress(msgspec.Struct, frozen=True):
     """`dsn` is for the driver alone; `name` says the same without user, password and options."""
 
     dsn: str
@@ -28,7 +28,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"Address({self.name!r})"
 
 
-def parse_address(url: str) -> Address:
+def parse_address(url: str) -> SourceAddress:
     """Take the schema out of the URL; `public` where none is named.
 
     Example: `parse_address("postgresql://rop@db/platform?schema=rop").schema` gives `rop`
@@ -46,4 +46,4 @@ def parse_address(url: str) -> Address:
     if "@" in parts.path or any("@" in word for word in words):
         raise InvalidError(_UNREADABLE, "source")
     dsn = urlunsplit(parts._replace(query=urlencode(words)))
-    return Address(dsn, schema, f"postgresql://{place}{parts.path}?schema={schema}")
+    return SourceAddress(dsn, schema, f"postgresql://{place}{parts.path}?schema={schema}")

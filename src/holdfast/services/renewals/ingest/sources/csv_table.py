@@ -15,14 +15,14 @@ from holdfast.services.renewals.ingest.rows import BEYOND, columns_of
 csv.field_size_limit(1 << 24)
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row's place, by which a person finds it, and its text by column."""
 
     place: int | str
     values: dict[str, str]
 
 
-class Sheet:
+class CsvTable:
     """A table that was read. A row's place is its number, the header being 1; in a database, its id.
 
     Rows of a database come in the order of their ids, as they are; what people typed into a file is taken
@@ -51,7 +51,7 @@ class Sheet:
         known, _ = columns_of(self.table)
         return [name for name in header if name not in known]
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TableRow]:
         """Every row, from the first; refuses a table without a column that is needed."""
         known, needed = columns_of(self.table)
         with self._text() as text:
@@ -68,11 +68,11 @@ class Sheet:
                 line += [""] * (len(header) - len(line))
                 if self.in_database:
                     values = {name: line[place] for place, name in places}
-                    yield Row(values["id"] or "without an id", values)
+                    yield TableRow(values["id"] or "without an id", values)
                 else:
                     values = {name: line[place].strip() for place, name in places}
                     beyond = ",".join(line[len(header) :]).strip(", ")
-                    yield Row(number, values | {BEYOND: beyond} if beyond else values)
+                    yield TableRow(number, values | {BEYOND: beyond} if beyond else values)
 
     @contextmanager
     def _text(self) -> Iterator[TextIO]:
@@ -91,7 +91,7 @@ def _header(lines: Iterator[list[str]]) -> list[str]:
     return [name.strip() for name in next(lines, [])]
 
 
-class Source(Protocol):
+class TableSource(Protocol):
     """Where the given tables come from.
 
     `name` is fit to be shown. What is gone from a `mirrored` source is gone for us too.
@@ -100,7 +100,7 @@ class Source(Protocol):
     name: str
     mirrored: bool
 
-    def read(self) -> AbstractAsyncContextManager[dict[str, Sheet]]:
+    def read(self) -> AbstractAsyncContextManager[dict[str, CsvTable]]:
         """All of it as it is at one moment, in the order in which tables refer to one another."""
 
     async def check(self) -> None:

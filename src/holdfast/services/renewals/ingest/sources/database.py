@@ -18,7 +18,7 @@ import asyncpg
 from holdfast.errors import ConfigError, RetryLaterError
 from holdfast.services.renewals.ingest.rows import columns_of
 from holdfast.services.renewals.ingest.sources.address import parse_address
-from holdfast.services.renewals.ingest.sources.csv_table import Sheet
+from holdfast.services.renewals.ingest.sources.csv_table import CsvTable
 from holdfast.services.renewals.models import TABLES
 
 Link: TypeAlias = "asyncpg.Connection[Any]"
@@ -57,9 +57,9 @@ class Database:
         self.name = self._address.name
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[dict[str, Sheet]]:
+    async def read(self) -> AsyncIterator[dict[str, CsvTable]]:
         with ExitStack() as files:
-            sheets: dict[str, Sheet] = {}
+            sheets: dict[str, CsvTable] = {}
             async with self._snapshot() as link:
                 columns = await self._columns(link)
                 for table, names in columns.items():
@@ -102,7 +102,7 @@ class Database:
             )
         return found
 
-    async def _copied(self, link: Link, table: str, names: list[str], *, file: Any) -> Sheet:
+    async def _copied(self, link: Link, table: str, names: list[str], *, file: Any) -> CsvTable:
         digest = hashlib.blake2b(digest_size=16)
 
         async def keep(data: bytes) -> None:
@@ -111,7 +111,7 @@ class Database:
 
         question = self._question(table, names)
         done = await link.copy_from_query(question, output=keep, format="csv", header=True, timeout=TABLE_S)
-        return Sheet(
+        return CsvTable(
             table, file, label=f"{self._address.schema}.{table}", in_database=True,
             digest=digest.hexdigest(), count=int(done.removeprefix("COPY ")),
         )  # fmt: skip

@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from holdfast.errors import InvalidError
-from holdfast.services.renewals.ingest.sources.csv_table import Sheet
+from holdfast.services.renewals.ingest.sources.csv_table import CsvTable
 from holdfast.services.renewals.models import TABLES
 
 
@@ -28,7 +28,7 @@ class Folder:
             pass
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[dict[str, Sheet]]:
+    async def read(self) -> AsyncIterator[dict[str, CsvTable]]:
         files = {table: self.path / f"{table}.csv" for table in TABLES}
         there = {table: path for table, path in files.items() if path.is_file()}
         if not there:
@@ -37,9 +37,9 @@ class Folder:
             yield {table: _sheet(table, path, opened) for table, path in there.items()}
 
 
-def _sheet(table: str, path: Path, opened: ExitStack) -> Sheet:
+def _sheet(table: str, path: Path, opened: ExitStack) -> CsvTable:
     try:
         file = opened.enter_context(path.open("rb"))
     except OSError as fault:
         raise InvalidError(f"{path} can't be read: {fault.strerror}; check its rights", "folder") from None
-    return Sheet(table, file, label=path.name)
+    return CsvTable(table, file, label=path.name)
