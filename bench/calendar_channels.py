@@ -103,7 +103,7 @@ async def starting(place: Place, engine: str) -> AsyncIterator[Pair]:
         async def ours() -> float:
             began = time.perf_counter()
             runtime = await Runtime.open(config, services=[service])
-            keeper: CalendarSync = runtime.parts["calendar_sync"].inside
+            keeper: CalendarSync = runtime.parts["calendar_sync"].operations
             await keeper.channels.want(keeper.directory.entries)
             took = time.perf_counter() - began
             await runtime.close()
@@ -119,7 +119,7 @@ async def looking(place: Place, engine: str) -> AsyncIterator[Pair]:
     await _filled(url, place.scale(CHANNELS, QUICK_CHANNELS))
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         runtime = await Runtime.open(_config(url, Path(folder)), services=[service])
-        keeper: CalendarSync = runtime.parts["calendar_sync"].inside
+        keeper: CalendarSync = runtime.parts["calendar_sync"].operations
 
         async def ours() -> float:
             began = time.perf_counter()

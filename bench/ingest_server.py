@@ -56,7 +56,7 @@ async def ours(url: str) -> Any:
     source = Source(name="bench", verifier=GithubVerifier(SECRET))
     service = Service(
         name="bench", summary="", documents=[],
-        build=lambda _: Parts(hooks=[Webhook(path="/webhook", source=source)]),
+        build=lambda _: Parts(webhooks=[Webhook(path="/webhook", source=source)]),
     )  # fmt: skip
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     runtime = await Runtime.open(load_config({"store": url, "home": home}, environ={}), services=[service])
@@ -104,7 +104,8 @@ async def bare(url: str) -> Any:
         if fits:
             mark, now = headers["x-github-delivery"], datetime.now(UTC)
             await keep(InboxItem(
-                id=f"bench_{mark}", tenant_id="-", source="bench", mark=mark, received_at=now, due_at=now,
+                id=f"bench_{mark}", tenant_id="-", source="bench", message_id=mark, received_at=now,
+                due_at=now,
                 headers={k: v for k, v in headers.items() if k.startswith("x-")}, body=body,
             ))  # fmt: skip
         answer = [(b"content-type", b"application/json"), (b"content-length", b"17")]
@@ -115,10 +116,10 @@ async def bare(url: str) -> Any:
 
 
 async def _serve(kind: str, url: str) -> None:
-    kinds: dict[str, Callable[[str], Awaitable[Any]]] = {
+    models: dict[str, Callable[[str], Awaitable[Any]]] = {
         "ours": ours, "bare": bare, "fastapi": partial(fastapi, path=PATH, secret=SECRET)
     }  # fmt: skip
-    app = await kinds[kind](url)
+    app = await models[kind](url)
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(listener.getsockname()[1], flush=True)
     if kind == "ours":

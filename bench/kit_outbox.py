@@ -21,7 +21,7 @@ from bench.raw_outbox import PostgresBook, RawLoop, SqliteBook, new_delivery
 from bench.timing_receiver import receiving, seen
 from holdfast.app import open_store
 from holdfast.kit.outbox import (
-    KINDS,
+    OUTBOX_MODELS,
     AddressGuard,
     Dispatcher,
     Endpoint,
@@ -90,7 +90,7 @@ class Ours:
 
     def __init__(self, store: Store, dispatcher: Dispatcher, endpoint: Endpoint) -> None:
         self.store, self.dispatcher, self.endpoint = store, dispatcher, endpoint
-        self._outbox = Outbox(store, near=dispatcher)
+        self._outbox = Outbox(store, local_dispatcher=dispatcher)
         self._settled = 0
 
     async def put_out(self, body: bytes) -> None:
@@ -105,7 +105,7 @@ class Ours:
 
 @contextlib.asynccontextmanager
 async def ours_on(url: str, port: int) -> AsyncIterator[Ours]:
-    store = await open_store(url, KINDS.all)
+    store = await open_store(url, OUTBOX_MODELS.all)
     await store.migrate()
     endpoint = Endpoint(
         id="ep", url=f"http://127.0.0.1:{port}/hook", created_at=store.clock.now(), concurrency=CALLERS
@@ -124,7 +124,7 @@ async def ours_on(url: str, port: int) -> AsyncIterator[Ours]:
 
 @contextlib.asynccontextmanager
 async def raw_on(url: str, port: int) -> AsyncIterator[RawLoop]:
-    store = await open_store(url, KINDS.all)
+    store = await open_store(url, OUTBOX_MODELS.all)
     await store.migrate()
     await store.close()
     sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
@@ -197,12 +197,12 @@ async def _rate(count: int, put_out: PutOut) -> float:
 async def enqueue_against_raw(place: Place, engine: str) -> AsyncIterator[Pair]:
     """Nobody sends: what is measured is putting out alone."""
     count = place.scale(10_000, 2_000)
-    store = await open_store(place.url(engine), KINDS.all)
+    store = await open_store(place.url(engine), OUTBOX_MODELS.all)
     await store.migrate()
     endpoint = Endpoint(id="ep", url="http://127.0.0.1:9/", created_at=store.clock.now())
     outbox = Outbox(store)
     url = place.url(engine)
-    other = await open_store(url, KINDS.all)
+    other = await open_store(url, OUTBOX_MODELS.all)
     await other.migrate()
     await other.close()
     path = url.removeprefix("sqlite:///").partition("?")[0]

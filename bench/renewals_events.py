@@ -19,7 +19,7 @@ from holdfast.app import open_store
 from holdfast.kit.outbox import AddressGuard, Dispatcher, EndpointSecrets, RawSender
 from holdfast.kit.vault import Vault, new_key
 from holdfast.services.renewals.endpoints import EndpointRequest, RmsEndpoints
-from holdfast.services.renewals.models import DOCUMENTS, KINDS, DeliveryState, Property, RiskScore
+from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS, DeliveryState, Property, RiskScore
 from holdfast.services.renewals.risk_events import Triggered, Triggers
 from holdfast.services.renewals.scoring import SIGNALS, Signal
 from holdfast.store import Store, create
@@ -68,17 +68,17 @@ async def finished(store: Store, told: list[Triggered]) -> list[DeliveryState]:
 def p95_of(length: Length, limit_ms: float) -> Open:
     @asynccontextmanager
     async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:
-        store = await open_store(place.url(engine), [*DOCUMENTS, *KINDS.all])
+        store = await open_store(place.url(engine), [*DOCUMENTS, *OUTBOX_MODELS.all])
         await store.migrate()
         home, vault, numbers = store.tenant("-"), Vault.from_settings(new_key("bench")), count()
         sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
-        dispatcher = Dispatcher(store, sender, signing=EndpointSecrets(vault).signing, kinds=KINDS)
+        dispatcher = Dispatcher(store, sender, signing=EndpointSecrets(vault).signing, models=OUTBOX_MODELS)
         stop = asyncio.Event()
         working = asyncio.create_task(dispatcher.run(stop))
         with receiving() as port:
             await home.commit(create(Property(id=PROPERTY, name="Bench")))
             await RmsEndpoints(home, vault).set(PROPERTY, EndpointRequest(url=f"http://127.0.0.1:{port}/"))
-            triggers = Triggers(home, near=dispatcher)
+            triggers = Triggers(home, local_dispatcher=dispatcher)
 
             async def ours() -> float:
                 told = await steadily(triggers, [next(numbers) for _ in range(place.scale(600, 200))])

@@ -43,7 +43,7 @@ _PLENTY: Final = {"caller_burst": 100_000, "address_burst": 100_000}
 
 
 async def fill(runtime: Runtime) -> None:
-    renewals: Renewals = runtime.parts["renewals"].inside
+    renewals: Renewals = runtime.parts["renewals"].operations
     store, portfolio = renewals.store("-"), renewals.portfolio("-")
     plan = SamplePlan(residents=RESIDENTS, as_of=AS_OF, tenant_id="-", per_property=RESIDENTS)
     async for _ in keep(store, plan):

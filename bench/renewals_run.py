@@ -48,8 +48,8 @@ async def ours(url: str, plan: SamplePlan) -> AsyncIterator[Measure]:
     # As every worker does once it is ready.
     freeze_gc()
     beside, stop = StoreSubprocessPool(url), asyncio.Event()
-    flow = workflow(store, beside=beside)
-    working = asyncio.create_task(Runner(store.privileged(), [flow], kinds=JOBS).run(stop))
+    flow = workflow(store, subprocess_pool=beside)
+    working = asyncio.create_task(Runner(store.privileged(), [flow], models=JOBS).run(stop))
     jobs = Jobs(store.tenant("-"), flow)
 
     async def once() -> float:

@@ -169,7 +169,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What a service adds to the process. `attention` tells of one tenant what needs somebody."""
 
     routes: Sequence[Any] = ()
-    hooks: Sequence[Webhook] = ()
+    webhooks: Sequence[Webhook] = ()
     handlers: Mapping[str, Handler] = {}
     jobs: Sequence[Job] = ()
     loops: Mapping[str, Loop] = {}
@@ -179,24 +179,26 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     checks: Sequence[Callable[[], Awaitable[CheckResult]]] = ()
     start: Callable[[], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] | None = None
-    grants: Mapping[str, OAuthProvider] = {}  # where people connect their accounts, by the provider's name
+    oauth_providers: Mapping[
+        str, OAuthProvider
+    ] = {}  # where people connect their accounts, by the provider's name
     # Its own runs of a tenant, where it keeps them as documents of its own: people see and cancel them.
     runs: Sequence[Callable[[str], Runs]] = ()
     queues: Mapping[str, type[Document]] = {}  # what its own loops claim: its backlog is watched and drained
-    figures: Any = None  # a prometheus_client collector, shown under /metrics
-    inside: Any = None  # what its own commands and pages work with
+    metrics: Any = None  # a prometheus_client collector, shown under /metrics
+    operations: Any = None  # what its own commands and pages work with
 
 
 class CommandContext(Protocol):
     """What a service's commands find as `ctx.obj`: a way to what the service works with, and ways to print.
 
-    Example: `told = ctx.obj.inside("greetings", lambda keeper: keeper.greet(name))`
+    Example: `told = ctx.obj.with_service("greetings", lambda keeper: keeper.greet(name))`
     """
 
-    def inside(self, service: str, act: Callable[[Any], Awaitable[T]]) -> T:
-        """Open the configured store with this service, run the act on its `Parts.inside`, close it."""
+    def with_service(self, service: str, act: Callable[[Any], Awaitable[T]]) -> T:
+        """Open the configured store with this service, run the act on its `Parts.operations`, close it."""
 
-    def show(
+    def print_table(
         self,
         rows: Iterable[Any],
         columns: Sequence[str],
@@ -207,7 +209,7 @@ class CommandContext(Protocol):
     ) -> None:
         """Rows as a table, or as JSON with the cursor of the next page."""
 
-    def tell(self, answer: Any, text: str, *, as_json: bool) -> None:
+    def print_result(self, answer: Any, text: str, *, as_json: bool) -> None:
         """One thing: for programs as JSON, for people as a line."""
 
 
@@ -215,7 +217,7 @@ class DispatcherFactory(Protocol):
     """Makes the dispatcher of a service that keeps deliveries as documents of its own."""
 
     def __call__(
-        self, kinds: OutboxModels, *, headers: Headers | None = None, plain_header: str | None = None
+        self, models: OutboxModels, *, headers: Headers | None = None, plain_header: str | None = None
     ) -> Dispatcher:
         """One that signs with the endpoints' secrets; `plain_header` has the body's signature too."""
 
@@ -262,7 +264,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     connections: Connections  # knows the providers of all services' `Parts.grants`
     audit: Callable[[str], Audit]
     meter: Callable[[str], Meter]
-    beside: SubprocessPool
+    subprocess_pool: SubprocessPool
     public_url: str
     home: Path
 

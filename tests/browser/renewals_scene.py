@@ -32,7 +32,7 @@ WAITS_S: Final = (0.5, 0.5)
 
 
 def renewals_of(runtime: Runtime) -> Renewals:
-    inside: Renewals = runtime.parts["renewals"].inside
+    inside: Renewals = runtime.parts["renewals"].operations
     return inside
 
 
@@ -90,11 +90,11 @@ async def record_outcomes(runtime: Runtime, property_id: str = PROPERTIES[0]) ->
 async def settled(runtime: Runtime, property_id: str, *, status: Status, count: int) -> None:
     """Until so many of a property's deliveries are in this state."""
     deliveries = renewals_of(runtime).deliveries(TENANT)
-    bell = runtime.store.tenant(TENANT).watch(DeliveryState)
+    subscription = runtime.store.tenant(TENANT).watch(DeliveryState)
     async with asyncio.timeout(20):
         while (await deliveries.counts(property_id)).get(status, 0) < count:
-            await bell.wait(0.5)
-    bell.close()
+            await subscription.wait(0.5)
+    subscription.close()
 
 
 async def hurry(runtime: Runtime, property_id: str = PROPERTIES[0]) -> None:

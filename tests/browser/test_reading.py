@@ -54,11 +54,12 @@ async def _plant(bed: Bed) -> list[str]:
     ids = []
     for number, words in enumerate(HOSTILE):
         words = words.replace("\x00", "")
-        near = Endpoint(id=words.replace("/", "")[:60], url="https://x.example", created_at=now)
-        await store.commit(put(near), create(Lantern(id=f"l{number}", place=words)))
-        ids += await bed.send(near, json.dumps({"said": words}), type=words[:200])
+        local_dispatcher = Endpoint(id=words.replace("/", "")[:60], url="https://x.example", created_at=now)
+        await store.commit(put(local_dispatcher), create(Lantern(id=f"l{number}", place=words)))
+        ids += await bed.send(local_dispatcher, json.dumps({"said": words}), type=words[:200])
         await store.commit(create(InboxItem(
-            tenant_id="-", source="echoes", mark=f"m{number}", received_at=now, due_at=now, reason=words,
+            tenant_id="-", source="echoes", message_id=f"m{number}", received_at=now, due_at=now,
+            reason=words,
         )))  # fmt: skip
     trail = Audit(bed.runtime.store, tenant_id="-")
     for words in HOSTILE:

@@ -76,7 +76,7 @@ async def _work_until_half_way(bed: Bed) -> CalculationJob:
 
 async def _work_until_some(bed: Bed) -> None:
     store = bed.runtime.store.tenant(scene.TENANT)
-    bell = store.watch(CalculationJob)
+    subscription = store.watch(CalculationJob)
     state = await store.get(PropertyState, PROPERTY)
     assert state is not None
     working = asyncio.create_task(runner_of(bed.runtime.store, page=PAGE).run(asyncio.Event()))
@@ -85,10 +85,10 @@ async def _work_until_some(bed: Bed) -> None:
         assert job is not None
         if job.doc.scored or job.doc.completed_at is not None:
             break
-        await bell.wait(0.2)
+        await subscription.wait(0.2)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
-    bell.close()
+    subscription.close()
 
 
 async def test_everything_is_done_by_keyboard_alone(page: Page, tmp_path: Path) -> None:

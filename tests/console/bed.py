@@ -94,7 +94,7 @@ class Bed:
 
     async def send(self, endpoint: Endpoint, *bodies: str, type: str = "lease.renewed") -> list[str]:
         """Put events out; gives the ids of their deliveries."""
-        outbox, ids = Outbox(self.runtime.store.tenant(TENANT), near=self.runtime.dispatcher), []
+        outbox, ids = Outbox(self.runtime.store.tenant(TENANT), local_dispatcher=self.runtime.dispatcher), []
         for number, body in enumerate(bodies):
             event = Event(type=type, body=body.encode(), id=f"event-{number}-{len(self.sessions)}")
             await self.runtime.store.tenant(TENANT).commit(*outbox.writes(event, [endpoint]))

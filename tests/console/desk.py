@@ -23,7 +23,7 @@ def desk(setting: Setting) -> Service:
 
     def build(context: Context) -> Parts:
         grants = UserGrants(setting.session, client, clock=context.clock, limits=CallLimits(attempts_max=1))
-        return Parts(grants={"google": grants})
+        return Parts(oauth_providers={"google": grants})
 
     return Service(name="desk", summary="Connects accounts.", documents=(), build=build)
 

@@ -175,7 +175,7 @@ async def test_no_page_of_any_collection_shows_a_secret_that_is_kept(bed: Bed) -
     store = bed.runtime.store.tenant("-")
     endpoint = await bed.endpoint("https://rms.example/hook", id="sealed")
     item = InboxItem(
-        tenant_id="-", source="s", mark="m", received_at=AT, headers={"x-plain": "told-in-a-header"},
+        tenant_id="-", source="s", message_id="m", received_at=AT, headers={"x-plain": "told-in-a-header"},
         body=b"told-in-a-body",
     )  # fmt: skip
     await store.commit(put(item))

@@ -42,13 +42,13 @@ async def test_what_cant_be_put_on_record_is_not_done(tmp_path: Path) -> None:
             tenant_id="-", name="nightly", cron="0 2 * * *", zone="UTC", missed="once", slot_at=AT,
             next_at=AT,
         )  # fmt: skip
-        item = InboxItem(tenant_id="-", source="s", mark="m", received_at=AT)
-        near = Endpoint(id="rms", url="https://rms.example", created_at=AT)
+        item = InboxItem(tenant_id="-", source="s", message_id="m", received_at=AT)
+        local_dispatcher = Endpoint(id="rms", url="https://rms.example", created_at=AT)
         dead = Delivery(
             id="e1~rms", event_id="e1", endpoint_id="rms", event_type="paid", body=b"{}", occurred_at=AT,
             created_at=AT,
         )  # fmt: skip
-        await store.commit(create(schedule), put(near), create(dead), create(item))
+        await store.commit(create(schedule), put(local_dispatcher), create(dead), create(item))
         for status in ("sending", "dead"):
             await store.commit(patch(Delivery, dead.id, changes={"status": status}))
         await store.commit(patch(InboxItem, "s_m", changes={"status": "parked", "finished_at": AT}))

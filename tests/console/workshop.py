@@ -66,10 +66,10 @@ class Workshop:
     def service(self, *, works: bool = True) -> Service:
         def build(context: Context) -> Parts:
             store, flows = context.store.privileged(), [self.chair, self.stool]
-            runners = {"runs": Runner(store, flows), "orders": Runner(store, flows, kinds=ORDERS)}
+            runners = {"runs": Runner(store, flows), "orders": Runner(store, flows, models=ORDERS)}
             return Parts(
                 loops=runners if works else {},
-                runs=[lambda tenant_id: Runs(context.store.tenant(tenant_id), kinds=ORDERS)],
+                runs=[lambda tenant_id: Runs(context.store.tenant(tenant_id), models=ORDERS)],
             )
 
         return Service(name="workshop", summary="Makes chairs.", documents=[Order], build=build)

@@ -61,7 +61,7 @@ class Place:
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Row]] = {}
-        self.bells: list[tuple[set[str], Bell]] = []
+        self.subscriptions: list[tuple[set[str], Bell]] = []
         self.versions = itertools.count(1)
 
 
@@ -133,9 +133,9 @@ class Reference:
         return min(limit, sum(at is not None and to_us(at) <= now_us for at in times))
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
-        bell = Bell()
-        self._place.bells.append(({self.catalog.table(schema) for schema in schemas}, bell))
-        return bell
+        subscription = Bell()
+        self._place.subscriptions.append(({self.catalog.table(schema) for schema in schemas}, subscription))
+        return subscription
 
     def peek(self, cls: type, prefix: str) -> list[Document]:
         """What is kept now under ids that begin so, to ask about."""
@@ -192,9 +192,9 @@ class Reference:
 
     def _ring(self, schemas: set[Schema[Any]]) -> None:
         changed = {self.catalog.table(schema) for schema in schemas}
-        for watched, bell in self._place.bells:
+        for watched, subscription in self._place.subscriptions:
             if changed & watched:
-                bell.rung.set()
+                subscription.rung.set()
 
 
 class Bell:

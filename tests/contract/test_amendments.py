@@ -250,18 +250,18 @@ async def test_the_row_keeps_its_json_and_the_amendment_beside_it(sqlite_url: st
     await out(store, ids(5))
     await both_ways(store, [SETTLED] * 5)
     await store.close()
-    link = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+    connection = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
     sql = "SELECT substr(_key, 1, 1), count(_amended), count(*) FROM parcels GROUP BY 1"
-    assert link.execute(sql).fetchall() == [("a", 5, 5), ("b", 0, 5)]
-    link.close()
+    assert connection.execute(sql).fetchall() == [("a", 5, 5), ("b", 0, 5)]
+    connection.close()
 
 
 async def _drop_column(url: str) -> None:
     sql = "ALTER TABLE parcels DROP COLUMN _amended"
     if url.startswith("sqlite"):
-        link = apsw.Connection(url.removeprefix("sqlite:///"))
-        link.execute(sql)
-        link.close()
+        connection = apsw.Connection(url.removeprefix("sqlite:///"))
+        connection.execute(sql)
+        connection.close()
     else:
         server = await asyncpg.connect(url)
         await server.execute(sql)

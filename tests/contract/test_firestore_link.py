@@ -81,7 +81,7 @@ class Relay:
 
 
 @pytest.fixture
-async def near(firestore_url: str) -> AsyncIterator[Store]:
+async def local_dispatcher(firestore_url: str) -> AsyncIterator[Store]:
     store = Store(await connect(firestore_url, Catalog([Parcel])))
     yield store
     await store.close()
@@ -94,7 +94,7 @@ async def relay(firestore_url: str) -> Relay:
 
 @pytest.fixture
 async def far(firestore_url: str, relay: Relay) -> AsyncIterator[Store]:
-    """A store over the relay, on the same project as `near`."""
+    """A store over the relay, on the same project as `local_dispatcher`."""
     async with relay.serving() as address:
         store = Store(
             await connect(f"{firestore_url.partition('?')[0]}?emulator={address}", Catalog([Parcel]))
@@ -110,38 +110,40 @@ async def kept(store: Store, id: str) -> None:
         pass
 
 
-async def test_a_commit_that_never_arrived_is_sent_again(far: Store, relay: Relay, near: Store) -> None:
+async def test_a_commit_that_never_arrived_is_sent_again(
+    far: Store, relay: Relay, local_dispatcher: Store
+) -> None:
     relay.drops_questions = True
     committing = asyncio.create_task(far.commit(create(Parcel(id="p"))))
     await asyncio.wait_for(relay.dropped.wait(), SOON_S)
-    assert await near.get(Parcel, "p") is None
+    assert await local_dispatcher.get(Parcel, "p") is None
     relay.hang_up()
     assert isinstance(await asyncio.wait_for(committing, SOON_S), Committed)
-    assert await near.get(Parcel, "p") is not None
+    assert await local_dispatcher.get(Parcel, "p") is not None
 
 
 async def test_a_commit_whose_answer_was_lost_is_told_as_unknown_and_made_once(
-    far: Store, relay: Relay, near: Store
+    far: Store, relay: Relay, local_dispatcher: Store
 ) -> None:
     relay.drops_answers = True
     committing = asyncio.create_task(far.commit(create(Parcel(id="q"))))
-    await kept(near, "q")
+    await kept(local_dispatcher, "q")
     relay.hang_up()
     with pytest.raises(OutcomeUnknownError):
         await asyncio.wait_for(committing, SOON_S)
     await far.commit(patch(Parcel, "q", changes={"weight": Increment(1)}))
-    found = await near.get(Parcel, "q")
+    found = await local_dispatcher.get(Parcel, "q")
     assert found is not None
     assert found.doc.weight == 1
 
 
 async def test_a_batch_whose_answer_was_lost_is_unknown_one_by_one(
-    far: Store, relay: Relay, near: Store
+    far: Store, relay: Relay, local_dispatcher: Store
 ) -> None:
-    await near.commit(create(Parcel(id="b")))
+    await local_dispatcher.commit(create(Parcel(id="b")))
     relay.drops_answers = True
     settling = asyncio.create_task(far.settle([[create(Parcel(id=id))] for id in "abc"]))
-    await kept(near, "c")
+    await kept(local_dispatcher, "c")
     relay.hang_up()
     outcomes = await asyncio.wait_for(settling, SOON_S)
     assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError] * 3
@@ -155,14 +157,16 @@ async def test_reads_are_repeated_over_a_new_connection(far: Store, relay: Relay
     assert await asyncio.wait_for(reading, SOON_S) is not None
 
 
-async def test_a_bell_is_heard_again_after_the_link_broke(far: Store, relay: Relay, near: Store) -> None:
-    bell = far.watch(Parcel)
-    await near.commit(create(Parcel(id="1")))
-    assert await bell.wait(SOON_S)
+async def test_a_bell_is_heard_again_after_the_link_broke(
+    far: Store, relay: Relay, local_dispatcher: Store
+) -> None:
+    subscription = far.watch(Parcel)
+    await local_dispatcher.commit(create(Parcel(id="1")))
+    assert await subscription.wait(SOON_S)
     relay.hang_up()
-    await near.commit(create(Parcel(id="2")))
-    assert await bell.wait(SOON_S)
-    bell.close()
+    await local_dispatcher.commit(create(Parcel(id="2")))
+    assert await subscription.wait(SOON_S)
+    subscription.close()
 
 
 @document("tasks/{id}", claim=Claim(due="due_at", fence="fence", owner="held_by", lane="place"))
@@ -189,19 +193,19 @@ class DeafLink(FirestoreClient):
 
 @pytest.fixture
 async def deaf(firestore_url: str) -> AsyncIterator[tuple[Store, DeafLink]]:
-    link = DeafLink(parse_address(firestore_url))
-    store = Store(FirestoreEngine(link, Catalog([Task])))
+    connection = DeafLink(parse_address(firestore_url))
+    store = Store(FirestoreEngine(connection, Catalog([Task])))
     now = store.clock.now()
     await store.settle([create(Task(id=f"t{n}", place=f"p{n}", due_at=now))] for n in range(4))
-    yield store, link
+    yield store, connection
     await store.close()
 
 
 async def test_a_claim_whose_answer_was_lost_is_found_again_by_its_owner_and_by_nobody_else(
     deaf: tuple[Store, DeafLink],
 ) -> None:
-    store, link = deaf
-    link.deaf = 1
+    store, connection = deaf
+    connection.deaf = 1
     taken = await store.claim_due(Task, limit=10, lease_s=60, owner="me")
     assert sorted(one.doc.id for one in taken) == ["t0", "t1", "t2", "t3"]
     # Taken anew: whatever was under way under the number before can't land.
@@ -211,13 +215,13 @@ async def test_a_claim_whose_answer_was_lost_is_found_again_by_its_owner_and_by_
 
 
 async def test_a_claim_is_found_again_later_where_the_link_stays_bad(deaf: tuple[Store, DeafLink]) -> None:
-    store, link = deaf
-    link.deaf = 100
+    store, connection = deaf
+    connection.deaf = 100
     assert await store.claim_due(Task, limit=10, lease_s=60, owner="me") == []
-    link.deaf = 0
+    connection.deaf = 0
     assert await store.claim_due(Task, limit=10, lease_s=60, owner="you") == []
-    near = await store.claim_due(Task, limit=10, lease_s=60, owner="me", only_lanes=["p1", "p2"])
-    assert sorted(one.doc.id for one in near) == ["t1", "t2"]
+    local_dispatcher = await store.claim_due(Task, limit=10, lease_s=60, owner="me", only_lanes=["p1", "p2"])
+    assert sorted(one.doc.id for one in local_dispatcher) == ["t1", "t2"]
     rest = await store.claim_due(Task, limit=1, lease_s=60, owner="me", skip_lanes=["p0"])
     assert [one.doc.id for one in rest] == ["t3"]
     assert [one.doc.id for one in await store.claim_due(Task, limit=10, lease_s=60, owner="me")] == ["t0"]
@@ -226,18 +230,18 @@ async def test_a_claim_is_found_again_later_where_the_link_stays_bad(deaf: tuple
 async def test_a_lost_claim_that_another_has_taken_since_is_left_to_him(
     deaf: tuple[Store, DeafLink],
 ) -> None:
-    store, link = deaf
-    link.deaf = 100
+    store, connection = deaf
+    connection.deaf = 100
     assert await store.claim_due(Task, limit=10, lease_s=0.001, owner="me") == []
-    link.deaf = 0
+    connection.deaf = 0
     theirs = await store.claim_due(Task, limit=10, lease_s=60, owner="you")
     assert len(theirs) == 4
     assert await store.claim_due(Task, limit=10, lease_s=60, owner="me") == []
 
 
 async def test_a_lost_claim_that_names_no_owner_is_told_as_unknown(deaf: tuple[Store, DeafLink]) -> None:
-    store, link = deaf
-    link.deaf = 1
+    store, connection = deaf
+    connection.deaf = 1
     with pytest.raises(OutcomeUnknownError):
         await store.claim_due(Task, limit=10, lease_s=60)
 
@@ -275,19 +279,19 @@ class Stream:
 
 
 async def test_a_claim_whose_answer_cant_be_read_is_found_again(deaf: tuple[Store, DeafLink]) -> None:
-    store, link = deaf
-    link._client = Garbling(link._client, count=1)
+    store, connection = deaf
+    connection._client = Garbling(connection._client, count=1)
     assert len(await store.claim_due(Task, limit=10, lease_s=60, owner="me")) == 4
 
 
 async def test_a_bell_is_heard_after_an_answer_that_cant_be_read(
     deaf: tuple[Store, DeafLink], firestore_url: str
 ) -> None:
-    store, link = deaf
-    garbling = link._client = Garbling(link._client, count=1)
-    bell, other = store.watch(Task), Store(await connect(firestore_url, Catalog([Task])))
+    store, connection = deaf
+    garbling = connection._client = Garbling(connection._client, count=1)
+    subscription, other = store.watch(Task), Store(await connect(firestore_url, Catalog([Task])))
     await until(lambda: garbling.count < 0)
     await other.commit(create(Task(id="new", place="p9")))
-    assert await bell.wait(SOON_S)
-    bell.close()
+    assert await subscription.wait(SOON_S)
+    subscription.close()
     await other.close()

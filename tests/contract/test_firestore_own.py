@@ -72,7 +72,7 @@ class Thing(Document):
     claim=Claim(due="due"),
 )
 class Book(Document):
-    shelf: str
+    mapping: str
     id: str
     pages: int = 0
     due: datetime | None = None
@@ -108,10 +108,10 @@ class CountedLink(FirestoreClient):
 
 
 @pytest.fixture
-async def link(firestore_url: str) -> AsyncIterator[CountedLink]:
-    link = CountedLink(parse_address(firestore_url))
-    yield link
-    await link.close()  # a second time where a store had it: that is fine
+async def connection(firestore_url: str) -> AsyncIterator[CountedLink]:
+    connection = CountedLink(parse_address(firestore_url))
+    yield connection
+    await connection.close()  # a second time where a store had it: that is fine
 
 
 @pytest.fixture
@@ -148,11 +148,11 @@ def test_odd_field_names_are_quoted_in_paths() -> None:
     assert field_path("mit-Strich.~x.__y__") == "`mit-Strich`.`~~x`.`~__y__`"
 
 
-async def test_values_are_kept_in_firestores_own_types(store: Store, link: CountedLink) -> None:
+async def test_values_are_kept_in_firestores_own_types(store: Store, connection: CountedLink) -> None:
     at = datetime(2026, 3, 1, 9, 30, 0, 125431, tzinfo=UTC)
     await store.commit(create(Thing(id="t", name="n", size=2**62, at=at, blob=b"\x00\xff", ratio=2.0)))
-    name = f"{link.address.root}/things/t"
-    kinds = {n: v.WhichOneof("value_type") for n, v in (await link.read([name]))[name].fields.items()}
+    name = f"{connection.address.root}/things/t"
+    kinds = {n: v.WhichOneof("value_type") for n, v in (await connection.read([name]))[name].fields.items()}
     assert kinds == {
         "id": "string_value", "name": "string_value", "size": "integer_value", "at": "timestamp_value",
         "blob": "bytes_value", "ratio": "double_value", "rest": "null_value",
@@ -160,21 +160,23 @@ async def test_values_are_kept_in_firestores_own_types(store: Store, link: Count
 
 
 async def test_a_document_lies_under_its_path_without_the_fields_that_say_so(
-    store: Store, link: CountedLink
+    store: Store, connection: CountedLink
 ) -> None:
-    await store.commit(create(Book(shelf="{env}", id="b", pages=7)))
-    name = f"{link.address.root}/dev-shelves/{{env}}/books/b"
-    assert set((await link.read([name]))[name].fields) == {"id", "pages", "due", "fence"}
+    await store.commit(create(Book(mapping="{env}", id="b", pages=7)))
+    name = f"{connection.address.root}/dev-shelves/{{env}}/books/b"
+    assert set((await connection.read([name]))[name].fields) == {"id", "pages", "due", "fence"}
     found = await store.get(Book, "{env}", "b")
     assert found is not None
-    assert found.doc == Book(shelf="{env}", id="b", pages=7)
+    assert found.doc == Book(mapping="{env}", id="b", pages=7)
 
 
-async def test_a_question_across_parents_sees_only_its_own_shape(store: Store, link: CountedLink) -> None:
+async def test_a_question_across_parents_sees_only_its_own_shape(
+    store: Store, connection: CountedLink
+) -> None:
     long_ago = encode(datetime(2020, 1, 1, tzinfo=UTC))
     for path in ("dev-shelves/a/books/x", "prod-shelves/a/books/x", "carts/a/books/x", "books/x"):
         fields = {"id": encode("x"), "pages": encode(len(path)), "due": long_ago, "fence": encode(0)}
-        await link.commit([Write(update=Raw(name=f"{link.address.root}/{path}", fields=fields))])
+        await connection.commit([Write(update=Raw(name=f"{connection.address.root}/{path}", fields=fields))])
     everywhere = Query(Book).order_by("pages").across_parents()
     assert [s.key async for s in store.scan(everywhere.limit(1))] == ["a\x01x"]
     assert await store.count(everywhere) == 1
@@ -202,39 +204,41 @@ async def test_questions_firestore_does_not_take_whole_are_sieved(store: Store) 
     assert await store.sum(two, "size") == sum(kept)
 
 
-async def test_a_commit_is_one_read_of_all_it_changes_and_one_write(link: CountedLink) -> None:
-    store = Store(FirestoreEngine(link, Catalog([Thing])))
+async def test_a_commit_is_one_read_of_all_it_changes_and_one_write(connection: CountedLink) -> None:
+    store = Store(FirestoreEngine(connection, Catalog([Thing])))
     await store.commit(*(create(Thing(id=f"{n}")) for n in range(20)))
-    assert link.taken() == ["commit 20"]
+    assert connection.taken() == ["commit 20"]
     await store.commit(*(patch(Thing, f"{n}", changes={"size": Increment()}) for n in range(20)))
-    assert link.taken() == ["read 20", "commit 20"]
+    assert connection.taken() == ["read 20", "commit 20"]
     await store.close()
 
 
-async def test_many_commits_of_one_write_share_their_calls(link: CountedLink) -> None:
-    store = Store(FirestoreEngine(link, Catalog([Thing])))
+async def test_many_commits_of_one_write_share_their_calls(connection: CountedLink) -> None:
+    store = Store(FirestoreEngine(connection, Catalog([Thing])))
     await store.settle([[create(Thing(id=f"{n}"))] for n in range(200)])
-    assert link.taken() == ["write each of 200"]
+    assert connection.taken() == ["write each of 200"]
     outcomes = await store.settle([[patch(Thing, f"{n}", changes={"size": Increment()})] for n in range(201)])
-    assert link.taken() == ["read 201", "write each of 200"]
+    assert connection.taken() == ["read 201", "write each of 200"]
     assert [type(outcome) for outcome in outcomes[199:]] == [Committed, NotFoundError]
     assert await store.sum(Query(Thing), "size") == 200
     await store.close()
 
 
-async def test_many_callers_of_one_document_queue_and_none_is_lost(link: CountedLink) -> None:
-    store = Store(FirestoreEngine(link, Catalog([Thing])))
+async def test_many_callers_of_one_document_queue_and_none_is_lost(connection: CountedLink) -> None:
+    store = Store(FirestoreEngine(connection, Catalog([Thing])))
     await store.commit(create(Thing(id="hot")))
-    link.taken()
+    connection.taken()
     await asyncio.gather(
         *(store.commit(patch(Thing, "hot", changes={"size": Increment()})) for _ in range(50))
     )
-    assert link.taken() == ["read 1", "commit 1"] * 50
+    assert connection.taken() == ["read 1", "commit 1"] * 50
     assert await store.sum(Query(Thing), "size") == 50
     await store.close()
 
 
-async def test_reading_what_is_absent_or_there_guards_the_commit(store: Store, link: CountedLink) -> None:
+async def test_reading_what_is_absent_or_there_guards_the_commit(
+    store: Store, connection: CountedLink
+) -> None:
     await store.commit(create(Thing(id="there")))
     there = await store.get(Thing, "there")
     assert there is not None
@@ -242,8 +246,8 @@ async def test_reading_what_is_absent_or_there_guards_the_commit(store: Store, l
     await store.commit(put(Thing(id="new")), *guards, delete(Thing, "never"))
     after = await store.get(Thing, "there")
     assert after == there
-    names = [f"{link.address.root}/things/{id}" for id in ("gone", "never")]
-    assert await link.read(names) == {}
+    names = [f"{connection.address.root}/things/{id}" for id in ("gone", "never")]
+    assert await connection.read(names) == {}
     await store.commit(put(Thing(id="there")))
     with pytest.raises(VersionConflictError):
         await store.commit(put(Thing(id="newer")), *guards)

@@ -36,7 +36,7 @@ OPERATIONS = int(os.environ.get("HOLDFAST_HISTORY_OPERATIONS", "10000"))
 SEED = int(os.environ.get("HOLDFAST_HISTORY_SEED") or (1 if os.environ.get("CI") else time.time_ns() % 10**9))
 SHARDS = 4  # so that several workers can share the run
 STEPS = 40
-KINDS = 10  # of operations, all of which must occur
+OUTBOX_MODELS = 10  # of operations, all of which must occur
 
 
 class Operation(Protocol):
@@ -182,7 +182,7 @@ def test_every_engine_gives_the_same_answers(
             break
     record_property("said", f"history {shard + 1}/{SHARDS} (seed {first}): {engines.report()}")
     assert engines.ran.total() >= wanted
-    assert len(engines.ran) == KINDS or wanted < KINDS * 100
+    assert len(engines.ran) == OUTBOX_MODELS or wanted < OUTBOX_MODELS * 100
 
 
 def _settings(examples: int) -> settings:

@@ -18,12 +18,12 @@ class TestPostgres(StoreContract):
         return EngineHarness(connect, postgres_url)
 
     async def seen_by_hand(self, home: EngineHarness, tenant: str) -> set[str]:
-        link = await asyncpg.connect(home.url)
+        connection = await asyncpg.connect(home.url)
         try:
-            async with link.transaction():
-                await link.execute("SET LOCAL ROLE holdfast_app")
-                await link.execute("SELECT set_config('holdfast.role', 'service', true)")
-                await link.execute("SELECT set_config('holdfast.tenant', $1, true)", tenant)
-                return {row["_key"] for row in await link.fetch("SELECT _key FROM accounts")}
+            async with connection.transaction():
+                await connection.execute("SET LOCAL ROLE holdfast_app")
+                await connection.execute("SELECT set_config('holdfast.role', 'service', true)")
+                await connection.execute("SELECT set_config('holdfast.tenant', $1, true)", tenant)
+                return {row["_key"] for row in await connection.fetch("SELECT _key FROM accounts")}
         finally:
-            await link.close()
+            await connection.close()

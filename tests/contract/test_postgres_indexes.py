@@ -30,7 +30,7 @@ DECLARING = [pytest.param(s, id=s.name) for s in CATALOG.schemas if s.indexes]
 
 
 @pytest.fixture
-async def link(postgres_url: str) -> AsyncIterator[Link]:
+async def connection(postgres_url: str) -> AsyncIterator[Link]:
     """A link as the engine opens them, to a database as the engine makes it."""
     store = Store(await postgres.connect(postgres_url, CATALOG))
     await store.migrate()
@@ -41,8 +41,8 @@ async def link(postgres_url: str) -> AsyncIterator[Link]:
     await found.close()
 
 
-async def explained(link: Link, sql: str, values: list[Any]) -> dict[str, Any]:
-    text = await link.fetchval(f"EXPLAIN (FORMAT JSON) {sql}", *values)
+async def explained(connection: Link, sql: str, values: list[Any]) -> dict[str, Any]:
+    text = await connection.fetchval(f"EXPLAIN (FORMAT JSON) {sql}", *values)
     (plan,) = msgspec.json.decode(text)
     root: dict[str, Any] = plan["Plan"]
     return root
@@ -72,19 +72,19 @@ def assert_walked(root: dict[str, Any], plan: QueryPlan, sql: str) -> None:
 
 @pytest.mark.parametrize("schema", DECLARING)
 async def test_a_question_walks_its_index_and_nothing_is_scanned_or_sorted(
-    link: Link, schema: Schema[Any]
+    connection: Link, schema: Schema[Any]
 ) -> None:
-    shelf = PostgresTableMapping(schema, CATALOG.table(schema))
+    mapping = PostgresTableMapping(schema, CATALOG.table(schema))
     for index in schema.indexes:
         plans = list(planned(schema, index))
         assert plans
         for page in [one for plan in plans for one in (plan, continued(plan))]:
-            sql, values = index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
-            assert_walked(await explained(link, sql, values), page, sql)
+            sql, values = index_scan.select(page, mapping.table, dialect=DIALECT, columns=mapping.selected)
+            assert_walked(await explained(connection, sql, values), page, sql)
 
 
 @pytest.mark.parametrize("schema", DECLARING)
-async def test_a_count_or_sum_walks_its_index_without_sorting(link: Link, schema: Schema[Any]) -> None:
+async def test_a_count_or_sum_walks_its_index_without_sorting(connection: Link, schema: Schema[Any]) -> None:
     for index in schema.indexes:
         plans = list(planned(schema, index, Aggregate("count")))
         last = index.fields[-1].column if index.fields else None
@@ -92,7 +92,7 @@ async def test_a_count_or_sum_walks_its_index_without_sorting(link: Link, schema
             plans += planned(schema, index, Aggregate("sum", last.path))
         for plan in plans:
             sql, values = index_scan.aggregate(plan, CATALOG.table(schema), dialect=DIALECT)
-            root = await explained(link, sql, values)
+            root = await explained(connection, sql, values)
             assert_walked(root, plan, sql)
             assert not any("Sort" in node["Node Type"] for node in nodes(root)), root
 
@@ -112,7 +112,7 @@ LANES: list[dict[str, Any]] = [
     [(Chore, {}, None), *((QueuedJob, one, t) for one in LANES for t in (None, "t"))],
 )
 async def test_a_claim_searches_its_partial_indexes(
-    link: Link, cls: type[Document], lanes: dict[str, Any], tenant: str | None
+    connection: Link, cls: type[Document], lanes: dict[str, Any], tenant: str | None
 ) -> None:
     schema = schema_of(cls)
     request = ClaimRequest(
@@ -120,7 +120,7 @@ async def test_a_claim_searches_its_partial_indexes(
     )
     table = CATALOG.table(schema)
     sql, values = claim_statement(PostgresTableMapping(schema, table), request)
-    root = await explained(link, sql, values)
+    root = await explained(connection, sql, values)
     allowed = {f"{table}__due", f"{table}__due_by_lane", f"{table}_pkey"}
     read = [
         node for node in nodes(root) if node.get("Relation Name") == table and "Scan" in node["Node Type"]
@@ -132,26 +132,28 @@ async def test_a_claim_searches_its_partial_indexes(
 
 @pytest.mark.parametrize("tenant", [None, "t"])
 async def test_asking_when_something_is_due_searches_the_partial_index(
-    link: Link, tenant: str | None
+    connection: Link, tenant: str | None
 ) -> None:
     sql, values = next_due_statement(PostgresTableMapping(schema_of(QueuedJob), "jobs"), tenant)
-    read = [node for node in nodes(await explained(link, sql, values)) if "Relation Name" in node]
+    read = [node for node in nodes(await explained(connection, sql, values)) if "Relation Name" in node]
     assert [node.get("Index Name") for node in read] == ["jobs__due"]
 
 
-async def test_a_page_reads_no_more_among_ten_times_as_many_documents(postgres_url: str, link: Link) -> None:
+async def test_a_page_reads_no_more_among_ten_times_as_many_documents(
+    postgres_url: str, connection: Link
+) -> None:
     schema = schema_of(Note)
-    shelf = PostgresTableMapping(schema, CATALOG.table(schema))
+    mapping = PostgresTableMapping(schema, CATALOG.table(schema))
     statements = [
-        index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
+        index_scan.select(page, mapping.table, dialect=DIALECT, columns=mapping.selected)
         for page in short_pages(schema)
     ]
     store = Store(await postgres.connect(postgres_url, CATALOG))
     costs = []
     for first, beyond in ((0, 200), (200, 2_000)):
         await store.settle([[create(_note(n))] for n in range(first, beyond)])
-        await link.execute("VACUUM ANALYZE")
-        costs.append([await _rows_read(link, sql, values) for sql, values in statements])
+        await connection.execute("VACUUM ANALYZE")
+        costs.append([await _rows_read(connection, sql, values) for sql, values in statements])
     await store.close()
     for (sql, _), few, many in zip(statements, *costs, strict=True):
         assert many <= few * 1.5 + 20, sql
@@ -159,23 +161,23 @@ async def test_a_page_reads_no_more_among_ten_times_as_many_documents(postgres_u
 
 @pytest.mark.parametrize("lanes", [{"skip_lanes": frozenset(["crowd"])}, {"per_lane": 1}])
 async def test_a_crowded_lane_is_stepped_over_however_many_wait_in_it(
-    link: Link, lanes: dict[str, Any]
+    connection: Link, lanes: dict[str, Any]
 ) -> None:
-    await link.execute(
+    await connection.execute(
         "INSERT INTO jobs (_key, _version, tenant_id, status, due, fence, lane, _body)"
         " SELECT l || n, 0, 't', 'waiting', $1::timestamptz - interval '1 hour', 0, l, '{}'"
         " FROM (SELECT 'crowd' AS l, n FROM generate_series(1, 20000) AS n"
         "       UNION ALL SELECT 'lane' || n, n FROM generate_series(1, 20) AS n) AS rows",
         NOON,
     )
-    await link.execute("VACUUM ANALYZE jobs")
+    await connection.execute("VACUUM ANALYZE jobs")
     schema = schema_of(QueuedJob)
     request = ClaimRequest(
         schema=schema, now_us=to_us(NOON), lease_us=1, limit=20, owner="w", tenant=None, **lanes
     )
-    read = await _rows_read(link, *claim_statement(PostgresTableMapping(schema, "jobs"), request))
+    read = await _rows_read(connection, *claim_statement(PostgresTableMapping(schema, "jobs"), request))
     assert 20 <= read < 200
-    taken = await link.fetch("SELECT lane FROM jobs WHERE fence = 1")
+    taken = await connection.fetch("SELECT lane FROM jobs WHERE fence = 1")
     assert len(taken) == 20
     assert sum(row["lane"] == "crowd" for row in taken) <= 1
 
@@ -188,9 +190,9 @@ def _note(n: int) -> Note:
     )  # fmt: skip
 
 
-async def _rows_read(link: Link, sql: str, values: list[Any]) -> int:
+async def _rows_read(connection: Link, sql: str, values: list[Any]) -> int:
     """How many rows the scans of a statement gave or threw away."""
-    text = await link.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {sql}", *values)
+    text = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {sql}", *values)
     (plan,) = msgspec.json.decode(text)
     return sum(
         int((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
@@ -199,8 +201,10 @@ async def _rows_read(link: Link, sql: str, values: list[Any]) -> int:
     )
 
 
-async def test_the_settings_that_hold_the_planner_are_the_links_own(link: Link, postgres_url: str) -> None:
+async def test_the_settings_that_hold_the_planner_are_the_links_own(
+    connection: Link, postgres_url: str
+) -> None:
     plain = await asyncpg.connect(postgres_url)
     assert await plain.fetchval("SHOW enable_seqscan") == "on"
-    assert await link.fetchval("SHOW enable_seqscan") == "off"
+    assert await connection.fetchval("SHOW enable_seqscan") == "off"
     await plain.close()

@@ -52,10 +52,12 @@ async def store(postgres_url: str) -> AsyncIterator[Store]:
 
 async def test_commits_that_wait_together_land_in_one_transaction(store: Store, postgres_url: str) -> None:
     await store.commit(create(Chore(id="warm")))
-    link = await asyncpg.connect(postgres_url)
+    connection = await asyncpg.connect(postgres_url)
     await asyncio.gather(*(store.commit(create(Chore(id=f"{n}"))) for n in range(200)))
-    sharing = await link.fetch("SELECT xmin::text, count(*) FROM chores WHERE _key <> 'warm' GROUP BY 1")
-    await link.close()
+    sharing = await connection.fetch(
+        "SELECT xmin::text, count(*) FROM chores WHERE _key <> 'warm' GROUP BY 1"
+    )
+    await connection.close()
     assert sum(row[1] for row in sharing) == 200
     assert len(sharing) <= 3
 
@@ -77,9 +79,9 @@ async def test_commits_of_one_batch_see_one_another_in_order(store: Store) -> No
 
 
 async def test_a_document_the_server_refuses_fails_alone(store: Store, postgres_url: str) -> None:
-    link = await asyncpg.connect(postgres_url)
-    await link.execute("ALTER TABLE notes ADD CHECK (whole <> 13)")
-    await link.close()
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute("ALTER TABLE notes ADD CHECK (whole <> 13)")
+    await connection.close()
     outcomes = await store.settle([[create(Note(id=f"{n}", whole=n))] for n in (12, 13, 14)])
     assert [type(outcome) for outcome in outcomes] == [Committed, InvalidError, Committed]
     assert [bool(one) for one in await store.get_many(Note, ["12", "13", "14"])] == [True, False, True]
@@ -106,26 +108,26 @@ async def test_a_commit_in_one_store_wakes_another_within_fifty_milliseconds(
     postgres_url: str, store: Store
 ) -> None:
     async with opened(postgres_url) as other:
-        bell = other.watch(Chore)
+        subscription = other.watch(Chore)
         await store.commit(create(Chore(id="warm")))
-        await bell.wait(1)
+        await subscription.wait(1)
         waits = []
         for n in range(10):
-            waiting = asyncio.create_task(bell.wait(5))
+            waiting = asyncio.create_task(subscription.wait(5))
             await store.commit(create(Chore(id=f"{n}")))
             committed = time.monotonic()
             assert await waiting
             waits.append(time.monotonic() - committed)
         assert sorted(waits)[5] < 0.05
-        bell.close()
+        subscription.close()
 
 
 async def test_marks_of_answered_batches_are_cleared_away(store: Store, postgres_url: str) -> None:
     for n in range(600):
         await store.commit(put(Note(id="n", whole=n)))
-    link = await asyncpg.connect(postgres_url)
-    assert await link.fetchval("SELECT count(*) FROM _holdfast_batches") < 520
-    await link.close()
+    connection = await asyncpg.connect(postgres_url)
+    assert await connection.fetchval("SELECT count(*) FROM _holdfast_batches") < 520
+    await connection.close()
 
 
 @document("tasks/{id}", claim=Claim(due="due", state=("state", "taken")), indexes=[Index("tags[]", "state")])
@@ -237,10 +239,10 @@ async def test_everything_works_through_a_transaction_pooler(pooler: str, postgr
         assert not plain.capabilities.wakes_processes
         assert await store.migrate()
         assert await plain.diff() == []
-        bell = store.watch(Chore)
-        await bell.wait(0.2)
+        subscription = store.watch(Chore)
+        await subscription.wait(0.2)
         await asyncio.gather(*(plain.commit(create(Chore(id=f"{n}", due=NOON))) for n in range(60)))
-        assert await bell.wait(5)
+        assert await subscription.wait(5)
         more = {"done": Increment(1)}
         changes = [patch(Chore, f"{n % 60}", changes=more) for n in range(240)]
         await asyncio.gather(*((store, plain)[n % 2].commit(change) for n, change in enumerate(changes)))
@@ -248,11 +250,11 @@ async def test_everything_works_through_a_transaction_pooler(pooler: str, postgr
         assert [one.doc.done for one in found if one] == [4] * 60
         claimed = await asyncio.gather(*(s.claim_due(Chore, limit=20, lease_s=9) for s in (store, plain) * 2))
         assert sorted(len(taken) for taken in claimed) == [0, 20, 20, 20]
-        bell.close()
+        subscription.close()
 
 
 async def test_without_a_direct_way_bells_ring_now_and_then(pooler: str) -> None:
     async with opened(pooler) as store:
-        bell = store.watch(Chore)
-        assert await bell.wait(5)
-        bell.close()
+        subscription = store.watch(Chore)
+        assert await subscription.wait(5)
+        subscription.close()

@@ -118,7 +118,7 @@ def keys(found: list[Document]) -> set[str]:
 
 
 @pytest.fixture
-async def link(postgres_url: str) -> AsyncIterator[Link]:
+async def connection(postgres_url: str) -> AsyncIterator[Link]:
     store = Store(await postgres.connect(postgres_url, CATALOG))
     await store.migrate()
     await store.privileged().commit(*(create(one) for one in DOCUMENTS))
@@ -129,98 +129,102 @@ async def link(postgres_url: str) -> AsyncIterator[Link]:
 
 
 @asynccontextmanager
-async def asking(link: Link, caller: tuple[str, str, str]) -> AsyncIterator[None]:
+async def asking(connection: Link, caller: tuple[str, str, str]) -> AsyncIterator[None]:
     """A transaction under the application's role, undone at the end."""
-    change = link.transaction()
+    change = connection.transaction()
     await change.start()
     for name, value in zip(("tenant", "user", "role"), caller, strict=True):
-        await link.execute("SELECT set_config($1, $2, true)", f"holdfast.{name}", value)
-    await link.execute("SET LOCAL ROLE holdfast_app")
+        await connection.execute("SELECT set_config($1, $2, true)", f"holdfast.{name}", value)
+    await connection.execute("SET LOCAL ROLE holdfast_app")
     try:
         yield
     finally:
         await change.rollback()
 
 
-async def there(link: Link, table: str) -> dict[str, int]:
-    await link.execute("RESET ROLE")
-    return {row[0]: row[1] for row in await link.fetch(f"SELECT _key, _version FROM {table}")}
+async def there(connection: Link, table: str) -> dict[str, int]:
+    await connection.execute("RESET ROLE")
+    return {row[0]: row[1] for row in await connection.fetch(f"SELECT _key, _version FROM {table}")}
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-async def test_unfiltered_sql_reaches_exactly_what_the_rules_allow(link: Link, cls: type[Document]) -> None:
+async def test_unfiltered_sql_reaches_exactly_what_the_rules_allow(
+    connection: Link, cls: type[Document]
+) -> None:
     table = quote(CATALOG.table(schema_of(cls)))
     stored = [one for one in DOCUMENTS if type(one) is cls]
     for caller in CALLERS:
-        async with asking(link, caller):
-            rows = await link.fetch(f"SELECT * FROM {table}")
+        async with asking(connection, caller):
+            rows = await connection.fetch(f"SELECT * FROM {table}")
             assert {row["_key"] for row in rows} == keys([d for d in stored if allowed(d, caller, "read")])
-        async with asking(link, caller):
-            await link.execute(f"UPDATE {table} SET _version = 0")
-            changed = {key for key, version in (await there(link, table)).items() if version == 0}
+        async with asking(connection, caller):
+            await connection.execute(f"UPDATE {table} SET _version = 0")
+            changed = {key for key, version in (await there(connection, table)).items() if version == 0}
             assert changed == keys([d for d in stored if allowed(d, caller, "update")]), caller
-        async with asking(link, caller):
-            await link.execute(f"DELETE FROM {table}")
-            left = set(await there(link, table))
+        async with asking(connection, caller):
+            await connection.execute(f"DELETE FROM {table}")
+            left = set(await there(connection, table))
             assert left == keys([d for d in stored if not allowed(d, caller, "delete")]), caller
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-async def test_a_row_can_be_added_exactly_when_the_rules_allow(link: Link, cls: type[Document]) -> None:
+async def test_a_row_can_be_added_exactly_when_the_rules_allow(connection: Link, cls: type[Document]) -> None:
     schema = schema_of(cls)
-    shelf = PostgresTableMapping(schema, CATALOG.table(schema))
-    marks = ", ".join(f"${n}" for n in range(1, len(shelf.names) + 1))
-    text = f"INSERT INTO {quote(shelf.table)} ({', '.join(map(quote, shelf.names))}) VALUES ({marks})"
+    mapping = PostgresTableMapping(schema, CATALOG.table(schema))
+    marks = ", ".join(f"${n}" for n in range(1, len(mapping.names) + 1))
+    text = f"INSERT INTO {quote(mapping.table)} ({', '.join(map(quote, mapping.names))}) VALUES ({marks})"
     for caller in CALLERS:
         for one in [d for d in DOCUMENTS if type(d) is cls]:
-            row = shelf.row(schema.prepare(_renamed(one)), 1)
-            async with asking(link, caller):
+            row = mapping.row(schema.prepare(_renamed(one)), 1)
+            async with asking(connection, caller):
                 if allowed(one, caller, "create"):
-                    assert await link.execute(text, *row) == "INSERT 0 1"
+                    assert await connection.execute(text, *row) == "INSERT 0 1"
                 else:
                     with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                        await link.execute(text, *row)
+                        await connection.execute(text, *row)
 
 
 def _renamed(one: Document) -> Document:
     return msgspec.structs.replace(one, id="new")
 
 
-async def test_a_row_can_not_be_moved_to_another_tenant(link: Link) -> None:
-    async with asking(link, ("acme", "ann", "owner")):
+async def test_a_row_can_not_be_moved_to_another_tenant(connection: Link) -> None:
+    async with asking(connection, ("acme", "ann", "owner")):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await link.execute("UPDATE deals SET \"tenantId\" = 'other'")
+            await connection.execute("UPDATE deals SET \"tenantId\" = 'other'")
 
 
-async def test_joins_counts_and_guesses_do_not_cross_tenants(link: Link) -> None:
-    async with asking(link, ("acme", "ann", "viewer")):
-        assert await link.fetchval("SELECT count(*) FROM deals") == 2
-        assert await link.fetchval("SELECT count(*) FROM deals WHERE \"tenantId\" = 'other'") == 0
-        assert await link.fetchval("SELECT count(*) FROM deals WHERE _key = 'd3' OR true") == 2
+async def test_joins_counts_and_guesses_do_not_cross_tenants(connection: Link) -> None:
+    async with asking(connection, ("acme", "ann", "viewer")):
+        assert await connection.fetchval("SELECT count(*) FROM deals") == 2
+        assert await connection.fetchval("SELECT count(*) FROM deals WHERE \"tenantId\" = 'other'") == 0
+        assert await connection.fetchval("SELECT count(*) FROM deals WHERE _key = 'd3' OR true") == 2
         assert (
-            await link.fetchval("SELECT count(*) FROM deals a JOIN deals b ON a._key <> b._version::text")
+            await connection.fetchval(
+                "SELECT count(*) FROM deals a JOIN deals b ON a._key <> b._version::text"
+            )
             == 4
         )
 
 
 @pytest.mark.parametrize("table", ["deals__tags__items", "_holdfast_batches", "_holdfast_schema"])
-async def test_the_stores_own_tables_are_closed(link: Link, table: str) -> None:
+async def test_the_stores_own_tables_are_closed(connection: Link, table: str) -> None:
     for caller in (("acme", "ann", "owner"), ("*", "", "service")):
         for text in (f"SELECT * FROM {table}", f"DELETE FROM {table}"):
-            async with asking(link, caller):
+            async with asking(connection, caller):
                 with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                    await link.execute(text)
+                    await connection.execute(text)
 
 
-async def test_settings_end_with_their_transaction(link: Link) -> None:
-    async with asking(link, ("*", "", "service")):
-        assert await link.fetchval("SELECT count(*) FROM keys") == 1
-    async with link.transaction():
-        await link.execute("SET LOCAL ROLE holdfast_app")
-        assert await link.fetchval("SELECT count(*) FROM keys") == 0
+async def test_settings_end_with_their_transaction(connection: Link) -> None:
+    async with asking(connection, ("*", "", "service")):
+        assert await connection.fetchval("SELECT count(*) FROM keys") == 1
+    async with connection.transaction():
+        await connection.execute("SET LOCAL ROLE holdfast_app")
+        assert await connection.fetchval("SELECT count(*) FROM keys") == 0
 
 
-async def test_changed_rules_replace_the_old_ones(postgres_url: str, link: Link) -> None:
+async def test_changed_rules_replace_the_old_ones(postgres_url: str, connection: Link) -> None:
     @document("keys/{id}", access=Access(read=["public"]))
     class OpenKey(Document):
         id: str
@@ -229,8 +233,8 @@ async def test_changed_rules_replace_the_old_ones(postgres_url: str, link: Link)
     assert await store.migrate() == ["protect keys"]
     assert await store.migrate() == []
     await store.close()
-    async with asking(link, ("", "", "")):
-        assert await link.fetchval("SELECT count(*) FROM keys") == 1
+    async with asking(connection, ("", "", "")):
+        assert await connection.fetchval("SELECT count(*) FROM keys") == 1
 
 
 async def test_where_the_role_may_not_be_made_the_rest_is_and_the_way_out_is_told(
@@ -253,10 +257,10 @@ async def test_where_the_role_may_not_be_made_the_rest_is_and_the_way_out_is_tol
 
 
 async def test_the_exported_statements_make_the_same_database(postgres_url: str) -> None:
-    link: Any = await asyncpg.connect(postgres_url)
+    connection: Any = await asyncpg.connect(postgres_url)
     for statement in postgres.ddl(CATALOG):
-        await link.execute(statement)
-    await link.close()
+        await connection.execute(statement)
+    await connection.close()
     store = Store(await postgres.connect(postgres_url, CATALOG))
     left = await store.diff()
     await store.migrate()

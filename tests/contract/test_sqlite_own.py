@@ -61,9 +61,9 @@ def file_of(url: str) -> str:
 
 
 def pragma(url: str, name: str) -> object:
-    link = apsw.Connection(file_of(url))
-    row = link.execute(f"PRAGMA {name}").fetchone()
-    link.close()
+    connection = apsw.Connection(file_of(url))
+    row = connection.execute(f"PRAGMA {name}").fetchone()
+    connection.close()
     assert row is not None
     return row[0]
 

@@ -43,7 +43,7 @@ DECLARED = [
 
 
 @pytest.fixture(scope="module")
-def link() -> Iterator[apsw.Connection]:
+def connection() -> Iterator[apsw.Connection]:
     found = apsw.Connection(":memory:")
     for statement in ddl(CATALOG):
         found.execute(statement)
@@ -122,8 +122,8 @@ def short_pages(schema: Schema[Any]) -> list[QueryPlan]:
     return [msgspec.structs.replace(one, limit=5) for plan in plans for one in (plan, continued(plan))]
 
 
-def explained(link: apsw.Connection, sql: str, values: list[Any]) -> list[str]:
-    return [str(row[3]) for row in link.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+def explained(connection: apsw.Connection, sql: str, values: list[Any]) -> list[str]:
+    return [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
 
 
 def assert_walked(lines: list[str], plan: QueryPlan, sql: str) -> None:
@@ -149,21 +149,21 @@ def _unbounded(plan: QueryPlan) -> bool:
 
 @pytest.mark.parametrize(("schema", "index"), DECLARED)
 def test_a_question_walks_its_index_and_nothing_is_scanned(
-    link: apsw.Connection, schema: Schema[Any], index: ResolvedIndex
+    connection: apsw.Connection, schema: Schema[Any], index: ResolvedIndex
 ) -> None:
     asked = 0
     for plan in planned(schema, index):
         for page in (plan, continued(plan)):
-            shelf = SqliteTableMapping(schema, CATALOG.table(schema))
-            sql, values = index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
-            assert_walked(explained(link, sql, values), page, sql)
+            mapping = SqliteTableMapping(schema, CATALOG.table(schema))
+            sql, values = index_scan.select(page, mapping.table, dialect=DIALECT, columns=mapping.selected)
+            assert_walked(explained(connection, sql, values), page, sql)
             asked += 1
     assert asked
 
 
 @pytest.mark.parametrize(("schema", "index"), DECLARED)
 def test_a_count_or_sum_walks_its_index_without_sorting(
-    link: apsw.Connection, schema: Schema[Any], index: ResolvedIndex
+    connection: apsw.Connection, schema: Schema[Any], index: ResolvedIndex
 ) -> None:
     plans = list(planned(schema, index, Aggregate("count")))
     last = index.fields[-1].column if index.fields else None
@@ -171,16 +171,18 @@ def test_a_count_or_sum_walks_its_index_without_sorting(
         plans += planned(schema, index, Aggregate("sum", last.path))
     for plan in plans:
         sql, values = index_scan.aggregate(plan, CATALOG.table(schema), dialect=DIALECT)
-        lines = explained(link, sql, values)
+        lines = explained(connection, sql, values)
         assert_walked(lines, plan, sql)
         assert not any("TEMP B-TREE" in line for line in lines), lines
 
 
 @pytest.mark.parametrize("lanes", [False, True])
 @pytest.mark.parametrize("tenant", [None, "t"])
-def test_a_claim_searches_its_partial_indexes(link: apsw.Connection, lanes: bool, tenant: str | None) -> None:
+def test_a_claim_searches_its_partial_indexes(
+    connection: apsw.Connection, lanes: bool, tenant: str | None
+) -> None:
     schema = schema_of(QueuedJob)
-    shelf = SqliteTableMapping(schema, CATALOG.table(schema))
+    mapping = SqliteTableMapping(schema, CATALOG.table(schema))
     job = schema.prepare(QueuedJob(id="j", tenant_id="t", due=NOON, lane="l"))
     ran: list[tuple[str, Any]] = []
 
@@ -188,38 +190,38 @@ def test_a_claim_searches_its_partial_indexes(link: apsw.Connection, lanes: bool
         ran.append((sql, values))
         return True
 
-    link.execute("BEGIN")
-    link.execute(shelf.insert_sql, shelf.inserted(job, version=1))
-    link.exec_trace = note
-    taken = claim(WriteTransaction(link, {schema: shelf}), ClaimRequest(
+    connection.execute("BEGIN")
+    connection.execute(mapping.insert_sql, mapping.inserted(job, version=1))
+    connection.exec_trace = note
+    taken = claim(WriteTransaction(connection, {schema: mapping}), ClaimRequest(
         schema=schema, now_us=to_us(NOON), lease_us=1, limit=5, owner="w", tenant=tenant,
         per_lane=2 if lanes else None,
     ))  # fmt: skip
-    link.exec_trace = None
-    link.execute("ROLLBACK")
+    connection.exec_trace = None
+    connection.execute("ROLLBACK")
     assert [s.doc.id for s in taken] == ["j"]
     for sql, values in ran:
-        lines = [line for line in explained(link, sql, values) if line.startswith(("SEARCH", "SCAN"))]
+        lines = [line for line in explained(connection, sql, values) if line.startswith(("SEARCH", "SCAN"))]
         assert all(line.startswith("SEARCH jobs USING ") or "json_each" in line for line in lines), lines
-    used = " ".join(itertools.chain(*(explained(link, sql, values) for sql, values in ran)))
+    used = " ".join(itertools.chain(*(explained(connection, sql, values) for sql, values in ran)))
     assert f"INDEX jobs__due{'_by_lane' if lanes else ' '}" in used
 
 
 async def test_a_page_costs_the_same_among_ten_times_as_many_documents(sqlite_url: str) -> None:
     schema = schema_of(Note)
-    shelf = SqliteTableMapping(schema, CATALOG.table(schema))
+    mapping = SqliteTableMapping(schema, CATALOG.table(schema))
     statements = [
-        index_scan.select(page, shelf.table, dialect=DIALECT, columns=shelf.selected)
+        index_scan.select(page, mapping.table, dialect=DIALECT, columns=mapping.selected)
         for page in short_pages(schema)
     ]
     store = await open_store(sqlite_url, [Note])
     await store.migrate()
-    link = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+    connection = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
     costs = []
     for first, beyond in ((0, 200), (200, 2_000)):
         await store.settle([[create(_note(n))] for n in range(first, beyond)])
-        costs.append([_steps(link, sql, values) for sql, values in statements])
-    link.close()
+        costs.append([_steps(connection, sql, values) for sql, values in statements])
+    connection.close()
     await store.close()
     for (sql, _), few, many in zip(statements, *costs, strict=True):
         assert many <= few * 1.5 + 200, sql
@@ -233,13 +235,13 @@ def _note(n: int) -> Note:
     )  # fmt: skip
 
 
-def _steps(link: apsw.Connection, sql: str, values: list[Any]) -> int:
+def _steps(connection: apsw.Connection, sql: str, values: list[Any]) -> int:
     """How many instructions SQLite's own machine ran for a statement."""
     seen: list[int] = []
-    link.trace_v2(
+    connection.trace_v2(
         apsw.SQLITE_TRACE_PROFILE,
         lambda event: seen.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
     )
-    link.execute(sql, values).fetchall()
-    link.trace_v2(0, None)
+    connection.execute(sql, values).fetchall()
+    connection.trace_v2(0, None)
     return sum(seen)

@@ -11,7 +11,7 @@ import uvloop
 
 from holdfast.app import open_store
 from holdfast.kit.outbox import (
-    KINDS,
+    OUTBOX_MODELS,
     AddressGuard,
     Delivery,
     Dispatcher,
@@ -26,7 +26,7 @@ LEASE_S = 3.0
 
 
 async def main(url: str, name: str) -> None:
-    store = await open_store(url, KINDS.all)
+    store = await open_store(url, OUTBOX_MODELS.all)
     secret = new_secret()
 
     async def signing(endpoint: Endpoint) -> Sign:

@@ -54,7 +54,7 @@ async def finish(step: Step, worker: str) -> int:
 async def carry(store: Store, workflow: Workflow, order: Order, stop: asyncio.Event) -> str:
     runner = Runner(
         store.privileged(), [workflow], owner=order["me"], lease_s=order["lease_s"],
-        renew_s=order["lease_s"] / 3, poll_s=1.0, at_once=10,
+        renew_s=order["lease_s"] / 3, poll_s=1.0, concurrency=10,
     )  # fmt: skip
     await runner.run(stop)
     status = runner.status()

@@ -84,6 +84,6 @@ async def assert_indexes_agree(store: Store) -> None:
 
 def assert_file_is_sound(url: str) -> None:
     if url.startswith("sqlite:"):
-        link = apsw.Connection(url.removeprefix("sqlite:///"))
-        assert link.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        link.close()
+        connection = apsw.Connection(url.removeprefix("sqlite:///"))
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        connection.close()

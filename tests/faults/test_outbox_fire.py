@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.app import open_store
-from holdfast.kit.outbox import KINDS, BreakerPolicy, Delivery, Endpoint, Event, Outbox, RetryPolicy
+from holdfast.kit.outbox import OUTBOX_MODELS, BreakerPolicy, Delivery, Endpoint, Event, Outbox, RetryPolicy
 from holdfast.store import Query, Store, put
 
 ROOT = Path(__file__).parents[2]
@@ -143,7 +143,7 @@ def read_log(log: Path) -> dict[str, list[Sent]]:
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_nothing_is_lost_or_doubled_under_fire(url: str, tmp_path: Path) -> None:
     log = tmp_path / "requests.log"
-    store = await open_store(url, KINDS.all)
+    store = await open_store(url, OUTBOX_MODELS.all)
     await store.migrate()
     crew, finished = Crew(url), asyncio.Event()
     with receiver(log) as port:

@@ -122,15 +122,15 @@ class Load:
 
 async def kill_backends(url: str) -> int:
     """End every connection of the store, as an administrator or a failover would."""
-    link = await asyncpg.connect(url)
+    connection = await asyncpg.connect(url)
     try:
-        killed = await link.fetch(
+        killed = await connection.fetch(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE application_name = 'holdfast' AND datname = current_database()"
         )
         return len(killed)
     finally:
-        await link.close()
+        await connection.close()
 
 
 async def test_killed_backends_in_mid_load_lose_nothing_and_double_nothing(postgres_url: str) -> None:
@@ -204,15 +204,15 @@ async def test_a_caller_waits_out_a_short_absence(own_postgres: OwnPostgresServe
 
 async def test_bells_ring_again_after_a_restart(own_postgres: OwnPostgresServer) -> None:
     async with opened(own_postgres.url) as store, opened(own_postgres.url) as other:
-        bell = store.watch(Receipt)
+        subscription = store.watch(Receipt)
         await other.commit(create(Receipt(id="first")))
-        assert await bell.wait(5)
+        assert await subscription.wait(5)
         await asyncio.to_thread(own_postgres.restart)
-        assert await bell.wait(5), "what may have been missed is told by one ring"
-        await bell.wait(0.1)
+        assert await subscription.wait(5), "what may have been missed is told by one ring"
+        await subscription.wait(0.1)
         await other.commit(create(Receipt(id="second")))
-        assert await bell.wait(5)
-        bell.close()
+        assert await subscription.wait(5)
+        subscription.close()
 
 
 @pytest.mark.parametrize("loss", ["request", "answer"])

@@ -50,25 +50,25 @@ async def _finish(tellers: asyncio.subprocess.Process) -> list[int]:
 async def _looking(url: str) -> AsyncIterator[Callable[[], Awaitable[tuple[int, int]]]]:
     """Reads the sums and the ledger at one moment, past Holdfast, by SQL of its own."""
     if url.startswith("sqlite"):
-        link = apsw.Connection(url.removeprefix("sqlite:///"))
-        link.set_busy_timeout(10_000)
+        connection = apsw.Connection(url.removeprefix("sqlite:///"))
+        connection.set_busy_timeout(10_000)
 
         async def from_file() -> tuple[int, int]:
-            summed, events = await asyncio.to_thread(lambda: link.execute(BOTH_SUMS).fetchall()[0])
+            summed, events = await asyncio.to_thread(lambda: connection.execute(BOTH_SUMS).fetchall()[0])
             return int(str(summed)), int(str(events))
 
         yield from_file
-        link.close()
+        connection.close()
         return
-    connection = await asyncpg.connect(url)
+    server = await asyncpg.connect(url)
 
     async def from_server() -> tuple[int, int]:
-        row = await connection.fetchrow(BOTH_SUMS)
+        row = await server.fetchrow(BOTH_SUMS)
         assert row is not None
         return int(row[0]), int(row[1])
 
     yield from_server
-    await connection.close()
+    await server.close()
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)

@@ -29,11 +29,11 @@ CRON: Final = "* * * * *"
 async def main(url: str, name: str) -> None:
     store = await open_store(url, DOCUMENTS)
 
-    async def mark(slot: Slot) -> None:
+    async def message_id(slot: Slot) -> None:
         await asyncio.sleep(0.002)
         await store.privileged().commit(create(SlotMark(id=slot.at.isoformat(), by=name)), slot.guard())
 
-    jobs = [Job(name=f"job-{n}", cron=CRON, act=mark, missed="all", retries=0) for n in range(1)]
+    jobs = [Job(name=f"job-{n}", cron=CRON, act=message_id, missed="all", retries=0) for n in range(1)]
     scheduler = Scheduler(store, jobs, owner=name)
     ran, empty = 0, 0
     while empty < 20:

@@ -67,16 +67,16 @@ def echo_service(*, hook_s: float | None = None) -> Service:
         outbox = context.outbox(TENANT)
 
         async def echo(item: InboxItem, tx: Transaction) -> None:
-            tx.write(put(Echo(id=item.mark, text=item.body.decode())))
+            tx.write(put(Echo(id=item.message_id, text=item.body.decode())))
             found = await tx.get(Endpoint, "there")
             if found is not None:
-                await outbox.add(tx, Event(type="echo", body=item.body, id=item.mark), [found.doc])
+                await outbox.add(tx, Event(type="echo", body=item.body, id=item.message_id), [found.doc])
 
         async def daily(slot: Slot) -> None:
             await context.store.commit(put(Echo(id="daily", text="by the clock")))
 
         return Parts(
-            routes=[hello, page], hooks=[Webhook(path="/webhook", source=SOURCE, time_limit_s=hook_s)],
+            routes=[hello, page], webhooks=[Webhook(path="/webhook", source=SOURCE, time_limit_s=hook_s)],
             handlers={"echoes": echo}, jobs=[Job(name="daily", cron="0 0 1 1 *", act=daily)],
         )  # fmt: skip
 

@@ -113,7 +113,7 @@ async def test_it_is_not_ready_until_it_is(tmp_path: Path) -> None:
 async def test_an_old_backlog_shows_in_health_and_goes_when_it_is_worked_off(bed: Bed) -> None:
     token = await bed.token("admin")
     then = bed.runtime.clock.now() - timedelta(minutes=5)
-    old = InboxItem(tenant_id="-", source="echoes", mark="old", received_at=then, due_at=then)
+    old = InboxItem(tenant_id="-", source="echoes", message_id="old", received_at=then, due_at=then)
     await bed.runtime.store.privileged().commit(create(old))
     assert (await bed.ask("GET", "/health"))[1]["status"] == "degraded"
     _, body, _ = await bed.ask("GET", "/api/v1/health", token=token)
@@ -163,7 +163,7 @@ async def test_the_description_names_every_route_and_how_it_is_refused(bed: Bed)
 
 async def test_one_service_alone_is_at_the_root(bed: Bed) -> None:
     surface = create_app(bed.runtime, at_root=True)
-    assert "/webhook" in surface.hooks
+    assert "/webhook" in surface.webhooks
     assert "/hello" in {route.path for route in surface.app.routes}
     assert "/health" in {route.path for route in surface.app.routes}
 

@@ -126,8 +126,10 @@ async def test_a_service_at_the_root_lets_nobody_in_either(tmp_path: Path) -> No
     for service in (echo_service(), *find_services()):
         more = functools.partial(console.routes, at_root=True)
         async with serving(tmp_path / service.name, services=[service], at_root=True, more=more) as bed:
-            hooks = set(bed.surface.hooks)
-            assert {path.removeprefix(f"/{service.address}") for path in hooks} <= hooks, "also at the root"
+            webhooks = set(bed.surface.webhooks)
+            assert {path.removeprefix(f"/{service.address}") for path in webhooks} <= webhooks, (
+                "also at the root"
+            )
             for route in routes_of(bed):
                 status, wanted = await _status(bed, route, NOBODY), expected(route, NOBODY)
                 assert _fits(status, wanted, route), (service.name, route.name, status)
@@ -164,8 +166,8 @@ async def test_a_hook_asks_for_the_senders_proof_whatever_credentials_come_along
 ) -> None:
     async with _whole(tmp_path, issuer) as bed:
         callers = await visitors(bed, issuer)
-        assert "/echo-chamber/webhook" in bed.surface.hooks
-        for path, ingest in bed.surface.hooks.items():
+        assert "/echo-chamber/webhook" in bed.surface.webhooks
+        for path, ingest in bed.surface.webhooks.items():
             answers = ingest.hook.answers
             for name, visitor in callers.items():
                 route = Route("POST", path, "public", False, False)

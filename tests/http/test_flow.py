@@ -25,7 +25,7 @@ async def test_a_webhook_is_kept_worked_on_and_sent_on(bed: Bed) -> None:
         assert [request.body for request in there.requests] == [b"moin"]
     assert await bed.runtime.store.get(Echo, "m1") is not None
     _, inbox, _ = await bed.ask("GET", "/api/v1/inbox?status=done", token=token)
-    assert [item["mark"] for item in inbox["items"]] == ["m1"]
+    assert [item["messageId"] for item in inbox["items"]] == ["m1"]
     _, page, _ = await bed.ask("GET", "/api/v1/deliveries?status=delivered", token=token)
     assert [item["id"] for item in page["items"]] == ["m1~there"]
     _, one, _ = await bed.ask("GET", "/api/v1/deliveries/m1~there", token=token)
@@ -64,7 +64,7 @@ async def test_lists_page_by_cursor(bed: Bed) -> None:
     cursor = ""
     for _ in range(3):
         _, page, _ = await bed.ask("GET", f"/api/v1/inbox?limit=2{cursor}", token=token)
-        seen += [item["mark"] for item in page["items"]]
+        seen += [item["messageId"] for item in page["items"]]
         cursor = f"&cursor={page['cursor']}"
     assert seen == ["m4", "m3", "m2", "m1", "m0"]
 

@@ -139,12 +139,12 @@ async def test_a_server_without_work_leaves_it_to_a_working_process(tmp_path: Pa
 
         async def look(runtime: Runtime) -> None:
             assert await runtime.store.get(Echo, "m1") is None
-            bell = runtime.store.watch(Echo)
+            subscription = runtime.store.watch(Echo)
             async with holdfast_process(tmp_path, "work") as (worker, said):
                 assert "inbox" in said
                 async with asyncio.timeout(30):
                     while await runtime.store.get(Echo, "m1") is None:
-                        await bell.wait(0.2)
+                        await subscription.wait(0.2)
                 worker.send_signal(signal.SIGTERM)
                 assert await asyncio.wait_for(worker.wait(), STOP_S_MAX) == 0
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from holdfast.kit.outbox import (
-    KINDS,
+    OUTBOX_MODELS,
     AddressGuard,
     Delivery,
     Dispatcher,
@@ -110,4 +110,4 @@ async def state_is(store: Store, event_id: str, status: str, *, within_s: float 
     return found
 
 
-DOCUMENTS = list(KINDS.all)
+DOCUMENTS = list(OUTBOX_MODELS.all)

@@ -36,7 +36,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registrar: Registrar)
     """An installation with one service, at whose provider people connect."""
 
     def build(context: Context) -> Parts:
-        return Parts(grants={"registrar": registrar})
+        return Parts(oauth_providers={"registrar": registrar})
 
     monkeypatch.chdir(tmp_path)
     desk = Service(name="desk", summary="Connects accounts", documents=(), build=build)

@@ -44,7 +44,7 @@ async def _receive(inbox: Inbox, name: str, *, source: Source = LOOSE, body: byt
 
 async def tally(item: InboxItem, tx: Transaction) -> None:
     found = await tx.get(Tally, "all")
-    seen = [*(found.doc.seen if found else []), item.mark]
+    seen = [*(found.doc.seen if found else []), item.message_id]
     tx.write(put(Tally(id="all", count=len(seen), seen=seen)))
 
 
@@ -172,8 +172,8 @@ async def test_items_of_one_key_are_worked_on_in_the_order_they_came(
     failures = {"a1": 2}
 
     async def work(item: InboxItem, tx: Transaction) -> None:
-        if failures.get(item.mark, 0):
-            failures[item.mark] -= 1
+        if failures.get(item.message_id, 0):
+            failures[item.message_id] -= 1
             raise ValueError("not yet")
         await tally(item, tx)
 
@@ -189,7 +189,7 @@ async def test_items_of_one_key_are_worked_on_in_the_order_they_came(
 
 async def test_a_parked_item_lets_the_next_of_its_key_pass(kit_store: Store, clock: ManualClock) -> None:
     async def work(item: InboxItem, tx: Transaction) -> None:
-        if item.mark == "a1":
+        if item.message_id == "a1":
             raise ValueError("poison")
         await tally(item, tx)
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import AlreadyExistsError, TooLargeError
 from holdfast.kit.outbox import (
-    KINDS,
+    OUTBOX_MODELS,
     AddressGuard,
     Deliveries,
     Delivery,
@@ -37,7 +37,7 @@ from tests.kit.outbox_bed import (
 )
 from tests.kit.receiver import OK, Received
 
-DOCUMENTS = list(KINDS.all)
+DOCUMENTS = list(OUTBOX_MODELS.all)
 
 
 async def test_an_event_arrives_signed_and_byte_for_byte_and_is_recorded(live_store: Store) -> None:
@@ -172,7 +172,7 @@ async def test_a_delivery_put_out_beside_a_dispatcher_is_its_own_from_the_first_
 ) -> None:
     async with receiving() as receiver, dispatching(live_store) as dispatcher:
         endpoint = await endpoint_at(live_store, receiver.url())
-        outbox = Outbox(live_store, near=dispatcher)
+        outbox = Outbox(live_store, local_dispatcher=dispatcher)
         await outbox.send(Event(id="evt-1", type="t", body=b"{}"), [endpoint])
         first = await state_is(live_store, "evt-1", "delivered")
         with pytest.raises(AlreadyExistsError):

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import (
-    KINDS,
+    OUTBOX_MODELS,
     DeadLetter,
     Deliveries,
     Endpoint,
@@ -25,7 +25,7 @@ from tests.kit.eventually import until
 from tests.kit.outbox_bed import FAIL, answer, delivery, dispatching, endpoint_at, receiving, send, state_is
 from tests.kit.receiver import OK
 
-DOCUMENTS = list(KINDS.all)
+DOCUMENTS = list(OUTBOX_MODELS.all)
 QUICK = RetryPolicy(waits_s=(0.02, 0.02))
 
 

@@ -6,7 +6,15 @@ import asyncio
 import time
 from itertools import pairwise
 
-from holdfast.kit.outbox import KINDS, BreakerPolicy, Deliveries, Rate, RetryPolicy, Selection, delivery_id
+from holdfast.kit.outbox import (
+    OUTBOX_MODELS,
+    BreakerPolicy,
+    Deliveries,
+    Rate,
+    RetryPolicy,
+    Selection,
+    delivery_id,
+)
 from holdfast.store import Store
 from tests.kit.eventually import until
 from tests.kit.outbox_bed import (
@@ -22,7 +30,7 @@ from tests.kit.outbox_bed import (
 )
 from tests.kit.receiver import OK, Received
 
-DOCUMENTS = list(KINDS.all)
+DOCUMENTS = list(OUTBOX_MODELS.all)
 SLACK_S = 0.25
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from holdfast.app import open_store
-from holdfast.kit.outbox import KINDS, Dispatcher, Endpoint, Event, Outbox
+from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, Endpoint, Event, Outbox
 from holdfast.store import Store, put
 from tests.kit.eventually import until
 from tests.kit.outbox_bed import Slowly, dispatching, receiving, send
@@ -25,7 +25,7 @@ SLOW_S = 2.0
 
 @pytest.fixture
 async def store(sqlite_url: str) -> AsyncIterator[Store]:
-    made = await open_store(sqlite_url, KINDS.all)
+    made = await open_store(sqlite_url, OUTBOX_MODELS.all)
     await made.migrate()
     yield made
     await made.close()

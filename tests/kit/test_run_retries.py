@@ -137,8 +137,8 @@ async def test_a_run_whose_checkpoint_was_removed_is_not_retried(live_store: Sto
 
 async def test_runs_that_declare_no_such_move_end_for_good(live_store: Store) -> None:
     acme, bridge = live_store.tenant("acme"), Bridge()
-    runs = Runs(acme, kinds=OWN)
-    async with carried(live_store, bridge.workflow(), kinds=OWN):
+    runs = Runs(acme, models=OWN)
+    async with carried(live_store, bridge.workflow(), models=OWN):
         started = await runs.start(bridge.workflow(), input={"n": 1}, fields={"repo_id": "r"})
         run = await ended(runs, started.id)
     assert (run.status, runs.retriable, Runs(acme).retriable) == ("failed", False, True)

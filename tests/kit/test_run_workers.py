@@ -175,7 +175,7 @@ async def test_many_runs_go_on_at_once_and_a_crowded_tenant_delays_no_other(live
     crowd, small = Runs(live_store.tenant("crowd")), Runs(live_store.tenant("small"))
     many = [await crowd.start(workflow) for _ in range(38)]
     few = [await small.start(workflow) for _ in range(2)]
-    async with carried(live_store, workflow, at_once=20):
+    async with carried(live_store, workflow, concurrency=20):
         done = [await ended(small, run.id) for run in few]
         done += [await ended(crowd, run.id) for run in many]
     assert {run.status for run in done} == {"completed"}

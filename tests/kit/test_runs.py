@@ -209,8 +209,8 @@ async def test_a_service_keeps_runs_under_its_own_names_with_its_own_fields(live
         return step.run.repo_id
 
     workflow, acme = simple(asks), live_store.tenant("acme")
-    runs = Runs(acme, kinds=OWN)
-    async with carried(live_store, workflow, kinds=OWN):
+    runs = Runs(acme, models=OWN)
+    async with carried(live_store, workflow, models=OWN):
         run = await ended(runs, (await runs.start(workflow, fields={"repo_id": "gh-repo-1"})).id)
     assert isinstance(run, OwnRun)
     assert (run.status, run.result, run.approval_status) == ("completed", "gh-repo-1", "pending")

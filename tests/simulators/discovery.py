@@ -100,13 +100,13 @@ def _methods(described: Json) -> Iterator[Json]:
 
 
 def _check_plain(value: object, schema: Json, *, at: str) -> None:
-    kinds: dict[str, tuple[type, ...]] = {
+    models: dict[str, tuple[type, ...]] = {
         "string": (str,),
         "boolean": (bool,),
         "integer": (int,),
         "number": (int, float),
     }
-    wanted = kinds[schema["type"]]
+    wanted = models[schema["type"]]
     assert isinstance(value, wanted), f"{at} is no {schema['type']}: {value!r}"
     assert bool in wanted or not isinstance(value, bool), f"{at} is a boolean"
     _check_text(value, schema, at=at)

@@ -76,7 +76,7 @@ class Busy:
 def _service(loop: Falls | Busy | None = None, health: Health | None = None) -> Service:
     def build(context: Context) -> Parts:
         async def greet(item: InboxItem, tx: Transaction) -> None:
-            tx.write(put(Greeting(id=item.mark, text=context.settings.words)))
+            tx.write(put(Greeting(id=item.message_id, text=context.settings.words)))
 
         async def daily(slot: Slot) -> None:
             await context.store.commit(put(Greeting(id="daily", text="by the clock")))
@@ -85,7 +85,7 @@ def _service(loop: Falls | Busy | None = None, health: Health | None = None) -> 
             return health or Health()
 
         return Parts(
-            hooks=[Webhook(path="/webhook", source=SOURCE)], handlers={"greetings": greet}, health=state,
+            webhooks=[Webhook(path="/webhook", source=SOURCE)], handlers={"greetings": greet}, health=state,
             jobs=[Job(name="daily", cron="0 0 1 1 *", act=daily)], loops={"falls": loop} if loop else {},
         )  # fmt: skip
 
@@ -118,13 +118,13 @@ def _file(folder: Path, text: str) -> Path:
 async def test_a_message_is_received_worked_on_and_the_job_runs(runtime: Runtime, loop: Falls) -> None:
     stop = asyncio.Event()
     working = asyncio.create_task(runtime.work(stop))
-    bell = runtime.store.watch(Greeting)
+    subscription = runtime.store.watch(Greeting)
     await runtime.inbox.receive(SOURCE, {"x-name": "m1"}, b"{}")
     await runtime.scheduler.declare()
     await runtime.scheduler.run_now("-_daily")
     async with asyncio.timeout(20):
         while len([g for g in await runtime.store.get_many(Greeting, ["m1", "daily"]) if g]) < 2:
-            await bell.wait(0.2)
+            await subscription.wait(0.2)
         await loop.stands.wait()
     stop.set()
     await asyncio.wait_for(working, 10)
@@ -182,10 +182,10 @@ async def test_a_loop_that_does_not_stop_in_time_is_ended() -> None:
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_every_class_with_a_retention_can_be_swept(request: pytest.FixtureRequest, engine: str) -> None:
-    kinds = documents_of(find_services())
-    store = await open_store(request.getfixturevalue(f"{engine}_url"), kinds)
+    models = documents_of(find_services())
+    store = await open_store(request.getfixturevalue(f"{engine}_url"), models)
     await store.migrate()
-    assert await Sweeper(store, kinds).sweep() == 0
+    assert await Sweeper(store, models).sweep() == 0
     await store.close()
 
 

@@ -53,10 +53,10 @@ def with_runtime(act: Callable[[Runtime], Awaitable[T]], *, services: Sequence[S
 
 
 def with_service(service: str, act: Callable[[Any], Awaitable[T]]) -> T:
-    """Run an act on what a service works with (its `Parts.inside`), on the configured store."""
+    """Run an act on what a service works with (its `Parts.operations`), on the configured store."""
 
     async def on_its_own(runtime: Runtime) -> T:
-        return await act(runtime.parts[service].inside)
+        return await act(runtime.parts[service].operations)
 
     return with_runtime(on_its_own, services=[one for one in find_services() if one.name == service])
 

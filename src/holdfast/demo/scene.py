@@ -42,11 +42,11 @@ class Stage(msgspec.Struct, frozen=True):
 
     def outbox(self, tenant_id: str) -> Outbox:
         """Where events are put; the dispatcher here sends them at once."""
-        return Outbox(self.store.tenant(tenant_id), near=self.runtime.dispatcher)
+        return Outbox(self.store.tenant(tenant_id), local_dispatcher=self.runtime.dispatcher)
 
-    def inside(self, service: str) -> Any:
+    def operations(self, service: str) -> Any:
         """What a service's own commands and pages work with."""
-        return self.runtime.parts[service].inside
+        return self.runtime.parts[service].operations
 
 
 Act: TypeAlias = Callable[[Stage], Awaitable[None]]

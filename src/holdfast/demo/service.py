@@ -179,8 +179,8 @@ async def _take(store: Store) -> None:
 
 async def _in_use(store: Store) -> bool:
     """Whether people, programs or services keep anything there; what a mere start leaves does not count."""
-    kinds: list[type[Document]] = [ApiToken, User, Endpoint, InboxItem]
-    for kind in (*kinds, *(kind for service in find_services() for kind in service.documents)):
+    models: list[type[Document]] = [ApiToken, User, Endpoint, InboxItem]
+    for kind in (*models, *(kind for service in find_services() for kind in service.documents)):
         query: Query[Any] = Query(kind).limit(1)
         query = query.across_parents() if schema_of(kind).path.nested else query
         if schema_of(kind) in store.catalog and (await store.privileged().query(query)).items:

@@ -68,15 +68,15 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
 def _metrics(runtime: Runtime) -> Metrics:
     metrics = Metrics()
     for parts in runtime.parts.values():
-        if parts.figures is not None:
-            metrics.watch(parts.figures)
+        if parts.metrics is not None:
+            metrics.watch(parts.metrics)
     return metrics
 
 
 def _door(runtime: Runtime) -> RouteGuard:
-    turnstile = RateLimiter(runtime.config.limits, clock=runtime.clock)
+    rate_limiter = RateLimiter(runtime.config.limits, clock=runtime.clock)
     url = runtime.config.public_url
-    return RouteGuard(runtime.store, _readers(runtime), turnstile=turnstile, public_url=url)
+    return RouteGuard(runtime.store, _readers(runtime), rate_limiter=rate_limiter, public_url=url)
 
 
 def _readers(runtime: Runtime) -> list[Authenticator]:
@@ -133,7 +133,7 @@ def _paths(handlers: Iterable[Any]) -> set[str]:
 def _hooks(runtime: Runtime, *, at_root: bool) -> dict[str, Ingest]:
     found: dict[str, Ingest] = {}
     for service in runtime.services:
-        for hook in runtime.parts[service.name].hooks:
+        for hook in runtime.parts[service.name].webhooks:
             for path in _places(service, hook.path, at_root=at_root):
                 if path in found:
                     raise DeclarationError(f"two hooks at {path}")

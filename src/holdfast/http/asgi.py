@@ -47,13 +47,13 @@ class AsgiApp:
     def __init__(
         self,
         app: Litestar,
-        hooks: Mapping[str, Ingest],
+        webhooks: Mapping[str, Ingest],
         metrics: Metrics,
         *,
         changes: ChangeStream,
         config: Config,
     ) -> None:
-        self.app, self.hooks, self.metrics = app, hooks, metrics
+        self.app, self.webhooks, self.metrics = app, webhooks, metrics
         self.ready = False
         self.changes = changes
         self._addresses = Addresses(config.proxies)
@@ -66,7 +66,7 @@ class AsgiApp:
             await self.app(scope, receive, send)  # type: ignore[arg-type]
             return
         began = time.perf_counter()
-        ingest = self.hooks.get(scope["path"])
+        ingest = self.webhooks.get(scope["path"])
         if ingest is not None:
             route, status = scope["path"], await ingest(scope, receive, send)
         else:

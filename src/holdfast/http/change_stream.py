@@ -108,14 +108,14 @@ class ChangeStream:
         self.listening = []
 
     async def _hear(self, topic: str) -> None:
-        bell = self._store.watch(*self._topics[topic])
+        subscription = self._store.watch(*self._topics[topic])
         try:
             while True:
-                if await bell.wait(_BELL_S):
+                if await subscription.wait(_BELL_S):
                     for one in self._streams:
-                        one.ring(topic)
+                        one.notify(topic)
         finally:
-            bell.close()
+            subscription.close()
 
 
 class _Stream:
@@ -125,7 +125,7 @@ class _Stream:
         self._topics: set[str] = set()
         self._rung = asyncio.Event()
 
-    def ring(self, topic: str) -> None:
+    def notify(self, topic: str) -> None:
         self._topics.add(topic)
         self._rung.set()
 

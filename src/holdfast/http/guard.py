@@ -42,10 +42,15 @@ class RouteGuard:
     """The guard of one application."""
 
     def __init__(
-        self, store: Store, readers: Sequence[Authenticator], *, turnstile: RateLimiter, public_url: str = ""
+        self,
+        store: Store,
+        readers: Sequence[Authenticator],
+        *,
+        rate_limiter: RateLimiter,
+        public_url: str = "",
     ) -> None:
         self._store, self._readers, self._public_url = store, readers, public_url
-        self._turnstile = turnstile
+        self._rate_limiter = rate_limiter
 
     async def __call__(self, connection: Connection, handler: BaseRouteHandler) -> None:
         if "time_limit_s" in handler.opt:
@@ -59,7 +64,7 @@ class RouteGuard:
             check_origin(connection.headers, public_url=self._public_url)
         if needs == PUBLIC:
             if handler.opt.get("limited", True):
-                self._turnstile.pass_stranger(connection.scope["state"]["address"])
+                self._rate_limiter.pass_stranger(connection.scope["state"]["address"])
             return
         arrival = await self._arrival(connection, handler)
         if acts and arrival.csrf is not None:
@@ -70,11 +75,11 @@ class RouteGuard:
         try:
             arrival = await authenticate(self._readers, connection)
         except UnverifiedError:
-            self._turnstile.pass_stranger(connection.scope["state"]["address"])
+            self._rate_limiter.pass_stranger(connection.scope["state"]["address"])
             if handler.opt.get("page") and connection.scope.get("method") == "GET":
                 raise SignInNeeded(_asked_for(connection)) from None
             raise
-        self._turnstile.pass_caller(arrival.caller.user_id or "service")
+        self._rate_limiter.pass_caller(arrival.caller.user_id or "service")
         return arrival
 
     def _judge(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:

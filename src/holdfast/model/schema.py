@@ -79,7 +79,7 @@ class Schema(Generic[D]):
         self.immutable = names.immutable()
         self.state = names.column(self.lifecycle.field) if self.lifecycle else None
         # Fields that claiming changes: engines may change them without touching the JSON.
-        self.hot = names.claimed()
+        self.claim_columns = names.claimed()
         self.columns: tuple[Column, ...] = tuple(self._columns.values())
         self._entries = IndexEntries(self.columns, self.indexes)
         self._named = tuple((column, self.columns.index(column)) for column in names.never_empty())

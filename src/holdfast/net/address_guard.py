@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import ConfigError
-from holdfast.net.ip_ranges import Network, inside, is_metadata
+from holdfast.net.ip_ranges import Network, is_metadata, private_range
 from holdfast.net.port import SendFailure
 from holdfast.net.url import Address, TargetUrl, read_url, refused
 
@@ -134,7 +134,7 @@ class AddressGuard:
             raise refused("the resolver gave something that is no address") from None
 
     def _judge(self, address: Address, *, named: bool) -> None:
-        why = inside(address)
+        why = private_range(address)
         if why is None:
             return
         allowing = [n for n in self._networks if n.version == address.version and address in n]

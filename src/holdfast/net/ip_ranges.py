@@ -60,7 +60,7 @@ _TABLE: Final[tuple[tuple[Network, str], ...]] = tuple(
 _GLOBAL_SIX: Final = ipaddress.IPv6Network("2000::/3")
 
 
-def inside(address: Address) -> str | None:
+def private_range(address: Address) -> str | None:
     """Why nothing may be sent there, or None for an address of the open internet."""
     if address in _METADATA:
         return "a cloud's metadata service"

@@ -57,12 +57,12 @@ class Runtime:
         self.inbox = Inbox(store)
         self._sender = RawSender(AddressGuard(allow=config.allow))
         self.dispatcher = Dispatcher(store, self._sender, signing=EndpointSecrets(vault).signing)
-        self._beside = StoreSubprocessPool(config.store, env=config.prefix)
-        self._grants: dict[str, OAuthProvider] = {}
-        self.connections = Connections(store, vault, self._grants)
+        self._subprocess_pool = StoreSubprocessPool(config.store, env=config.prefix)
+        self._oauth_providers: dict[str, OAuthProvider] = {}
+        self.connections = Connections(store, vault, self._oauth_providers)
         self.parts: dict[str, Parts] = {s.name: s.build(self._context(s)) for s in services}
         for parts in self.parts.values():
-            self._grants.update(parts.grants)
+            self._oauth_providers.update(parts.oauth_providers)
         self.scheduler = Scheduler(store, self._jobs())
         self.inbox_worker = InboxWorker(store, self._handlers())
         self.supervisor = Supervisor(self._loops(), clock=self.clock)
@@ -193,7 +193,7 @@ class Runtime:
         async with contextlib.AsyncExitStack() as closing:
             closing.push_async_callback(_close, "store", self.store.close)
             closing.push_async_callback(_close, "sender", self._sender.close)
-            closing.push_async_callback(_close, "beside", self._beside.close)
+            closing.push_async_callback(_close, "beside", self._subprocess_pool.close)
             for name, parts in reversed(self.parts.items()):
                 if parts.close is not None:
                     closing.push_async_callback(_close, name, parts.close)
@@ -202,18 +202,18 @@ class Runtime:
         return Context(
             store=self.store, clock=self.clock, settings=settings_of(service, self.config), inbox=self.inbox,
             vault=self.vault, public_url=self.config.public_url, home=self.config.home,
-            outbox=lambda tenant: Outbox(self.store.tenant(tenant), near=self.dispatcher),
+            outbox=lambda tenant: Outbox(self.store.tenant(tenant), local_dispatcher=self.dispatcher),
             dispatcher=self._dispatcher_for, connections=self.connections,
-            beside=self._beside,
+            subprocess_pool=self._subprocess_pool,
             audit=lambda tenant: Audit(self.store, tenant_id=tenant),
             meter=lambda tenant: Meter(self.store, tenant_id=tenant),
         )  # fmt: skip
 
     def _dispatcher_for(
-        self, kinds: OutboxModels, *, headers: Headers | None = None, plain_header: str | None = None
+        self, models: OutboxModels, *, headers: Headers | None = None, plain_header: str | None = None
     ) -> Dispatcher:
         signing = EndpointSecrets(self.vault, plain_header=plain_header).signing
-        return Dispatcher(self.store, self._sender, signing=signing, headers=headers, kinds=kinds)
+        return Dispatcher(self.store, self._sender, signing=signing, headers=headers, models=models)
 
     def _jobs(self) -> list[Job]:
         return [job for parts in self.parts.values() for job in parts.jobs]

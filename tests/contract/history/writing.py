@@ -218,7 +218,7 @@ _CHANGES: dict[Any, dict[str, Any]] = {
 _given = {cls: _some(fields) for cls, fields in _GIVEN.items()}
 _changes = {cls: _some(fields) for cls, fields in _CHANGES.items()}
 _refused = _some(values.REFUSED)
-KINDS = ["create", "create", "put", "put", "patch", "patch", "upsert", "delete", "check"]
+OUTBOX_MODELS = ["create", "create", "put", "put", "patch", "patch", "upsert", "delete", "check"]
 EXPECTED = ["any", "any", "any", "latest", "latest", "oldest", "present", "absent", "fence", "no fence"]
 
 who: st.SearchStrategy[Any] = st.sampled_from(["t", "u", "privileged"])
@@ -249,7 +249,7 @@ def first_documents(draw: st.DrawFn) -> Settle:
     return Settle("privileged", tuple(made))
 
 
-_kind, _expected, _target = st.sampled_from(KINDS), st.sampled_from(EXPECTED), targets()
+_kind, _expected, _target = st.sampled_from(OUTBOX_MODELS), st.sampled_from(EXPECTED), targets()
 commits = st.lists(planned(), min_size=1, max_size=3).map(tuple)
 committing = st.builds(Commit, who, commits)
 settling = st.builds(Settle, who, st.lists(commits, min_size=1, max_size=4).map(tuple))

@@ -74,9 +74,9 @@ class Bed:
     stack: contextlib.AsyncExitStack = field(repr=False)
 
     @property
-    def keeper(self) -> CalendarSync:
-        keeper: CalendarSync = self.runtime.parts["calendar_sync"].inside
-        return keeper
+    def operations(self) -> CalendarSync:
+        operations: CalendarSync = self.runtime.parts["calendar_sync"].operations
+        return operations
 
     # -- people and their calendars ---------------------------------------------------------------
 
@@ -127,22 +127,22 @@ class Bed:
         syncs = 0
         while True:
             await self.google.pushed()
-            done = await self.runtime.inbox_worker.turn() + await self.keeper.channels.turn()
-            more = await self.keeper.syncs.turn()
+            done = await self.runtime.inbox_worker.turn() + await self.operations.channels.turn()
+            more = await self.operations.syncs.turn()
             syncs += more
             if not done and not more:
                 return syncs
 
     async def begin(self) -> None:
         """Read the mappings, open the channels, look at every calendar once."""
-        await self.keeper.refresh()
+        await self.operations.refresh()
         await self.work()
 
     async def later(self, seconds: float) -> None:
         """Time passes, mappings are refreshed as the job does, and everything due is done."""
         assert isinstance(self.clock, ManualClock)
         await self.clock.advance(seconds)
-        await self.keeper.refresh()
+        await self.operations.refresh()
         await self.work()
 
     def hush(self, *, on: bool) -> None:

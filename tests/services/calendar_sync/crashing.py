@@ -26,9 +26,9 @@ class Doomed:
         context = bed.runtime._context(service)
         store = fused(bed.runtime.store, fuse)
         self.parts = build(msgspec.structs.replace(context, store=store))
-        self.keeper: CalendarSync = self.parts.inside
+        self.operations: CalendarSync = self.parts.operations
         self.inbox = InboxWorker(store, self.parts.handlers)
-        calendar = self.keeper.google.calendar
+        calendar = self.operations.google.calendar
 
         def burning(email: str) -> Any:
             client = calendar(email)
@@ -37,16 +37,16 @@ class Doomed:
                     setattr(client, name, _burning(getattr(client, name), fuse))
             return client
 
-        self.keeper.google.calendar = burning
+        self.operations.google.calendar = burning
 
     async def start(self) -> None:
-        await self.keeper.start()
+        await self.operations.start()
 
     async def close(self) -> None:
         """What else the dead process had under way ends with it."""
         others = [task for task in asyncio.all_tasks() if _name(task) in _WORK]
         await asyncio.gather(*others, return_exceptions=True)
-        await self.keeper.close()
+        await self.operations.close()
 
 
 def _name(task: asyncio.Task[Any]) -> str:

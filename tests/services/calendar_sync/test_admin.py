@@ -130,13 +130,13 @@ async def test_an_outside_scheduler_and_our_own_renew_once_together(bed: Bed) ->
     await bed.begin()
     token = await bed.token()
     await bed.clock.advance(6 * DAY + 3_600)  # type: ignore[attr-defined]
-    await bed.keeper.refresh()
+    await bed.operations.refresh()
     watches = sum(call.path.endswith("/watch") for call in bed.google.calls)
     (job,) = [one for one in bed.runtime.parts["calendar_sync"].jobs if one.name == "renew-watch-channels"]
     slot: Any = None
     answers = await asyncio.gather(
         _act(bed, "renew-expiring-channels", token), job.act(slot),
-        _act(bed, "renew-expiring-channels", token), bed.keeper.channels.turn(),
+        _act(bed, "renew-expiring-channels", token), bed.operations.channels.turn(),
     )  # fmt: skip
     await bed.work()
     assert sum(call.path.endswith("/watch") for call in bed.google.calls) == watches + 2
@@ -149,7 +149,7 @@ async def test_an_outside_scheduler_and_our_own_renew_once_together(bed: Bed) ->
 async def test_everything_is_registered_anew_and_safe_to_repeat(bed: Bed) -> None:
     await bed.begin()
     bed.map({ALICE: [ALICE2], CAROL: [CAROL2]})
-    await bed.keeper.directory.reload()
+    await bed.operations.directory.reload()
     old = {channel.channel_id for channel in await bed.channels()}
     token = await bed.token()
     told = await _act(bed, "force-register-channels", token, reason="moved to another project")

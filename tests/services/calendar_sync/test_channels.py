@@ -76,10 +76,10 @@ async def test_stopped_documents_stay_as_long_as_is_set(
         await bed.begin()
         await bed.later(6 * DAY + 3_600)
         assert len(await bed.channels("stopped")) == 2
-        await bed.keeper.sweep()
+        await bed.operations.sweep()
         assert len(await bed.channels("stopped")) == 2
         await bed.clock.advance(10 * DAY + 1)  # type: ignore[attr-defined]
-        assert (await bed.keeper.sweep())["stopped"] == 2
+        assert (await bed.operations.sweep())["stopped"] == 2
         assert await bed.channels("stopped") == []
 
 
@@ -89,14 +89,14 @@ async def test_channels_that_ended_while_nobody_ran_are_marked_and_registered_an
     await bed.clock.advance(8 * DAY)  # type: ignore[attr-defined]
     await bed.restart()
     missed = bed.create(ALICE, STRANGER)
-    await bed.keeper.refresh()
+    await bed.operations.refresh()
     await bed.work()
     assert {channel.channel_id for channel in await bed.channels("expired")} == old
     assert not old & {channel.channel_id for channel in await bed.channels()}
     assert bed.live() == [ALICE, BOB]
     assert bed.attendees(ALICE, missed) == [STRANGER, ALICE2]
     await bed.later(31 * DAY)
-    swept = await bed.keeper.sweep()
+    swept = await bed.operations.sweep()
     assert swept["WatchChannel"] >= 2
     assert not old & {channel.channel_id for channel in await bed.channels("expired")}
 
@@ -105,7 +105,7 @@ async def test_a_restart_finds_its_channels_and_opens_none(bed: Bed) -> None:
     await bed.begin()
     before = {channel.channel_id for channel in await bed.channels()}
     await bed.restart()
-    assert all(bed.keeper.channels.knows(one) for one in before)
+    assert all(bed.operations.channels.knows(one) for one in before)
     await bed.begin()
     assert {channel.channel_id for channel in await bed.channels()} == before
     event_id = bed.create(ALICE, STRANGER)
@@ -116,9 +116,9 @@ async def test_a_restart_finds_its_channels_and_opens_none(bed: Bed) -> None:
 async def test_two_processes_open_one_channel_for_a_calendar(bed: Bed) -> None:
     other = await Runtime.open(bed.config, services=[service], clock=bed.clock)
     try:
-        theirs: Any = other.parts["calendar_sync"].inside
-        await asyncio.gather(bed.keeper.refresh(), theirs.refresh())
-        await asyncio.gather(bed.keeper.channels.turn(), theirs.channels.turn())
+        theirs: Any = other.parts["calendar_sync"].operations
+        await asyncio.gather(bed.operations.refresh(), theirs.refresh())
+        await asyncio.gather(bed.operations.channels.turn(), theirs.channels.turn())
         assert bed.live() == [ALICE, BOB]
     finally:
         await other.close()
@@ -127,12 +127,12 @@ async def test_two_processes_open_one_channel_for_a_calendar(bed: Bed) -> None:
 async def test_an_orphan_is_stopped_and_a_new_mapping_gets_a_channel(bed: Bed) -> None:
     await bed.begin()
     bed.map({ALICE: [ALICE2], CAROL: [CAROL2]})
-    await bed.keeper.refresh()
+    await bed.operations.refresh()
     await bed.work()
     assert bed.live() == [ALICE, CAROL]
     assert ("stopped", BOB) in await _acts(bed)
     bed.map({ALICE: [ALICE2], BOB: [BOB2]})
-    await bed.keeper.refresh()
+    await bed.operations.refresh()
     await bed.work()
     assert bed.live() == [ALICE, BOB]
 
@@ -142,7 +142,7 @@ async def test_channels_on_record_from_elsewhere_are_taken_over(quick_bed: Bed) 
     bed = quick_bed
     ends_ms = int(bed.clock.now().timestamp() * 1000) + 5 * DAY * 1000
     for person in (ALICE, CAROL):
-        google = bed.keeper.google.calendar(person)
+        google = bed.operations.google.calendar(person)
         made = await google.watch_events(person, PushChannel(
             id=f"old-{person.partition('@')[0]}", address=f"{bed.config.public_url}/calendar-sync/webhook",
             token="x", expiration=str(ends_ms),
@@ -159,14 +159,14 @@ async def test_channels_on_record_from_elsewhere_are_taken_over(quick_bed: Bed) 
 async def test_a_watch_that_fails_is_tried_again_and_shown(quick_bed: Bed) -> None:
     bed = quick_bed
     bed.google.trouble(InjectedFault(count=2, path="/watch", status=500, reason="backendError"))
-    await bed.keeper.refresh()
-    await bed.keeper.channels.turn()
-    look = await bed.keeper.look()
+    await bed.operations.refresh()
+    await bed.operations.channels.turn()
+    look = await bed.operations.look()
     assert look.status() == "critical", "wanted, and nothing is live"
     assert look.channels.failing == 2
     await bed.later(20)
     assert bed.live() == [ALICE, BOB]
-    assert (await bed.keeper.look()).status() == "ok"
+    assert (await bed.operations.look()).status() == "ok"
 
 
 async def test_a_stop_that_fails_leaves_an_old_channel_no_longer_than_it_must(quick_bed: Bed) -> None:
@@ -194,9 +194,9 @@ async def test_revoked_credentials_end_renewals_and_say_so(quick_bed: Bed) -> No
     bed.google.run(RevokeAccess(email=ALICE))
     await bed.later(6 * DAY + 3_600)
     calls = len(bed.google.calls)
-    await bed.keeper.channels.turn()
+    await bed.operations.channels.turn()
     assert len(bed.google.calls) == calls, "nobody goes on asking"
-    look = await bed.keeper.look()
+    look = await bed.operations.look()
     assert (look.status(), look.told().needs_attention) == ("degraded", 1)
     assert ("attention", ALICE) in await _acts(bed)
     text = await bed.metrics()

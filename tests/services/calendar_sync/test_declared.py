@@ -93,9 +93,9 @@ def _from_firestore(url: str) -> list[dict[str, Any]]:
     asked.add_header("Authorization", "Bearer owner")
     with urllib.request.urlopen(asked) as answer:
         found = json.load(answer)["documents"]
-    kinds = {"stringValue": str, "integerValue": int}
+    models = {"stringValue": str, "integerValue": int}
     return [
-        {name: kinds[kind](text) for name, value in one["fields"].items() for kind, text in value.items()}
+        {name: models[kind](text) for name, value in one["fields"].items() for kind, text in value.items()}
         for one in found
     ]
 
@@ -123,7 +123,7 @@ async def test_values_that_break_a_rule_are_refused(kept: Store, fields: dict[st
 async def test_a_channel_that_has_ended_is_never_registered(quick_bed: Bed) -> None:
     """`expiration` lies ahead at creation: what Google grants in the past is taken as a failure."""
     bed = quick_bed
-    calendar = bed.keeper.google.calendar(ALICE)
+    calendar = bed.operations.google.calendar(ALICE)
     watch = calendar.watch_events
 
     async def ended(*words: Any, **named: Any) -> Any:
@@ -131,8 +131,8 @@ async def test_a_channel_that_has_ended_is_never_registered(quick_bed: Bed) -> N
         return msgspec.structs.replace(granted, expiration="1000")
 
     calendar.watch_events = ended  # type: ignore[method-assign]
-    await bed.keeper.refresh()
-    await bed.keeper.channels.turn()
+    await bed.operations.refresh()
+    await bed.operations.channels.turn()
     assert [channel.watched_id for channel in await bed.channels()] == [BOB]
 
 

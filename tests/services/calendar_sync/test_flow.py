@@ -18,7 +18,7 @@ async def test_mapped_primaries_get_a_channel_each_and_their_secondaries_join_th
     bed.uninvite(ALICE, event_id, BOB)
     await bed.work()
     assert bed.attendees(ALICE, event_id) == [STRANGER, ALICE2]
-    assert (await bed.keeper.look()).status() == "ok"
+    assert (await bed.operations.look()).status() == "ok"
 
 
 async def test_a_primary_who_leaves_somebody_elses_event_takes_the_secondary_along(bed: Bed) -> None:

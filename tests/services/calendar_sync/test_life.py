@@ -95,14 +95,14 @@ class History:
         try:
             await process.start()
             try:
-                await process.keeper.refresh()
+                await process.operations.refresh()
             except HoldfastError:
                 self.counts["refresh failed"] += 1
             await self.work(process)
             if self.chance.random() < 0.1:
-                await process.keeper.renew(threshold_ms=int(2 * DAY * 1000))
+                await process.operations.renew(threshold_ms=int(2 * DAY * 1000))
             if self.chance.random() < 0.03:
-                await process.keeper.force("at random")
+                await process.operations.force("at random")
         except CrashError:
             self.counts["crash"] += 1
         else:
@@ -116,8 +116,8 @@ class History:
         busy = 1
         while busy:
             await self.bed.google.pushed()
-            busy = await process.inbox.turn() + await process.keeper.channels.turn()
-            busy += await process.keeper.syncs.turn()
+            busy = await process.inbox.turn() + await process.operations.channels.turn()
+            busy += await process.operations.syncs.turn()
 
     def edit(self) -> None:
         choice = self.chance.random()
@@ -177,13 +177,13 @@ class History:
 
     def trouble(self) -> None:
         path = self.chance.choice(["/watch", "/stop", "/events", ""])
-        kinds: list[dict[str, Any]] = [
+        models: list[dict[str, Any]] = [
             {"status": 500, "reason": "backendError", "retry_after_s": 60}, {"status": 503, "late": True},
             {"status": 403, "reason": "quotaExceeded"},
             {"status": 429, "reason": "rateLimitExceeded", "retry_after_s": 600},
         ]  # fmt: skip
         count = self.chance.randint(1, 4)
-        self.bed.google.trouble(InjectedFault(count=count, path=path, **self.chance.choice(kinds)))
+        self.bed.google.trouble(InjectedFault(count=count, path=path, **self.chance.choice(models)))
 
     def pushes(self) -> None:
         act: Any = self.chance.choice(["drop", "double"])
@@ -270,7 +270,7 @@ class History:
             await bed.later(3 * HOUR)
         assert sorted(bed.live()) == sorted(self.mapped), "one live channel for each, and no other"
         assert {channel.watched_id for channel in await bed.channels()} == self.mapped
-        assert (await bed.keeper.look()).status() == "ok", (await bed.keeper.look()).health().reasons
+        assert (await bed.operations.look()).status() == "ok", (await bed.operations.look()).health().reasons
         self.check()
         for event_id, owner in self.events.items():
             self.judge(owner, event_id)

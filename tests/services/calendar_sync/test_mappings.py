@@ -139,12 +139,12 @@ async def _stored(bed: Bed) -> dict[str, list[str]]:
 async def test_a_reload_says_what_changed_and_channels_follow(bed: Bed) -> None:
     await bed.begin()
     bed.map({BOB: [BOB2, "bob@piyo.jp"], CAROL: [CAROL2]})
-    reloaded = await bed.keeper.refresh()
+    reloaded = await bed.operations.refresh()
     assert (reloaded.mappings, reloaded.added, reloaded.changed, reloaded.removed) == (2, 1, 1, 1)
     assert await _stored(bed) == {BOB: [BOB2, "bob@piyo.jp"], CAROL: [CAROL2]}
     await bed.work()
     assert bed.live() == [BOB, CAROL]
-    again = await bed.keeper.refresh()
+    again = await bed.operations.refresh()
     assert (again.added, again.changed, again.removed) == (0, 0, 0)
 
 
@@ -154,7 +154,7 @@ async def test_a_changed_mapping_reaches_events_that_are_there(quick_bed: Bed) -
     event_id = bed.create(ALICE, ALICE)
     await bed.work()
     bed.map({ALICE: ["alice@piyo.jp"], BOB: [BOB2]})
-    await bed.keeper.refresh()
+    await bed.operations.refresh()
     await bed.work()
     assert bed.attendees(ALICE, event_id) == [ALICE, "alice@piyo.jp"]
 
@@ -163,24 +163,24 @@ async def test_a_failed_reload_keeps_the_last_good_map_and_shows_it(bed: Bed, cl
     await bed.begin()
     bed.mappings.unlink()
     with pytest.raises(HoldfastError, match="can't be read"):
-        await bed.keeper.refresh()
+        await bed.operations.refresh()
     await bed.work()
     assert bed.live() == [ALICE, BOB]
-    look = await bed.keeper.look()
+    look = await bed.operations.look()
     assert look.status() == "degraded"
     assert (look.told().mappings.count, look.told().mappings.failed_reloads) == (2, 1)
     await bed.restart()
-    assert bed.keeper.directory.entries == {ALICE: (ALICE2,), BOB: (BOB2,)}
+    assert bed.operations.directory.entries == {ALICE: (ALICE2,), BOB: (BOB2,)}
     bed.map({ALICE: [ALICE2], BOB: [BOB2]})
-    await bed.keeper.refresh()
-    assert (await bed.keeper.look()).status() == "ok"
+    await bed.operations.refresh()
+    assert (await bed.operations.look()).status() == "ok"
 
 
 async def test_an_emptied_source_stops_nobody(quick_bed: Bed) -> None:
     await quick_bed.begin()
     quick_bed.map({})
     with pytest.raises(InvalidError, match="would stop every channel"):
-        await quick_bed.keeper.refresh()
+        await quick_bed.operations.refresh()
     await quick_bed.work()
     assert quick_bed.live() == [ALICE, BOB]
 
@@ -188,29 +188,29 @@ async def test_an_emptied_source_stops_nobody(quick_bed: Bed) -> None:
 async def test_rows_that_are_all_inactive_end_every_channel_on_purpose(quick_bed: Bed) -> None:
     await quick_bed.begin()
     quick_bed.mappings.write_text(f"{ALICE},{ALICE2},inactive\n{BOB},,inactive\n")
-    reloaded = await quick_bed.keeper.refresh()
+    reloaded = await quick_bed.operations.refresh()
     assert (reloaded.mappings, reloaded.removed, reloaded.bad_rows) == (0, 2, ())
     await quick_bed.work()
     assert quick_bed.live() == []
-    assert (await quick_bed.keeper.look()).status() == "ok"
+    assert (await quick_bed.operations.look()).status() == "ok"
 
 
 async def test_an_address_that_no_engine_can_keep_is_a_bad_row_and_stops_no_reload(quick_bed: Bed) -> None:
     await quick_bed.begin()
     quick_bed.map({"ann/eve@hoge.jp": [ALICE2], CAROL: [CAROL2]})
-    reloaded = await quick_bed.keeper.refresh()
+    reloaded = await quick_bed.operations.refresh()
     assert [bad.row for bad in reloaded.bad_rows] == [2]
-    assert quick_bed.keeper.directory.entries == {CAROL: (CAROL2,)}
+    assert quick_bed.operations.directory.entries == {CAROL: (CAROL2,)}
 
 
 async def test_bad_rows_are_shown_and_cost_nobody_their_channel(quick_bed: Bed) -> None:
     await quick_bed.begin()
     quick_bed.map({ALICE: ["oops"], BOB: [BOB2]})
-    reloaded = await quick_bed.keeper.refresh()
+    reloaded = await quick_bed.operations.refresh()
     assert reloaded.bad_rows == (BadMappingRow(2, "'oops' is no e-mail address"),)
     await quick_bed.work()
     assert quick_bed.live() == [ALICE, BOB]
-    health = (await quick_bed.keeper.look()).health()
+    health = (await quick_bed.operations.look()).health()
     assert health.status == "degraded"
     assert health.reasons == ("mappings have rows that can't be used: 2",)
 
@@ -221,10 +221,10 @@ async def test_another_process_works_with_the_new_map(quick_bed: Bed) -> None:
     other = bed.runtime.__class__(
         bed.config, bed.runtime.store, bed.runtime.services, vault=bed.runtime.vault
     )
-    theirs: Any = other.parts["calendar_sync"].inside
+    theirs: Any = other.parts["calendar_sync"].operations
     assert await theirs.directory.current() == {ALICE: (ALICE2,), BOB: (BOB2,)}
     bed.map({CAROL: [CAROL2]})
-    await bed.keeper.refresh()
+    await bed.operations.refresh()
     assert await theirs.directory.current() == {CAROL: (CAROL2,)}
 
 
@@ -239,12 +239,12 @@ async def test_mappings_come_from_a_sheet(one_url: str, clock: ManualClock, tmp_
         bed.google.run(
             SetSheet(spreadsheet_id="1AbC", sheet="User Mappings", rows=[*rows, ["x"], [CAROL, CAROL2]])
         )
-        reloaded = await bed.keeper.refresh()
-        assert bed.keeper.directory.entries == {ALICE: (ALICE2, "alice@piyo.jp"), CAROL: (CAROL2,)}
+        reloaded = await bed.operations.refresh()
+        assert bed.operations.directory.entries == {ALICE: (ALICE2, "alice@piyo.jp"), CAROL: (CAROL2,)}
         assert reloaded.bad_rows == (BadMappingRow(4, "'x' is no e-mail address"),)
         bed.google.trouble(InjectedFault(count=1, status=403, reason="PERMISSION_DENIED"))
         with pytest.raises(HoldfastError):
-            await bed.keeper.refresh()
-        assert bed.keeper.directory.loaded
+            await bed.operations.refresh()
+        assert bed.operations.directory.loaded
         bed.google.run(RevokeAccess(email=CAROL))
-        await bed.keeper.refresh()
+        await bed.operations.refresh()

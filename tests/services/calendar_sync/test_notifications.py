@@ -28,8 +28,8 @@ def _headers(channel_id: str, token: str | None, **more: str) -> dict[str, str]:
 
 
 async def test_the_notification_that_beats_our_commit_is_kept_and_leads_to_a_sync(bed: Bed) -> None:
-    await bed.keeper.refresh()
-    calendar = bed.keeper.google.calendar(ALICE)
+    await bed.operations.refresh()
+    calendar = bed.operations.google.calendar(ALICE)
     watch, heard = calendar.watch_events, asyncio.Event()
 
     async def slowly(*words: Any, **named: Any) -> Any:
@@ -41,9 +41,9 @@ async def test_the_notification_that_beats_our_commit_is_kept_and_leads_to_a_syn
         return granted
 
     calendar.watch_events = slowly  # type: ignore[method-assign]
-    bed.keeper.google._calendars.pop(BOB, None)
-    await bed.keeper.channels.want([ALICE])
-    await bed.keeper.channels.turn()
+    bed.operations.google._calendars.pop(BOB, None)
+    await bed.operations.channels.want([ALICE])
+    await bed.operations.channels.turn()
     assert heard.is_set()
     state = await bed.state(ALICE)
     assert state.notified_at is not None
@@ -59,7 +59,7 @@ async def test_a_notification_without_a_required_header_is_refused(
 ) -> None:
     await quick_bed.begin()
     (channel, *_) = await quick_bed.channels()
-    token = channel_token(quick_bed.keeper.keys[0], channel.channel_id)
+    token = channel_token(quick_bed.operations.keys[0], channel.channel_id)
     headers = _headers(channel.channel_id, token, **({missing: ""} if missing else {}))
     got, body, _ = await quick_bed.ask("POST", "/webhook", headers=headers)
     assert got == status
@@ -70,7 +70,7 @@ async def test_forged_unknown_and_repeated_notifications(quick_bed: Bed) -> None
     bed = quick_bed
     await bed.begin()
     (channel, *_) = await bed.channels()
-    good = channel_token(bed.keeper.keys[0], channel.channel_id)
+    good = channel_token(bed.operations.keys[0], channel.channel_id)
     for token in ("", "forged", good[:-1] + ("0" if good[-1] != "0" else "1"), good.upper() + " "):
         status, _, _ = await bed.ask("POST", "/webhook", headers=_headers(channel.channel_id, token))
         assert status == 401
@@ -87,7 +87,7 @@ async def test_forged_unknown_and_repeated_notifications(quick_bed: Bed) -> None
     kept = await bed.runtime.store.privileged().query(
         Query(InboxItem).where("status", "==", "pending").order_by("-received_at")
     )
-    assert [item.mark for item in kept.docs] == [f"{channel.channel_id}:7"]
+    assert [item.message_id for item in kept.docs] == [f"{channel.channel_id}:7"]
     assert "x-goog-channel-token" not in kept.docs[0].headers
 
 
@@ -96,14 +96,14 @@ async def test_a_valid_token_for_a_channel_nobody_knows_is_kept_and_settled(quic
     await bed.begin()
     name = "calendar-sync-ghost-hoge-jp-1767225600000"
     status, body, _ = await bed.ask(
-        "POST", "/webhook", headers=_headers(name, channel_token(bed.keeper.keys[0], name))
+        "POST", "/webhook", headers=_headers(name, channel_token(bed.operations.keys[0], name))
     )
     assert (status, body) == (200, {"status": "kept"})
     await bed.work()
     items = await bed.runtime.store.privileged().query(
         Query(InboxItem).where("status", "==", "done").order_by("-received_at")
     )
-    assert f"{name}:7" in [item.mark for item in items.docs]
+    assert f"{name}:7" in [item.message_id for item in items.docs]
 
 
 async def test_tokens_of_an_older_key_are_still_good(quick_bed: Bed) -> None:

@@ -80,6 +80,6 @@ async def test_hostile_names_stay_text(quick_bed: Bed) -> None:
     bed = quick_bed
     await bed.begin()
     bed.map({ALICE: [ALICE2], "<script>alert(1)</script>@hoge.jp": [ALICE2]})
-    await bed.keeper.refresh()
+    await bed.operations.refresh()
     text = await _page(bed, "")
     assert "<script>alert" not in text

@@ -57,7 +57,7 @@ async def test_a_bad_question_is_refused(quick_bed: Bed, query: str) -> None:
 async def test_health_is_for_everybody_and_names_nobody(bed: Bed) -> None:
     status, told, _ = await bed.ask("GET", "/health")
     assert (status, told["status"]) == (200, "degraded"), "nothing was read yet"
-    await bed.keeper.refresh()
+    await bed.operations.refresh()
     status, told, _ = await bed.ask("GET", "/health")
     assert (status, told["status"]) == (503, "critical"), "wanted, and nothing is live"
     await bed.work()

@@ -58,10 +58,10 @@ async def test_what_google_can_not_do_now_is_tried_again(quick_bed: Bed, status:
     assert (state.standing, state.failures) == ("failing", 1)
     assert state.due_at is not None
     assert (state.due_at - bed.clock.now()).total_seconds() >= 7_199
-    assert (await bed.keeper.look()).status() == "degraded"
+    assert (await bed.operations.look()).status() == "degraded"
     await bed.later(7_300)
     assert bed.attendees(ALICE, event_id) == [STRANGER, ALICE2]
-    assert (await bed.keeper.look()).status() == "ok"
+    assert (await bed.operations.look()).status() == "ok"
 
 
 @pytest.mark.parametrize(("status", "reason"), [(400, "invalid"), (403, "forbidden")])
@@ -100,9 +100,9 @@ async def test_lost_credentials_need_attention_and_are_noticed_when_they_work_ag
     await bed.later(6 * 3_600 + 60)
     state = await bed.state(ALICE)
     assert state.standing == "attention"
-    assert (await bed.keeper.look()).status() == "degraded"
+    assert (await bed.operations.look()).status() == "degraded"
     await bed.later(6 * 86_400)
-    look = await bed.keeper.look()
+    look = await bed.operations.look()
     assert [one.watched_id for one in look.channels.attention] == [ALICE]
     assert look.told().needs_attention == 1
     assert f"needs attention, credentials are gone: {ALICE}" in look.health().reasons
@@ -111,7 +111,7 @@ async def test_lost_credentials_need_attention_and_are_noticed_when_they_work_ag
     await bed.later(3_700)
     assert bed.attendees(ALICE, event_id) == [STRANGER, ALICE2]
     assert bed.live() == [ALICE, BOB]
-    assert (await bed.keeper.look()).status() == "ok"
+    assert (await bed.operations.look()).status() == "ok"
 
 
 async def _die_while_syncing(bed: Bed, after: int) -> bool:
@@ -119,7 +119,7 @@ async def _die_while_syncing(bed: Bed, after: int) -> bool:
     doomed = Doomed(bed, Fuse(after))
     await bed.google.pushed()
     try:
-        while await doomed.inbox.turn() + await doomed.keeper.syncs.turn():
+        while await doomed.inbox.turn() + await doomed.operations.syncs.turn():
             await bed.google.pushed()
     except CrashError:
         return True
@@ -179,7 +179,7 @@ async def test_a_thousand_notifications_at_once_are_at_most_two_syncs(one_url: s
 
 
 async def _notify(bed: Bed, channel_id: str, numbers: range) -> None:
-    token = channel_token(bed.keeper.keys[0], channel_id)
+    token = channel_token(bed.operations.keys[0], channel_id)
     gate = asyncio.Semaphore(50)
 
     async def post(number: int) -> None:

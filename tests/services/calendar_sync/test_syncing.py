@@ -36,7 +36,7 @@ async def test_a_first_sync_reads_every_page_and_keeps_the_token_with_the_last(q
     assert state.sync_token
     assert state.standing == "fine"
     before = _lists(bed)
-    await bed.keeper.syncs.turn()
+    await bed.operations.syncs.turn()
     assert _lists(bed) == before
     assert len(await bed.records()) == 100, "a page of them"
 
@@ -71,12 +71,12 @@ async def test_results_are_told_for_each_event(quick_bed: Bed) -> None:
     bed.update(ALICE, event_id, attendees=guests(ALICE, STRANGER, ALICE2, BOB, BOB2))
     await bed.work()
     bed.map({ALICE: ["alice@piyo.jp"], BOB: [BOB2]})
-    await bed.keeper.refresh()
+    await bed.operations.refresh()
     await bed.work()
     changed = next(one for one in (await bed.state(ALICE)).results if one.result == "changed")
     assert (changed.added, changed.removed) == (("alice@piyo.jp",), (ALICE2,))
     bed.map({CAROL: ["carol@fuga.jp"]})
-    await bed.keeper.refresh()
+    await bed.operations.refresh()
     bed.invite(ALICE, event_id, CAROL)
     await bed.work()
     assert bed.attendees(ALICE, event_id) == [ALICE, STRANGER, BOB, BOB2, CAROL, "carol@fuga.jp"]
@@ -118,7 +118,7 @@ async def test_an_edit_by_somebody_else_at_the_same_moment_is_never_lost(quick_b
     bed = quick_bed
     await bed.begin()
     event_id = bed.create(ALICE, STRANGER)
-    calendar = bed.keeper.google.calendar(ALICE)
+    calendar = bed.operations.google.calendar(ALICE)
     patch_event, edits = calendar.patch_event, iter(["first", "second", "third"])
 
     async def meanwhile(*words: Any, **named: Any) -> Any:
@@ -188,7 +188,7 @@ async def test_a_token_too_old_leads_to_a_full_sync_that_notices_what_is_gone(be
     assert bed.attendees(BOSS, left) == [STRANGER]
     assert bed.attendees(ALICE, made) == [STRANGER, ALICE2]
     assert [record.event_id for record in await bed.records()] == [made]
-    assert (await bed.keeper.look()).status() == "ok"
+    assert (await bed.operations.look()).status() == "ok"
 
 
 async def test_an_event_that_google_says_was_created_in_the_year_zero_is_read_like_any_other(

@@ -117,7 +117,7 @@ class Bed:
 
     @property
     def renewals(self) -> Renewals:
-        inside: Renewals = self.runtime.parts["renewals"].inside
+        inside: Renewals = self.runtime.parts["renewals"].operations
         return inside
 
     @property

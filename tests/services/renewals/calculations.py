@@ -58,9 +58,9 @@ class Watched:
             await self._beside.close()
 
 
-def runner_of(store: Store, *, page: int, beside: Watched | None = None) -> Runner:
-    flow = workflow(store, page=page, beside=beside, beside_min=1)
-    return Runner(store.privileged(), [flow], kinds=JOBS, lease_s=LEASE_S, renew_s=LEASE_S / 3, poll_s=0.2)
+def runner_of(store: Store, *, page: int, subprocess_pool: Watched | None = None) -> Runner:
+    flow = workflow(store, page=page, subprocess_pool=subprocess_pool, subprocess_min=1)
+    return Runner(store.privileged(), [flow], models=JOBS, lease_s=LEASE_S, renew_s=LEASE_S / 3, poll_s=0.2)
 
 
 def jobs_of(store: Store, *, page: int = 2_000) -> Jobs:
@@ -68,10 +68,12 @@ def jobs_of(store: Store, *, page: int = 2_000) -> Jobs:
 
 
 @contextlib.asynccontextmanager
-async def working(store: Store, *, page: int = 2_000, beside: Watched | None = None) -> AsyncIterator[Jobs]:
+async def working(
+    store: Store, *, page: int = 2_000, subprocess_pool: Watched | None = None
+) -> AsyncIterator[Jobs]:
     """A runner at work on the store."""
     stop = asyncio.Event()
-    task = asyncio.create_task(runner_of(store, page=page, beside=beside).run(stop))
+    task = asyncio.create_task(runner_of(store, page=page, subprocess_pool=subprocess_pool).run(stop))
     try:
         yield jobs_of(store, page=page)
     finally:
@@ -89,7 +91,7 @@ async def calculate(order: Order, say: Callable[[str], None], hear: Hear) -> Non
 async def measure(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     """Calculate one property; tells the most memory it took here and beside, at one moment, in MB."""
     watched = Watched(order["url"])
-    async with opened(order["url"]) as store, working(store, beside=watched) as jobs:
+    async with opened(order["url"]) as store, working(store, subprocess_pool=watched) as jobs:
         looking = asyncio.create_task(_look(watched))
         job = await jobs.start(order["property"], as_of=date.fromisoformat(order["as_of"]))
         ended = await jobs.ended(job.id, within_s=600)

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.app import open_store
 from holdfast.kit.outbox import AddressGuard, Delivery, Dispatcher, Endpoint, EndpointSecrets, RawSender
 from holdfast.kit.vault import Vault
-from holdfast.services.renewals.models import DOCUMENTS, KINDS
+from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS
 from tests.faults.puppet import Hear, Order, Role
 
 LEASE_S: Final = 2.5
@@ -17,7 +17,7 @@ LEASE_S: Final = 2.5
 
 async def deliver(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     """Deliver until killed; every request says under which claim and by whom it is sent."""
-    store = await open_store(order["url"], [*DOCUMENTS, *KINDS.all])
+    store = await open_store(order["url"], [*DOCUMENTS, *OUTBOX_MODELS.all])
     signing = EndpointSecrets(Vault.from_settings(order["keys"]), plain_header="X-Webhook-Signature").signing
 
     def headers(delivery: Delivery, endpoint: Endpoint) -> Sequence[tuple[str, str]]:
@@ -29,7 +29,13 @@ async def deliver(order: Order, say: Callable[[str], None], hear: Hear) -> None:
 
     sender = RawSender(AddressGuard(allow=["127.0.0.1"]))
     dispatcher = Dispatcher(
-        store, sender, signing=signing, headers=headers, owner=order["name"], lease_s=LEASE_S, kinds=KINDS
+        store,
+        sender,
+        signing=signing,
+        headers=headers,
+        owner=order["name"],
+        lease_s=LEASE_S,
+        models=OUTBOX_MODELS,
     )
     say("ready")
     await dispatcher.run(asyncio.Event())

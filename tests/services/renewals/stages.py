@@ -93,7 +93,7 @@ def kind_of(commit: Commit) -> str:
 
 async def calculate(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     """Calculate once told to, up to the point the order names."""
-    await _carry(order, say, hear, kinds=JOBS, flow=lambda store: workflow(store, page=order["page"]))
+    await _carry(order, say, hear, models=JOBS, flow=lambda store: workflow(store, page=order["page"]))
 
 
 async def tell(order: Order, say: Callable[[str], None], hear: Hear) -> None:
@@ -102,7 +102,7 @@ async def tell(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     def flow(store: Store) -> Workflow:
         return trigger_workflow(store, batch=order["page"])
 
-    await _carry(order, say, hear, kinds=TRIGGER_JOBS, flow=flow)
+    await _carry(order, say, hear, models=TRIGGER_JOBS, flow=flow)
 
 
 async def _carry(
@@ -110,7 +110,7 @@ async def _carry(
     say: Callable[[str], None],
     hear: Hear,
     *,
-    kinds: RunModels,
+    models: RunModels,
     flow: Callable[[Store], Workflow],
 ) -> None:
     async with opened(order["url"], clock=Wayward(order["ahead_s"])) as plain:
@@ -120,7 +120,7 @@ async def _carry(
         say("ready")
         await hear()
         runner = Runner(
-            store.privileged(), [flow(store)], kinds=kinds, poll_s=0.1,
+            store.privileged(), [flow(store)], models=models, poll_s=0.1,
             lease_s=order.get("lease_s", LEASE_S), renew_s=LEASE_S / 4,
         )  # fmt: skip
         await runner.run(asyncio.Event())

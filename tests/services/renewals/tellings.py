@@ -74,7 +74,7 @@ async def telling(store: Store, *, batch: int = 200) -> AsyncIterator[TriggerJob
     """A worker that carries trigger jobs."""
     stop = asyncio.Event()
     runner = Runner(
-        store.privileged(), [trigger_workflow(store, batch=batch)], kinds=TRIGGER_JOBS, lease_s=1.5,
+        store.privileged(), [trigger_workflow(store, batch=batch)], models=TRIGGER_JOBS, lease_s=1.5,
         renew_s=0.5, poll_s=0.1,
     )  # fmt: skip
     task = asyncio.create_task(runner.run(stop))

@@ -10,7 +10,7 @@ from typing import Final
 from holdfast.app import open_store
 from holdfast.clock import SystemClock
 from holdfast.kit.outbox import Deliveries
-from holdfast.services.renewals.models import DOCUMENTS, KINDS, DeadLetterRow, DeliveryState
+from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS, DeadLetterRow, DeliveryState
 from holdfast.simulators.rms import Behave, InjectedFault
 from holdfast.store import Query, Store
 from tests.kit.eventually import until_found
@@ -42,7 +42,7 @@ async def test_a_trigger_tells_what_there_is_in_every_state(bed: Bed) -> None:
     assert told["status"] == "created"
     assert await again(bed) == ("already queued", "already queued")  # pending
     # A dispatcher may have it in hand for a moment, to see that it can't be sent.
-    await until_found(lambda: Deliveries(bed.store, kinds=KINDS).cancel_one(id))
+    await until_found(lambda: Deliveries(bed.store, models=OUTBOX_MODELS).cancel_one(id))
     assert (await bed.get(f"/deliveries/{id}"))["status"] == "cancelled"
     assert await again(bed) == ("re-queued", "already queued")
     bed.rms.trouble(InjectedFault(count=1, status=503, retry_after_s=2, delay_s=1.0))
@@ -149,7 +149,7 @@ class Later(SystemClock):
 
 @asynccontextmanager
 async def days_on(url: str, days: int) -> AsyncIterator[Store]:
-    store = await open_store(url, list(dict.fromkeys([*DOCUMENTS, *KINDS.all])), clock=Later(days))
+    store = await open_store(url, list(dict.fromkeys([*DOCUMENTS, *OUTBOX_MODELS.all])), clock=Later(days))
     try:
         yield store
     finally:

@@ -41,7 +41,7 @@ async def fill(store: Store, residents: int) -> None:
 async def calculated(
     store: Store, *, beside: Watched | None = None
 ) -> tuple[CalculationJob, list[RiskScore]]:
-    async with working(store, page=PAGE, beside=beside) as jobs:
+    async with working(store, page=PAGE, subprocess_pool=beside) as jobs:
         job = await jobs.start(PROPERTY, as_of=AS_OF)
         ended = await jobs.ended(job.id, within_s=60)
     found = await scores_of_run(store.tenant("-"), PROPERTY, ended.calculated_at, tiers=TIERS)
@@ -119,7 +119,7 @@ async def test_a_process_that_is_ready_late_makes_the_rest(sqlite_url: str) -> N
         assignment = Assignment("-", PROPERTY, "UTC", AS_OF, Rules(), store.clock.now(), page=PAGE)
         async with Watched(sqlite_url)(PART_NAME) as companion:
             late = Late(companion)
-            pages = [page async for page in scored_pages(store.tenant("-"), assignment, companion=late)]
+            pages = [page async for page in scored_pages(store.tenant("-"), assignment, worker=late)]
         alone = [page async for page in scored_pages(store.tenant("-"), assignment)]
         assert pages == alone
         assert late.pages == len(alone) - 2 > 2
@@ -147,7 +147,7 @@ async def test_a_run_given_up_as_the_other_process_begins_leaves_nothing_behind(
         watched = Watched(sqlite_url)
         assignment = Assignment("-", PROPERTY, "UTC", AS_OF, Rules(), store.clock.now(), page=PAGE)
         async with watched(PART_NAME) as companion:
-            pages = scored_pages(store.tenant("-"), assignment, companion=companion)
+            pages = scored_pages(store.tenant("-"), assignment, worker=companion)
             assert len(await anext(pages)) == PAGE
             await pages.aclose()
         assert len(asyncio.all_tasks()) == 1

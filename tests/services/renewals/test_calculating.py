@@ -131,7 +131,7 @@ async def test_a_run_that_is_cancelled_ends_between_two_pages_and_the_next_one_w
         async with working(store, page=page) as jobs:
             job = await jobs.start(FIRST, as_of=AS_OF)
             await _until_scored(store, job.id, 3 * page)
-            await Runs(store.tenant("-"), kinds=JOBS).cancel(job.id, reason="not today")
+            await Runs(store.tenant("-"), models=JOBS).cancel(job.id, reason="not today")
             ended = await jobs.ended(job.id, within_s=60)
             assert (ended.status, ended.cancel_reason) == ("cancelled", "not today")
             assert ended.steps[0].failures == 0

@@ -42,6 +42,6 @@ async def test_who_waits_for_a_run_that_is_cancelled_is_told_so(tmp_path: Path) 
         await settle_in(bed.store)
         headers = {"Idempotency-Key": "today"}
         job = await bed.post(CALCULATE, BODY, status=202, headers=headers)
-        await Runs(bed.store, kinds=JOBS).cancel(job["jobId"], reason="not today")
+        await Runs(bed.store, models=JOBS).cancel(job["jobId"], reason="not today")
         status, answer = await bed.ask("POST", CALCULATE + "?wait=true", json=BODY, headers=headers)
         assert (status, answer["error"]["details"]["reason"]) == (409, "not today")

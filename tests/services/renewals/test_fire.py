@@ -17,7 +17,7 @@ from holdfast.kit.outbox import BreakerPolicy, RetryPolicy
 from holdfast.kit.vault import Vault, new_key
 from holdfast.services.renewals.deliveries import RmsDeliveries
 from holdfast.services.renewals.endpoints import EndpointRequest, RmsEndpoints
-from holdfast.services.renewals.models import DOCUMENTS, KINDS, DeliveryState, RiskScore, RmsEndpoint
+from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS, DeliveryState, RiskScore, RmsEndpoint
 from holdfast.services.renewals.risk_events import Triggers
 from holdfast.services.renewals.scoring import SIGNALS, Signal
 from holdfast.simulators.rms import Behave, InjectedFault, RmsSimulator
@@ -45,7 +45,7 @@ def score(number: int) -> RiskScore:
 
 @asynccontextmanager
 async def home(url: str) -> AsyncIterator[Store]:
-    store = await open_store(url, [*DOCUMENTS, *KINDS.all])
+    store = await open_store(url, [*DOCUMENTS, *OUTBOX_MODELS.all])
     await store.migrate()
     try:
         yield store.tenant("-")

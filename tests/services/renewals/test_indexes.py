@@ -71,8 +71,8 @@ def _resident(renewals: Renewals) -> Awaitable[object]:
     return CalibrationPages(renewals).resident(ask)
 
 
-def _listed(kinds: RunModels, asked: dict[str, Any]) -> Question:
-    return lambda renewals: renewals.runs("-", kinds=kinds).listed(**asked)
+def _listed(models: RunModels, asked: dict[str, Any]) -> Question:
+    return lambda renewals: renewals.runs("-", models=models).listed(**asked)
 
 
 # Walked only when what is gone from a source is removed, which the tests of sources show.
@@ -113,8 +113,8 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
     "Portfolio.standings": (lambda r: r.portfolio("-").standings(limit=5), Property, "name"),
     "Portfolio.notices": (_notices, Resident, "property_id status"),
     **{
-        f"Runs.listed, {cls.__name__}, by {wanted}": (_listed(kinds, asked), cls, wanted)
-        for cls, kinds in ((CalculationJob, JOBS), (TriggerJob, TRIGGER_JOBS))
+        f"Runs.listed, {cls.__name__}, by {wanted}": (_listed(models, asked), cls, wanted)
+        for cls, models in ((CalculationJob, JOBS), (TriggerJob, TRIGGER_JOBS))
         for wanted, asked in LISTED.items()
     },
     "FinishedRuns.all": (
@@ -169,7 +169,7 @@ async def settled(url: str, home: Path) -> AsyncIterator[Renewals]:
     """Four residents with a run, an endpoint and an event that waits; nothing else is at work."""
     config = load_config({"home": home, "store": url}, environ={})
     runtime = await Runtime.open(config, services=[service], clock=SystemClock())
-    renewals: Renewals = runtime.parts["renewals"].inside
+    renewals: Renewals = runtime.parts["renewals"].operations
     portfolio, stop = renewals.portfolio("-"), asyncio.Event()
     await settle_in(renewals.store("-"))
     working = asyncio.create_task(renewals.runner.run(stop))

@@ -69,7 +69,7 @@ async def working(runtime: Runtime) -> AsyncIterator[None]:
 
 
 def inside(runtime: Runtime) -> Renewals:
-    found: Renewals = runtime.parts["renewals"].inside
+    found: Renewals = runtime.parts["renewals"].operations
     return found
 
 
@@ -205,7 +205,7 @@ async def test_figures_and_metrics_tell_of_refreshes(
         await source.owner.execute("DROP TABLE rop.renewal_offers")
         with pytest.raises(ConfigError):
             await renewals.refreshing.refresh()
-        (family,) = [one for one in renewals.figures.collect() if one.name == "holdfast_renewals_refreshes"]
+        (family,) = [one for one in renewals.metrics.collect() if one.name == "holdfast_renewals_refreshes"]
         assert {sample.labels["outcome"]: sample.value for sample in family.samples} == {
             "done": 1,
             "failed": 1,

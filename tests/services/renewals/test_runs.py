@@ -75,9 +75,9 @@ async def test_a_property_is_calculated_while_another_ones_run_stands_still(sqli
         jobs = jobs_of(store)
         stuck = await jobs.start(P, as_of=AS_OF)
         async with standing("calculate", sqlite_url, "scores", lease_s=600) as process:
-            async with working(store) as near:
-                other = await near.start("p-2", as_of=AS_OF)
-                assert (await near.ended(other.id, within_s=20)).status == "completed"
+            async with working(store) as local_dispatcher:
+                other = await local_dispatcher.start("p-2", as_of=AS_OF)
+                assert (await local_dispatcher.ended(other.id, within_s=20)).status == "completed"
             assert (await jobs.get(stuck.id)).status == "running"
             process.resume()
             ended = await jobs.ended(stuck.id, within_s=30)
@@ -114,9 +114,11 @@ async def test_a_run_keeps_to_the_rules_it_was_asked_for_by(sqlite_url: str) -> 
             property_id=P, thresholds=Thresholds(high=1, medium=0), updated_at=job.created_at
         )
         await home.commit(create(rules))
-        async with working(store, page=PAGE) as near:
-            ended = await near.ended(job.id, within_s=30)
-            later = await near.ended((await near.start(P, as_of=AS_OF)).id, within_s=30)
+        async with working(store, page=PAGE) as local_dispatcher:
+            ended = await local_dispatcher.ended(job.id, within_s=30)
+            later = await local_dispatcher.ended(
+                (await local_dispatcher.start(P, as_of=AS_OF)).id, within_s=30
+            )
     assert (ended.scored, ended.low, later.high) == (len(PEOPLE), 0, len(PEOPLE))
     assert 0 < ended.medium == len(PEOPLE) - ended.high
 

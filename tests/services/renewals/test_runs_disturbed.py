@@ -65,8 +65,10 @@ async def test_a_worker_that_stood_still_past_its_claim_adds_nothing_to_the_run(
             assert (ended.status, ended.scored, ended.skipped) == ("completed", 18, 1)
             paused.resume()
             assert await paused.hear() == "LeaseLostError"
-            async with working(store, page=PAGE) as near:
-                later = await near.ended((await near.start(P, as_of=AS_OF)).id, within_s=30)
+            async with working(store, page=PAGE) as local_dispatcher:
+                later = await local_dispatcher.ended(
+                    (await local_dispatcher.start(P, as_of=AS_OF)).id, within_s=30
+                )
             assert later.scored == 18
         found = await scores_by_resident(store, ended)
         assert len(found) == 18

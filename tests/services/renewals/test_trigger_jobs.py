@@ -152,7 +152,7 @@ async def test_a_job_that_is_cancelled_tells_of_no_further_batch(sqlite_url: str
         jobs = trigger_jobs_of(store)
         job = await jobs.start(P, run, tiers=["high"])
         async with standing("tell", sqlite_url, "events", lease_s=600) as paused:
-            await Runs(store.tenant("-"), kinds=TRIGGER_JOBS).cancel(job.id, reason="the wrong tier")
+            await Runs(store.tenant("-"), models=TRIGGER_JOBS).cancel(job.id, reason="the wrong tier")
             paused.resume()
             ended = await jobs.ended(job.id, within_s=30)
         assert (ended.status, ended.error, ended.told) == ("cancelled", "the wrong tier", 2 * PAGE)

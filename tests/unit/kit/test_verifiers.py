@@ -85,7 +85,7 @@ SIGNED_BODY = ("github", "standard", "svix")
 @pytest.mark.parametrize("name", CASES)
 def test_a_message_signed_by_others_is_accepted_and_named(name: str) -> None:
     verifier, (headers, body), mark, _ = CASES[name]
-    assert verifier.verify(headers, body, NOW).mark == mark
+    assert verifier.verify(headers, body, NOW).message_id == mark
 
 
 @pytest.mark.parametrize("name", SIGNED_BODY)
@@ -122,7 +122,7 @@ def test_a_message_without_its_proof_is_refused(name: str) -> None:
 def test_a_secret_being_rotated_is_accepted_old_and_new() -> None:
     headers, body = _github()
     for secrets in ((SECRET, "newer"), ("newer", SECRET)):
-        assert GithubVerifier(*secrets).verify(headers, body, NOW).mark == headers["x-github-delivery"]
+        assert GithubVerifier(*secrets).verify(headers, body, NOW).message_id == headers["x-github-delivery"]
     with pytest.raises(UnverifiedError):
         GithubVerifier("newer").verify(headers, body, NOW)
 
@@ -130,7 +130,7 @@ def test_a_secret_being_rotated_is_accepted_old_and_new() -> None:
 def test_the_example_of_githubs_documentation_is_accepted() -> None:
     signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
     headers = {"x-github-delivery": "1", "x-hub-signature-256": signature}
-    assert GithubVerifier(SECRET).verify(headers, b"Hello, World!", NOW).mark == "1"
+    assert GithubVerifier(SECRET).verify(headers, b"Hello, World!", NOW).message_id == "1"
 
 
 def test_a_delivery_without_an_id_is_malformed_not_unverified() -> None:

@@ -28,7 +28,7 @@ def pages(runtime: Runtime) -> list[Page]:
         found = await runtime.store.tenant(ask.tenant_id).get(InboxItem, id)
         if found is None:
             raise NotFoundError(f"There is no message {id!r} here. It may belong to another tenant.")
-        return {"title": f"Message {found.doc.mark}", "item": found.doc}
+        return {"title": f"Message {found.doc.message_id}", "item": found.doc}
 
     live = ("inbox",)
     return [

@@ -89,7 +89,7 @@ async def open_channels(stage: Stage) -> None:
 
 
 def _keeper(stage: Stage) -> CalendarSync:
-    keeper: CalendarSync = stage.inside("calendar_sync")
+    keeper: CalendarSync = stage.operations("calendar_sync")
     return keeper
 
 

@@ -35,7 +35,7 @@ def settings(world: SimulatorSet) -> Mapping[str, Any]:
 
 
 def _renewals(stage: Stage) -> Renewals:
-    renewals: Renewals = stage.inside("renewals")
+    renewals: Renewals = stage.operations("renewals")
     return renewals
 
 

@@ -21,7 +21,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     source: str
-    mark: str
+    message_id: str
     status: Status
     reason: str
     tries: int

@@ -87,13 +87,13 @@ class Channels:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Open, renew, stop and repair until told to stop; then finish what is under way."""
-        bell = self._store.watch(Watch)
+        subscription = self._store.watch(Watch)
         try:
             while not stop.is_set():
                 if await self.turn(stop) == 0:
-                    await wait_for_wake(self._clock, await self._idle_s(), wake=bell, stop=stop)
+                    await wait_for_wake(self._clock, await self._idle_s(), wake=subscription, stop=stop)
         finally:
-            bell.close()
+            subscription.close()
 
     async def _idle_s(self) -> float:
         due = await self._store.next_due(Watch)

@@ -117,7 +117,7 @@ class Idempotency:
         _check_key(key)
         body_hash = body_hash_of(body)
         deadline_s = self._clock.monotonic() + wait_s
-        bell = self._store.watch(self._kind) if wait_s > 0 else None
+        subscription = self._store.watch(self._kind) if wait_s > 0 else None
         try:
             while True:
                 found = await self._try(key, body_hash)
@@ -128,10 +128,10 @@ class Idempotency:
                     raise InProgressError(
                         f"the request with the key {key!r} is being worked on", after_s=found.after_s
                     )
-                await wait_for_wake(self._clock, min(found.after_s, left_s, POLL_S), wake=bell)
+                await wait_for_wake(self._clock, min(found.after_s, left_s, POLL_S), wake=subscription)
         finally:
-            if bell is not None:
-                bell.close()
+            if subscription is not None:
+                subscription.close()
 
     def writes_complete(self, ticket: Ticket, answer: StoredResponse) -> list[Write]:
         """The answer as a write for the commit of the work; refused when another took the work over."""

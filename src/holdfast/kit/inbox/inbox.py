@@ -19,7 +19,7 @@ from holdfast.store import Query, Store, Transaction, create, patch, put
 
 BODY_BYTES_MAX: Final = 700_000
 REPLAYABLE: Final = ("done", "parked")
-_MARK_BYTES_MAX: Final = 300
+_SEGMENT_BYTES_MAX: Final = 300
 _SECRET_HEADERS: Final = frozenset({
     "authorization", "cookie", "proxy-authorization", "x-telegram-bot-api-secret-token",
     "x-goog-channel-token",
@@ -83,12 +83,12 @@ class Inbox:
                 item.due_at = now
                 await self._store.commit(create(item))
         except AlreadyExistsError:
-            return Receipt(f"{item.source}_{item.mark}", duplicate=True)
+            return Receipt(f"{item.source}_{item.message_id}", duplicate=True)
         return Receipt(item.id, duplicate=False)
 
     async def _draw(self, tx: Transaction, item: InboxItem) -> None:
         """Give an ordered item its place; only the first of a lane is due."""
-        if await tx.get(InboxItem, f"{item.source}_{item.mark}") is not None:
+        if await tx.get(InboxItem, f"{item.source}_{item.message_id}") is not None:
             raise AlreadyExistsError("received before")
         found = await tx.get(InboxLane, item.lane)
         lane = found.doc if found else InboxLane(id=item.lane, tenant_id=item.tenant_id)
@@ -135,12 +135,12 @@ class Inbox:
 def _item(
     source: Source, verified: Verified, *, now: datetime, headers: Mapping[str, str], body: bytes
 ) -> InboxItem:
-    if not verified.mark:
+    if not verified.message_id:
         raise BadQueryError("a verifier must name the message")
     kept = {k: v for k, v in headers.items() if _worth_keeping(k, source.keep_headers)}
     return InboxItem(
-        tenant_id=source.tenant_id, source=source.name, mark=id_segment(verified.mark), received_at=now,
-        headers=kept, body=body,
+        tenant_id=source.tenant_id, source=source.name, message_id=id_segment(verified.message_id),
+        received_at=now, headers=kept, body=body,
         lane=_lane_of(source, verified),
     )  # fmt: skip
 
@@ -158,8 +158,12 @@ def _worth_keeping(name: str, named: tuple[str, ...]) -> bool:
     return name in named or name.startswith(("x-", "webhook-")) or name in ("content-type", "user-agent")
 
 
-def id_segment(mark: str) -> str:
+def id_segment(name: str) -> str:
     """A name of any kind as part of an id: itself where it fits, otherwise a digest of it."""
-    if len(mark.encode(errors="surrogatepass")) <= _MARK_BYTES_MAX and "/" not in mark and mark.isprintable():
-        return mark
-    return "sha256-" + hashlib.sha256(mark.encode(errors="surrogatepass")).hexdigest()
+    if (
+        len(name.encode(errors="surrogatepass")) <= _SEGMENT_BYTES_MAX
+        and "/" not in name
+        and name.isprintable()
+    ):
+        return name
+    return "sha256-" + hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()

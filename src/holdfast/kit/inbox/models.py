@@ -15,7 +15,7 @@ Status = Literal["pending", "processing", "done", "parked", "ignored"]
 
 @document(
     "holdfast_inbox/{id}",
-    id=CompositeId("source", "mark"),
+    id=CompositeId("source", "message_id"),
     tenant="tenant_id",
     indexes=[
         Index("status", "-received_at"),
@@ -35,7 +35,7 @@ Status = Literal["pending", "processing", "done", "parked", "ignored"]
     ),
     claim=Claim(due="due_at", fence="fence", owner="owner", state=("status", "processing")),
     retention=Retention("finished_at", after_s=KEEP_FINISHED_S),
-    immutable=["source", "mark", "body", "received_at"],
+    immutable=["source", "message_id", "body", "received_at"],
     access=_ADMINS,
 )
 class InboxItem(Document, rename="camel"):
@@ -44,7 +44,7 @@ class InboxItem(Document, rename="camel"):
     id: str = ""
     tenant_id: str
     source: str
-    mark: str
+    message_id: str
     received_at: datetime
     headers: dict[str, str] = {}
     body: bytes = b""

@@ -21,7 +21,7 @@ from holdfast.kit.outbox.signing import SignatureVerifier as SignatureVerifier
 class Verified(msgspec.Struct, frozen=True):
     """A message's name at its source, and the key whose messages must be worked on in order."""
 
-    mark: str
+    message_id: str
     order_key: str = ""
 
 
@@ -51,13 +51,13 @@ class GithubVerifier:
         self._keyed = [hmac.new(key, digestmod=hashlib.sha256) for key in _keys(secrets)]
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Verified:
-        mark = _header(headers, "x-github-delivery")
+        message_id = _header(headers, "x-github-delivery")
         given = headers.get("x-hub-signature-256", "")
         expected = ["sha256=" + _hexdigest(keyed, body) for keyed in self._keyed]
         # No short cut: which of the secrets fits must not show in the time it takes.
         if not sum(_same(given, one) for one in expected):
             raise UnverifiedError("the signature does not fit the body; check the webhook's secret")
-        return Verified(mark)
+        return Verified(message_id)
 
 
 def _hexdigest(keyed: hmac.HMAC, body: bytes) -> str:

@@ -64,7 +64,7 @@ class InboxWorker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish what is under way."""
-        bell = self._store.watch(InboxItem)
+        subscription = self._store.watch(InboxItem)
         tasks: set[asyncio.Task[None]] = set()
         room_made = asyncio.Event()
         try:
@@ -80,9 +80,9 @@ class InboxWorker:
                 if not room:
                     await wait_first(room_made.wait(), stop.wait())
                 elif not claimed:
-                    await wait_for_wake(self._clock, idle_s, wake=bell, stop=stop)
+                    await wait_for_wake(self._clock, idle_s, wake=subscription, stop=stop)
         finally:
-            bell.close()
+            subscription.close()
             await asyncio.gather(*tasks)
 
     async def _look(self, room: int) -> tuple[list[Snapshot[InboxItem]], float]:

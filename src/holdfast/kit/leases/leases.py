@@ -49,7 +49,7 @@ class Leases:
         if ttl_s <= 0:
             raise BadQueryError("a lease needs ttl_s > 0")
         deadline_s = self.clock.monotonic() + wait_s
-        bell = self._store.watch(self._kind) if wait_s > 0 else None
+        subscription = self._store.watch(self._kind) if wait_s > 0 else None
         try:
             while True:
                 took = await self._try(name, ttl_s=ttl_s, owner=owner, purpose=purpose)
@@ -58,10 +58,10 @@ class Leases:
                     return took if isinstance(took, Lease) else None
                 # Spread out, so that those who wait for one lease don't all ask at the instant it ends.
                 pause_s = min(took.after_s, left_s, WAIT_S_MAX) + random.uniform(0.0, 0.02)
-                await wait_for_wake(self.clock, pause_s, wake=bell)
+                await wait_for_wake(self.clock, pause_s, wake=subscription)
         finally:
-            if bell is not None:
-                bell.close()
+            if subscription is not None:
+                subscription.close()
 
     def hold(
         self, name: str, *, ttl_s: float = 60.0, owner: str, purpose: str = "", wait_s: float = 0.0

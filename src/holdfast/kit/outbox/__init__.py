@@ -13,7 +13,7 @@ from holdfast.kit.outbox.dispatcher import Dispatcher, DispatcherStatus
 from holdfast.kit.outbox.endpoint_admin import Endpoints
 from holdfast.kit.outbox.endpoint_secrets import EndpointSecrets
 from holdfast.kit.outbox.models import (
-    KINDS,
+    OUTBOX_MODELS,
     Attempt,
     BreakerPolicy,
     DeadLetter,
@@ -35,8 +35,8 @@ from holdfast.net.sender import RawSender
 
 __all__ = [
     "DOUBLING_WAITS_S",
-    "KINDS",
     "LONG_WAITS_S",
+    "OUTBOX_MODELS",
     "AddressGuard",
     "Attempt",
     "BreakerPolicy",

@@ -13,7 +13,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.models import (
     EVERY_STATUS,
-    KINDS,
+    OUTBOX_MODELS,
     UNDELIVERED,
     DeadLetter,
     Delivery,
@@ -63,9 +63,9 @@ class Deliveries:
         report = await Ledger(acme).replay(Selection(statuses=["dead"]), dry_run=False)
     """
 
-    def __init__(self, store: Store, *, kinds: OutboxModels = KINDS) -> None:
+    def __init__(self, store: Store, *, models: OutboxModels = OUTBOX_MODELS) -> None:
         self._store = store.tenant(store.tenant_id or NO_TENANT)
-        self._kinds = kinds
+        self._models = models
 
     # -- looking ----------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class Deliveries:
 
     async def of_event(self, event_id: str) -> list[Delivery]:
         """An event's deliveries, one per endpoint."""
-        query = Query(self._kinds.delivery).where("event_id", "==", event_id)
+        query = Query(self._models.delivery).where("event_id", "==", event_id)
         return [item.doc async for item in self._store.scan(query)]
 
     async def dead_letters(
@@ -97,7 +97,7 @@ class Deliveries:
         cursor: str | None = None,
     ) -> QueryPage[DeadLetter]:
         """What was given up, newest first."""
-        query = Query(self._kinds.dead_letter).where("resolved", "==", resolved)
+        query = Query(self._models.dead_letter).where("resolved", "==", resolved)
         if endpoint_id is not None:
             query = query.where("endpoint_id", "==", endpoint_id)
         return await self._store.query(query.order_by("-died_at").limit(limit).after(cursor))
@@ -106,7 +106,7 @@ class Deliveries:
         unknown = set(selection.statuses) - set(EVERY_STATUS)
         if unknown or not selection.statuses:
             raise InvalidError(f"statuses are some of {', '.join(EVERY_STATUS)}", "statuses")
-        query = Query(self._kinds.delivery).where("status", "in", list(selection.statuses))
+        query = Query(self._models.delivery).where("status", "in", list(selection.statuses))
         if selection.endpoint_id is not None:
             query = query.where("endpoint_id", "==", selection.endpoint_id)
         if selection.since is not None:
@@ -160,7 +160,7 @@ class Deliveries:
         begun, left = 0, list[str]()
         queued: set[str] = set()
         for id in ids:
-            found = await tx.get(self._kinds.delivery, id)
+            found = await tx.get(self._models.delivery, id)
             if found is None or found.doc.status not in only:
                 continue
             if found.doc.endpoint_id in queued:
@@ -200,7 +200,7 @@ class Deliveries:
         in no state of `only` any more."""
         if transaction is None:
             return await self._store.transact(lambda own: self.replay_one(delivery_id, own, only=only))
-        found = await transaction.get(self._kinds.delivery, delivery_id)
+        found = await transaction.get(self._models.delivery, delivery_id)
         if found is None:
             raise NotFoundError(f"no delivery {delivery_id!r}")
         if found.doc.status not in REPLAYABLE or found.doc.status not in only:
@@ -212,10 +212,10 @@ class Deliveries:
         """Whether it took a place among others that wait in order."""
         now = self._store.clock.now()
         was_dead = delivery.status == "dead"
-        endpoint = await tx.get(self._kinds.endpoint, delivery.endpoint_id)
+        endpoint = await tx.get(self._models.endpoint, delivery.endpoint_id)
         ordered = delivery.status != "failed" and endpoint is not None and endpoint.doc.fifo
         if ordered:
-            await ordering.rejoin(tx, delivery, kinds=self._kinds, now=now)
+            await ordering.rejoin(tx, delivery, models=self._models, now=now)
         else:
             delivery.next_attempt_at = now
         delivery.status, delivery.reason, delivery.finished_at = "pending", "", None
@@ -228,7 +228,7 @@ class Deliveries:
 
     async def cancel_one(self, delivery_id: str) -> bool:
         """Give up one that waits; False where it is under way or finished."""
-        found = await self._store.get(self._kinds.delivery, delivery_id)
+        found = await self._store.get(self._models.delivery, delivery_id)
         if found is None:
             raise NotFoundError(f"no delivery {delivery_id!r}")
         delivery = found.doc
@@ -238,10 +238,10 @@ class Deliveries:
         was_head = delivery.next_attempt_at is not None
         delivery.status, delivery.finished_at, delivery.next_attempt_at = "cancelled", now, None
         writes = [put(delivery, found.unchanged)]
-        endpoint = await self._store.get(self._kinds.endpoint, delivery.endpoint_id)
+        endpoint = await self._store.get(self._models.endpoint, delivery.endpoint_id)
         try:
             if was_head and endpoint is not None and endpoint.doc.fifo:
-                await ordering.leave(self._store, delivery, writes, kinds=self._kinds, now=now)
+                await ordering.leave(self._store, delivery, writes, models=self._models, now=now)
             else:
                 await self._store.commit(*writes)
         except ConflictError:
@@ -258,7 +258,7 @@ class Deliveries:
         await self._store.transact(act)
 
     async def _resolve(self, tx: Transaction, delivery_id: str, note: str) -> bool:
-        found = await tx.get(self._kinds.dead_letter, delivery_id)
+        found = await tx.get(self._models.dead_letter, delivery_id)
         if found is None:
             return False
         letter = found.doc
@@ -288,7 +288,7 @@ class Deliveries:
     async def _open(self, items: Sequence[Snapshot[Delivery]]) -> list[Snapshot[Delivery]]:
         """These without what somebody has marked as dealt with: it is not sent after all."""
         dead = [item.doc.id for item in items if item.doc.status == "dead"]
-        letters = await self._store.get_many(self._kinds.dead_letter, dead)
+        letters = await self._store.get_many(self._models.dead_letter, dead)
         settled = {one.doc.id for one in letters if one is not None and one.doc.resolved}
         return [item for item in items if item.doc.id not in settled]
 

@@ -53,13 +53,13 @@ class DeliveryWorker:
         owner: str,
         headers: Headers | None,
         on_notice: OnNotice | None,
-        kinds: OutboxModels,
+        models: OutboxModels,
         wake: Callable[[], None],
         look: Callable[[], None],
     ) -> None:
         self._store, self._sender, self._settler = store, sender, settler
         self._clock = store.clock
-        self._owner, self._headers, self._on_notice, self._kinds = owner, headers, on_notice, kinds
+        self._owner, self._headers, self._on_notice, self._models = owner, headers, on_notice, models
         self._wake, self._look = wake, look
         self._dues: list[int] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,7 +88,7 @@ class DeliveryWorker:
             attempted(held.delivery, result, at=at, latency_s=ended - started)
             self._conclude(lane, held, result, latency_s=ended - started)
             held = None if self.stopping else lane.take(ended)
-            if lane.waiting and lane.in_flight < lane.at_once:
+            if lane.waiting and lane.in_flight < lane.concurrency:
                 self.pump(lane)  # an answer lets more go at once
         self.in_flight -= 1
         if lane.wants_refill(self._clock.monotonic()):
@@ -160,7 +160,7 @@ class DeliveryWorker:
         if verdict.hold_s:
             lane.shut(monotonic + verdict.hold_s)
         setattr(self.counts, verdict.status, getattr(self.counts, verdict.status) + 1)
-        writes = settle(delivery, verdict, now=now, letters=self._kinds.dead_letter)
+        writes = settle(delivery, verdict, now=now, letters=self._models.dead_letter)
         if endpoint.fifo and verdict.status != "failed":
             self._spawn(self._leave(delivery, writes, now))
         else:
@@ -192,21 +192,21 @@ class DeliveryWorker:
         """What waits in the lane has nowhere to go: its endpoint is no more."""
         now, verdict = self._clock.now(), AttemptOutcome("dead", "the endpoint is gone")
         for held in lane.empty():
-            writes = settle(held.delivery, verdict, now=now, letters=self._kinds.dead_letter)
+            writes = settle(held.delivery, verdict, now=now, letters=self._models.dead_letter)
             self._settler.add(Settlement(writes, label=held.delivery.id, until=held.until))
         lane.more = False
 
     async def _leave(self, delivery: Delivery, writes: Sequence[Write], now: datetime) -> None:
         """Finish the head of an ordered lane; a lost lease means that somebody else will."""
         try:
-            await ordering.leave(self._store, delivery, writes, kinds=self._kinds, now=now)
+            await ordering.leave(self._store, delivery, writes, models=self._models, now=now)
         except HoldfastError as fault:
             _log.warning("settling was refused", delivery=delivery.id, code=fault.code, error=fault.message)
         self._look()
 
     async def _disable(self, endpoint: Endpoint, reason: str) -> None:
         home = self._store.tenant(endpoint.tenant_id)
-        endpoints = Endpoints(home, on_notice=self._on_notice, kinds=self._kinds)
+        endpoints = Endpoints(home, on_notice=self._on_notice, models=self._models)
         with contextlib.suppress(HoldfastError):
             await endpoints.disable(endpoint.id, reason=f"the receiver answered {reason}", by=self._owner)
 

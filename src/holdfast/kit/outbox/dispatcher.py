@@ -28,7 +28,7 @@ from holdfast.kit.outbox.direct_handoff import DirectHandoff
 from holdfast.kit.outbox.endpoint_admin import OnNotice
 from holdfast.kit.outbox.endpoint_queue import SETTLE_S, ClaimedDelivery, EndpointQueue
 from holdfast.kit.outbox.endpoint_queues import EndpointQueues, Fetch, Signing
-from holdfast.kit.outbox.models import KINDS, OutboxModels
+from holdfast.kit.outbox.models import OUTBOX_MODELS, OutboxModels
 from holdfast.kit.outbox.settler import Settler
 from holdfast.kit.worker_loop import cancel_all
 from holdfast.net.port import Sender
@@ -83,7 +83,7 @@ class Dispatcher:
         drain_s: float = 10.0,
         batch_max: int = 200,
         held_max: int = 10_000,
-        kinds: OutboxModels = KINDS,
+        models: OutboxModels = OUTBOX_MODELS,
     ) -> None:
         if lease_s <= SETTLE_S:
             raise ConfigError(f"lease_s must be more than {SETTLE_S}: an answer must be settled inside it")
@@ -91,15 +91,15 @@ class Dispatcher:
         self._clock = store.clock
         self.owner = owner or f"{socket.gethostname()}-{os.getpid()}-{ulid()[-6:]}"
         self._lease_s, self._poll_s, self._drain_s = lease_s, poll_s, drain_s
-        self._batch_max, self._held_max, self._kinds = batch_max, held_max, kinds
-        self._lanes = EndpointQueues(self._store, signing, kinds=kinds, lease_s=lease_s)
+        self._batch_max, self._held_max, self._models = batch_max, held_max, models
+        self._lanes = EndpointQueues(self._store, signing, models=models, lease_s=lease_s)
         self._settler = Settler(self._store, batch_max=batch_max)
         self._wake = asyncio.Event()
         self._courier = DeliveryWorker(
             store, sender, self._settler, owner=self.owner, headers=headers,
-            on_notice=on_notice, kinds=kinds, wake=self._wake.set, look=self._rung,
+            on_notice=on_notice, models=models, wake=self._wake.set, look=self._rung,
         )  # fmt: skip
-        self.reception = DirectHandoff(
+        self.handoff = DirectHandoff(
             self._lanes, self._courier, clock=self._clock, owner=self.owner, lease_s=lease_s
         )
         self._look = self._turning = False
@@ -120,7 +120,7 @@ class Dispatcher:
 
     def status(self) -> DispatcherStatus:
         return DispatcherStatus(
-            owner=self.owner, running=self.reception.open, last_turn_at=self._last_turn_at,
+            owner=self.owner, running=self.handoff.open, last_turn_at=self._last_turn_at,
             buffered=self._lanes.buffered, in_flight=self._courier.in_flight,
             unsettled=self._settler.unsettled, settled=self._settler.kept, lost=self._settler.lost,
             counts=msgspec.structs.replace(self._courier.counts), errors=self._errors,
@@ -131,11 +131,11 @@ class Dispatcher:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Deliver until `stop` is set; then give back what is unsent and finish what is under way."""
-        self.reception.open, self._courier.stopping, self._look = True, False, True
-        bells = (self._store.watch(self._kinds.delivery), self._store.watch(self._kinds.endpoint))
+        self.handoff.open, self._courier.stopping, self._look = True, False, True
+        subscriptions = (self._store.watch(self._models.delivery), self._store.watch(self._models.endpoint))
         aside = {
-            asyncio.create_task(self._listen(bells[0], self._rung)),
-            asyncio.create_task(self._listen(bells[1], self._endpoints_rung)),
+            asyncio.create_task(self._listen(subscriptions[0], self._rung)),
+            asyncio.create_task(self._listen(subscriptions[1], self._endpoints_rung)),
             asyncio.create_task(self._until(stop)),
             asyncio.create_task(self._settler.run()),
         }
@@ -146,11 +146,11 @@ class Dispatcher:
                 await self._rest()
             await self._wind_down()
         finally:
-            self.reception.open = False
+            self.handoff.open = False
             await cancel_all(aside)
             await self._courier.abandon()
-            for bell in bells:
-                bell.close()
+            for subscription in subscriptions:
+                subscription.close()
 
     async def drain(self, seconds: float) -> None:
         """Deliver what is due now, for at most `seconds`: for platforms where no process stays up."""
@@ -173,9 +173,9 @@ class Dispatcher:
             return False
         return self._lanes.refill(self._clock.monotonic()) is None
 
-    async def _listen(self, bell: Subscription, heard: Callable[[], None]) -> None:
+    async def _listen(self, subscription: Subscription, heard: Callable[[], None]) -> None:
         while True:
-            if await bell.wait(self._poll_s):
+            if await subscription.wait(self._poll_s):
                 heard()
 
     async def _until(self, stop: asyncio.Event) -> None:
@@ -265,7 +265,7 @@ class Dispatcher:
     async def _fetch(self, fetch: Fetch) -> None:
         until = self._clock.monotonic() + self._lease_s
         taken = await self._store.claim_due(
-            self._kinds.delivery, limit=self._batch_max, lease_s=self._lease_s, owner=self.owner,
+            self._models.delivery, limit=self._batch_max, lease_s=self._lease_s, owner=self.owner,
             per_lane=fetch.per_lane, after_lane=self._after_lane, skip_lanes=fetch.skip,
             only_lanes=fetch.only,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.errors import NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox.models import (
-    KINDS,
+    OUTBOX_MODELS,
     Endpoint,
     EndpointNotice,
     EndpointStatus,
@@ -30,10 +30,10 @@ class Endpoints:
     """
 
     def __init__(
-        self, store: Store, *, on_notice: OnNotice | None = None, kinds: OutboxModels = KINDS
+        self, store: Store, *, on_notice: OnNotice | None = None, models: OutboxModels = OUTBOX_MODELS
     ) -> None:
         self._store = store.tenant(store.tenant_id or NO_TENANT)
-        self._on_notice, self._kinds = on_notice, kinds
+        self._on_notice, self._models = on_notice, models
 
     async def pause(self, endpoint_id: str, *, reason: str, by: str) -> bool:
         """Send nothing until resumed; what is put out meanwhile waits."""
@@ -53,7 +53,7 @@ class Endpoints:
         """Make the change where it changes something; False where the endpoint is so already."""
 
         async def act(tx: Transaction) -> EndpointNotice | None:
-            found = await tx.get(self._kinds.endpoint, endpoint_id)
+            found = await tx.get(self._models.endpoint, endpoint_id)
             if found is None:
                 raise NotFoundError(f"no endpoint {endpoint_id!r}")
             return self._changed(tx, found.doc, kind, reason=reason, by=by)
@@ -69,7 +69,7 @@ class Endpoints:
         if endpoint.status == _STATUS[kind]:
             return None
         endpoint.status, endpoint.reason = _STATUS[kind], reason
-        notice = self._kinds.notice(
+        notice = self._models.notice(
             tenant_id=endpoint.tenant_id, endpoint_id=endpoint.id, kind=kind, reason=reason, by=by,
             at=self._store.clock.now(),
         )  # fmt: skip

@@ -53,14 +53,14 @@ class EndpointQueue:
         self.closed_until = 0.0
         self.more = False  # the store may hold more that is due than was fetched
         self.answered = self.hung = self.slow = False  # ever; last time; last time it answered
-        self.at_once = 1  # how many it is trusted with now, of its endpoint's concurrency
+        self.concurrency = 1  # how many it is trusted with now, of its endpoint's concurrency
         self._pace_per_s = 0.0
         self._ended, self._ended_since = 0, 0.0
 
     def set_up(self, endpoint: Endpoint, version: int, *, sign: Sign, now: float) -> None:
         """Take on an endpoint's limits; an unchanged limit keeps what it has counted so far."""
         self.endpoint, self.version, self.sign = endpoint, version, sign
-        self.at_once = min(self.at_once, endpoint.concurrency)
+        self.concurrency = min(self.concurrency, endpoint.concurrency)
         if endpoint.rate is None:
             self.bucket = None
         elif self.bucket is None or self.bucket.rate != endpoint.rate:
@@ -88,7 +88,7 @@ class EndpointQueue:
             return 1
         if self.breaker.state != "closed":
             return self.breaker.limits.probes
-        whole = 2 * (self.at_once if self.hung or self.slow else self.endpoint.concurrency)
+        whole = 2 * (self.concurrency if self.hung or self.slow else self.endpoint.concurrency)
         if self.endpoint.rate is None:
             return max(whole, int(self._pace_per_s * PACE_HORIZON_S))
         ahead = math.ceil(self.endpoint.rate.per_s * RATE_HORIZON_S) + self.endpoint.rate.burst
@@ -120,7 +120,7 @@ class EndpointQueue:
         if endpoint is None or breaker is None or endpoint.status != "active":
             return None
         self._drop_stale(now, min(endpoint.timeout_s, self._patience_s_max))
-        if not self.waiting or self.in_flight >= self.at_once or now < self.closed_until:
+        if not self.waiting or self.in_flight >= self.concurrency or now < self.closed_until:
             return None
         if not breaker.allows(now) or (self.bucket is not None and not self.bucket.take(now)):
             return None
@@ -164,13 +164,13 @@ class EndpointQueue:
         self.hung = hung
         self.answered = self.answered or not hung
         if hung:
-            self.at_once = max(1, self.at_once // 2)
+            self.concurrency = max(1, self.concurrency // 2)
         elif waited_s > WAITED_S_MAX:
-            self.at_once = max(1, self.at_once - 1)
+            self.concurrency = max(1, self.concurrency - 1)
         elif waited_s > WAITED_S:
             return
-        elif self.waiting and self.in_flight >= self.at_once and self.endpoint is not None:
-            self.at_once = min(self.endpoint.concurrency, self.at_once + 1)
+        elif self.waiting and self.in_flight >= self.concurrency and self.endpoint is not None:
+            self.concurrency = min(self.endpoint.concurrency, self.concurrency + 1)
 
     def wake_at(self, now: float) -> float:
         """When it is worth looking again, for a lane that holds something or knows of more."""

@@ -37,8 +37,8 @@ class Fetch(msgspec.Struct, frozen=True):
 class EndpointQueues:
     """Keeps a lane per endpoint seen. Idle, open lanes cost a turn nothing; the others are `notable`."""
 
-    def __init__(self, store: Store, signing: Signing, *, kinds: OutboxModels, lease_s: float) -> None:
-        self._store, self._signing, self._kinds, self._lease_s = store, signing, kinds, lease_s
+    def __init__(self, store: Store, signing: Signing, *, models: OutboxModels, lease_s: float) -> None:
+        self._store, self._signing, self._models, self._lease_s = store, signing, models, lease_s
         self._lanes: dict[str, EndpointQueue] = {}
         self.notable: dict[str, EndpointQueue] = {}
 
@@ -101,7 +101,7 @@ class EndpointQueues:
     async def load(self, lane_ids: Iterable[str]) -> list[EndpointQueue]:
         """Bring these lanes to what their endpoints say now; gives those that changed."""
         names = list(lane_ids)
-        found = await self._store.get_many(self._kinds.endpoint, names)
+        found = await self._store.get_many(self._models.endpoint, names)
         changed = []
         for name, snapshot in zip(names, found, strict=True):
             lane = self._lanes.get(name) or self.get(name)

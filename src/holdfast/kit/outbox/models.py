@@ -246,4 +246,4 @@ class OutboxModels(msgspec.Struct, frozen=True, kw_only=True):
         return (self.endpoint, self.delivery, self.dead_letter, self.notice, self.fifo_lane)
 
 
-KINDS: Final = OutboxModels()
+OUTBOX_MODELS: Final = OutboxModels()

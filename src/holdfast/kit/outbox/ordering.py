@@ -17,11 +17,11 @@ from holdfast.store import Query, Snapshot, Store, Transaction, Write, patch, pu
 CONFLICTS_MAX: Final = 100
 
 
-async def join(tx: Transaction, delivery: Delivery, *, kinds: OutboxModels, now: datetime) -> None:
+async def join(tx: Transaction, delivery: Delivery, *, models: OutboxModels, now: datetime) -> None:
     """Give a new delivery its place behind the others: due at once only when nobody is before it."""
-    found = await tx.get(kinds.fifo_lane, delivery.endpoint_id)
+    found = await tx.get(models.fifo_lane, delivery.endpoint_id)
     if found is None:
-        lane = kinds.fifo_lane(id=delivery.endpoint_id, tenant_id=delivery.tenant_id, last_at=now)
+        lane = models.fifo_lane(id=delivery.endpoint_id, tenant_id=delivery.tenant_id, last_at=now)
     else:
         lane = found.doc
         lane.last_at = max(now, lane.last_at + timedelta(microseconds=1))
@@ -31,10 +31,10 @@ async def join(tx: Transaction, delivery: Delivery, *, kinds: OutboxModels, now:
     tx.write(put(lane))
 
 
-async def rejoin(tx: Transaction, delivery: Delivery, *, kinds: OutboxModels, now: datetime) -> None:
+async def rejoin(tx: Transaction, delivery: Delivery, *, models: OutboxModels, now: datetime) -> None:
     """Put an old delivery back among those that wait, in its first order."""
-    found = await tx.get(kinds.fifo_lane, delivery.endpoint_id)
-    lane = found.doc if found else kinds.fifo_lane(
+    found = await tx.get(models.fifo_lane, delivery.endpoint_id)
+    lane = found.doc if found else models.fifo_lane(
         id=delivery.endpoint_id, tenant_id=delivery.tenant_id, last_at=now
     )  # fmt: skip
     delivery.next_attempt_at = None if lane.busy else now
@@ -43,13 +43,13 @@ async def rejoin(tx: Transaction, delivery: Delivery, *, kinds: OutboxModels, no
 
 
 async def leave(
-    store: Store, delivery: Delivery, writes: Sequence[Write], *, kinds: OutboxModels, now: datetime
+    store: Store, delivery: Delivery, writes: Sequence[Write], *, models: OutboxModels, now: datetime
 ) -> None:
     """Commit what finishes the head, together with what makes the next one due or the lane idle."""
     home = store.tenant(delivery.tenant_id)
     for attempt in range(1, CONFLICTS_MAX + 1):
         try:
-            await home.commit(*writes, *await _next(home, delivery, kinds=kinds, now=now))
+            await home.commit(*writes, *await _next(home, delivery, models=models, now=now))
         except (VersionConflictError, NotFoundError):
             if attempt == CONFLICTS_MAX:
                 raise
@@ -57,14 +57,14 @@ async def leave(
             return
 
 
-async def _next(home: Store, delivery: Delivery, *, kinds: OutboxModels, now: datetime) -> list[Write]:
+async def _next(home: Store, delivery: Delivery, *, models: OutboxModels, now: datetime) -> list[Write]:
     # The lane before the query: what is added after this look changes the lane's version.
-    lane = await home.get(kinds.fifo_lane, delivery.endpoint_id)
-    following = await _first_waiting(home, delivery, kinds=kinds)
+    lane = await home.get(models.fifo_lane, delivery.endpoint_id)
+    following = await _first_waiting(home, delivery, models=models)
     if following is not None:
         return [
             patch(
-                kinds.delivery, following.doc.id,
+                models.delivery, following.doc.id,
                 changes={"next_attempt_at": now}, expect=following.unchanged,
             )
         ]  # fmt: skip
@@ -74,9 +74,9 @@ async def _next(home: Store, delivery: Delivery, *, kinds: OutboxModels, now: da
     return [put(lane.doc, lane.unchanged)]
 
 
-async def _first_waiting(home: Store, head: Delivery, *, kinds: OutboxModels) -> Snapshot[Delivery] | None:
+async def _first_waiting(home: Store, head: Delivery, *, models: OutboxModels) -> Snapshot[Delivery] | None:
     query = (
-        Query(kinds.delivery)
+        Query(models.delivery)
         .where("endpoint_id", "==", head.endpoint_id)
         .where("status", "==", "pending")
         .order_by("created_at")

@@ -17,7 +17,7 @@ from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.direct_handoff import DirectHandoff
 from holdfast.kit.outbox.dispatcher import Dispatcher
 from holdfast.kit.outbox.endpoint_queue import EndpointQueue
-from holdfast.kit.outbox.models import KINDS, Delivery, Endpoint, OutboxModels, delivery_id
+from holdfast.kit.outbox.models import OUTBOX_MODELS, Delivery, Endpoint, OutboxModels, delivery_id
 from holdfast.store import Store, Transaction, Write, create
 
 BODY_BYTES_MAX: Final = 262_144
@@ -57,14 +57,14 @@ class Outbox:
         self,
         store: Store,
         *,
-        near: Dispatcher | None = None,
+        local_dispatcher: Dispatcher | None = None,
         body_bytes_max: int = BODY_BYTES_MAX,
-        kinds: OutboxModels = KINDS,
+        models: OutboxModels = OUTBOX_MODELS,
     ) -> None:
         self._tenant = store.tenant_id or NO_TENANT
         self._store = store.tenant(self._tenant)
-        self._kinds = kinds
-        self._near = near.reception if near is not None else None
+        self._models = models
+        self._handoff = local_dispatcher.handoff if local_dispatcher is not None else None
         self.body_bytes_max = body_bytes_max
         self._turns: dict[str, asyncio.Lock] = {}
 
@@ -91,7 +91,7 @@ class Outbox:
         for endpoint in endpoints:
             delivery = self._delivery(event, endpoint, now)
             if endpoint.fifo and delivery.status == "pending":
-                await ordering.join(tx, delivery, kinds=self._kinds, now=now)
+                await ordering.join(tx, delivery, models=self._models, now=now)
             tx.write(create(delivery))
             made.append(delivery.id)
         return made
@@ -99,7 +99,7 @@ class Outbox:
     async def send(self, event: Event, endpoints: Iterable[Endpoint], *also: Write) -> list[str]:
         """Put an event out, together with the caller's writes; when this returns, all of it is kept.
 
-        Gives the deliveries' ids. With a dispatcher `near`, what it has room for is its own from the
+        Gives the deliveries' ids. With a `local_dispatcher`, what it has room for is its own from the
         first commit on and goes out without being claimed.
         """
         chosen = list(endpoints)
@@ -107,8 +107,8 @@ class Outbox:
         if ordered:
             return await self._in_turn(ordered, event, chosen, also)
         self._check(event)
-        if self._near is not None and (new := self._near.unknown(chosen)):
-            await self._near.learn(new)
+        if self._handoff is not None and (new := self._handoff.unknown(chosen)):
+            await self._handoff.learn(new)
         now = self._store.clock.now()
         deliveries = [self._delivery(event, endpoint, now) for endpoint in chosen]
         await self._keep(deliveries, chosen, also, now=now)
@@ -117,31 +117,31 @@ class Outbox:
     async def _keep(
         self, deliveries: list[Delivery], endpoints: list[Endpoint], also: Sequence[Write], *, now: datetime
     ) -> None:
-        if self._near is None:
+        if self._handoff is None:
             await self._commit(deliveries, also)
             return
-        places = self._reserve(self._near, endpoints, deliveries, now=now)
+        places = self._reserve(self._handoff, endpoints, deliveries, now=now)
         try:
             await self._commit(deliveries, also)
         except BaseException:
             for place in places:
-                self._near.unreserve(place.lane)
+                self._handoff.unreserve(place.lane)
             raise
         for place in places:
-            self._near.accept(place.lane, place.delivery, until=place.until)
+            self._handoff.accept(place.lane, place.delivery, until=place.until)
 
     async def _commit(self, deliveries: list[Delivery], also: Sequence[Write]) -> None:
         if deliveries or also:
             await self._store.commit(*also, *[create(delivery) for delivery in deliveries])
 
     def _reserve(
-        self, near: DirectHandoff, endpoints: list[Endpoint], deliveries: list[Delivery], *, now: datetime
+        self, handoff: DirectHandoff, endpoints: list[Endpoint], deliveries: list[Delivery], *, now: datetime
     ) -> list[_Place]:
         places = []
         for endpoint, delivery in zip(endpoints, deliveries, strict=True):
-            lane = near.reserve(endpoint) if delivery.status == "pending" else None
+            lane = handoff.reserve(endpoint) if delivery.status == "pending" else None
             if lane is not None:
-                places.append(_Place(lane, delivery, near.mark(delivery, now)))
+                places.append(_Place(lane, delivery, handoff.mark(delivery, now)))
         return places
 
     async def _in_turn(
@@ -166,7 +166,7 @@ class Outbox:
             )
 
     def _delivery(self, event: Event, endpoint: Endpoint, now: datetime) -> Delivery:
-        delivery = self._kinds.delivery(
+        delivery = self._models.delivery(
             id=delivery_id(event.id, endpoint.id), tenant_id=self._tenant, event_id=event.id,
             endpoint_id=endpoint.id, event_type=event.type, body=event.body,
             occurred_at=event.occurred_at or now, created_at=now, content_type=event.content_type,

@@ -43,7 +43,7 @@ class Execution:
         store: Store,
         *,
         workflow: Workflow,
-        kinds: RunModels,
+        models: RunModels,
         joins: Sequence[Join],
         lease_s: float,
     ) -> None:
@@ -56,10 +56,10 @@ class Execution:
         self._store = store
         self._clock = store.clock
         self._workflow = workflow
-        self._kinds = kinds
+        self._models = models
         self._joins = joins
         self._lease = timedelta(seconds=lease_s)
-        self._checkpoints = Checkpoints(store, kind=kinds.checkpoint)
+        self._checkpoints = Checkpoints(store, kind=models.checkpoint)
         self._checkpoint: CheckpointFields | None = None
         self._input: Any = None
 
@@ -79,7 +79,7 @@ class Execution:
     def renewal(self) -> Write:
         """The claim for another while."""
         changes = {"due_at": self._clock.now() + self._lease}
-        return patch(self._kinds.run, self.run.id, changes=changes, expect=Fence(self._fence))
+        return patch(self._models.run, self.run.id, changes=changes, expect=Fence(self._fence))
 
     @property
     def holding(self) -> bool:
@@ -214,7 +214,7 @@ class Execution:
 
     async def _land(self, move: Transition, *others: Write) -> None:
         """Make the move while the claim holds."""
-        writes = [*move.writes(self.run, self._kinds, Fence(self.run.fence)), *others]
+        writes = [*move.writes(self.run, self._models, Fence(self.run.fence)), *others]
         if not self._joins:
             await self._send(move, writes)
             # A fence lets by what others wrote meanwhile, such as a cancel: the next beginning looks first.
@@ -234,7 +234,7 @@ class Execution:
     async def _made(self, move: Transition) -> bool:
         """Make the move only if nobody wrote the run since it was read."""
         try:
-            await self._send(move, move.writes(self.run, self._kinds, Version(self._version)))
+            await self._send(move, move.writes(self.run, self._models, Version(self._version)))
         except VersionConflictError:
             return False
         return True
@@ -255,7 +255,7 @@ class Execution:
                 await self._pause(later.after_s)
 
     async def _landed(self, move: Transition) -> bool:
-        found = await self._store.get(self._kinds.run, self.run.id)
+        found = await self._store.get(self._models.run, self.run.id)
         return found is not None and found.doc.updated_at == move.run["updated_at"]
 
     async def _pause(self, seconds: float) -> None:
@@ -264,7 +264,7 @@ class Execution:
         await self._clock.sleep(seconds)
 
     async def _refresh(self) -> None:
-        found = await self._store.get(self._kinds.run, self.run.id)
+        found = await self._store.get(self._models.run, self.run.id)
         if found is None or found.doc.fence != self.run.fence:
             raise LeaseLostError(f"run {self.run.id} was claimed by another worker since")
         self.run, self._version = found.doc, found.version
@@ -278,7 +278,7 @@ class Execution:
         if not finished:
             return None
         self._checkpoint = await self._checkpoints.latest(self.run.id)
-        last = await self._store.get(self._kinds.step, self.run.id, finished[-1].id)
+        last = await self._store.get(self._models.step, self.run.id, finished[-1].id)
         if self._checkpoint is None or last is None:
             return End("failed", "the checkpoint to go on from was removed")
         self._input = last.doc.output

@@ -50,10 +50,10 @@ class Runner:
         store: Store,
         workflows: Iterable[Workflow],
         *,
-        kinds: RunModels = KIT,
+        models: RunModels = KIT,
         joins: Sequence[Join] = (),
         owner: str | None = None,
-        at_once: int = 200,
+        concurrency: int = 200,
         lease_s: float = 60.0,
         renew_s: float = 20.0,
         poll_s: float = 5.0,
@@ -63,9 +63,9 @@ class Runner:
         self._store = store
         self._clock = store.clock
         self._workflows = {workflow.name: workflow for workflow in workflows}
-        self._kinds = kinds
+        self._models = models
         self._joins = tuple(joins)
-        self._at_once = at_once
+        self._concurrency = concurrency
         self._lease_s = lease_s
         self._renew_s = renew_s
         self._poll_s = poll_s
@@ -89,20 +89,22 @@ class Runner:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish the steps under way, or give them back after `stop_s`."""
-        bell = self._store.watch(self._kinds.run)
+        subscription = self._store.watch(self._models.run)
         keeper = asyncio.create_task(self._keep())
         try:
             while not stop.is_set():
                 self._nudge.clear()
                 idle_s = await self._turn()
                 await wait_for_wake(self._clock, TURN_S_MIN, stop=stop)
-                await wait_first(wait_for_wake(self._clock, idle_s, wake=bell, stop=stop), self._nudge.wait())
+                await wait_first(
+                    wait_for_wake(self._clock, idle_s, wake=subscription, stop=stop), self._nudge.wait()
+                )
         except asyncio.CancelledError:
             # Whoever cancels does not want to wait for steps to finish.
             self._stop_s = 0.0
             raise
         finally:
-            bell.close()
+            subscription.close()
             try:
                 await self._wind_down()
             finally:
@@ -115,12 +117,12 @@ class Runner:
         """Claim what is due and there is room for; gives how long nothing new can come due."""
         self._status.last_turn_at = self._clock.now()
         try:
-            while (free := self._at_once - len(self._held)) > 0:
+            while (free := self._concurrency - len(self._held)) > 0:
                 claimed = await self._claim(min(free, CLAIM_MAX))
                 for one in claimed:
                     self._take(one)
                 if not claimed:
-                    due = await self._store.next_due(self._kinds.run)
+                    due = await self._store.next_due(self._models.run)
                     left_s = self._poll_s if due is None else (due - self._clock.now()).total_seconds()
                     return min(self._poll_s, max(0.0, left_s))
         except RetryLaterError as later:
@@ -131,7 +133,7 @@ class Runner:
         """In turn from each tenant, so that one with a crowd of runs doesn't keep the others waiting."""
         fair = max(1, limit // 4) if self._store.tenant_id is None else None
         claimed = await self._store.claim_due(
-            self._kinds.run, limit=limit, lease_s=self._lease_s, owner=self.owner, per_lane=fair,
+            self._models.run, limit=limit, lease_s=self._lease_s, owner=self.owner, per_lane=fair,
             after_lane=self._lane,
         )  # fmt: skip
         if claimed:
@@ -144,7 +146,7 @@ class Runner:
         self._status.claimed += 1
         kind = claimed.doc.type
         execution = Execution(
-            claimed, self._store.tenant(claimed.doc.tenant_id), kinds=self._kinds, joins=self._joins,
+            claimed, self._store.tenant(claimed.doc.tenant_id), models=self._models, joins=self._joins,
             workflow=self._workflows.get(kind) or Workflow(kind), lease_s=self._lease_s,
         )  # fmt: skip
         task = asyncio.create_task(self._carry(execution, known=kind in self._workflows))

@@ -34,17 +34,17 @@ class Runs:
         await acme.commit(patch(Candidate, "c-1", changes={"status": "applying"}), *writes)
     """
 
-    def __init__(self, store: Store, *, kinds: RunModels = KIT, joins: Sequence[Join] = ()) -> None:
+    def __init__(self, store: Store, *, models: RunModels = KIT, joins: Sequence[Join] = ()) -> None:
         self._tenant_id = store.tenant_id or NO_TENANT
         self._store = store.tenant(self._tenant_id)
-        self._kinds = kinds
+        self._models = models
         self._joins = tuple(joins)
-        self._checkpoints = Checkpoints(self._store, kind=kinds.checkpoint)
+        self._checkpoints = Checkpoints(self._store, kind=models.checkpoint)
 
     @property
     def collection(self) -> str:
         """What the collection of these runs is called here."""
-        return self._store.catalog.table(schema_of(self._kinds.run))
+        return self._store.catalog.table(schema_of(self._models.run))
 
     def writes_start(
         self,
@@ -63,13 +63,13 @@ class Runs:
                 f"an input takes at most {RUN_INPUT_BYTES_MAX:,} bytes; this one {size:,}", "input"
             )
         now = self._store.clock.now()
-        run = self._kinds.run(
+        run = self._models.run(
             tenant_id=self._tenant_id, type=workflow.name, input=msgspec.to_builtins(input),
             due_at=now + timedelta(seconds=delay_s), created_at=now, updated_at=now,
             **{"id": ids.timestamp_id("run"), **(fields or {})},
         )  # fmt: skip
         steps = self._steps_of(run, workflow)
-        run.steps = [self._kinds.summary(id=one.id, run_id=run.id, name=one.name) for one in steps]
+        run.steps = [self._models.summary(id=one.id, run_id=run.id, name=one.name) for one in steps]
         return run, [create(run), *map(create, steps)]
 
     async def start(
@@ -86,7 +86,7 @@ class Runs:
         return run
 
     async def get(self, run_id: str) -> RunFields | None:
-        found = await self._store.get(self._kinds.run, run_id)
+        found = await self._store.get(self._models.run, run_id)
         return None if found is None else found.doc
 
     async def listed(
@@ -98,7 +98,7 @@ class Runs:
         cursor: str | None = None,
     ) -> QueryPage[RunFields]:
         """Runs, newest first; the class of the runs declares `RUN_INDEXES` for it."""
-        query = Query(self._kinds.run).order_by("-created_at").limit(limit).after(cursor)
+        query = Query(self._models.run).order_by("-created_at").limit(limit).after(cursor)
         for field, wanted in (("type", type), ("status", status)):
             if wanted is not None:
                 query = query.where(field, "==", wanted)
@@ -106,7 +106,7 @@ class Runs:
 
     async def steps(self, run_id: str) -> list[StepFields]:
         """The steps with their whole inputs and outputs, in order."""
-        query = Query(self._kinds.step).under(run_id).order_by("number")
+        query = Query(self._models.step).under(run_id).order_by("number")
         return list((await self._store.query(query)).docs)
 
     async def cancel(
@@ -115,11 +115,11 @@ class Runs:
         """Let no further step begin; gives the run's status after it. In the caller's transaction, if given.
 
         A run in nobody's hands ends at once. In a worker's hands it ends when its present step does or gives
-        way (`give_way`), and one whose last step is running may still complete.
+        way (`raise_if_cancelled`), and one whose last step is running may still complete.
         """
         if transaction is None:
             return await self._store.transact(lambda own: self.cancel(run_id, own, reason=reason))
-        found = await transaction.get(self._kinds.run, run_id)
+        found = await transaction.get(self._models.run, run_id)
         if found is None:
             raise NotFoundError(f"run {run_id!r} is not there")
         run, now = found.doc, self._store.clock.now()
@@ -127,23 +127,23 @@ class Runs:
             return run.status
         if run.held_by:
             changes = {"cancel_requested_at": now, "cancel_reason": reason, "updated_at": now}
-            transaction.write(patch(self._kinds.run, run_id, changes=changes))
+            transaction.write(patch(self._models.run, run_id, changes=changes))
             return run.status
         return await self._end(transaction, run, End("cancelled", reason))
 
-    async def give_way(self, run_id: str) -> None:
+    async def raise_if_cancelled(self, run_id: str) -> None:
         """Called by a long step now and then: once somebody wants the run cancelled, it ends there.
 
         What the step has kept so far stays.
         """
-        found = await self._store.get(self._kinds.run, run_id)
+        found = await self._store.get(self._models.run, run_id)
         if found is not None and found.doc.cancel_requested_at is not None:
             # Given back in the middle of a step, the run is ended instead of being gone on with.
             raise StepWaits(0)
 
     async def _end(self, transaction: Transaction, run: RunFields, end: End) -> RunStatus:
         move = ending(run, end, now=self._store.clock.now())
-        transaction.write(*move.writes(run, self._kinds, None))
+        transaction.write(*move.writes(run, self._models, None))
         last = await self._checkpoints.latest(run.id)
         if last is not None:
             transaction.write(*self._checkpoints.writes_retire(last))
@@ -155,7 +155,7 @@ class Runs:
     @property
     def retriable(self) -> bool:
         """Whether runs that failed may go on: whether their lifecycle declares that move."""
-        lifecycle = schema_of(self._kinds.run).lifecycle
+        lifecycle = schema_of(self._models.run).lifecycle
         return lifecycle is not None and "pending" in lifecycle.moves.get("failed", ())
 
     async def retry(self, run_id: str, transaction: Transaction | None = None) -> RunStatus:
@@ -168,7 +168,7 @@ class Runs:
         """
         if transaction is None:
             return await self._store.transact(lambda own: self.retry(run_id, own))
-        found = await transaction.get(self._kinds.run, run_id)
+        found = await transaction.get(self._models.run, run_id)
         if found is None:
             raise NotFoundError(f"run {run_id!r} is not there")
         run = found.doc
@@ -177,7 +177,7 @@ class Runs:
         if not self.retriable:
             raise InvalidError(f"runs in {self.collection} end for good when they fail; start another")
         move = retrying(run, now=self._store.clock.now())
-        transaction.write(*move.writes(run, self._kinds, None), *await self._revived(run))
+        transaction.write(*move.writes(run, self._models, None), *await self._revived(run))
         for join in self._joins:
             await join(transaction, move.moved(run))
         return "pending"
@@ -199,19 +199,19 @@ class Runs:
         """
         if transaction is None:
             return await self._store.transact(lambda own: self.wake(run_id, own))
-        found = await transaction.get(self._kinds.run, run_id)
+        found = await transaction.get(self._models.run, run_id)
         if found is None or found.doc.completed_at is not None:
             return False
         changes: dict[str, Any] = {"wakes": found.doc.wakes + 1}
         # A run that is just about to wait is still in a worker's hands: it will see the count.
         if not found.doc.held_by:
             changes["due_at"] = self._store.clock.now()
-        transaction.write(patch(self._kinds.run, run_id, changes=changes))
+        transaction.write(patch(self._models.run, run_id, changes=changes))
         return True
 
     def _steps_of(self, run: RunFields, workflow: Workflow) -> list[StepFields]:
         return [
-            self._kinds.step(
+            self._models.step(
                 id=f"step-{number:03}-{name}",
                 run_id=run.id,
                 tenant_id=run.tenant_id,

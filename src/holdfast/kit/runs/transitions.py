@@ -38,11 +38,11 @@ class Transition(msgspec.Struct, frozen=True):
         new: RunFields = apply(schema_of(type(run)), run, self.run | {"steps": self._summaries(run)})
         return new
 
-    def writes(self, run: RunFields, kinds: RunModels, expect: Expect) -> list[Write]:
+    def writes(self, run: RunFields, models: RunModels, expect: Expect) -> list[Write]:
         changes = self.run | {"steps": self._summaries(run)}
-        made = [patch(kinds.run, run.id, changes=changes, expect=expect)]
+        made = [patch(models.run, run.id, changes=changes, expect=expect)]
         for place, one in self.steps.items():
-            made.append(patch(kinds.step, run.id, run.steps[place].id, changes=one))
+            made.append(patch(models.step, run.id, run.steps[place].id, changes=one))
         return made
 
     def moved(self, run: RunFields) -> TransitionResult:

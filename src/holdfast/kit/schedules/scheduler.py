@@ -102,11 +102,11 @@ class Scheduler:
     async def run(self, stop: asyncio.Event) -> None:
         """Run what comes due until told to stop; then finish what is under way."""
         await self.declare()
-        bell = self._store.watch(Schedule)
+        subscription = self._store.watch(Schedule)
         try:
             while not stop.is_set():
                 if not await self._begin():
-                    await wait_for_wake(self._clock, await self._idle_s(), wake=bell, stop=stop)
+                    await wait_for_wake(self._clock, await self._idle_s(), wake=subscription, stop=stop)
             if self._turns:
                 await asyncio.wait(self._turns)
         except asyncio.CancelledError:
@@ -114,7 +114,7 @@ class Scheduler:
             await cancel_all(self._turns)
             raise
         finally:
-            bell.close()
+            subscription.close()
 
     async def turn(self) -> int:
         """Run everything that is due now; says how many slots ran."""

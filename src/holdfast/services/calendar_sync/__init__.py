@@ -18,32 +18,36 @@ from holdfast.services.calendar_sync.views import pages_of
 
 def build(context: Context) -> Parts:
     """The service's parts; without settings it has no loops and no jobs, and only answers."""
-    keeper = CalendarSync(context)
+    operations = CalendarSync(context)
 
     async def health() -> Health:
-        return (await keeper.look()).health()
+        return (await operations.look()).health()
 
-    verifier = NotificationVerifier(keeper.keys, is_ours=keeper.channels.knows, figures=keeper.figures)
-    source = Source(name=SOURCE, verifier=verifier, body_bytes_max=65_536)
-    in_use = keeper.settings.in_use
-    handler = NotificationHandler(
-        context.store, keeper.channels, gap_s=keeper.settings.sync_gap_s, figures=keeper.figures
+    verifier = NotificationVerifier(
+        operations.keys, is_ours=operations.channels.knows, metrics=operations.metrics
     )
-    first_look = InitialReload(context.store, keeper.refresh)
+    source = Source(name=SOURCE, verifier=verifier, body_bytes_max=65_536)
+    in_use = operations.settings.in_use
+    handler = NotificationHandler(
+        context.store, operations.channels, gap_s=operations.settings.sync_gap_s, metrics=operations.metrics
+    )
+    first_look = InitialReload(context.store, operations.refresh)
     return Parts(
-        routes=routes_of(keeper),
-        hooks=[Webhook(path="/webhook", source=source, answers=WebhookStatuses(kept=200))],
+        routes=routes_of(operations),
+        webhooks=[Webhook(path="/webhook", source=source, answers=WebhookStatuses(kept=200))],
         handlers={SOURCE: handler},
-        jobs=jobs_of(keeper) if in_use else [],
-        loops={"mappings": first_look, "channels": keeper.channels, "syncs": keeper.syncs} if in_use else {},
+        jobs=jobs_of(operations) if in_use else [],
+        loops={"mappings": first_look, "channels": operations.channels, "syncs": operations.syncs}
+        if in_use
+        else {},
         queues={"syncs": CalendarState, "channels": Watch} if in_use else {},
-        pages=pages_of(keeper),
+        pages=pages_of(operations),
         health=health,
-        checks=[lambda: credentials(keeper), lambda: address(keeper)],
-        start=keeper.start,
-        close=keeper.close,
-        figures=keeper.figures,
-        inside=keeper,
+        checks=[lambda: credentials(operations), lambda: address(operations)],
+        start=operations.start,
+        close=operations.close,
+        metrics=operations.metrics,
+        operations=operations,
     )
 
 

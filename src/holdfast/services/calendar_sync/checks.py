@@ -18,13 +18,13 @@ _REFUSED: Final = (
 )
 
 
-async def credentials(keeper: CalendarSync) -> CheckResult:
+async def credentials(operations: CalendarSync) -> CheckResult:
     """A token for somebody who is mapped, or for the service account itself."""
-    if not keeper.settings.in_use:
+    if not operations.settings.in_use:
         return CheckResult(NAME, True, "not set up")
-    somebody = next(iter(await keeper.directory.current()), "")
+    somebody = next(iter(await operations.directory.current()), "")
     try:
-        await keeper.google.prove(somebody)
+        await operations.google.prove(somebody)
     except RetryLaterError as fault:
         return CheckResult(NAME, False, fault.message, _AWAY)
     except HoldfastError as fault:
@@ -32,12 +32,12 @@ async def credentials(keeper: CalendarSync) -> CheckResult:
     return CheckResult(NAME, True, f"Google gives tokens for {somebody or 'the service account'}")
 
 
-async def address(keeper: CalendarSync) -> CheckResult:
+async def address(operations: CalendarSync) -> CheckResult:
     """Google opens channels to addresses that are encrypted, and to no others."""
-    if not keeper.settings.in_use:
+    if not operations.settings.in_use:
         return CheckResult(ADDRESS, True, "not set up")
-    simulated = keeper.settings.calendar_url != CALENDAR_URL
-    if simulated or keeper.address.startswith("https://"):
-        return CheckResult(ADDRESS, True, f"notifications come to {keeper.address}")
-    said = f"Google sends no notifications to {keeper.address!r}"
+    simulated = operations.settings.calendar_url != CALENDAR_URL
+    if simulated or operations.address.startswith("https://"):
+        return CheckResult(ADDRESS, True, f"notifications come to {operations.address}")
+    said = f"Google sends no notifications to {operations.address!r}"
     return CheckResult(ADDRESS, False, said, "set public_url, or its webhook_url, to an https:// address")

@@ -41,14 +41,14 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
       holdfast calendar-sync status
     """
 
-    async def act(keeper: CalendarSync) -> Any:
-        look = await keeper.look()
+    async def act(operations: CalendarSync) -> Any:
+        look = await operations.look()
         return look.told(), look.health().reasons
 
-    told, reasons = ctx.obj.inside(NAME, act)
+    told, reasons = ctx.obj.with_service(NAME, act)
     counts = ", ".join(f"{count} {name}" for name, count in told.channels.items())
     text = "\n".join([f"{told.status}: {told.mappings.count} mappings; channels: {counts}", *reasons])
-    ctx.obj.tell(told, text, as_json=as_json)
+    ctx.obj.print_result(told, text, as_json=as_json)
     if told.status == "critical":
         raise typer.Exit(1)
 
@@ -68,10 +68,10 @@ def channels(
       holdfast calendar-sync channels --filter active
       holdfast calendar-sync channels --json | jq -r '.items[] | select(.warning) | .calendarId'
     """
-    page = ctx.obj.inside(NAME, lambda keeper: keeper.listing(only, limit=limit, cursor=cursor))
+    page = ctx.obj.with_service(NAME, lambda operations: operations.listing(only, limit=limit, cursor=cursor))
     columns = ("channelId", "calendarId", "status", "expiresIn", "warning")
     rows = [channel_response(row) for row in page.rows]
-    ctx.obj.show(rows, columns, as_json=as_json, cursor=page.cursor, none="no channels")
+    ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="no channels")
 
 
 @commands.command()
@@ -91,10 +91,12 @@ def calendars(
       holdfast calendar-sync calendars
       holdfast calendar-sync calendars --standing failing
     """
-    page = ctx.obj.inside(NAME, lambda keeper: keeper.calendars(standing, limit=limit, cursor=cursor))
+    page = ctx.obj.with_service(
+        NAME, lambda operations: operations.calendars(standing, limit=limit, cursor=cursor)
+    )
     rows = [_row(doc) for doc in page.docs]
     columns = ("calendarId", "standing", "syncedAt", "failures", "error")
-    ctx.obj.show(rows, columns, as_json=as_json, cursor=page.cursor, none=f"none is {standing}")
+    ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none=f"none is {standing}")
 
 
 def _row(state: CalendarState) -> dict[str, Any]:
@@ -112,10 +114,10 @@ def mappings(ctx: typer.Context, as_json: AsJson = False) -> None:
     Example:
       holdfast calendar-sync mappings --json | jq '.items | length'
     """
-    entries = ctx.obj.inside(NAME, lambda keeper: keeper.directory.current())
+    entries = ctx.obj.with_service(NAME, lambda operations: operations.directory.current())
     rows = [{"primary": one, "secondaries": ", ".join(entries[one])} for one in sorted(entries)]
     none = "no mappings yet; `holdfast calendar-sync reload` reads them"
-    ctx.obj.show(rows, ("primary", "secondaries"), as_json=as_json, none=none)
+    ctx.obj.print_table(rows, ("primary", "secondaries"), as_json=as_json, none=none)
 
 
 @commands.command()
@@ -127,15 +129,15 @@ def reload(ctx: typer.Context, as_json: AsJson = False) -> None:
       holdfast calendar-sync reload
     """
 
-    async def act(keeper: CalendarSync) -> Any:
-        reloaded = await keeper.reload()
-        await keeper.note("mappings_reloaded", actor=_actor(), details={"mappings": reloaded.mappings})
+    async def act(operations: CalendarSync) -> Any:
+        reloaded = await operations.reload()
+        await operations.note("mappings_reloaded", actor=_actor(), details={"mappings": reloaded.mappings})
         return reloaded
 
-    told = ctx.obj.inside(NAME, act)
+    told = ctx.obj.with_service(NAME, act)
     lines = [f"{told.mappings} mappings: {told.added} new, {told.changed} changed, {told.removed} gone"]
     lines += [f"row {bad.row}: {bad.reason}" for bad in told.bad_rows]
-    ctx.obj.tell(told, "\n".join(lines), as_json=as_json)
+    ctx.obj.print_result(told, "\n".join(lines), as_json=as_json)
 
 
 @commands.command()
@@ -155,16 +157,18 @@ def renew(
       holdfast calendar-sync renew --within-h 48
     """
 
-    async def act(keeper: CalendarSync) -> Any:
-        told = renewal_response(await keeper.renew(threshold_ms=round(within_h * HOUR_MS), dry_run=dry_run))
+    async def act(operations: CalendarSync) -> Any:
+        told = renewal_response(
+            await operations.renew(threshold_ms=round(within_h * HOUR_MS), dry_run=dry_run)
+        )
         details = {**told.summary, "dryRun": dry_run}
-        await keeper.note("channels_renewed", actor=_actor(), details=details)
+        await operations.note("channels_renewed", actor=_actor(), details=details)
         return told
 
-    told = ctx.obj.inside(NAME, act)
+    told = ctx.obj.with_service(NAME, act)
     lines = [", ".join(f"{count} {name}" for name, count in told.summary.items())]
     lines += [f"{one.calendar_id}: {one.error}" for one in told.failed]
-    ctx.obj.tell(told, "\n".join(lines), as_json=as_json)
+    ctx.obj.print_result(told, "\n".join(lines), as_json=as_json)
     if told.failed:
         raise typer.Exit(1)
 
@@ -185,16 +189,16 @@ def force(
     if not yes:
         typer.confirm("This stops every channel and opens new ones. Go on?", abort=True)
 
-    async def act(keeper: CalendarSync) -> Any:
-        told = await keeper.force(reason)
+    async def act(operations: CalendarSync) -> Any:
+        told = await operations.force(reason)
         counts = {"registered": told.registered, "stopped": told.stopped, "failed": told.failed}
-        await keeper.note("channels_forced", actor=_actor(), details={"reason": reason, **counts})
+        await operations.note("channels_forced", actor=_actor(), details={"reason": reason, **counts})
         return told
 
-    told = ctx.obj.inside(NAME, act)
+    told = ctx.obj.with_service(NAME, act)
     lines = [f"{told.registered} registered, {told.stopped} stopped, {told.failed} failed"]
     lines += [f"{one}: {error}" for one, error in told.errors.items()]
-    ctx.obj.tell(told, "\n".join(lines), as_json=as_json)
+    ctx.obj.print_result(told, "\n".join(lines), as_json=as_json)
     if told.failed:
         raise typer.Exit(1)
 
@@ -213,15 +217,16 @@ def stop(
       holdfast calendar-sync stop calendar-sync-alice-hoge-jp-1767225600000 --reason "too many at once"
     """
 
-    async def act(keeper: CalendarSync) -> Any:
-        told = await keeper.stop_channel(channel_id)
+    async def act(operations: CalendarSync) -> Any:
+        told = await operations.stop_channel(channel_id)
         details = {"reason": reason, "calendarId": told.calendar_id}
-        await keeper.note("channel_stopped", actor=_actor(), subject=channel_id, details=details)
+        await operations.note("channel_stopped", actor=_actor(), subject=channel_id, details=details)
         return told
 
-    told = ctx.obj.inside(NAME, act)
+    told = ctx.obj.with_service(NAME, act)
     instead = f"; {told.replaced_by} watches {told.calendar_id} now" if told.replaced_by else ""
-    ctx.obj.tell(told, f"{'stopped' if told.stopped else 'will be stopped'}{instead}", as_json=as_json)
+    state = "stopped" if told.stopped else "will be stopped"
+    ctx.obj.print_result(told, f"{state}{instead}", as_json=as_json)
 
 
 @commands.command()
@@ -238,10 +243,10 @@ def sync(
       holdfast calendar-sync sync alice@hoge.jp --anew
     """
 
-    async def act(keeper: CalendarSync) -> None:
-        await keeper.ask_for_sync(calendar_id.lower(), anew=anew)
-        await keeper.note("sync_asked", actor=_actor(), subject=calendar_id, details={"anew": anew})
+    async def act(operations: CalendarSync) -> None:
+        await operations.ask_for_sync(calendar_id.lower(), anew=anew)
+        await operations.note("sync_asked", actor=_actor(), subject=calendar_id, details={"anew": anew})
 
-    ctx.obj.inside(NAME, act)
+    ctx.obj.with_service(NAME, act)
     text = f"{calendar_id} is looked at as soon as a process that works sees it"
-    ctx.obj.tell({"asked": calendar_id, "anew": anew}, text, as_json=as_json)
+    ctx.obj.print_result({"asked": calendar_id, "anew": anew}, text, as_json=as_json)

@@ -72,11 +72,11 @@ class EventSync:
         *,
         pace: SyncPolicy,
         look_back_s: float,
-        figures: CalendarSyncMetrics,
+        metrics: CalendarSyncMetrics,
     ) -> None:
         self._store, self._clock, self._google = store, store.clock, google
         self._directory, self._pace, self._look_back_s = directory, pace, look_back_s
-        self._applying, self._figures = AttendeeSync(store, google), figures
+        self._applying, self._metrics = AttendeeSync(store, google), metrics
 
     async def sync(self, claimed: Snapshot[CalendarState]) -> bool:
         """One sync under a claim; True when it ended well. What failed is noted and comes due again."""
@@ -85,14 +85,14 @@ class EventSync:
             await self._sync(state)
         except LeaseLostError:
             log.warning("calendar was taken over", calendar=state.calendar_id)
-            self._figures.syncs.labels("lost").inc()
+            self._metrics.syncs.labels("lost").inc()
             return False
         except Exception as fault:
             log.warning("calendar not synced", calendar=state.calendar_id, error=repr(fault))
-            self._figures.syncs.labels("failed").inc()
+            self._metrics.syncs.labels("failed").inc()
             await self._fail(state, _as_told(fault))
             return False
-        self._figures.syncs.labels("done").inc()
+        self._metrics.syncs.labels("done").inc()
         return True
 
     async def _sync(self, state: CalendarState) -> None:
@@ -142,7 +142,7 @@ class EventSync:
     def _counted(self, run: Run, applied: list[Applied]) -> list[Applied]:
         run.results += [one.result for one in applied]
         for one in applied:
-            self._figures.events.labels(one.result.result).inc()
+            self._metrics.events.labels(one.result.result).inc()
         return applied
 
     async def _target(

@@ -14,25 +14,25 @@ from holdfast.services.calendar_sync.reports import renewal_response
 DAY_MS: Final = 86_400_000
 
 
-def jobs_of(keeper: CalendarSync) -> list[Job]:
+def jobs_of(operations: CalendarSync) -> list[Job]:
     """The jobs of a service that is in use."""
 
     async def renew(slot: Slot) -> Any:
-        return renewal_response(await keeper.renew(threshold_ms=DAY_MS)).summary
+        return renewal_response(await operations.renew(threshold_ms=DAY_MS)).summary
 
     async def check_health(slot: Slot) -> Any:
-        look = await keeper.look()
+        look = await operations.look()
         if look.status() == "critical":
             # A failed run is tried again and shows in the job's history.
             raise RetryLaterError("; ".join(look.health().reasons))
         return msgspec.to_builtins(look.told())
 
     async def refresh(slot: Slot) -> Any:
-        reloaded = await keeper.refresh()
+        reloaded = await operations.refresh()
         return {"mappings": reloaded.mappings, "badRows": len(reloaded.bad_rows)}
 
     async def sweep(slot: Slot) -> Any:
-        return await keeper.sweep()
+        return await operations.sweep()
 
     return [
         Job(name="renew-watch-channels", cron="0 18 * * *", act=renew, time_limit_s=60, retries=3),

@@ -39,7 +39,7 @@ class Syncs:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sync until told to stop; then finish what is under way."""
-        bell = self._store.watch(CalendarState)
+        subscription = self._store.watch(CalendarState)
         tasks: set[asyncio.Task[None]] = set()
         ended = asyncio.Event()
         try:
@@ -55,9 +55,9 @@ class Syncs:
                 if not room:
                     await wait_first(ended.wait(), stop.wait())
                 elif not claimed:
-                    await wait_for_wake(self._clock, await self._idle_s(), wake=bell, stop=stop)
+                    await wait_for_wake(self._clock, await self._idle_s(), wake=subscription, stop=stop)
         finally:
-            bell.close()
+            subscription.close()
             await asyncio.gather(*tasks)
 
     async def turn(self) -> int:

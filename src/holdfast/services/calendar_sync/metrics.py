@@ -14,7 +14,7 @@ _PREFIX: Final = "holdfast_calendar_sync_"
 class CalendarSyncMetrics(Collector):
     """Counted as things happen; the gauges are as the last look at health found them.
 
-    Example: `figures.notifications.labels("forged").inc()`
+    Example: `metrics.notifications.labels("forged").inc()`
     """
 
     def __init__(self) -> None:

@@ -28,21 +28,21 @@ class NotificationVerifier:
     """
 
     def __init__(
-        self, keys: list[bytes], *, is_ours: Callable[[str], bool], figures: CalendarSyncMetrics
+        self, keys: list[bytes], *, is_ours: Callable[[str], bool], metrics: CalendarSyncMetrics
     ) -> None:
         self._by_token = GoogleChannelVerifier(*keys)
-        self._is_ours, self._figures = is_ours, figures
+        self._is_ours, self._metrics = is_ours, metrics
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Verified:
         try:
             verified = self._by_token.verify(headers, body, now)
         except UnverifiedError:
             ours = self._is_ours(headers[CHANNEL_ID])
-            self._figures.notifications.labels("forged" if ours else "ignored").inc()
+            self._metrics.notifications.labels("forged" if ours else "ignored").inc()
             if ours:
                 raise
             raise NotOursError("a channel that was not opened here") from None
-        self._figures.notifications.labels("verified").inc()
+        self._metrics.notifications.labels("verified").inc()
         return verified
 
 
@@ -50,16 +50,16 @@ class NotificationHandler:
     """Notes on the calendar's state that it is to be looked at; many notes at once ask for one look."""
 
     def __init__(
-        self, store: Store, channels: Channels, *, gap_s: float, figures: CalendarSyncMetrics
+        self, store: Store, channels: Channels, *, gap_s: float, metrics: CalendarSyncMetrics
     ) -> None:
-        self._clock, self._channels, self._figures = store.clock, channels, figures
+        self._clock, self._channels, self._metrics = store.clock, channels, metrics
         self._gap_s = gap_s
 
     async def __call__(self, item: InboxItem, tx: Transaction) -> None:
         channel_id = item.headers[CHANNEL_ID]
         calendar_id = await self._channels.find(channel_id)
         if calendar_id is None:
-            self._figures.notifications.labels("unresolved").inc()
+            self._metrics.notifications.labels("unresolved").inc()
             return
         if item.headers[RESOURCE_STATE] == "sync":
             await self._channels.learn(channel_id, item.headers[RESOURCE_ID])

@@ -59,7 +59,7 @@ class CalendarSync:
         settings: CalendarSyncSettings = context.settings
         self.settings, self._context = settings, context
         self._store, self._clock = context.store, context.clock
-        self.figures = CalendarSyncMetrics()
+        self.metrics = CalendarSyncMetrics()
         self.google = Google(settings, clock=self._clock)
         self.directory = MappingStore(self._store, self._source())
         self.keys = context.vault.secrets(f"{NAME} channels")
@@ -76,7 +76,7 @@ class CalendarSync:
         )
         syncing = EventSync(
             self._store, self.google, self.directory, pace=pace, look_back_s=settings.look_back_s,
-            figures=self.figures,
+            metrics=self.metrics,
         )  # fmt: skip
         self.syncs = Syncs(
             self._store, syncing, concurrency=settings.sync_concurrency, lease_s=pace.lease_s,
@@ -125,11 +125,11 @@ class CalendarSync:
         try:
             reloaded = await self.directory.reload()
         except HoldfastError:
-            self.figures.reloads.labels("failed").inc()
+            self.metrics.reloads.labels("failed").inc()
             if self.directory.loaded:
                 await self.channels.want(self.directory.entries)
             raise
-        self.figures.reloads.labels("done").inc()
+        self.metrics.reloads.labels("done").inc()
         await self.channels.want(self.directory.entries)
         return reloaded
 
@@ -273,9 +273,9 @@ class CalendarSync:
 
     def _show(self, look: StatusReport) -> None:
         for status, count in look.by_status.items():
-            self.figures.channels.labels(status).set(count)
+            self.metrics.channels.labels(status).set(count)
         for standing, count in look.by_standing.items():
-            self.figures.calendars.labels(standing).set(count)
-        self.figures.mappings.set(look.reload.mappings)
-        self.figures.attention.set(look.channels.watches.get("attention", 0))
-        self.figures.soonest.set((look.channels.soonest_expiration or 0) / 1000)
+            self.metrics.calendars.labels(standing).set(count)
+        self.metrics.mappings.set(look.reload.mappings)
+        self.metrics.attention.set(look.channels.watches.get("attention", 0))
+        self.metrics.soonest.set((look.channels.soonest_expiration or 0) / 1000)

@@ -79,16 +79,16 @@ def _needs(needs: str, action: str) -> Mapping[str, Any]:
     return declared | ({"time_limit_s": LONG_S} if action in ("renew", "force") else {})
 
 
-def routes_of(keeper: CalendarSync) -> list[Any]:
+def routes_of(operations: CalendarSync) -> list[Any]:
     """Every route, bound to one keeper."""
-    return [*_reading(keeper), *_acting(keeper)]
+    return [*_reading(operations), *_acting(operations)]
 
 
-def _reading(keeper: CalendarSync) -> list[Any]:
+def _reading(operations: CalendarSync) -> list[Any]:
     @get("/health", opt=_needs("public", "read"), security=[], operation_id="calendarSyncHealth")
     async def health() -> Response[HealthResponse]:
         """How the service is doing: mappings, channels by state, last renewal, last sync."""
-        told = (await keeper.look()).told()
+        told = (await operations.look()).told()
         return Response(told, status_code=503 if told.status == "critical" else 200)
 
     @get(
@@ -102,8 +102,8 @@ def _reading(keeper: CalendarSync) -> list[Any]:
         cursor: Annotated[str | None, QueryParameter(max_length=4_000)] = None,
     ) -> Response[StatusResponse | str]:
         """Channels with the time left to them, soonest end first, and how all of them are."""
-        page = await keeper.listing(only, limit=limit, cursor=cursor)
-        look = (await keeper.look()).told()
+        page = await operations.listing(only, limit=limit, cursor=cursor)
+        look = (await operations.look()).told()
         told = StatusResponse(
             channels=[channel_response(row) for row in page.rows], cursor=page.cursor, health=look,
             summary={"total": sum(look.channels.values()), **look.channels,
@@ -116,17 +116,17 @@ def _reading(keeper: CalendarSync) -> list[Any]:
     return [health, channel_status]
 
 
-def _acting(keeper: CalendarSync) -> list[Any]:
+def _acting(operations: CalendarSync) -> list[Any]:
     @post(
         "/admin/reload-mappings", opt=_needs("admin", "reload"), status_code=200,
         operation_id="calendarSyncReloadMappings",
     )  # fmt: skip
     async def reload_mappings(actor: NamedDependency[str]) -> Reloaded:
         """Read the mappings from their source now."""
-        reloaded = await keeper.reload()
+        reloaded = await operations.reload()
         counts = {"mappings": reloaded.mappings, "added": reloaded.added, "changed": reloaded.changed,
                   "removed": reloaded.removed, "badRows": len(reloaded.bad_rows)}  # fmt: skip
-        await keeper.note("mappings_reloaded", actor=actor, details=counts)
+        await operations.note("mappings_reloaded", actor=actor, details=counts)
         return reloaded
 
     @post(
@@ -137,9 +137,11 @@ def _acting(keeper: CalendarSync) -> list[Any]:
         """Renew channels that end soon, and stop those whose mapping is gone."""
         asked = await read_body(request, RenewRequest)
         told = renewal_response(
-            await keeper.renew(threshold_ms=asked.expiration_threshold, dry_run=asked.dry_run)
+            await operations.renew(threshold_ms=asked.expiration_threshold, dry_run=asked.dry_run)
         )
-        await keeper.note("channels_renewed", actor=actor, details={**told.summary, "dryRun": asked.dry_run})
+        await operations.note(
+            "channels_renewed", actor=actor, details={**told.summary, "dryRun": asked.dry_run}
+        )
         return told
 
     @post(
@@ -149,9 +151,9 @@ def _acting(keeper: CalendarSync) -> list[Any]:
     async def force(request: AnyRequest, actor: NamedDependency[str]) -> ForcedResponse:
         """Replace every channel by a new one, from the mappings; safe to repeat."""
         asked = await read_body(request, ForceRequest)
-        told = await keeper.force(asked.reason)
+        told = await operations.force(asked.reason)
         counts = {"registered": told.registered, "stopped": told.stopped, "failed": told.failed}
-        await keeper.note("channels_forced", actor=actor, details={"reason": asked.reason, **counts})
+        await operations.note("channels_forced", actor=actor, details={"reason": asked.reason, **counts})
         return told
 
     @post(
@@ -161,9 +163,9 @@ def _acting(keeper: CalendarSync) -> list[Any]:
     async def stop(request: AnyRequest, actor: NamedDependency[str]) -> StoppedResponse:
         """Stop one channel; a calendar that is still mapped gets another first."""
         asked = await read_body(request, StopRequest)
-        told = await keeper.stop_channel(asked.channel_id)
+        told = await operations.stop_channel(asked.channel_id)
         details = {"reason": asked.reason, "calendarId": told.calendar_id}
-        await keeper.note("channel_stopped", actor=actor, subject=asked.channel_id, details=details)
+        await operations.note("channel_stopped", actor=actor, subject=asked.channel_id, details=details)
         return told
 
     return [reload_mappings, renew, force, stop]

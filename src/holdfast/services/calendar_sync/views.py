@@ -32,34 +32,34 @@ class Shown(msgspec.Struct, frozen=True):
 class Views:
     """What the pages show."""
 
-    def __init__(self, keeper: CalendarSync) -> None:
-        self._keeper = keeper
+    def __init__(self, operations: CalendarSync) -> None:
+        self._keeper = operations
 
     async def calendars(self, ask: PageRequest) -> Mapping[str, Any]:
-        keeper, look = self._keeper, await self._keeper.look()
+        operations, look = self._keeper, await self._keeper.look()
         worst = next((one for one in reversed(STANDINGS) if look.by_standing[one]), "fine")
         standing: Any = ask.choice("standing", STANDINGS, default=worst)
-        page = await keeper.calendars(standing, limit=ROWS, cursor=ask.cursor)
-        watches = await keeper.channels.watches([doc.calendar_id for doc in page.docs])
+        page = await operations.calendars(standing, limit=ROWS, cursor=ask.cursor)
+        watches = await operations.channels.watches([doc.calendar_id for doc in page.docs])
         rows = [_shown(doc, watches.get(doc.calendar_id), look.now) for doc in page.docs]
         return {
             "rows": rows, "after": page.cursor, "standing": standing, "standings": STANDINGS,
-            "told": look.told(), "health": look.health(), "mappings": keeper.directory.entries,
+            "told": look.told(), "health": look.health(), "mappings": operations.directory.entries,
         }  # fmt: skip
 
     async def calendar(self, ask: PageRequest) -> Mapping[str, Any]:
-        keeper, calendar_id = self._keeper, ask.path["calendar_id"].lower()
-        state = await keeper.state_of(calendar_id)
+        operations, calendar_id = self._keeper, ask.path["calendar_id"].lower()
+        state = await operations.state_of(calendar_id)
         if state is None:
             raise NotFoundError(f"{calendar_id} is not mapped")
-        watches = await keeper.channels.watches([calendar_id])
+        watches = await operations.channels.watches([calendar_id])
         return {
-            "title": calendar_id, "one": _shown(state, watches.get(calendar_id), keeper.now()),
-            "secondaries": keeper.directory.entries.get(calendar_id, ()),
-            "events": await keeper.page_of(
+            "title": calendar_id, "one": _shown(state, watches.get(calendar_id), operations.now()),
+            "secondaries": operations.directory.entries.get(calendar_id, ()),
+            "events": await operations.page_of(
                 Query(SyncedEvent).where("calendar_id", "==", calendar_id).limit(ROWS)
             ),
-            "history": await keeper.page_of(
+            "history": await operations.page_of(
                 Query(ChannelEvent).where("calendar_id", "==", calendar_id).order_by("-at").limit(20)
             ),
         }  # fmt: skip
@@ -71,9 +71,9 @@ def _shown(state: CalendarState, watch: Watch | None, now: datetime) -> Shown:
     return Shown(state, watch, max(0.0, left_s / LIFE_S), "good" if left_s > SOON_S else "warn")
 
 
-def pages_of(keeper: CalendarSync) -> list[Page]:
+def pages_of(operations: CalendarSync) -> list[Page]:
     """The service's pages."""
-    views = Views(keeper)
+    views = Views(operations)
     live = ("calendar-sync", "channels")
     return [
         Page(

@@ -41,17 +41,17 @@ def build(context: Context) -> Parts:
         loops={
             "deliveries": renewals.dispatcher,
             "calculations": renewals.runner,
-            "triggers": renewals.teller,
+            "triggers": renewals.trigger_runner,
             **({"source": refreshing} if refreshing.in_use else {}),
         },
-        runs=[partial(renewals.runs, kinds=JOBS), partial(renewals.runs, kinds=TRIGGER_JOBS)],
+        runs=[partial(renewals.runs, models=JOBS), partial(renewals.runs, models=TRIGGER_JOBS)],
         queues={"deliveries": DeliveryState, "calculations": CalculationJob, "triggers": TriggerJob},
         pages=pages(renewals),
         health=renewals.health,
         attention=renewals.attention,
         checks=[refreshing.check],
-        figures=renewals.figures,
-        inside=renewals,
+        metrics=renewals.metrics,
+        operations=renewals,
     )
 
 

@@ -26,7 +26,7 @@ from holdfast.service import SubprocessPool
 from holdfast.services.renewals.lease_end_order import Ending, LeaseEndOrder, ending
 from holdfast.services.renewals.models import (
     JOBS,
-    KINDS,
+    OUTBOX_MODELS,
     CalculationJob,
     Property,
     PropertyState,
@@ -43,13 +43,17 @@ from holdfast.store import Fence, Store, Write, check, create_encoded, patch
 WORKFLOW: Final = "calculate"
 RUN_LIMIT_S: Final = 3_600.0
 # From how many residents on a process of its own is worth its start.
-BESIDE_MIN: Final = 20_000
+SUBPROCESS_MIN: Final = 20_000
 ORDERS_A_COMMIT: Final = 100
 log: Final = structlog.get_logger("holdfast.renewals")
 
 
 def workflow(
-    store: Store, *, page: int = PAGE, beside: SubprocessPool | None = None, beside_min: int = BESIDE_MIN
+    store: Store,
+    *,
+    page: int = PAGE,
+    subprocess_pool: SubprocessPool | None = None,
+    subprocess_min: int = SUBPROCESS_MIN,
 ) -> Workflow:
     """What a calculation job does, so many residents at a time; of many, the scoring is done beside."""
     made = Workflow(WORKFLOW, limit_s=RUN_LIMIT_S)
@@ -57,7 +61,7 @@ def workflow(
     @made.step(limit_s=RUN_LIMIT_S)
     async def score(step: Step) -> dict[str, int]:
         calculation = Calculation(store.tenant(step.run.tenant_id), step, page=page)
-        return await calculation.run(beside, beside_min=beside_min)
+        return await calculation.run(subprocess_pool, subprocess_min=subprocess_min)
 
     return made
 
@@ -92,10 +96,10 @@ class Calculation:
         self._endings: list[Ending] = []
         self._send = tuple[Tier, ...]()
         self._endpoint: RmsEndpoint | None = None
-        self._outbox, self._runs = Outbox(store, kinds=KINDS), Runs(store, kinds=JOBS)
+        self._outbox, self._runs = Outbox(store, models=OUTBOX_MODELS), Runs(store, models=JOBS)
 
     async def run(
-        self, beside: SubprocessPool | None = None, *, beside_min: int = BESIDE_MIN
+        self, subprocess_pool: SubprocessPool | None = None, *, subprocess_min: int = SUBPROCESS_MIN
     ) -> dict[str, int]:
         """Score whoever is not scored yet; the summary lands in the commit that ends the run."""
         job = self._job
@@ -104,10 +108,10 @@ class Calculation:
         job.residents = await Reading(self._store, assignment.moment).count()
         left = job.residents - job.scored - job.skipped
         async with contextlib.AsyncExitStack() as stack:
-            companion = None
-            if beside is not None and left >= beside_min:
-                companion = await stack.enter_async_context(beside(PART_NAME))
-            pages = scored_pages(self._store, assignment, companion=companion)
+            worker = None
+            if subprocess_pool is not None and left >= subprocess_min:
+                worker = await stack.enter_async_context(subprocess_pool(PART_NAME))
+            pages = scored_pages(self._store, assignment, worker=worker)
             await self._keep_all(await stack.enter_async_context(contextlib.aclosing(pages)))
         summary = self._summary(await self._keep_order(whole=not assignment.after))
         job.high, job.medium, job.low = summary.high, summary.medium, summary.low
@@ -187,7 +191,7 @@ class Calculation:
         progress = patch(JOBS.run, job.id, changes=changes, expect=Fence(job.fence))
         await self._store.commit(progress, *lot.writes)
         self._endings += lot.endings
-        await self._runs.give_way(job.id)
+        await self._runs.raise_if_cancelled(job.id)
 
     async def _keep_order(self, *, whole: bool) -> list[Ending]:
         """Who leaves when, once everybody is scored; what an earlier worker scored is read again."""

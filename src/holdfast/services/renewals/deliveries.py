@@ -15,7 +15,7 @@ from holdfast.errors import BadCursorError, InvalidError
 from holdfast.kit.outbox import Attempt, DeadLetter, Deliveries, Report, Selection, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.services.renewals.lookup import get_or_404
-from holdfast.services.renewals.models import DLQ, KINDS, DeadLetterRow, DeliveryState, RiskScore
+from holdfast.services.renewals.models import DLQ, OUTBOX_MODELS, DeadLetterRow, DeliveryState, RiskScore
 from holdfast.services.renewals.risk_events import event_id_of
 from holdfast.store import Query, Store, Transaction
 
@@ -77,7 +77,7 @@ class RmsDeliveries:
     """
 
     def __init__(self, store: Store) -> None:
-        self._store, self._ledger = store, Deliveries(store, kinds=KINDS)
+        self._store, self._ledger = store, Deliveries(store, models=OUTBOX_MODELS)
 
     async def find(
         self,

@@ -14,7 +14,7 @@ from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.vault import Vault
 from holdfast.net.url import read_url
 from holdfast.services.renewals.lookup import get_or_404
-from holdfast.services.renewals.models import EVENT_TYPE, KINDS, Property, RmsEndpoint
+from holdfast.services.renewals.models import EVENT_TYPE, OUTBOX_MODELS, Property, RmsEndpoint
 from holdfast.store import Query, Store, Transaction, create, put
 
 RATE_MAX: Final = 100_000
@@ -54,7 +54,7 @@ class RmsEndpoints:
 
     def __init__(self, store: Store, vault: Vault) -> None:
         self._store, self._secrets = store, EndpointSecrets(vault)
-        self._switch = Endpoints(store, kinds=KINDS)
+        self._switch = Endpoints(store, models=OUTBOX_MODELS)
 
     async def get(self, property_id: str) -> RmsEndpoint:
         return (await get_or_404(self._store, RmsEndpoint, property_id, what="RMS endpoint of property")).doc

@@ -83,7 +83,7 @@ class Jobs:
 
     def __init__(self, store: Store, workflow: Workflow) -> None:
         self._store, self._workflow = store, workflow
-        self._runs = Runs(store, kinds=JOBS)
+        self._runs = Runs(store, models=JOBS)
 
     async def get(self, job_id: str) -> CalculationJob:
         return (await get_or_404(self._store, CalculationJob, job_id, what="job")).doc

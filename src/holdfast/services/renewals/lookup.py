@@ -38,13 +38,13 @@ async def wait_until_done(store: Store, cls: type[R], id: str, *, what: str, wit
     Example: `job = await ended(store, CalculationJob, "run-1", what="job", within_s=60)`
     """
     until = store.clock.monotonic() + within_s
-    bell = store.watch(cls)
+    subscription = store.watch(cls)
     try:
         while True:
             run = (await get_or_404(store, cls, id, what=what)).doc
             left_s = until - store.clock.monotonic()
             if run.completed_at is not None or left_s <= 0:
                 return run
-            await wait_for_wake(store.clock, min(left_s, LOOK_S), wake=bell)
+            await wait_for_wake(store.clock, min(left_s, LOOK_S), wake=subscription)
     finally:
-        bell.close()
+        subscription.close()

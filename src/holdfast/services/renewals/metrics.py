@@ -19,9 +19,9 @@ class RenewalsMetrics(Collector):
     """Read when asked for; nothing is counted twice."""
 
     def __init__(
-        self, dispatcher: Dispatcher, runner: Runner, teller: Runner, refreshing: SourceRefresh
+        self, dispatcher: Dispatcher, runner: Runner, trigger_runner: Runner, refreshing: SourceRefresh
     ) -> None:
-        self._dispatcher, self._runner, self._teller = dispatcher, runner, teller
+        self._dispatcher, self._runner, self._teller = dispatcher, runner, trigger_runner
         self._refreshing = refreshing
 
     def collect(self) -> Iterable[Metric]:

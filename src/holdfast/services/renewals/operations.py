@@ -19,7 +19,7 @@ from holdfast.services.renewals.ingest.sources import TableSource
 from holdfast.services.renewals.metrics import RenewalsMetrics
 from holdfast.services.renewals.models import (
     JOBS,
-    KINDS,
+    OUTBOX_MODELS,
     TRIGGER_JOBS,
     DeadLetterRow,
     RmsEndpoint,
@@ -34,7 +34,7 @@ from holdfast.store import Query, Store, Transaction
 T = TypeVar("T")
 Act: TypeAlias = Callable[[Transaction], Awaitable[T]]
 # How many properties one process calculates, and tells of whole tiers of, at the same time.
-AT_ONCE: Final = 4
+CONCURRENCY: Final = 4
 CONSOLE: Final = "/console/renewals"
 
 
@@ -47,22 +47,26 @@ class Renewals:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.clock = context.clock
-        self.workflow = workflow(context.store, beside=context.beside)
-        self.dispatcher = context.dispatcher(KINDS, headers=_headers, plain_header="X-Webhook-Signature")
-        self.runner = Runner(context.store.privileged(), [self.workflow], kinds=JOBS, at_once=AT_ONCE)
+        self.workflow = workflow(context.store, subprocess_pool=context.subprocess_pool)
+        self.dispatcher = context.dispatcher(
+            OUTBOX_MODELS, headers=_headers, plain_header="X-Webhook-Signature"
+        )
+        self.runner = Runner(
+            context.store.privileged(), [self.workflow], models=JOBS, concurrency=CONCURRENCY
+        )
         self.triggering = trigger_workflow(context.store)
-        self.teller = Runner(
-            context.store.privileged(), [self.triggering], kinds=TRIGGER_JOBS, at_once=AT_ONCE
+        self.trigger_runner = Runner(
+            context.store.privileged(), [self.triggering], models=TRIGGER_JOBS, concurrency=CONCURRENCY
         )
         self.refreshing = SourceRefresh(context.store, context.settings)
-        self.figures = RenewalsMetrics(self.dispatcher, self.runner, self.teller, self.refreshing)
+        self.metrics = RenewalsMetrics(self.dispatcher, self.runner, self.trigger_runner, self.refreshing)
 
     def store(self, tenant_id: str) -> Store:
         return self.context.store.tenant(tenant_id)
 
     def portfolio(self, tenant_id: str) -> Portfolio:
         return Portfolio(
-            self.store(tenant_id), self.workflow, triggering=self.triggering, near=self.dispatcher
+            self.store(tenant_id), self.workflow, triggering=self.triggering, local_dispatcher=self.dispatcher
         )
 
     def deliveries(self, tenant_id: str) -> RmsDeliveries:
@@ -80,9 +84,9 @@ class Renewals:
     def importer(self, tenant_id: str, source: TableSource, *, replace: bool = False) -> Import:
         return Import(self.store(tenant_id), source, replace=replace)
 
-    def runs(self, tenant_id: str, *, kinds: RunModels) -> Runs:
+    def runs(self, tenant_id: str, *, models: RunModels) -> Runs:
         """Jobs of one kind as operators see and cancel them, among all runs."""
-        return Runs(self.store(tenant_id), kinds=kinds)
+        return Runs(self.store(tenant_id), models=models)
 
     async def source_state(self, tenant_id: str) -> SourceState | None:
         """Where a portfolio's data comes from and which moment it is of; None before the first import."""

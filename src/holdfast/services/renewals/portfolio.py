@@ -89,12 +89,12 @@ class Portfolio:
         workflow: Workflow,
         *,
         triggering: Workflow | None = None,
-        near: Dispatcher | None = None,
+        local_dispatcher: Dispatcher | None = None,
     ) -> None:
         self.store = store
         self.jobs = Jobs(store, workflow)
         self.runs = FinishedRuns(store)
-        self.triggers = Triggers(store, near=near)
+        self.triggers = Triggers(store, local_dispatcher=local_dispatcher)
         self.trigger_jobs = TriggerJobs(store, triggering or trigger_workflow(store))
 
     # -- properties -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.model.limits import ID_BYTES_MAX
 from holdfast.services.renewals.models import (
     EVENT_TYPE,
-    KINDS,
+    OUTBOX_MODELS,
     DeliveryState,
     RiskScore,
     RmsEndpoint,
@@ -127,10 +127,10 @@ class Triggers:
     Example: `told = await Triggers(store.tenant("-")).one(score)`
     """
 
-    def __init__(self, store: Store, *, near: Dispatcher | None = None) -> None:
+    def __init__(self, store: Store, *, local_dispatcher: Dispatcher | None = None) -> None:
         self._store = store
-        self._outbox = Outbox(store, near=near, kinds=KINDS)
-        self._ledger = Deliveries(store, kinds=KINDS)
+        self._outbox = Outbox(store, local_dispatcher=local_dispatcher, models=OUTBOX_MODELS)
+        self._ledger = Deliveries(store, models=OUTBOX_MODELS)
 
     async def endpoint(self, property_id: str) -> RmsEndpoint:
         """Where a property's events go; `ConflictError` says what to do where nothing would be sent to it."""

@@ -73,17 +73,17 @@ _ASSIGNMENT: Final = msgspec.msgpack.Decoder(Assignment)
 
 
 async def scored_pages(
-    store: Store, assignment: Assignment, *, companion: SubprocessWorker | None = None
+    store: Store, assignment: Assignment, *, worker: SubprocessWorker | None = None
 ) -> AsyncGenerator[list[Scored], None]:
     """Every resident's score in id order: from the companion as soon as it is ready, otherwise made here."""
     pages = _Pages(store, assignment)
-    async with contextlib.aclosing(pages.made_here(until=companion)) as made:
+    async with contextlib.aclosing(pages.made_here(until=worker)) as made:
         async for page in made:
             yield page
-    if companion is None or not companion.ready:
+    if worker is None or not worker.ready:
         return
     try:
-        async with contextlib.aclosing(pages.made_by(companion)) as made:
+        async with contextlib.aclosing(pages.made_by(worker)) as made:
             async for page in made:
                 yield page
         return
@@ -112,9 +112,9 @@ class _Pages:
                 if until is not None and until.ready:
                     return
 
-    async def made_by(self, companion: SubprocessWorker) -> AsyncGenerator[list[Scored], None]:
+    async def made_by(self, worker: SubprocessWorker) -> AsyncGenerator[list[Scored], None]:
         rest = self._assignment.rest(self._after)
-        async with contextlib.aclosing(_Ahead(companion.stream(rest))) as frames:
+        async with contextlib.aclosing(_Ahead(worker.stream(rest))) as frames:
             async for frame in frames:
                 page = _PAGE.decode(frame)
                 yield page

@@ -61,7 +61,7 @@ class TriggerRun:
     def __init__(self, store: Store, step: Step, *, batch: int = BATCH) -> None:
         assert isinstance(step.run, TriggerJob)
         self._store, self._job, self._batch = store, step.run, batch
-        self._triggers, self._runs = Triggers(store), Runs(store, kinds=TRIGGER_JOBS)
+        self._triggers, self._runs = Triggers(store), Runs(store, models=TRIGGER_JOBS)
 
     async def run(self) -> dict[str, int]:
         """Tell of whoever was not told of yet, until somebody cancels it."""
@@ -69,7 +69,7 @@ class TriggerRun:
         query = of_run(job.property_id, job.calculated_at, tiers=job.tiers).limit(self._batch)
         while not job.whole:
             await self._tell(await self._store.query(query.after(job.after)))
-            await self._runs.give_way(job.id)
+            await self._runs.raise_if_cancelled(job.id)
         return {"told": job.told}
 
     async def _tell(self, page: QueryPage[RiskScore]) -> None:
@@ -105,7 +105,7 @@ class TriggerJobs:
 
     def __init__(self, store: Store, workflow: Workflow) -> None:
         self._store, self._workflow = store, workflow
-        self._runs = Runs(store, kinds=TRIGGER_JOBS)
+        self._runs = Runs(store, models=TRIGGER_JOBS)
 
     async def get(self, job_id: str) -> TriggerJob:
         return (await get_or_404(self._store, TriggerJob, job_id, what="trigger job")).doc

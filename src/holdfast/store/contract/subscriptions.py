@@ -23,67 +23,67 @@ class SubscriptionContract:
     capabilities: ClassVar[Capabilities]
 
     async def test_a_commit_rings_the_bell_of_its_collection(self, store: Store) -> None:
-        bell = store.watch(Note)
-        waiting = asyncio.create_task(bell.wait(SOON_S))
+        subscription = store.watch(Note)
+        waiting = asyncio.create_task(subscription.wait(SOON_S))
         await store.commit(create(Note(id="n")))
         assert await waiting
-        bell.close()
+        subscription.close()
 
     async def test_each_kind_of_write_rings(self, store: Store, clock: ManualClock) -> None:
-        bell = store.watch(Chore)
+        subscription = store.watch(Chore)
         for write in [create(Chore(id="c")), patch(Chore, "c", changes={"due": clock.now()})]:
             await store.commit(write)
-            assert await bell.wait(SOON_S)
+            assert await subscription.wait(SOON_S)
         await store.commit(delete(Chore, "c"))
-        assert await bell.wait(SOON_S)
-        bell.close()
+        assert await subscription.wait(SOON_S)
+        subscription.close()
 
     async def test_a_commit_before_the_wait_is_not_missed(self, store: Store) -> None:
-        bell = store.watch(Note, Leaf)
+        subscription = store.watch(Note, Leaf)
         await store.commit(create(Leaf(tree="t", branch="b", id="l")))
-        assert await bell.wait(SOON_S)
-        bell.close()
+        assert await subscription.wait(SOON_S)
+        subscription.close()
 
     async def test_many_commits_between_two_waits_ring_at_least_once(self, store: Store) -> None:
-        bell = store.watch(Note)
+        subscription = store.watch(Note)
         await asyncio.gather(*(store.commit(create(Note(id=f"{n}"))) for n in range(20)))
-        assert await bell.wait(SOON_S)
-        bell.close()
+        assert await subscription.wait(SOON_S)
+        subscription.close()
 
     async def test_two_watchers_are_both_woken(self, store: Store) -> None:
-        bells = [store.watch(Note), store.watch(Note)]
+        subscriptions = [store.watch(Note), store.watch(Note)]
         await store.commit(create(Note(id="n")))
-        assert [await bell.wait(SOON_S) for bell in bells] == [True, True]
-        for bell in bells:
-            bell.close()
+        assert [await subscription.wait(SOON_S) for subscription in subscriptions] == [True, True]
+        for subscription in subscriptions:
+            subscription.close()
 
     async def test_without_commits_the_wait_runs_out(self, store: Store) -> None:
         await store.commit(create(Note(id="n")))
-        bell = store.watch(Note)
-        await bell.wait(QUIET_S)
+        subscription = store.watch(Note)
+        await subscription.wait(QUIET_S)
         await store.get(Note, "n")
-        assert await bell.wait(QUIET_S) is False
-        bell.close()
+        assert await subscription.wait(QUIET_S) is False
+        subscription.close()
 
     async def test_another_store_on_the_same_place_is_woken(self, home: EngineHarness, store: Store) -> None:
         if not self.capabilities.wakes_processes:
             pytest.skip("the engine wakes its own process alone")
         async with home.open(migrate=False) as other:
-            bell = other.watch(Note)
-            await bell.wait(QUIET_S)
+            subscription = other.watch(Note)
+            await subscription.wait(QUIET_S)
             await store.commit(create(Note(id="n")))
-            assert await bell.wait(SOON_S)
-            bell.close()
+            assert await subscription.wait(SOON_S)
+            subscription.close()
 
     async def test_a_commit_of_another_process_wakes_where_stated(
         self, home: EngineHarness, store: Store
     ) -> None:
-        bell = store.watch(Note)
-        await bell.wait(QUIET_S)
+        subscription = store.watch(Note)
+        await subscription.wait(QUIET_S)
         committing = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "holdfast.store.contract.other_process", *home.address, "from-outside"
         )
-        woken = asyncio.create_task(bell.wait(SOON_S * 4))
+        woken = asyncio.create_task(subscription.wait(SOON_S * 4))
         assert await committing.wait() == 0
         if not self.capabilities.wakes_processes:
             assert not woken.done()
@@ -91,4 +91,4 @@ class SubscriptionContract:
             return
         assert await woken
         assert await store.get(Note, "from-outside") is not None
-        bell.close()
+        subscription.close()

@@ -38,11 +38,11 @@ PAGE_MAX: Final = 300
 
 
 class Claimer:
-    def __init__(self, link: FirestoreClient, places: DocumentNames) -> None:
-        self._link = link
+    def __init__(self, client: FirestoreClient, places: DocumentNames) -> None:
+        self._client = client
         self._places = places
         self._turns = KeyLocks()
-        self._unheard = UnconfirmedClaims(link, places)
+        self._unheard = UnconfirmedClaims(client, places)
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         """Lease and fence what is due; what another worker took first is left to it."""
@@ -64,7 +64,7 @@ class Claimer:
         """When the earliest document is due: what a claim at the end of time would find first."""
         end = to_us(datetime.max.replace(tzinfo=UTC))
         request = ClaimRequest(schema=schema, now_us=end, lease_us=0, limit=1, owner="", tenant=tenant)
-        due = schema.hot[0]
+        due = schema.claim_columns[0]
         async for page in self._pages(request, [], [due.stored], size=1):
             return to_us(due.read(page[0].doc)) if page else None
         return None
@@ -73,7 +73,9 @@ class Claimer:
         """How many a claim could find, page by page."""
         request = ClaimRequest(schema=schema, now_us=now_us, lease_us=0, limit=limit, owner="", tenant=None)
         count = 0
-        async for page in self._pages(request, [], [schema.hot[0].stored], size=min(limit, PAGE_MAX)):
+        async for page in self._pages(
+            request, [], [schema.claim_columns[0].stored], size=min(limit, PAGE_MAX)
+        ):
             count += len(page)
             if count >= limit or not page:
                 break
@@ -92,14 +94,14 @@ class Claimer:
         leased = [_leased(request, item.doc) for item in found]
         writes = [self._lease(request, item, doc) for item, doc in zip(found, leased, strict=True)]
         try:
-            answers = await self._link.write_each(writes)
+            answers = await self._client.write_each(writes)
         except GoogleAPICallError as fault:
             if not maybe_made(fault):
                 raise translate(fault) from fault
             if not names_owner(request):
                 raise unknown_outcome(str(fault)) from fault
             answers = [(UNKNOWN, str(fault), None)] * len(writes)
-        due, won = request.schema.hot[0], list[tuple[datetime, Snapshot[Any]]]()
+        due, won = request.schema.claim_columns[0], list[tuple[datetime, Snapshot[Any]]]()
         for item, doc, (code, text, result) in zip(found, leased, answers, strict=True):
             lost = code != OK and maybe_made(from_status(code, text))
             self._unheard.note(request, item.key, doc if lost else None)
@@ -110,7 +112,7 @@ class Claimer:
 
     def _lease(self, request: ClaimRequest, item: Snapshot[Any], leased: Any) -> Any:
         """Change what a claim changes and nothing else, if nobody was first."""
-        stored = [column.stored for column in request.schema.hot]
+        stored = [column.stored for column in request.schema.claim_columns]
         whole = request.schema.to_fields(leased)
         document = wire.Document(
             name=self._places.name(request.schema, item.key),
@@ -126,7 +128,7 @@ class Claimer:
         choice = _Choice(request, taken)
         choice.add(await self._unheard.own(request))
         if choice.lane is None:
-            due = request.schema.hot[0].stored
+            due = request.schema.claim_columns[0].stored
             async for page in self._pages(request, [], [due], size=choice.wanted):
                 choice.add(page)
                 if choice.full:
@@ -143,7 +145,9 @@ class Claimer:
         room = choice.room(lane)
         if room > 0:
             only = compare(choice.lane.stored, "==", encode(lane))
-            async for page in self._pages(request, [only], [request.schema.hot[0].stored], size=room):
+            async for page in self._pages(
+                request, [only], [request.schema.claim_columns[0].stored], size=room
+            ):
                 choice.add(page)
                 if choice.room(lane) <= 0:
                     break
@@ -159,7 +163,7 @@ class Claimer:
         self, request: ClaimRequest, choice: _Choice, *, low: str, high: str | None
     ) -> None:
         assert choice.lane is not None
-        lane, due = choice.lane, request.schema.hot[0].stored
+        lane, due = choice.lane, request.schema.claim_columns[0].stored
         upper = [] if high is None else [compare(lane.stored, "<=", encode(high))]
         position: str | None = low
         while position is not None:
@@ -181,16 +185,20 @@ class Claimer:
         schema, size = request.schema, min(size, PAGE_MAX)
         parent, source = self._source(schema, request.tenant)
         now = encode(from_us(request.now_us))
-        filters = [compare(schema.hot[0].stored, "<=", now), *_tenancy(schema, request.tenant), *filters]
+        filters = [
+            compare(schema.claim_columns[0].stored, "<=", now),
+            *_tenancy(schema, request.tenant),
+            *filters,
+        ]
         query = select(source, filters, [(name, False) for name in order])
         query.limit.value = size
-        rows = await self._link.query(parent, query)
+        rows = await self._client.query(parent, query)
         while True:
             yield list(self._own(schema, rows))
             if len(rows) < size:
                 return
             query.start_at.CopyFrom(cursor_after(rows[-1], order))
-            rows = await self._link.query(parent, query)
+            rows = await self._client.query(parent, query)
 
     def _source(self, schema: Schema[Any], tenant: str | None) -> tuple[str, Any]:
         inside = schema.tenant_is_parent and tenant is not None

@@ -21,13 +21,13 @@ COLLECTION: Final = "_holdfast_schema"
 class DeployedSchema:
     """The declarations this database was last migrated to, one document per environment."""
 
-    def __init__(self, link: FirestoreClient, catalog: Catalog) -> None:
-        self._link = link
-        self._name = f"{link.address.root}/{COLLECTION}/{catalog.env}"
+    def __init__(self, client: FirestoreClient, catalog: Catalog) -> None:
+        self._client = client
+        self._name = f"{client.address.root}/{COLLECTION}/{catalog.env}"
         self._wanted = _declared(catalog)
 
     async def diff(self) -> list[str]:
-        found = await self._link.read([self._name])
+        found = await self._client.read([self._name])
         known = decode_fields(found[self._name].fields) if found else {}
         lines: list[str] = []
         for kind, (word, advice) in _KINDS.items():
@@ -41,7 +41,7 @@ class DeployedSchema:
         if lines:
             document = wire.Document(name=self._name, fields=encode_fields(self._wanted))
             try:
-                await self._link.commit([wire.Write(update=document)])
+                await self._client.commit([wire.Write(update=document)])
             except GoogleAPICallError as fault:
                 raise translate(fault) from fault
         return lines

@@ -25,16 +25,16 @@ CAPABILITIES: Final = Capabilities(name="firestore", counter_shards=10, writes_m
 
 
 class FirestoreEngine:
-    def __init__(self, link: FirestoreClient, catalog: Catalog) -> None:
-        self._link = link
+    def __init__(self, client: FirestoreClient, catalog: Catalog) -> None:
+        self._client = client
         self._gate = ShutdownGate()
         self._catalog = catalog
-        self._places = DocumentNames(link.address.root, catalog.env)
-        self._finder = Finder(link, self._places)
-        self._writer = FirestoreWriter(link, self._places)
-        self._claimer = Claimer(link, self._places)
-        self._tower = SnapshotNotifier(link, catalog)
-        self._record = DeployedSchema(link, catalog)
+        self._places = DocumentNames(client.address.root, catalog.env)
+        self._finder = Finder(client, self._places)
+        self._writer = FirestoreWriter(client, self._places)
+        self._claimer = Claimer(client, self._places)
+        self._notifier = SnapshotNotifier(client, catalog)
+        self._record = DeployedSchema(client, catalog)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -47,7 +47,7 @@ class FirestoreEngine:
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
         names = [self._places.name(schema, key) for key in keys]
         with self._gate.passing():
-            found = await self._link.read(list(dict.fromkeys(names)))
+            found = await self._client.read(list(dict.fromkeys(names)))
         return [
             Stored(schema, key, found[name]).snapshot() if name in found else None
             for key, name in zip(keys, names, strict=True)
@@ -72,7 +72,7 @@ class FirestoreEngine:
         with self._gate.passing():
             outcomes = await self._writer.commit(commits)
             landed = [c for c, o in zip(commits, outcomes, strict=True) if isinstance(o, Committed)]
-            self._tower.ring(w.schema for commit in landed for w in commit.writes if w.kind != "check")
+            self._notifier.notify(w.schema for commit in landed for w in commit.writes if w.kind != "check")
             return outcomes
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
@@ -88,7 +88,7 @@ class FirestoreEngine:
             return await self._claimer.count_due(schema, now_us=now_us, limit=limit)
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> FirestoreSubscription:
-        return self._tower.watch(schemas)
+        return self._notifier.watch(schemas)
 
     async def migrate(self) -> list[str]:
         with self._gate.passing():
@@ -100,5 +100,5 @@ class FirestoreEngine:
 
     async def close(self) -> None:
         await self._gate.close()
-        await self._tower.close()
-        await self._link.close()
+        await self._notifier.close()
+        await self._client.close()

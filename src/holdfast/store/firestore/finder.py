@@ -52,8 +52,8 @@ class FirestoreScan(msgspec.Struct, frozen=True):
 
 
 class Finder:
-    def __init__(self, link: FirestoreClient, places: DocumentNames) -> None:
-        self._link = link
+    def __init__(self, client: FirestoreClient, places: DocumentNames) -> None:
+        self._client = client
         self._places = places
 
     async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
@@ -75,7 +75,7 @@ class Finder:
             return await self._aggregate_by_walking(plan)
         # Numbers have no order to break ties in, and Firestore sums no field that its order leaves out.
         del walk.query.order_by[-1]
-        answer = await self._link.aggregate(walk.parent, _aggregation(plan, walk.query))
+        answer = await self._client.aggregate(walk.parent, _aggregation(plan, walk.query))
         value: int | float | None = decode(answer)
         return value
 
@@ -125,7 +125,7 @@ class Finder:
         query.limit.value = limit
         if after is not None:
             query.start_at.CopyFrom(after)
-        return await self._link.query(walk.parent, query)
+        return await self._client.query(walk.parent, query)
 
     def _kept(self, walk: FirestoreScan, rows: Iterable[Any]) -> Iterator[Snapshot[Any]]:
         schema = walk.plan.schema

@@ -33,7 +33,7 @@ class FirestoreSubscription:
     """What `watch` gives: rung by the tower, waited on by one task."""
 
     def __init__(self, tower: SnapshotNotifier, schemas: Sequence[Schema[Any]]) -> None:
-        self._tower = tower
+        self._notifier = tower
         self.schemas = frozenset(schemas)
         self._rung = asyncio.Event()
 
@@ -47,49 +47,51 @@ class FirestoreSubscription:
         self._rung.clear()
         return True
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._rung.set()
 
     def close(self) -> None:
-        self._tower.remove(self)
+        self._notifier.remove(self)
 
 
 class SnapshotNotifier:
     """All bells of one engine, the listeners that ring them and the hands that ring others'."""
 
-    def __init__(self, link: FirestoreClient, catalog: Catalog) -> None:
-        self._link = link
+    def __init__(self, client: FirestoreClient, catalog: Catalog) -> None:
+        self._client = client
         self._catalog = catalog
         self._me = secrets.token_hex(8)
-        self._bells: set[FirestoreSubscription] = set()
+        self._notifier: set[FirestoreSubscription] = set()
         self._listeners: dict[Schema[Any], asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._ringers: dict[Schema[Any], _Ringer] = {}
+        self._publishers: dict[Schema[Any], _Publisher] = {}
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> FirestoreSubscription:
-        bell = FirestoreSubscription(self, schemas)
-        self._bells.add(bell)
-        for schema in bell.schemas - self._listeners.keys():
+        subscription = FirestoreSubscription(self, schemas)
+        self._notifier.add(subscription)
+        for schema in subscription.schemas - self._listeners.keys():
             self._listeners[schema] = asyncio.create_task(self._listen(schema))
-        return bell
+        return subscription
 
-    def remove(self, bell: FirestoreSubscription) -> None:
-        self._bells.discard(bell)
-        wanted = {schema for other in self._bells for schema in other.schemas}
-        for schema in bell.schemas - wanted:
+    def remove(self, subscription: FirestoreSubscription) -> None:
+        self._notifier.discard(subscription)
+        wanted = {schema for other in self._notifier for schema in other.schemas}
+        for schema in subscription.schemas - wanted:
             self._end(schema)
 
-    def ring(self, schemas: Iterable[Schema[Any]]) -> None:
+    def notify(self, schemas: Iterable[Schema[Any]]) -> None:
         """After a commit of this engine to these collections."""
         for schema in set(schemas):
             self._ring_here(schema)
-            if schema not in self._ringers:
+            if schema not in self._publishers:
                 pause_s = PAUSE_CLAIMED_S if schema.claim else PAUSE_S
-                self._ringers[schema] = _Ringer(self._link, self._name(schema), me=self._me, pause_s=pause_s)
-            self._ringers[schema].ring()
+                self._publishers[schema] = _Publisher(
+                    self._client, self._name(schema), me=self._me, pause_s=pause_s
+                )
+            self._publishers[schema].notify()
 
     async def close(self) -> None:
-        await asyncio.gather(*(ringer.close() for ringer in self._ringers.values()))
+        await asyncio.gather(*(ringer.close() for ringer in self._publishers.values()))
         for schema in list(self._listeners):
             self._end(schema)
         await asyncio.gather(*self._ending, return_exceptions=True)
@@ -102,19 +104,19 @@ class SnapshotNotifier:
             task.add_done_callback(self._ending.discard)
 
     def _ring_here(self, schema: Schema[Any]) -> None:
-        for bell in self._bells:
-            if schema in bell.schemas:
-                bell.ring()
+        for subscription in self._notifier:
+            if schema in subscription.schemas:
+                subscription.notify()
 
     def _name(self, schema: Schema[Any]) -> str:
-        return f"{self._link.address.root}/{COLLECTION}/{self._catalog.table(schema)}"
+        return f"{self._client.address.root}/{COLLECTION}/{self._catalog.table(schema)}"
 
     async def _listen(self, schema: Schema[Any]) -> None:
         """Ring for what others rang since the watch began; streams end by themselves now and then."""
         seen_ns, pause_s = time.time_ns(), RELISTEN_S_MIN
         while True:
             with contextlib.suppress(GoogleAPICallError):
-                async for answer in self._link.listen([self._name(schema)]):
+                async for answer in self._client.listen([self._name(schema)]):
                     pause_s = RELISTEN_S_MIN
                     document = answer.document_change.document
                     rung_ns = wire.nanoseconds(document.update_time)
@@ -125,11 +127,11 @@ class SnapshotNotifier:
             pause_s = min(RELISTEN_S_MAX, pause_s * 2)
 
 
-class _Ringer:
+class _Publisher:
     """Writes one wake document: at once, then not again before the pause is over."""
 
-    def __init__(self, link: FirestoreClient, name: str, *, me: str, pause_s: float) -> None:
-        self._link = link
+    def __init__(self, client: FirestoreClient, name: str, *, me: str, pause_s: float) -> None:
+        self._client = client
         self._name = name
         self._me = me
         self._pause_s = pause_s
@@ -138,7 +140,7 @@ class _Ringer:
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._wanted = True
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._write())
@@ -154,6 +156,6 @@ class _Ringer:
             self._count += 1
             fields = {"by": encode(self._me), "count": encode(self._count)}
             with contextlib.suppress(GoogleAPICallError):
-                await self._link.commit([wire.Write(update=wire.Document(name=self._name, fields=fields))])
+                await self._client.commit([wire.Write(update=wire.Document(name=self._name, fields=fields))])
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), self._pause_s)

@@ -20,8 +20,8 @@ def names_owner(request: ClaimRequest) -> bool:
 
 
 class UnconfirmedClaims:
-    def __init__(self, link: FirestoreClient, places: DocumentNames) -> None:
-        self._link, self._places = link, places
+    def __init__(self, client: FirestoreClient, places: DocumentNames) -> None:
+        self._client, self._places = client, places
         self._leased: dict[tuple[str, str, str | None], dict[str, Any]] = {}
 
     def note(self, request: ClaimRequest, key: str, leased: Any | None) -> None:
@@ -39,7 +39,7 @@ class UnconfirmedClaims:
         if not mine:
             return []
         names = {self._places.name(request.schema, key): key for key in mine}
-        rows = await self._link.read(list(names))
+        rows = await self._client.read(list(names))
         found = [Stored(request.schema, names[name], row).snapshot() for name, row in rows.items()]
         own = [item for item in found if _alike(request, item.doc, mine[item.key])]
         for key in mine.keys() - {item.key for item in own}:

@@ -38,8 +38,8 @@ BATCH_WRITES_MAX: Final = 250
 
 
 class FirestoreWriter:
-    def __init__(self, link: FirestoreClient, places: DocumentNames) -> None:
-        self._link = link
+    def __init__(self, client: FirestoreClient, places: DocumentNames) -> None:
+        self._client = client
         self._places = places
         self._turns = KeyLocks()
         self._room = asyncio.Semaphore(AT_ONCE_MAX)
@@ -67,7 +67,7 @@ class FirestoreWriter:
 
     async def _attempt(self, drafts: list[CommitBuilder]) -> None:
         try:
-            found = await self._link.read([name for draft in drafts for name in draft.reads])
+            found = await self._client.read([name for draft in drafts for name in draft.reads])
         except HoldfastError as fault:
             for draft in drafts:
                 draft.outcome = fault
@@ -85,7 +85,7 @@ class FirestoreWriter:
         for attempt in range(1, SEND_ATTEMPTS + 1):
             try:
                 async with self._room:
-                    results = await self._link.commit(draft.writes)
+                    results = await self._client.commit(draft.writes)
             except CONFLICTS as fault:
                 draft.outcome = unknown_outcome(str(fault)) if unsure else None
                 return
@@ -103,7 +103,7 @@ class FirestoreWriter:
         """Commits of one write each, in one request that makes each by itself."""
         try:
             async with self._room:
-                answers = await self._link.write_each(draft.writes[0] for draft in drafts)
+                answers = await self._client.write_each(draft.writes[0] for draft in drafts)
         except GoogleAPICallError as fault:
             # One by one, so that one bad write spoils no other.
             unsure = maybe_made(fault)

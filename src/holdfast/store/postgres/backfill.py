@@ -12,7 +12,7 @@ from holdfast.model.schema import Prepared
 from holdfast.store.postgres.inspection import SCHEMA_TABLE
 from holdfast.store.postgres.pool import Link
 from holdfast.store.postgres.statement import TableChange, change_sql
-from holdfast.store.postgres.table_mapping import HOT_AT, PostgresTableMapping, Row
+from holdfast.store.postgres.table_mapping import CLAIM_COLUMNS_AT, PostgresTableMapping, Row
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.fenced_patch import merge_json
 from holdfast.store.sql.tables import KEY, PARENT, Table
@@ -36,51 +36,51 @@ class ToFill(msgspec.Struct, frozen=True):
         return ToFill(self.columns, tuple(dict.fromkeys([*self.lists, name])))
 
 
-async def fill_some(link: Link, shelf: PostgresTableMapping) -> bool:
+async def fill_some(connection: Link, mapping: PostgresTableMapping) -> bool:
     """Fill the next rows and note how far that went, in the caller's transaction; False at the end."""
-    mark = f"fill {shelf.table}"
-    note = await link.fetchval(f"SELECT value FROM {SCHEMA_TABLE} WHERE name = $1", mark)
+    mark = f"fill {mapping.table}"
+    note = await connection.fetchval(f"SELECT value FROM {SCHEMA_TABLE} WHERE name = $1", mark)
     if note is None:
         return False
     todo = msgspec.json.decode(note, type=ToFill)
-    shown = ", ".join(map(quote, shelf.selected))
-    rows = await link.fetch(
-        f"SELECT {shown} FROM {quote(shelf.table)} WHERE {quote(KEY)} > $1"
+    shown = ", ".join(map(quote, mapping.selected))
+    rows = await connection.fetch(
+        f"SELECT {shown} FROM {quote(mapping.table)} WHERE {quote(KEY)} > $1"
         f" ORDER BY {quote(KEY)} LIMIT {ROWS_A_STEP} FOR UPDATE",
         todo.after,
     )
     if not rows:
-        await link.execute(f"DELETE FROM {SCHEMA_TABLE} WHERE name = $1", mark)
+        await connection.execute(f"DELETE FROM {SCHEMA_TABLE} WHERE name = $1", mark)
         return False
-    prepared = [_prepared(shelf, row, todo) for row in rows]
-    for change in _changes(shelf, todo, prepared):
-        await link.execute(change_sql(change), *zip(*change.rows, strict=True))
+    prepared = [_prepared(mapping, row, todo) for row in rows]
+    for change in _changes(mapping, todo, prepared):
+        await connection.execute(change_sql(change), *zip(*change.rows, strict=True))
     further = msgspec.json.encode(ToFill(todo.columns, todo.lists, rows[-1][0])).decode()
-    await link.execute(f"UPDATE {SCHEMA_TABLE} SET value = $2 WHERE name = $1", mark, further)
+    await connection.execute(f"UPDATE {SCHEMA_TABLE} SET value = $2 WHERE name = $1", mark, further)
     return True
 
 
-def _prepared(shelf: PostgresTableMapping, row: Row, todo: ToFill) -> Prepared:
-    document: Any = shelf.schema.load(merge_json(row[2], row[3]), split_key(row[0]))
-    for position, (path, convert) in enumerate(shelf.overlay, HOT_AT):
-        if shelf.hot[position - HOT_AT].stored not in todo.columns:
+def _prepared(mapping: PostgresTableMapping, row: Row, todo: ToFill) -> Prepared:
+    document: Any = mapping.schema.load(merge_json(row[2], row[3]), split_key(row[0]))
+    for position, (path, convert) in enumerate(mapping.overlay, CLAIM_COLUMNS_AT):
+        if mapping.claim_columns[position - CLAIM_COLUMNS_AT].stored not in todo.columns:
             force_setattr(document, path, row[position] if convert is None else convert(row[position]))
-    return shelf.schema.prepare(document)
+    return mapping.schema.prepare(document)
 
 
-def _changes(shelf: PostgresTableMapping, todo: ToFill, prepared: list[Prepared]) -> list[TableChange]:
-    chosen = [n for n, name in enumerate(shelf.names) if name in todo.columns or name in (KEY, PARENT)]
+def _changes(mapping: PostgresTableMapping, todo: ToFill, prepared: list[Prepared]) -> list[TableChange]:
+    chosen = [n for n, name in enumerate(mapping.names) if name in todo.columns or name in (KEY, PARENT)]
     main = TableChange(
-        "update", shelf.table, [shelf.names[n] for n in chosen], [shelf.arrays[n] for n in chosen]
+        "update", mapping.table, [mapping.names[n] for n in chosen], [mapping.arrays[n] for n in chosen]
     )
     for one in prepared:
-        row = shelf.row(one, 0)
+        row = mapping.row(one, 0)
         main.rows.append(tuple(row[n] for n in chosen))
     changes = [main] if todo.columns else []
-    for items in shelf.lists:
+    for items in mapping.lists:
         if items.table in todo.lists:
             change = TableChange("item", items.table, items.names, items.arrays)
             for one in prepared:
-                change.rows += items.rows(one.key, one.tenant, document=shelf.schema.document_of(one))
+                change.rows += items.rows(one.key, one.tenant, document=mapping.schema.document_of(one))
             changes += [change] if change.rows else []
     return changes

@@ -63,12 +63,12 @@ class Batch:
 
     def __init__(
         self,
-        shelves: Mapping[Schema[Any], PostgresTableMapping],
+        mappings: Mapping[Schema[Any], PostgresTableMapping],
         next_version: Callable[[], int],
         *,
         plain: Mapping[int, Plain],
     ) -> None:
-        self._shelves, self._next_version, self.plain = shelves, next_version, plain
+        self._mappings, self._next_version, self.plain = mappings, next_version, plain
         self._slots: dict[Place, DocumentState] = {}
         self._creating: dict[Schema[Any], TableChange] = {}
         self._amending: dict[tuple[Group, bool], TableChange] = {}
@@ -78,9 +78,9 @@ class Batch:
 
     def found(self, schema: Schema[Any], rows: Iterable[Row]) -> None:
         """Take in what is stored; what was asked for and is not here is absent."""
-        shelf = self._shelves[schema]
+        mapping = self._mappings[schema]
         for row in rows:
-            self._slots[schema, row[0]] = DocumentState(PostgresStoredRow(shelf, row))
+            self._slots[schema, row[0]] = DocumentState(PostgresStoredRow(mapping, row))
 
     def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
         for number, commit in enumerate(commits):
@@ -114,12 +114,12 @@ class Batch:
     def _create(self, number: int, write: Write, commit: Commit, *, version: int) -> None:
         decide(write, None, commit=commit)
         assert write.prepared is not None
-        shelf = self._shelves[write.schema]
+        mapping = self._mappings[write.schema]
         change = self._creating.get(write.schema)
         if change is None:
-            change = TableChange("try", shelf.table, shelf.names, shelf.arrays)
+            change = TableChange("try", mapping.table, mapping.names, mapping.arrays)
             self._creating[write.schema] = change
-        change.rows.append(shelf.row(write.prepared, version))
+        change.rows.append(mapping.row(write.prepared, version))
         change.owners[write.key] = number
         self.touched.add(write.schema)
 
@@ -128,7 +128,7 @@ class Batch:
         mine = commit.tenant is not None and schema.tenant is not None
         change = self._amending.get((one.group, mine))
         if change is None:
-            change = amend_change(self._shelves[schema], one.group, mine=mine)
+            change = amend_change(self._mappings[schema], one.group, mine=mine)
             self._amending[one.group, mine] = change
         tenant = (commit.tenant,) if mine else ()
         change.rows.append((one.key, version, *one.values, one.body, one.fence, *tenant))
@@ -150,7 +150,7 @@ class Batch:
         slot = self._slots.get((change.schema, change.key))
         if slot is None:
             slot = self._slots[change.schema, change.key] = DocumentState(None)
-            if alone and not self._shelves[change.schema].lists:
+            if alone and not self._mappings[change.schema].lists:
                 slot.free = len(self.outcomes)
             slot.blind = change.blind
         else:
@@ -167,7 +167,7 @@ class Batch:
         groups: dict[tuple[str, Verb], TableChange] = {}
         for (schema, key), slot in sorted(self._slots.items(), key=lambda one: one[0][1]):
             if slot.now is not slot.before:
-                self._change(groups, self._shelves[schema], key, slot=slot)
+                self._change(groups, self._mappings[schema], key, slot=slot)
         plain = [*self._creating.values(), *self._amending.values()]
         for change in plain:
             change.rows.sort(key=itemgetter(0))
@@ -176,21 +176,21 @@ class Batch:
     def _change(
         self,
         groups: dict[tuple[str, Verb], TableChange],
-        shelf: PostgresTableMapping,
+        mapping: PostgresTableMapping,
         key: str,
         *,
         slot: DocumentState,
     ) -> None:
         now = slot.now
         if now is None:
-            _group(groups, "delete", shelf).rows.append((key,))
+            _group(groups, "delete", mapping).rows.append((key,))
         else:
             assert isinstance(now, StagedDocument)
-            change = _group(groups, _verb(slot), shelf)
-            change.rows.append(shelf.row(now.prepared, now.version))
+            change = _group(groups, _verb(slot), mapping)
+            change.rows.append(mapping.row(now.prepared, now.version))
             if slot.free >= 0:
                 change.owners[key] = slot.free
-        for items in shelf.lists:
+        for items in mapping.lists:
             new = items.rows(key, now.tenant, document=now.document()) if now else []
             old = items.items(slot.before.document()) if slot.before else []
             if gone := set(old) - {row[1] for row in new}:
@@ -210,10 +210,10 @@ class Batch:
             self.outcomes[position] = refusal
 
 
-def _group(groups: dict[tuple[str, Verb], TableChange], verb: Verb, shelf: Any) -> TableChange:
-    change = groups.get((shelf.table, verb))
+def _group(groups: dict[tuple[str, Verb], TableChange], verb: Verb, mapping: Any) -> TableChange:
+    change = groups.get((mapping.table, verb))
     if change is None:
-        change = groups[shelf.table, verb] = TableChange(verb, shelf.table, shelf.names, shelf.arrays)
+        change = groups[mapping.table, verb] = TableChange(verb, mapping.table, mapping.names, mapping.arrays)
     return change
 
 
@@ -240,7 +240,7 @@ _TAKEN = _Taken()
 
 def to_read(
     commits: Sequence[Commit],
-    shelves: Mapping[Schema[Any], PostgresTableMapping],
+    mappings: Mapping[Schema[Any], PostgresTableMapping],
     *,
     plain: Mapping[int, Plain],
     careful: bool,
@@ -249,30 +249,30 @@ def to_read(
     wanted: dict[Schema[Any], set[str]] = {}
     for number, commit in enumerate(commits):
         for write in commit.writes if number not in plain else ():
-            if careful or needs_current(write) or (write.kind == "put" and shelves[write.schema].lists):
+            if careful or needs_current(write) or (write.kind == "put" and mappings[write.schema].lists):
                 wanted.setdefault(write.schema, set()).add(write.key)
-    ordered = sorted(wanted, key=lambda schema: shelves[schema].table)
+    ordered = sorted(wanted, key=lambda schema: mappings[schema].table)
     return {schema: sorted(wanted[schema]) for schema in ordered}
 
 
 def plain_ones(
-    commits: Sequence[Commit], shelves: Mapping[Schema[Any], PostgresTableMapping]
+    commits: Sequence[Commit], mappings: Mapping[Schema[Any], PostgresTableMapping]
 ) -> dict[int, Plain]:
     """Those of the commits that can be made without a look and in any order, by position."""
     alone = uncontended(commits)
     found: dict[int, Plain] = {}
     for number, commit in enumerate(commits):
         for write in commit.writes if len(commit.writes) == 1 else ():
-            if (write.schema, write.key) in alone and not shelves[write.schema].lists:
+            if (write.schema, write.key) in alone and not mappings[write.schema].lists:
                 made = write if write.kind == "create" else fenced_patch(write)
                 if made is not None:
                     found[number] = made
     return found
 
 
-def amend_change(shelf: PostgresTableMapping, group: Group, *, mine: bool) -> TableChange:
+def amend_change(mapping: PostgresTableMapping, group: Group, *, mine: bool) -> TableChange:
     """The change that amends rows where fence, tenant and state are as they must be."""
-    schema, fence = shelf.schema, shelf.hot[1]
+    schema, fence = mapping.schema, mapping.claim_columns[1]
     names = [KEY, VERSION, *(c.stored for c in group.columns), AMENDED, fence.stored]
     arrays = ["text[]", "bigint[]", *(array_of(c.kind) for c in group.columns), "json[]", "bigint[]"]
     where = [f"t.{quote(AMENDED)} IS NULL", f"octet_length(t.{quote(BODY)}::text) <= {UNDER_BYTES_MAX}"]
@@ -282,4 +282,4 @@ def amend_change(shelf: PostgresTableMapping, group: Group, *, mine: bool) -> Ta
     if group.states is not None and schema.state is not None:
         states = ", ".join("'" + state.replace("'", "''") + "'" for state in group.states)
         where.append(f"t.{quote(schema.state.stored)} IN ({states})")
-    return TableChange("amend", shelf.table, names, arrays, where=where)
+    return TableChange("amend", mapping.table, names, arrays, where=where)

@@ -46,19 +46,19 @@ async def connect(url: str, catalog: Catalog) -> PostgresEngine:
 class PostgresEngine:
     """See `Engine` for what each method promises."""
 
-    def __init__(self, links: ConnectionPool, catalog: Catalog) -> None:
-        self._links, self._catalog = links, catalog
-        self._shelves = {
+    def __init__(self, pool: ConnectionPool, catalog: Catalog) -> None:
+        self._pool, self._catalog = pool, catalog
+        self._mappings = {
             schema: PostgresTableMapping(schema, catalog.table(schema)) for schema in catalog.schemas
         }
         self._name = secrets.token_hex(6)
-        self._bells = ListenNotifier(links, self._shelves, name=self._name)
+        self._notifier = ListenNotifier(pool, self._mappings, name=self._name)
         self._queue = Queue()
         self._writers: list[asyncio.Task[None]] = []
         self._capabilities = Capabilities(
             name="postgres",
             row_level_security=True,
-            wakes_processes=links.address.direct is not None,
+            wakes_processes=pool.address.direct is not None,
             writes_max=WRITES_MAX,
         )
 
@@ -71,37 +71,37 @@ class PostgresEngine:
         return self._catalog
 
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
-        shelf = self._shelves[schema]
+        mapping = self._mappings[schema]
         if len(keys) == 1:
-            row = await self._links.read(lambda link: link.fetchrow(shelf.get_sql, keys[0]))
-            return [None if row is None else shelf.snapshot(row)]
-        rows = await self._links.read(lambda link: link.fetch(shelf.get_many_sql, keys))
-        found = {row[0]: shelf.snapshot(row) for row in rows}
+            row = await self._pool.read(lambda connection: connection.fetchrow(mapping.get_sql, keys[0]))
+            return [None if row is None else mapping.snapshot(row)]
+        rows = await self._pool.read(lambda connection: connection.fetch(mapping.get_many_sql, keys))
+        found = {row[0]: mapping.snapshot(row) for row in rows}
         return [found.get(key) for key in keys]
 
     async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
-        shelf = self._shelves[plan.schema]
-        text, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
-        rows = await self._links.read(lambda link: link.fetch(text, *values))
-        return [shelf.snapshot(row) for row in rows]
+        mapping = self._mappings[plan.schema]
+        text, values = index_scan.select(plan, mapping.table, dialect=DIALECT, columns=mapping.selected)
+        rows = await self._pool.read(lambda connection: connection.fetch(text, *values))
+        return [mapping.snapshot(row) for row in rows]
 
     async def select(self, plan: QueryPlan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
-        shelf = self._shelves[plan.schema]
+        mapping = self._mappings[plan.schema]
         names = (KEY, *(column.stored for column in columns))
-        text, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=names)
-        return list(map(tuple, await self._links.read(lambda link: link.fetch(text, *values))))
+        text, values = index_scan.select(plan, mapping.table, dialect=DIALECT, columns=names)
+        return list(map(tuple, await self._pool.read(lambda connection: connection.fetch(text, *values))))
 
     async def aggregate(self, plan: QueryPlan) -> int | float | None:
-        text, values = index_scan.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
-        row = await self._links.read(lambda link: link.fetchrow(text, *values))
+        text, values = index_scan.aggregate(plan, self._mappings[plan.schema].table, dialect=DIALECT)
+        row = await self._pool.read(lambda connection: connection.fetchrow(text, *values))
         assert row is not None
         return index_scan.answer(plan, row)
 
     async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
         text, values = index_scan.totals(
-            plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of
+            plan, self._mappings[plan.schema].table, dialect=DIALECT, by=by, of=of
         )
-        rows = await self._links.read(lambda link: link.fetch(text, *values))
+        rows = await self._pool.read(lambda connection: connection.fetch(text, *values))
         return [(*row[:-1], index_scan.added(row[-1]) or 0) for row in map(tuple, rows)]
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
@@ -114,52 +114,52 @@ class PostgresEngine:
         return [outcome for part in parts for outcome in part]
 
     def _hire(self) -> None:
-        for _ in range(self._links.address.writers):
+        for _ in range(self._pool.address.writers):
             writer = PostgresWriter(
-                self._links, self._shelves, queue=self._queue, ring=self._bells.ring, name=self._name
+                self._pool, self._mappings, queue=self._queue, notify=self._notifier.notify, name=self._name
             )
             self._writers.append(asyncio.get_running_loop().create_task(writer.run()))
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
-        shelf = self._shelves[request.schema]
-        text, values = claim_statement(shelf, request)
+        mapping = self._mappings[request.schema]
+        text, values = claim_statement(mapping, request)
         asked = False
 
-        async def take(link: Link) -> list[Any]:
+        async def take(connection: Link) -> list[Any]:
             nonlocal asked
             # The link broke: what was taken before nobody heard of it would be kept from everybody.
-            held = held_statement(shelf, request) if asked else None
-            rows = await link.fetch(held[0], *held[1]) if held else []
+            held = held_statement(mapping, request) if asked else None
+            rows = await connection.fetch(held[0], *held[1]) if held else []
             asked = True
-            return rows or await link.fetch(text, *values)
+            return rows or await connection.fetch(text, *values)
 
-        rows = await self._links.read(take)
+        rows = await self._pool.read(take)
         rows.sort(key=lambda row: (row["was"], row[0].encode()))
-        return [shelf.snapshot(row) for row in rows]
+        return [mapping.snapshot(row) for row in rows]
 
     async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
-        text, values = next_due_statement(self._shelves[schema], tenant)
-        due = await self._links.read(lambda link: link.fetchval(text, *values))
+        text, values = next_due_statement(self._mappings[schema], tenant)
+        due = await self._pool.read(lambda connection: connection.fetchval(text, *values))
         return None if due is None else to_us(due)
 
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
-        text, now = count_due_statement(self._shelves[schema]), from_us(now_us)
-        return int(await self._links.read(lambda link: link.fetchval(text, now, limit)))
+        text, now = count_due_statement(self._mappings[schema]), from_us(now_us)
+        return int(await self._pool.read(lambda connection: connection.fetchval(text, now, limit)))
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
-        return self._bells.hang(schemas)
+        return self._notifier.subscribe(schemas)
 
     async def migrate(self) -> list[str]:
-        return await PostgresMigration(self._links, self._shelves).apply()
+        return await PostgresMigration(self._pool, self._mappings).apply()
 
     async def diff(self) -> list[str]:
-        return await PostgresMigration(self._links, self._shelves).diff()
+        return await PostgresMigration(self._pool, self._mappings).diff()
 
     async def close(self) -> None:
         self._queue.close()
         await asyncio.gather(*self._writers)
-        await self._bells.close()
-        await self._links.close()
+        await self._notifier.close()
+        await self._pool.close()
 
 
 def _size(commits: Sequence[Commit]) -> int:

@@ -47,19 +47,19 @@ class InspectedSchema(msgspec.Struct):
     may_make_role: bool
 
 
-async def inspect(link: Link, tables: Sequence[str]) -> InspectedSchema:
+async def inspect(connection: Link, tables: Sequence[str]) -> InspectedSchema:
     found = InspectedSchema({}, {}, {}, False, False, False)
-    found.prepared = bool(await link.fetchval("SELECT to_regclass($1) IS NOT NULL", SCHEMA_TABLE))
+    found.prepared = bool(await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", SCHEMA_TABLE))
     if found.prepared:
-        rows = await link.fetch(f"SELECT name, value FROM {SCHEMA_TABLE}")
+        rows = await connection.fetch(f"SELECT name, value FROM {SCHEMA_TABLE}")
         found.notes = {row["name"]: row["value"] for row in rows}
-    row = await link.fetchrow(_ROLES, ROLE)
+    row = await connection.fetchrow(_ROLES, ROLE)
     assert row is not None
     found.role, found.may_make_role = row
-    for row in await link.fetch(_COLUMNS, tables):
+    for row in await connection.fetch(_COLUMNS, tables):
         kind = _TYPES.get(row["type"], row["type"]) + (' COLLATE "C"' if row["collname"] == "C" else "")
         found.columns.setdefault(row["relname"], {})[row["attname"]] = kind
-    for row in await link.fetch(_INDEXES, tables):
+    for row in await connection.fetch(_INDEXES, tables):
         index = InspectedIndex(row["valid"], tuple(row["columns"]), tuple(row["options"]), row["partial"])
         found.indexes.setdefault(row["table"], {})[row["name"]] = index
     return found

@@ -31,12 +31,12 @@ WAIT_S_MAX = 600.0
 
 def ddl(catalog: Catalog) -> list[str]:
     """Every statement that makes the catalog's tables, indexes and policies in an empty database."""
-    shelves = [PostgresTableMapping(schema, catalog.table(schema)) for schema in catalog.schemas]
+    mappings = [PostgresTableMapping(schema, catalog.table(schema)) for schema in catalog.schemas]
     statements = [*_own_tables(), *security.make_role()]
-    for shelf in shelves:
-        for table in shelf.tables:
+    for mapping in mappings:
+        for table in mapping.tables:
             statements += [create_table(table), *(create_index(index) for index in table.indexes)]
-        statements += security.protect(shelf)
+        statements += security.protect(mapping)
     return statements
 
 
@@ -68,75 +68,75 @@ class PostgresMigrationStep(msgspec.Struct, frozen=True):
 class PostgresMigration:
     """Compares the database with the declarations and closes the distance."""
 
-    def __init__(self, links: ConnectionPool, shelves: Mapping[Schema[Any], PostgresTableMapping]) -> None:
-        self._links = links
-        self._shelves = {shelf.table: shelf for shelf in shelves.values()}
+    def __init__(self, pool: ConnectionPool, mappings: Mapping[Schema[Any], PostgresTableMapping]) -> None:
+        self._pool = pool
+        self._mappings = {mapping.table: mapping for mapping in mappings.values()}
 
     async def diff(self) -> list[str]:
-        return [step.label for step in await self._links.read(self._steps)]
+        return [step.label for step in await self._pool.read(self._steps)]
 
     async def apply(self) -> list[str]:
         try:
-            async with self._alone(), self._link() as link:
-                steps = await self._links.whole(link, self._steps)
+            async with self._alone(), self._connection() as connection:
+                steps = await self._pool.whole(connection, self._steps)
                 for group in _grouped(steps):
-                    await self._do(link, group)
+                    await self._do(connection, group)
                 return [step.label for step in steps]
         except Exception as fault:
             raise (unavailable(fault) if is_away(fault) else explain(fault)) from fault
 
     @asynccontextmanager
-    async def _link(self) -> AsyncIterator[Link]:
-        link = await self._links.open()
+    async def _connection(self) -> AsyncIterator[Link]:
+        connection = await self._pool.open()
         try:
-            yield link
+            yield connection
         finally:
-            await shut(link)
+            await shut(connection)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
         """Nobody else migrates meanwhile. The lock is asked for again and again, never waited for:
         a waiting statement would hold up the building of indexes that it waits for."""
-        async with self._link() as link:
-            await link.execute("BEGIN")
+        async with self._connection() as connection:
+            await connection.execute("BEGIN")
             patience = RetryDeadline(WAIT_S_MAX)
-            while not await link.fetchval(f"SELECT pg_try_advisory_xact_lock({LOCK})"):
+            while not await connection.fetchval(f"SELECT pg_try_advisory_xact_lock({LOCK})"):
                 if patience.over:
                     raise StoreUnavailableError("another process has been migrating for minutes")
                 await patience.pause()
             # The driver's last question keeps its snapshot until the next one, and that, too, would
             # hold up the building of indexes.
-            await link.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield
-            await link.execute("COMMIT")
+            await connection.execute("COMMIT")
 
-    async def _steps(self, link: Link) -> list[PostgresMigrationStep]:
-        names = [table.name for shelf in self._shelves.values() for table in shelf.tables]
-        found = await inspect(link, names)
+    async def _steps(self, connection: Link) -> list[PostgresMigrationStep]:
+        names = [table.name for mapping in self._mappings.values() for table in mapping.tables]
+        found = await inspect(connection, names)
         steps = (
             []
             if found.prepared
             else [PostgresMigrationStep("create the store's own tables", tuple(_own_tables()), quiet=True)]
         )
-        for shelf in self._shelves.values():
-            steps += self._shelf_steps(shelf, found)
+        for mapping in self._mappings.values():
+            steps += self._shelf_steps(mapping, found)
         return steps + list(self._security_steps(found))
 
     def _shelf_steps(
-        self, shelf: PostgresTableMapping, found: InspectedSchema
+        self, mapping: PostgresTableMapping, found: InspectedSchema
     ) -> Iterator[PostgresMigrationStep]:
-        fresh = shelf.table not in found.columns
-        mark = f"fill {shelf.table}"
+        fresh = mapping.table not in found.columns
+        mark = f"fill {mapping.table}"
         todo = msgspec.json.decode(found.notes[mark], type=ToFill) if mark in found.notes else ToFill()
-        for table in shelf.tables:
+        for table in mapping.tables:
             for step in _table_steps(table, found, mark=mark, todo=None if fresh else todo):
                 yield step
                 if mark in step.notes:
                     todo = msgspec.json.decode(step.notes[mark], type=ToFill)
-        yield from _gone_lists(shelf, found)
+        yield from _gone_lists(mapping, found)
         if todo.columns or todo.lists:
-            yield PostgresMigrationStep(f"fill {shelf.table}", fill=shelf.table)
-        for table in shelf.tables:
+            yield PostgresMigrationStep(f"fill {mapping.table}", fill=mapping.table)
+        for table in mapping.tables:
             yield from _index_steps(table, found)
 
     def _security_steps(self, found: InspectedSchema) -> Iterator[PostgresMigrationStep]:
@@ -146,27 +146,27 @@ class PostgresMigration:
                 f" administrator run CREATE ROLE {security.ROLE} NOLOGIN, then migrate again"
             )
             return
-        for shelf in self._shelves.values():
-            statements = [*security.make_role(), *security.protect(shelf)]
+        for mapping in self._mappings.values():
+            statements = [*security.make_role(), *security.protect(mapping)]
             digest = hashlib.blake2b("\n".join(statements).encode(), digest_size=12).hexdigest()
-            name = f"security {shelf.table}"
-            if found.notes.get(name) != digest or shelf.table not in found.columns or not found.role:
-                quiet = shelf.table not in found.columns
+            name = f"security {mapping.table}"
+            if found.notes.get(name) != digest or mapping.table not in found.columns or not found.role:
+                quiet = mapping.table not in found.columns
                 yield PostgresMigrationStep(
-                    f"protect {shelf.table}", tuple(statements), {name: digest}, quiet=quiet
+                    f"protect {mapping.table}", tuple(statements), {name: digest}, quiet=quiet
                 )
 
-    async def _do(self, link: Link, steps: list[PostgresMigrationStep]) -> None:
+    async def _do(self, connection: Link, steps: list[PostgresMigrationStep]) -> None:
         step = steps[0]
         if step.fill:
-            shelf = self._shelves[step.fill]
-            while await self._links.transact(link, lambda link: fill_some(link, shelf)):
+            mapping = self._mappings[step.fill]
+            while await self._pool.transact(connection, lambda connection: fill_some(connection, mapping)):
                 pass
         elif step.apart:
             for statement in step.statements:
-                await link.execute(statement, timeout=STATEMENT_S_MAX)
+                await connection.execute(statement, timeout=STATEMENT_S_MAX)
         else:
-            await self._links.transact(link, lambda link: _run_all(link, steps))
+            await self._pool.transact(connection, lambda connection: _run_all(connection, steps))
 
 
 def _grouped(steps: list[PostgresMigrationStep]) -> list[list[PostgresMigrationStep]]:
@@ -180,15 +180,15 @@ def _grouped(steps: list[PostgresMigrationStep]) -> list[list[PostgresMigrationS
     return groups
 
 
-async def _run_all(link: Link, steps: list[PostgresMigrationStep]) -> None:
+async def _run_all(connection: Link, steps: list[PostgresMigrationStep]) -> None:
     for step in steps:
-        await _run(link, step)
+        await _run(connection, step)
 
 
-async def _run(link: Link, step: PostgresMigrationStep) -> None:
+async def _run(connection: Link, step: PostgresMigrationStep) -> None:
     try:
         for statement in step.statements:
-            await link.execute(statement, timeout=STATEMENT_S_MAX)
+            await connection.execute(statement, timeout=STATEMENT_S_MAX)
     except asyncpg.InsufficientPrivilegeError as fault:
         raise asyncpg.InsufficientPrivilegeError(
             f"{step.label}: {fault}; an administrator may run the statements of"
@@ -196,11 +196,11 @@ async def _run(link: Link, step: PostgresMigrationStep) -> None:
         ) from None
     # Noted with the change itself: a kill right after it must not forget what is to be done.
     for note in step.notes.items():
-        await link.execute(
+        await connection.execute(
             f"INSERT INTO {SCHEMA_TABLE} VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = $2", *note
         )
     if step.forget:
-        await link.execute(f"DELETE FROM {SCHEMA_TABLE} WHERE name = $1", step.forget)
+        await connection.execute(f"DELETE FROM {SCHEMA_TABLE} WHERE name = $1", step.forget)
 
 
 def _table_steps(
@@ -237,11 +237,11 @@ def _create_step(table: Table, *, mark: str, todo: ToFill | None) -> PostgresMig
     return PostgresMigrationStep(f"create table {table.name}", (create_table(table),), notes, quiet=True)
 
 
-def _gone_lists(shelf: PostgresTableMapping, found: InspectedSchema) -> Iterator[PostgresMigrationStep]:
-    kept = {items.table for items in shelf.lists}
+def _gone_lists(mapping: PostgresTableMapping, found: InspectedSchema) -> Iterator[PostgresMigrationStep]:
+    kept = {items.table for items in mapping.lists}
     for name, owner in sorted(found.notes.items()):
         table = name.removeprefix("list ")
-        if table != name and owner == shelf.table and table not in kept:
+        if table != name and owner == mapping.table and table not in kept:
             yield PostgresMigrationStep(
                 f"drop table {table}", (f"DROP TABLE IF EXISTS {quote(table)}",), forget=name
             )

@@ -18,12 +18,12 @@ POLL_S = 1.0
 class PostgresSubscription:
     """Rings after commits to its collections; a hint, so a ring too many is fine."""
 
-    def __init__(self, schemas: frozenset[Schema[Any]], bells: ListenNotifier) -> None:
+    def __init__(self, schemas: frozenset[Schema[Any]], subscriptions: ListenNotifier) -> None:
         self.schemas = schemas
-        self._bells = bells
+        self._notifier = subscriptions
         self._rung = asyncio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._rung.set()
 
     async def wait(self, timeout_s: float) -> bool:
@@ -36,35 +36,35 @@ class PostgresSubscription:
         return True
 
     def close(self) -> None:
-        self._bells.take_down(self)
+        self._notifier.unsubscribe(self)
 
 
 class ListenNotifier:
     """All bells of one engine, and the link on which the server tells of others' commits."""
 
     def __init__(
-        self, links: ConnectionPool, shelves: Mapping[Schema[Any], PostgresTableMapping], *, name: str
+        self, pool: ConnectionPool, mappings: Mapping[Schema[Any], PostgresTableMapping], *, name: str
     ) -> None:
-        self._links, self._name = links, name
-        self._by_table = {shelf.table: schema for schema, shelf in shelves.items()}
+        self._pool, self._name = pool, name
+        self._by_table = {mapping.table: schema for schema, mapping in mappings.items()}
         self._hung: set[PostgresSubscription] = set()
         self._listener: asyncio.Task[None] | None = None
 
-    def hang(self, schemas: Sequence[Schema[Any]]) -> PostgresSubscription:
-        bell = PostgresSubscription(frozenset(schemas), self)
-        self._hung.add(bell)
+    def subscribe(self, schemas: Sequence[Schema[Any]]) -> PostgresSubscription:
+        subscription = PostgresSubscription(frozenset(schemas), self)
+        self._hung.add(subscription)
         if self._listener is None:
-            listen = self._listen() if self._links.address.direct else self._poll()
+            listen = self._listen() if self._pool.address.direct else self._poll()
             self._listener = asyncio.get_running_loop().create_task(listen)
-        return bell
+        return subscription
 
-    def take_down(self, bell: PostgresSubscription) -> None:
-        self._hung.discard(bell)
+    def unsubscribe(self, subscription: PostgresSubscription) -> None:
+        self._hung.discard(subscription)
 
-    def ring(self, touched: set[Schema[Any]]) -> None:
-        for bell in self._hung:
-            if not bell.schemas.isdisjoint(touched):
-                bell.ring()
+    def notify(self, touched: set[Schema[Any]]) -> None:
+        for subscription in self._hung:
+            if not subscription.schemas.isdisjoint(touched):
+                subscription.notify()
 
     async def close(self) -> None:
         if self._listener is not None:
@@ -76,20 +76,20 @@ class ListenNotifier:
         """Listen for good; whatever was missed while the link was down is made up for by one ring."""
         again = False
         while True:
-            link: Link | None = None
+            connection: Link | None = None
             try:
-                link = await self._links.open(direct=True)
+                connection = await self._pool.open(direct=True)
                 lost = asyncio.Event()
-                link.add_termination_listener(lambda _, lost=lost: lost.set())
-                await link.add_listener(CHANNEL, self._told)
+                connection.add_termination_listener(lambda _, lost=lost: lost.set())
+                await connection.add_listener(CHANNEL, self._told)
                 if again:
                     self._ring_all()
                 await lost.wait()
             except Exception:
                 await asyncio.sleep(AGAIN_S)
             finally:
-                if link is not None:
-                    await shut(link)
+                if connection is not None:
+                    await shut(connection)
             again = True
 
     async def _poll(self) -> None:
@@ -99,14 +99,14 @@ class ListenNotifier:
             self._ring_all()
 
     def _ring_all(self) -> None:
-        for bell in self._hung:
-            bell.ring()
+        for subscription in self._hung:
+            subscription.notify()
 
-    def _told(self, link: Any, pid: int, channel: str, payload: Any) -> None:
+    def _told(self, connection: Any, pid: int, channel: str, payload: Any) -> None:
         sender, *tables = str(payload).split(" ")
         if sender == self._name:
             return
         if tables == ["*"]:
             self._ring_all()
         else:
-            self.ring({self._by_table[name] for name in tables if name in self._by_table})
+            self.notify({self._by_table[name] for name in tables if name in self._by_table})

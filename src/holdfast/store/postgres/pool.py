@@ -58,7 +58,7 @@ class ConnectionPool:
         """A new link, ready for documents; raises what the driver raises."""
         address = self.address
         try:
-            link = await asyncpg.connect(
+            connection = await asyncpg.connect(
                 address.direct if direct else address.dsn,
                 timeout=_CONNECT_S,
                 command_timeout=address.timeout_s,
@@ -68,26 +68,26 @@ class ConnectionPool:
         except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as fault:
             raise ConfigError(f"PostgreSQL refuses the URL: {fault}") from None
         try:
-            await self.whole(link, _speak_json)
+            await self.whole(connection, _speak_json)
         except BaseException:
-            link.terminate()
+            connection.terminate()
             raise
-        return link
+        return connection
 
-    async def whole(self, link: Link, work: Callable[[Link], Awaitable[T]]) -> T:
+    async def whole(self, connection: Link, work: Callable[[Link], Awaitable[T]]) -> T:
         """Do work that must stay on one server behind a pooler: there, inside one transaction."""
-        return await (self.transact(link, work) if self.address.pooled else work(link))
+        return await (self.transact(connection, work) if self.address.pooled else work(connection))
 
-    async def transact(self, link: Link, work: Callable[[Link], Awaitable[T]]) -> T:
+    async def transact(self, connection: Link, work: Callable[[Link], Awaitable[T]]) -> T:
         """Do work inside a transaction, with settings that end with it."""
-        await link.execute(_BEGIN if self.address.pooled else "BEGIN")
+        await connection.execute(_BEGIN if self.address.pooled else "BEGIN")
         try:
-            answer = await work(link)
+            answer = await work(connection)
         except Exception:
-            if not link.is_closed():
-                await link.execute("ROLLBACK")
+            if not connection.is_closed():
+                await connection.execute("ROLLBACK")
             raise
-        await link.execute("COMMIT")
+        await connection.execute("COMMIT")
         return answer
 
     async def read(self, work: Callable[[Link], Awaitable[T]]) -> T:
@@ -108,20 +108,20 @@ class ConnectionPool:
                 await patience.pause()
 
     async def _lend(self, work: Callable[[Link], Awaitable[T]]) -> T:
-        link = self._idle.pop() if self._idle else await self.open()
+        connection = self._idle.pop() if self._idle else await self.open()
         try:
-            answer = await self.whole(link, work)
+            answer = await self.whole(connection, work)
         except BaseException as fault:
             # A link on which an answer may still be on its way is good for nothing.
-            if isinstance(fault, asyncpg.PostgresError) and not is_away(fault) and not link.is_closed():
-                self._idle.append(link)
+            if isinstance(fault, asyncpg.PostgresError) and not is_away(fault) and not connection.is_closed():
+                self._idle.append(connection)
             else:
-                link.terminate()
+                connection.terminate()
             raise
         if self._closed:
-            link.terminate()
+            connection.terminate()
         else:
-            self._idle.append(link)
+            self._idle.append(connection)
         return answer
 
     async def close(self) -> None:
@@ -130,17 +130,19 @@ class ConnectionPool:
             await shut(self._idle.pop())
 
 
-async def shut(link: Link) -> None:
+async def shut(connection: Link) -> None:
     """Say goodbye to the server where it still listens."""
     try:
-        await link.close(timeout=1)
+        await connection.close(timeout=1)
     except Exception:
-        link.terminate()
+        connection.terminate()
 
 
-async def _speak_json(link: Link) -> None:
+async def _speak_json(connection: Link) -> None:
     """Bodies go over the wire as the bytes they are."""
-    await link.set_type_codec("json", schema="pg_catalog", encoder=_same, decoder=_same, format="binary")
+    await connection.set_type_codec(
+        "json", schema="pg_catalog", encoder=_same, decoder=_same, format="binary"
+    )
 
 
 def _same(body: bytes) -> bytes:

@@ -38,21 +38,21 @@ def make_role() -> list[str]:
     ]
 
 
-def protect(shelf: PostgresTableMapping) -> list[str]:
+def protect(mapping: PostgresTableMapping) -> list[str]:
     """The statements that put a collection under its rules; they replace older ones."""
-    table = quote(shelf.table)
+    table = quote(mapping.table)
     statements = [
         f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {ROLE}",
     ]
     for name, (action, command) in _POLICIES.items():
-        rule = _rule(shelf.schema, action)
+        rule = _rule(mapping.schema, action)
         checks = [f"USING ({rule})"] if command != "INSERT" else []
         checks += [f"WITH CHECK ({rule})"] if command in ("INSERT", "UPDATE") else []
         statements.append(f"DROP POLICY IF EXISTS {name} ON {table}")
         statements.append(f"CREATE POLICY {name} ON {table} FOR {command} TO {ROLE} {' '.join(checks)}")
     # Rows of a list's table only repeat what the main table says: nobody needs them by hand.
-    statements += [f"ALTER TABLE {quote(items.table)} ENABLE ROW LEVEL SECURITY" for items in shelf.lists]
+    statements += [f"ALTER TABLE {quote(items.table)} ENABLE ROW LEVEL SECURITY" for items in mapping.lists]
     return statements
 
 

@@ -33,7 +33,7 @@ from holdfast.store.sql.tables import (
 )
 
 Row = Sequence[Any]
-HOT_AT: Final = 4
+CLAIM_COLUMNS_AT: Final = 4
 
 
 def table_name(name: str) -> str:
@@ -46,12 +46,12 @@ class PostgresTableMapping:
     def __init__(self, schema: Schema[Any], table: str) -> None:
         self.schema, self.table = schema, table_name(table)
         self.columns = plain_columns(schema)
-        self.hot = schema.hot
-        self.overlay = tuple((c.path, conversion(schema, c, {})) for c in self.hot)
+        self.claim_columns = schema.claim_columns
+        self.overlay = tuple((c.path, conversion(schema, c, {})) for c in self.claim_columns)
         self.lists = tuple(
             PostgresListIndexTable(schema, self.table, i) for i in schema.indexes if i.member is not None
         )
-        self.selected = (KEY, VERSION, BODY, AMENDED, *(c.stored for c in self.hot))
+        self.selected = (KEY, VERSION, BODY, AMENDED, *(c.stored for c in self.claim_columns))
         if schema.tenant is not None:
             self.selected = (*self.selected, schema.tenant.stored)
         shown = ", ".join(map(quote, self.selected))
@@ -85,7 +85,7 @@ class PostgresTableMapping:
     def load(self, row: Row) -> Any:
         decode, body = self.schema.decode, merge_json(row[2], row[3])
         document = self.schema.load(body, split_key(row[0])) if decode is None else decode(body)
-        for position, (path, convert) in enumerate(self.overlay, HOT_AT):
+        for position, (path, convert) in enumerate(self.overlay, CLAIM_COLUMNS_AT):
             force_setattr(document, path, row[position] if convert is None else convert(row[position]))
         return document
 
@@ -96,10 +96,10 @@ class PostgresTableMapping:
 class PostgresStoredRow:
     """A row as `decide` wants to see it; decoded only when asked."""
 
-    __slots__ = ("_document", "_row", "_shelf")
+    __slots__ = ("_document", "_mapping", "_row")
 
-    def __init__(self, shelf: PostgresTableMapping, row: Row) -> None:
-        self._shelf, self._row = shelf, row
+    def __init__(self, mapping: PostgresTableMapping, row: Row) -> None:
+        self._mapping, self._row = mapping, row
         self._document: Any = None
 
     @property
@@ -108,11 +108,11 @@ class PostgresStoredRow:
 
     @property
     def tenant(self) -> str | None:
-        return self._row[len(self._row) - 1] if self._shelf.schema.tenant is not None else None
+        return self._row[len(self._row) - 1] if self._mapping.schema.tenant is not None else None
 
     def document(self) -> Any:
         if self._document is None:
-            self._document = self._shelf.load(self._row)
+            self._document = self._mapping.load(self._row)
         return self._document
 
 
@@ -128,7 +128,7 @@ class PostgresListIndexTable:
         self.names = (KEY, ITEM, *self._scope, *(c.stored for c in self._others))
         self.arrays = ("text[]", "bytea[]", *("text[]" for _ in self._scope),
                        *(array_of(c.kind) for c in self._others))  # fmt: skip
-        self.hot = tuple(c for c in schema.hot if c in self._others)
+        self.claim_columns = tuple(c for c in schema.claim_columns if c in self._others)
 
     def items(self, document: Any) -> list[bytes]:
         held = self._member.read(document)

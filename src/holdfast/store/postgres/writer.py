@@ -28,7 +28,7 @@ WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
 VERSIONS_A_BLOCK = 8_192
 MARKS_KEPT = 256
 
-Ring = Callable[[set[Schema[Any]]], None]
+Notify = Callable[[set[Schema[Any]]], None]
 
 
 class _Waiting:
@@ -90,16 +90,16 @@ class PostgresWriter:
 
     def __init__(
         self,
-        links: ConnectionPool,
-        shelves: Mapping[Schema[Any], PostgresTableMapping],
+        pool: ConnectionPool,
+        mappings: Mapping[Schema[Any], PostgresTableMapping],
         *,
         queue: Queue,
-        ring: Ring,
+        notify: Notify,
         name: str,
     ) -> None:
-        self._links, self._shelves, self._queue = links, shelves, queue
-        self._ring, self._name = ring, name
-        self._link: Link | None = None
+        self._pool, self._mappings, self._queue = pool, mappings, queue
+        self._notify, self._name = notify, name
+        self._connection: Link | None = None
         self._version = self._version_end = 0
         self._done: list[int] = []
 
@@ -117,20 +117,20 @@ class PostgresWriter:
                     one.future.set_result(outcomes[start:end])
                 start = end
             await self._forget_marks()
-        if self._link is not None:
-            await shut(self._link)
+        if self._connection is not None:
+            await shut(self._connection)
 
     async def _land(self, commits: Sequence[Commit], *, plainly: bool = True) -> list[Outcome]:
         """Try until the batch landed or its time is over; nothing lands twice."""
-        patience, careful = RetryDeadline(self._links.address.patience_s), False
-        plain = plain_ones(commits, self._shelves) if plainly else {}
+        patience, careful = RetryDeadline(self._pool.address.patience_s), False
+        plain = plain_ones(commits, self._mappings) if plainly else {}
         while True:
-            work = Batch(self._shelves, self._next_version, plain=plain)
+            work = Batch(self._mappings, self._next_version, plain=plain)
             batch = 0
             try:
-                link = await self._ready()
+                connection = await self._ready()
                 batch = self._next_version()
-                await self._attempt(link, commits, work=work, batch=batch, careful=careful)
+                await self._attempt(connection, commits, work=work, batch=batch, careful=careful)
                 return await self._finished(work, commits)
             except (asyncpg.UniqueViolationError, UnseenError):
                 careful = True
@@ -161,27 +161,27 @@ class PostgresWriter:
         return [outcome for commit in commits for outcome in await self._land([commit])]
 
     async def _attempt(
-        self, link: Link, commits: Sequence[Commit], *, work: Batch, batch: int, careful: bool
+        self, connection: Link, commits: Sequence[Commit], *, work: Batch, batch: int, careful: bool
     ) -> None:
-        wanted = to_read(commits, self._shelves, plain=work.plain, careful=careful)
+        wanted = to_read(commits, self._mappings, plain=work.plain, careful=careful)
 
-        async def act(link: Link) -> None:
+        async def act(connection: Link) -> None:
             for schema, keys in wanted.items():
-                work.found(schema, await link.fetch(self._shelves[schema].lock_sql, keys))
+                work.found(schema, await connection.fetch(self._mappings[schema].lock_sql, keys))
             work.decide(commits, careful=careful)
-            await self._apply(link, commits, work=work, batch=batch)
+            await self._apply(connection, commits, work=work, batch=batch)
 
-        await (self._links.transact(link, act) if wanted else self._links.whole(link, act))
-        self._ring(work.touched)
+        await (self._pool.transact(connection, act) if wanted else self._pool.whole(connection, act))
+        self._notify(work.touched)
 
-    async def _apply(self, link: Link, commits: Sequence[Commit], *, work: Batch, batch: int) -> None:
+    async def _apply(self, connection: Link, commits: Sequence[Commit], *, work: Batch, batch: int) -> None:
         changes = work.changes()
         if not changes:
             return
-        note = " ".join([self._name, *sorted(self._shelves[schema].table for schema in work.touched)])
+        note = " ".join([self._name, *sorted(self._mappings[schema].table for schema in work.touched)])
         text, values = render(changes, batch, note if len(note) < 7_000 else f"{self._name} *")
         self._done.append(batch)
-        for entry in await link.fetchval(text, *values) or ():
+        for entry in await connection.fetchval(text, *values) or ():
             position, _, key = entry.partition(":")
             work.lose(changes[int(position)], key, commits)
 
@@ -189,11 +189,11 @@ class PostgresWriter:
         """Whether a batch whose answer never came is there; if not, see to it that it never will be."""
         if len(work.outcomes) < len(commits) or not (changes := work.changes()):
             return False
-        patience = RetryDeadline(self._links.address.patience_s)
+        patience = RetryDeadline(self._pool.address.patience_s)
         while True:
             try:
-                link = await self._ready()
-                lost = await self._links.whole(link, lambda link: _settle_mark(link, batch))
+                connection = await self._ready()
+                lost = await self._pool.whole(connection, lambda connection: _settle_mark(connection, batch))
             except Exception as fault:
                 self._drop()
                 if patience.over or not is_away(fault):
@@ -206,54 +206,54 @@ class PostgresWriter:
             for entry in lost:
                 position, _, key = entry.partition(":")
                 work.lose(changes[int(position)], key, commits)
-            self._ring(work.touched)
+            self._notify(work.touched)
             return True
 
     async def _ready(self) -> Link:
         """A working link, and versions enough for a batch."""
-        if self._link is None or self._link.is_closed():
-            self._link = await self._links.open()
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._pool.open()
         if self._version + WRITES_MAX * 2 > self._version_end:
-            first = await self._links.whole(self._link, _next_block)
+            first = await self._pool.whole(self._connection, _next_block)
             self._version, self._version_end = first, first + VERSIONS_A_BLOCK
-        return self._link
+        return self._connection
 
     def _next_version(self) -> int:
         self._version += 1
         return self._version
 
     def _drop(self) -> None:
-        if self._link is not None:
-            self._link.terminate()
-            self._link = None
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
 
     async def _forget_marks(self) -> None:
         """Marks of answered batches have done their work; those of dead processes go after a day."""
-        if len(self._done) < MARKS_KEPT or self._link is None:
+        if len(self._done) < MARKS_KEPT or self._connection is None:
             return
         done, self._done = self._done, []
         try:
-            await self._links.whole(self._link, lambda link: _forget(link, done))
+            await self._pool.whole(self._connection, lambda connection: _forget(connection, done))
         except Exception:
             self._drop()
 
 
-async def _settle_mark(link: Link, batch: int) -> list[str] | None:
+async def _settle_mark(connection: Link, batch: int) -> list[str] | None:
     """Write a batch's mark in its place; gives None when that succeeded, else what the batch lost."""
     text = f"INSERT INTO {BATCHES} (id, void) VALUES ($1, true) ON CONFLICT DO NOTHING"
-    await link.execute(text, batch)
-    row = await link.fetchrow(f"SELECT void, lost FROM {BATCHES} WHERE id = $1", batch)
+    await connection.execute(text, batch)
+    row = await connection.fetchrow(f"SELECT void, lost FROM {BATCHES} WHERE id = $1", batch)
     if row is None or row["void"]:
         return None
     return row["lost"] or []
 
 
-async def _next_block(link: Link) -> int:
-    return int(await link.fetchval(f"SELECT nextval('{SEQUENCE}')"))
+async def _next_block(connection: Link) -> int:
+    return int(await connection.fetchval(f"SELECT nextval('{SEQUENCE}')"))
 
 
-async def _forget(link: Link, done: list[int]) -> None:
-    await link.execute(
+async def _forget(connection: Link, done: list[int]) -> None:
+    await connection.execute(
         f"DELETE FROM {BATCHES} WHERE id = ANY($1::bigint[]) OR at < now() - interval '1 day'", done
     )
 

@@ -120,7 +120,7 @@ def _claim_indexes(schema: Schema[Any], table: str, dialect: Dialect) -> list[Ta
     """Partial, so that a finished document costs a claim nothing."""
     if schema.claim is None:
         return []
-    due = quote(schema.hot[0].stored)
+    due = quote(schema.claim_columns[0].stored)
     name = claim_index(table, dialect, lanes=False)
     found = [TableIndex(name, table, (due, quote(KEY)), claimable(due, name, dialect))]
     lane = schema.column(schema.claim.lane) if schema.claim.lane else None

@@ -12,7 +12,7 @@ from holdfast.errors import ConfigError, StoreUnavailableError
 PAGES_A_STEP = 1_000
 
 
-def back_up(link: apsw.Connection, target: Path) -> int:
+def back_up(connection: apsw.Connection, target: Path) -> int:
     """A consistent copy in a new file, in steps so that writers go on; gives its size in bytes."""
     if target.exists():
         raise ConfigError(f"{target} exists already; a backup never overwrites: choose another name")
@@ -20,7 +20,7 @@ def back_up(link: apsw.Connection, target: Path) -> int:
     try:
         partial.unlink(missing_ok=True)
         partial.parent.mkdir(parents=True, exist_ok=True)
-        _copy(link, partial)
+        _copy(connection, partial)
         partial.rename(target)
         return target.stat().st_size
     except (apsw.Error, OSError) as fault:
@@ -31,15 +31,15 @@ def back_up(link: apsw.Connection, target: Path) -> int:
         ) from None
 
 
-def _copy(link: apsw.Connection, partial: Path) -> None:
+def _copy(connection: apsw.Connection, partial: Path) -> None:
     copy = apsw.Connection(str(partial))
     try:
         # A reading transaction pins one moment, so the copy need not start over when others write.
-        link.execute("BEGIN")
-        link.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        with copy.backup("main", link, "main") as steps:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with copy.backup("main", connection, "main") as steps:
             while not steps.done:
                 steps.step(PAGES_A_STEP)
     finally:
-        link.execute("ROLLBACK")
+        connection.execute("ROLLBACK")
         copy.close()

@@ -25,22 +25,22 @@ MANY: Final = 256
 MANY_IN_ONE: Final = 16
 
 
-def fill(desk: WriteTransaction, commits: Sequence[Commit]) -> list[Outcome] | None:
+def fill(transaction: WriteTransaction, commits: Sequence[Commit]) -> list[Outcome] | None:
     """The outcomes, where all commits make one document each and all succeed; otherwise None."""
     if len(commits) < MANY or any(len(commit.writes) != 1 for commit in commits):
         return None
     tenant, writes = commits[0].tenant, [commit.writes[0] for commit in commits]
     alike = all(commit.tenant == tenant for commit in commits) and len({w.schema for w in writes}) == 1
-    shelf = desk.shelves[writes[0].schema]
-    if not alike or any(w.kind != "create" for w in writes) or not _may_fill(shelf, writes, tenant):
+    mapping = transaction.mappings[writes[0].schema]
+    if not alike or any(w.kind != "create" for w in writes) or not _may_fill(mapping, writes, tenant):
         return None
-    version = desk.version + 1
-    if not _land(desk, {shelf: writes}, (), version=version):
+    version = transaction.version + 1
+    if not _land(transaction, {mapping: writes}, (), version=version):
         return None
     return [Committed((version,))] * len(commits)
 
 
-def fill_one(desk: WriteTransaction, commit: Commit) -> Outcome | None:
+def fill_one(transaction: WriteTransaction, commit: Commit) -> Outcome | None:
     """The outcome of a commit that makes many documents, where it succeeds; otherwise None."""
     if len(commit.writes) < MANY_IN_ONE:
         return None
@@ -53,59 +53,63 @@ def fill_one(desk: WriteTransaction, commit: Commit) -> Outcome | None:
             others.append(write)
     new: dict[SqliteTableMapping, list[Write]] = {}
     for schema, writes in made.items():
-        shelf = desk.shelves[schema]
-        if _may_fill(shelf, writes, commit.tenant):
-            new[shelf] = writes
+        mapping = transaction.mappings[schema]
+        if _may_fill(mapping, writes, commit.tenant):
+            new[mapping] = writes
         else:
             others += writes
     try:
-        changes = [decide(write, desk.current(write), commit=commit) for write in others]
+        changes = [decide(write, transaction.current(write), commit=commit) for write in others]
     except HoldfastError:
         return None
-    version = desk.version + 1
-    if not new or not _land(desk, new, changes, version=version):
+    version = transaction.version + 1
+    if not new or not _land(transaction, new, changes, version=version):
         return None
     return Committed(tuple([0 if w.kind in ("delete", "check") else version for w in commit.writes]))
 
 
-def _may_fill(shelf: SqliteTableMapping, writes: Sequence[Write], tenant: str | None) -> bool:
+def _may_fill(mapping: SqliteTableMapping, writes: Sequence[Write], tenant: str | None) -> bool:
     """Whether the table's own uniqueness is all there is to ask."""
-    if shelf.lists or shelf.schema.lifecycle:
+    if mapping.lists or mapping.schema.lifecycle:
         return False
     # A privileged handle names no tenant and may write for any.
     return tenant is None or {w.prepared.tenant for w in writes if w.prepared} <= {None, tenant}
 
 
 def _land(
-    desk: WriteTransaction,
+    transaction: WriteTransaction,
     new: dict[SqliteTableMapping, list[Write]],
     changes: Iterable[Change | None],
     *,
     version: int,
 ) -> bool:
-    before, touched = desk.version, set(desk.touched)
-    desk.version = version
-    desk.link.execute("SAVEPOINT filling")
+    before, touched = transaction.version, set(transaction.touched)
+    transaction.version = version
+    transaction.connection.execute("SAVEPOINT filling")
     try:
         for change in changes:
-            desk.apply(change, version)
-        for shelf, writes in new.items():
-            _insert(desk.link, shelf, [w.prepared for w in writes if w.prepared], version=version)
-            desk.touched.add(shelf.schema)
+            transaction.apply(change, version)
+        for mapping, writes in new.items():
+            _insert(
+                transaction.connection, mapping, [w.prepared for w in writes if w.prepared], version=version
+            )
+            transaction.touched.add(mapping.schema)
     except apsw.ConstraintError:
-        desk.link.execute("ROLLBACK TO filling")
-        desk.version, desk.touched = before, touched
+        transaction.connection.execute("ROLLBACK TO filling")
+        transaction.version, transaction.touched = before, touched
         return False
     finally:
-        desk.link.execute("RELEASE filling")
+        transaction.connection.execute("RELEASE filling")
     return True
 
 
-def _insert(link: apsw.Connection, shelf: SqliteTableMapping, new: list[Prepared], *, version: int) -> None:
+def _insert(
+    connection: apsw.Connection, mapping: SqliteTableMapping, new: list[Prepared], *, version: int
+) -> None:
     start = 0
     while (left := len(new) - start) > 0:
         # Powers of two: few statements for any number, and few to keep prepared.
-        size = 1 << (min(shelf.rows_a_statement, left).bit_length() - 1)
-        bound = shelf.inserted(*new[start : start + size], version=version)
-        link.execute(shelf.insert_many_sql(size), bound)
+        size = 1 << (min(mapping.rows_a_statement, left).bit_length() - 1)
+        bound = mapping.inserted(*new[start : start + size], version=version)
+        connection.execute(mapping.insert_many_sql(size), bound)
         start += size

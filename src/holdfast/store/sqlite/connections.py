@@ -46,23 +46,23 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
     path = Path(options.path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        link = apsw.Connection(str(path), flags=flags, statementcachesize=500)
-        link.set_busy_handler(_patience(options.busy_s))
+        connection = apsw.Connection(str(path), flags=flags, statementcachesize=500)
+        connection.set_busy_handler(_patience(options.busy_s))
         if writing:
             # Only an empty file takes this; it lets pruned space go back to the disk bit by bit.
-            link.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        link.execute("PRAGMA journal_mode = WAL")
-        link.execute(f"PRAGMA synchronous = {options.synchronous}")
-        link.execute("PRAGMA temp_store = MEMORY")
-        link.execute("PRAGMA cache_size = -65536")
-        link.execute("PRAGMA mmap_size = 268435456")
-        link.execute("PRAGMA wal_autocheckpoint = 4000")
-        link.execute("PRAGMA journal_size_limit = 67108864")
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {options.synchronous}")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("PRAGMA cache_size = -65536")
+        connection.execute("PRAGMA mmap_size = 268435456")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
     except (apsw.Error, OSError) as fault:
         raise StoreUnavailableError(
             f"can't open {options.path}: {fault}; check that the folder is writable"
         ) from None
-    return link
+    return connection
 
 
 def _patience(busy_s: float) -> Callable[[int], bool]:
@@ -82,8 +82,8 @@ def _patience(busy_s: float) -> Callable[[int], bool]:
     return wait
 
 
-def one(link: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
+def one(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
     """The one row of a statement that always has one."""
-    row: tuple[Any, ...] | None = link.execute(sql, values).fetchone()
+    row: tuple[Any, ...] | None = connection.execute(sql, values).fetchone()
     assert row is not None
     return row

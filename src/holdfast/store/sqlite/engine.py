@@ -52,15 +52,15 @@ class SqliteEngine:
 
     def __init__(self, options: Options, catalog: Catalog, loop: asyncio.AbstractEventLoop) -> None:
         self._options, self._catalog = options, catalog
-        self._shelves = {
+        self._mappings = {
             schema: SqliteTableMapping(schema, catalog.table(schema)) for schema in catalog.schemas
         }
-        self._bells = SqliteNotifier(self._data_version, self._written_by_others)
-        self._writer = SqliteWriter(options, self._shelves, loop=loop, ring=self._bells.ring)
-        self._link = open_connection(options, writing=False)
+        self._notifier = SqliteNotifier(self._data_version, self._written_by_others)
+        self._writer = SqliteWriter(options, self._mappings, loop=loop, notify=self._notifier.notify)
+        self._connection = open_connection(options, writing=False)
         self._readers = ThreadPoolExecutor(READERS, "holdfast-sqlite-reader")
         self._own = threading.local()
-        self._opened: list[apsw.Connection] = [self._link]
+        self._opened: list[apsw.Connection] = [self._connection]
         self._closed = False
 
     @property
@@ -72,98 +72,104 @@ class SqliteEngine:
         return self._catalog
 
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
-        shelf = self._shelves[schema]
+        mapping = self._mappings[schema]
         if len(keys) == 1:
-            row = _run(self._reader(), shelf.select_sql, keys).fetchone()
-            return [None if row is None else shelf.snapshot(row)]
+            row = _run(self._reader(), mapping.select_sql, keys).fetchone()
+            return [None if row is None else mapping.snapshot(row)]
         if len(keys) <= IN_PLACE_MAX:
-            return self._fetch(self._reader(), shelf, keys)
-        return await self._elsewhere(lambda link: self._fetch(link, shelf, keys))
+            return self._fetch(self._reader(), mapping, keys)
+        return await self._elsewhere(lambda connection: self._fetch(connection, mapping, keys))
 
     def _fetch(
-        self, link: apsw.Connection, shelf: SqliteTableMapping, keys: Sequence[str]
+        self, connection: apsw.Connection, mapping: SqliteTableMapping, keys: Sequence[str]
     ) -> list[Snapshot[Any] | None]:
         found: list[Snapshot[Any] | None] = []
         for key in keys:
-            row = _run(link, shelf.select_sql, (key,)).fetchone()
-            found.append(None if row is None else shelf.snapshot(row))
+            row = _run(connection, mapping.select_sql, (key,)).fetchone()
+            found.append(None if row is None else mapping.snapshot(row))
         return found
 
     async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
-        shelf = self._shelves[plan.schema]
-        sql, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=shelf.selected)
+        mapping = self._mappings[plan.schema]
+        sql, values = index_scan.select(plan, mapping.table, dialect=DIALECT, columns=mapping.selected)
         if plan.limit <= IN_PLACE_MAX:
-            return [shelf.snapshot(row) for row in _run(self._reader(), sql, values)]
-        return await self._elsewhere(lambda link: [shelf.snapshot(row) for row in _run(link, sql, values)])
+            return [mapping.snapshot(row) for row in _run(self._reader(), sql, values)]
+        return await self._elsewhere(
+            lambda connection: [mapping.snapshot(row) for row in _run(connection, sql, values)]
+        )
 
     async def select(self, plan: QueryPlan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
-        shelf = self._shelves[plan.schema]
+        mapping = self._mappings[plan.schema]
         names = (KEY, *(column.stored for column in columns))
-        sql, values = index_scan.select(plan, shelf.table, dialect=DIALECT, columns=names)
-        return await self._elsewhere(lambda link: _plain(_run(link, sql, values).fetchall(), columns))
+        sql, values = index_scan.select(plan, mapping.table, dialect=DIALECT, columns=names)
+        return await self._elsewhere(
+            lambda connection: _plain(_run(connection, sql, values).fetchall(), columns)
+        )
 
     async def aggregate(self, plan: QueryPlan) -> int | float | None:
-        sql, values = index_scan.aggregate(plan, self._shelves[plan.schema].table, dialect=DIALECT)
-        (row,) = await self._elsewhere(lambda link: _added_up(link, sql, values))
+        sql, values = index_scan.aggregate(plan, self._mappings[plan.schema].table, dialect=DIALECT)
+        (row,) = await self._elsewhere(lambda connection: _added_up(connection, sql, values))
         return index_scan.answer(plan, row)
 
     async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
-        sql, values = index_scan.totals(plan, self._shelves[plan.schema].table, dialect=DIALECT, by=by, of=of)
-        rows = await self._elsewhere(lambda link: _added_up(link, sql, values))
+        sql, values = index_scan.totals(
+            plan, self._mappings[plan.schema].table, dialect=DIALECT, by=by, of=of
+        )
+        rows = await self._elsewhere(lambda connection: _added_up(connection, sql, values))
         return _plain([row if row[-1] is not None else (*row[:-1], 0) for row in rows], by, start=0)
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         return await self._writer.commit(commits)
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
-        taken: list[Snapshot[Any]] = await self._writer.do(lambda desk: claim(desk, request))
+        taken: list[Snapshot[Any]] = await self._writer.do(lambda transaction: claim(transaction, request))
         return taken
 
     async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
-        sql, values = next_due(self._shelves[schema], tenant)
+        sql, values = next_due(self._mappings[schema], tenant)
         row = _run(self._reader(), sql, values).fetchone()
         return None if row is None else int(row[0])
 
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
-        sql = count_due(self._shelves[schema])
+        sql = count_due(self._mappings[schema])
         row = _run(self._reader(), sql, (now_us, limit)).fetchone()
         return 0 if row is None else int(row[0])
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
-        return self._bells.hang(schemas)
+        return self._notifier.subscribe(schemas)
 
     async def migrate(self) -> list[str]:
-        return await SqliteMigration(self._writer, self._shelves).apply()
+        return await SqliteMigration(self._writer, self._mappings).apply()
 
     async def diff(self) -> list[str]:
-        return await SqliteMigration(self._writer, self._shelves).diff()
+        return await SqliteMigration(self._writer, self._mappings).diff()
 
     async def back_up(self, target: Path) -> int:
         """Copy the whole database to a new file while others write; gives its size in bytes."""
-        return await self._elsewhere(lambda link: back_up(link, target))
+        return await self._elsewhere(lambda connection: back_up(connection, target))
 
     async def close(self) -> None:
         if self._closed:
             return
-        self._bells.close()
+        self._notifier.close()
         await self._writer.close()
         self._closed = True
         await asyncio.to_thread(self._readers.shutdown)
-        for link in self._opened:
-            link.close()
+        for connection in self._opened:
+            connection.close()
 
     def _reader(self) -> apsw.Connection:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
-        return self._link
+        return self._connection
 
     def _data_version(self) -> int:
         """Changes when another process has committed."""
-        return int(one(self._link, "PRAGMA data_version")[0])
+        return int(one(self._connection, "PRAGMA data_version")[0])
 
     def _written_by_others(self) -> bool:
         """Whether the newest version in the file is none of this process's own."""
-        newest = one(self._link, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
+        newest = one(self._connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
         return bool(newest != self._writer.landed)
 
     async def _elsewhere(self, work: Callable[[apsw.Connection], T]) -> T:
@@ -173,16 +179,16 @@ class SqliteEngine:
         return await loop.run_in_executor(self._readers, lambda: work(self._thread_link()))
 
     def _thread_link(self) -> apsw.Connection:
-        link = getattr(self._own, "link", None)
-        if link is None:
-            link = self._own.link = open_connection(self._options, writing=False)
-            self._opened.append(link)
-        return link
+        connection = getattr(self._own, "link", None)
+        if connection is None:
+            connection = self._own.connection = open_connection(self._options, writing=False)
+            self._opened.append(connection)
+        return connection
 
 
-def _run(link: apsw.Connection, sql: str, values: Sequence[Any]) -> apsw.Cursor:
+def _run(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> apsw.Cursor:
     try:
-        return link.execute(sql, values)
+        return connection.execute(sql, values)
     except apsw.SQLError as fault:
         raise StoreUnavailableError(f"SQLite refused: {fault}; run `holdfast schema migrate`") from None
     except apsw.BusyError:
@@ -201,14 +207,14 @@ def _plain(
     ]
 
 
-def _added_up(link: apsw.Connection, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+def _added_up(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     try:
-        return _run(link, sql, values).fetchall()
+        return _run(connection, sql, values).fetchall()
     except (apsw.SQLError, StoreUnavailableError) as fault:
         if "overflow" not in str(fault):
             raise
         # A sum of halves stays inside 64 bits.
-        halves = _run(link, sql.replace("sum(v)", "sum(v >> 32), sum(v & 4294967295)"), values)
+        halves = _run(connection, sql.replace("sum(v)", "sum(v >> 32), sum(v & 4294967295)"), values)
         return [
             (*row[:-2], None if row[-1] is None else fitting((row[-2] << 32) + row[-1])) for row in halves
         ]

@@ -52,16 +52,20 @@ class SqliteMigrationStep(msgspec.Struct, frozen=True):
 class SqliteMigration:
     """Compares the file with the declarations and closes the distance."""
 
-    def __init__(self, writer: SqliteWriter, shelves: dict[Schema[Any], SqliteTableMapping]) -> None:
+    def __init__(self, writer: SqliteWriter, mappings: dict[Schema[Any], SqliteTableMapping]) -> None:
         self._writer = writer
-        self._shelves = shelves
+        self._mappings = mappings
 
     async def diff(self) -> list[str]:
-        steps: list[SqliteMigrationStep] = await self._writer.do(lambda desk: list(self._steps(desk)))
+        steps: list[SqliteMigrationStep] = await self._writer.do(
+            lambda transaction: list(self._steps(transaction))
+        )
         return [step.label for step in steps]
 
     async def apply(self) -> list[str]:
-        steps: list[SqliteMigrationStep] = await self._writer.do(lambda desk: list(self._steps(desk)))
+        steps: list[SqliteMigrationStep] = await self._writer.do(
+            lambda transaction: list(self._steps(transaction))
+        )
         for step in steps:
             if step.sql:
                 await self._writer.do(_statement(step))
@@ -69,28 +73,30 @@ class SqliteMigration:
                 await self._fill(step.fill)
         return [step.label for step in steps]
 
-    def _steps(self, desk: WriteTransaction) -> Iterator[SqliteMigrationStep]:
-        for schema, shelf in self._shelves.items():
-            tables = tables_for(schema, shelf.table, DIALECT)
-            filled = _columns(desk, shelf.table)
+    def _steps(self, transaction: WriteTransaction) -> Iterator[SqliteMigrationStep]:
+        for schema, mapping in self._mappings.items():
+            tables = tables_for(schema, mapping.table, DIALECT)
+            filled = _columns(transaction, mapping.table)
             steps = [
-                step for table in tables for step in _table_steps(desk, table, shelf.table if filled else "")
+                step
+                for table in tables
+                for step in _table_steps(transaction, table, mapping.table if filled else "")
             ]
             yield from steps
-            if any(step.fill for step in steps) or _unfinished(desk, shelf.table):
-                yield SqliteMigrationStep(f"fill {shelf.table}", fill=shelf.table)
+            if any(step.fill for step in steps) or _unfinished(transaction, mapping.table):
+                yield SqliteMigrationStep(f"fill {mapping.table}", fill=mapping.table)
             for table in tables:
-                yield from _index_steps(desk, table)
+                yield from _index_steps(transaction, table)
 
     async def _fill(self, table: str) -> None:
         """Write every document's columns again, a few rows a transaction, from where it stopped."""
-        shelf = next(s for s in self._shelves.values() if s.table == table)
-        while await self._writer.do(lambda desk: _fill_some(desk, shelf)):
+        mapping = next(s for s in self._mappings.values() if s.table == table)
+        while await self._writer.do(lambda transaction: _fill_some(transaction, mapping)):
             pass
 
 
-def _table_steps(desk: WriteTransaction, table: Table, fill: str) -> Iterator[SqliteMigrationStep]:
-    existing = _columns(desk, table.name)
+def _table_steps(transaction: WriteTransaction, table: Table, fill: str) -> Iterator[SqliteMigrationStep]:
+    existing = _columns(transaction, table.name)
     if not existing:
         yield SqliteMigrationStep(f"create table {table.name}", create_table(table), fill)
         return
@@ -98,27 +104,29 @@ def _table_steps(desk: WriteTransaction, table: Table, fill: str) -> Iterator[Sq
         if existing.get(column.name) == _type(column):
             continue
         if column.name in existing:
-            yield from _drop_column(desk, table, column.name)
+            yield from _drop_column(transaction, table, column.name)
         text = f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {_type(column)}"
         yield SqliteMigrationStep(
             f"add column {table.name}.{column.name}", text, "" if column.name == AMENDED else fill
         )
     for gone in existing.keys() - {c.name for c in table.columns}:
-        yield from _drop_column(desk, table, gone)
+        yield from _drop_column(transaction, table, gone)
 
 
 def _statement(step: SqliteMigrationStep) -> TransactionBody:
-    def work(desk: WriteTransaction) -> None:
-        desk.link.execute(step.sql).fetchall()
+    def work(transaction: WriteTransaction) -> None:
+        transaction.connection.execute(step.sql).fetchall()
         if step.fill:
             # Noted with the change itself: a kill right after it must not forget what is to be filled.
-            desk.link.execute("INSERT OR IGNORE INTO _holdfast_meta VALUES (?, '')", (f"fill {step.fill}",))
+            transaction.connection.execute(
+                "INSERT OR IGNORE INTO _holdfast_meta VALUES (?, '')", (f"fill {step.fill}",)
+            )
 
     return work
 
 
-def _columns(desk: WriteTransaction, table: str) -> dict[str, str]:
-    rows = desk.link.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
+def _columns(transaction: WriteTransaction, table: str) -> dict[str, str]:
+    rows = transaction.connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
     return dict(rows)
 
 
@@ -126,9 +134,9 @@ def _type(column: TableColumn) -> str:
     return column.type.removesuffix(" NOT NULL")
 
 
-def _index_steps(desk: WriteTransaction, table: Table) -> Iterator[SqliteMigrationStep]:
+def _index_steps(transaction: WriteTransaction, table: Table) -> Iterator[SqliteMigrationStep]:
     wanted = {i.name: i for i in table.indexes}
-    rows = desk.link.execute(
+    rows = transaction.connection.execute(
         "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL",
         (table.name,),
     )
@@ -145,9 +153,9 @@ def _same(sql: str, index: TableIndex) -> bool:
     return sql.replace("IF NOT EXISTS ", "") == create_index(index).replace("IF NOT EXISTS ", "")
 
 
-def _drop_column(desk: WriteTransaction, table: Table, name: str) -> Iterator[SqliteMigrationStep]:
+def _drop_column(transaction: WriteTransaction, table: Table, name: str) -> Iterator[SqliteMigrationStep]:
     """SQLite lets go of a column only when no index holds it."""
-    rows = desk.link.execute(
+    rows = transaction.connection.execute(
         "SELECT DISTINCT i.name FROM pragma_index_list(?) AS i, pragma_index_info(i.name) AS c"
         " WHERE c.name = ? AND i.origin = 'c'",
         (table.name, name),
@@ -159,43 +167,49 @@ def _drop_column(desk: WriteTransaction, table: Table, name: str) -> Iterator[Sq
     )
 
 
-def _unfinished(desk: WriteTransaction, table: str) -> bool:
+def _unfinished(transaction: WriteTransaction, table: str) -> bool:
     return (
-        desk.link.execute("SELECT 1 FROM _holdfast_meta WHERE name = ?", (f"fill {table}",)).fetchone()
+        transaction.connection.execute(
+            "SELECT 1 FROM _holdfast_meta WHERE name = ?", (f"fill {table}",)
+        ).fetchone()
         is not None
     )
 
 
-def _fill_some(desk: WriteTransaction, shelf: SqliteTableMapping) -> bool:
-    mark = f"fill {shelf.table}"
-    row = desk.link.execute("SELECT value FROM _holdfast_meta WHERE name = ?", (mark,)).fetchone()
-    rows = desk.link.execute(
-        f"SELECT {quote(KEY)}, {quote(BODY)}, {quote(AMENDED)} FROM {quote(shelf.table)}"
+def _fill_some(transaction: WriteTransaction, mapping: SqliteTableMapping) -> bool:
+    mark = f"fill {mapping.table}"
+    row = transaction.connection.execute(
+        "SELECT value FROM _holdfast_meta WHERE name = ?", (mark,)
+    ).fetchone()
+    rows = transaction.connection.execute(
+        f"SELECT {quote(KEY)}, {quote(BODY)}, {quote(AMENDED)} FROM {quote(mapping.table)}"
         f" WHERE {quote(KEY)} > ?"
         f" ORDER BY {quote(KEY)} LIMIT {ROWS_A_STEP}",
         (row[0] if row else "",),
     ).fetchall()
     if not rows:
-        desk.link.execute("DELETE FROM _holdfast_meta WHERE name = ?", (mark,))
+        transaction.connection.execute("DELETE FROM _holdfast_meta WHERE name = ?", (mark,))
         return False
     for key, body, amended in rows:
-        _fill_one(desk, shelf, key, merge_json(body, amended))
-    desk.link.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES (?, ?)", (mark, rows[-1][0]))
+        _fill_one(transaction, mapping, key, merge_json(body, amended))
+    transaction.connection.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES (?, ?)", (mark, rows[-1][0]))
     return True
 
 
-def _fill_one(desk: WriteTransaction, shelf: SqliteTableMapping, key: Any, body: Any) -> None:
-    prepared = shelf.schema.prepare(shelf.schema.load(body, split_key(key)))
-    values = shelf.values(prepared)
+def _fill_one(transaction: WriteTransaction, mapping: SqliteTableMapping, key: Any, body: Any) -> None:
+    prepared = mapping.schema.prepare(mapping.schema.load(body, split_key(key)))
+    values = mapping.values(prepared)
     if values:
-        sets = ", ".join(_filled(shelf, column) for column in shelf.columns)
-        desk.link.execute(f"UPDATE {quote(shelf.table)} SET {sets} WHERE {quote(KEY)} = ?", (*values, key))
-    for items in shelf.lists:
-        desk.link.execute(items.delete_sql, (key,))
-        desk.link.executemany(items.insert_sql, items.rows(prepared))
+        sets = ", ".join(_filled(mapping, column) for column in mapping.columns)
+        transaction.connection.execute(
+            f"UPDATE {quote(mapping.table)} SET {sets} WHERE {quote(KEY)} = ?", (*values, key)
+        )
+    for items in mapping.lists:
+        transaction.connection.execute(items.delete_sql, (key,))
+        transaction.connection.executemany(items.insert_sql, items.rows(prepared))
 
 
-def _filled(shelf: SqliteTableMapping, column: Column) -> str:
+def _filled(mapping: SqliteTableMapping, column: Column) -> str:
     """A claim may have moved a claimed column on since the body was written: there only gaps are filled."""
     name = quote(column.stored)
-    return f"{name} = coalesce({name}, ?)" if column in shelf.hot else f"{name} = ?"
+    return f"{name} = coalesce({name}, ?)" if column in mapping.claim_columns else f"{name} = ?"

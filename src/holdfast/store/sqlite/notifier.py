@@ -14,16 +14,16 @@ LISTEN_EVERY_S = 0.01
 class SqliteSubscription:
     """Rings after commits to its collections; a hint, so a ring too many is fine."""
 
-    def __init__(self, schemas: frozenset[Schema[Any]], bells: SqliteNotifier) -> None:
+    def __init__(self, schemas: frozenset[Schema[Any]], subscriptions: SqliteNotifier) -> None:
         self.schemas = schemas
-        self._bells = bells
+        self._notifier = subscriptions
         self._rung = asyncio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._rung.set()
 
     async def wait(self, timeout_s: float) -> bool:
-        self._bells.listen()
+        self._notifier.listen()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._rung.wait()
@@ -33,7 +33,7 @@ class SqliteSubscription:
         return True
 
     def close(self) -> None:
-        self._bells.take_down(self)
+        self._notifier.unsubscribe(self)
 
 
 class SqliteNotifier:
@@ -47,21 +47,21 @@ class SqliteNotifier:
         self._hung: set[SqliteSubscription] = set()
         self._listener: asyncio.Task[None] | None = None
 
-    def hang(self, schemas: Sequence[Schema[Any]]) -> SqliteSubscription:
-        bell = SqliteSubscription(frozenset(schemas), self)
-        self._hung.add(bell)
+    def subscribe(self, schemas: Sequence[Schema[Any]]) -> SqliteSubscription:
+        subscription = SqliteSubscription(frozenset(schemas), self)
+        self._hung.add(subscription)
         self.listen()
-        return bell
+        return subscription
 
-    def take_down(self, bell: SqliteSubscription) -> None:
-        self._hung.discard(bell)
+    def unsubscribe(self, subscription: SqliteSubscription) -> None:
+        self._hung.discard(subscription)
         if not self._hung:
             self.close()
 
-    def ring(self, touched: set[Schema[Any]]) -> None:
-        for bell in self._hung:
-            if not bell.schemas.isdisjoint(touched):
-                bell.ring()
+    def notify(self, touched: set[Schema[Any]]) -> None:
+        for subscription in self._hung:
+            if not subscription.schemas.isdisjoint(touched):
+                subscription.notify()
 
     def listen(self) -> None:
         if self._listener is None or self._listener.done():
@@ -81,5 +81,5 @@ class SqliteNotifier:
                 continue
             seen = now
             if self._by_others():
-                for bell in self._hung:
-                    bell.ring()
+                for subscription in self._hung:
+                    subscription.notify()

@@ -36,7 +36,7 @@ Row = tuple[Any, ...]
 # SQLite's own number of a row: what is read is found again by it without asking for the key.
 ROW: Final = "_rowid_"
 ROW_AT: Final = 4
-HOT_AT: Final = 5
+CLAIM_COLUMNS_AT: Final = 5
 STATEMENT_BYTES_MAX: Final = 15_000
 
 # How a column's value becomes the document's again, where it is not that already.
@@ -55,9 +55,9 @@ class SqliteTableMapping:
         self._has_all = len(self.columns) == len(schema.columns)
         self._times_in_row = tuple(n for n, p in enumerate(self._positions, 2) if p in self._times)
         self._updates: dict[tuple[int, ...], str] = {}
-        self.hot = schema.hot
-        self.overlay = tuple((c.path, conversion(schema, c, _UNBIND)) for c in self.hot)
-        self.selected = (KEY, VERSION, BODY, AMENDED, ROW, *(c.stored for c in self.hot))
+        self.claim_columns = schema.claim_columns
+        self.overlay = tuple((c.path, conversion(schema, c, _UNBIND)) for c in self.claim_columns)
+        self.selected = (KEY, VERSION, BODY, AMENDED, ROW, *(c.stored for c in self.claim_columns))
         if schema.tenant is not None:
             self.selected = (*self.selected, schema.tenant.stored)
         shown = ", ".join(map(quote, self.selected))
@@ -149,7 +149,7 @@ class SqliteTableMapping:
 
     def load(self, row: Row) -> Any:
         document = self.decode(row)
-        for position, (path, convert) in enumerate(self.overlay, HOT_AT):
+        for position, (path, convert) in enumerate(self.overlay, CLAIM_COLUMNS_AT):
             force_setattr(document, path, row[position] if convert is None else convert(row[position]))
         return document
 
@@ -160,10 +160,10 @@ class SqliteTableMapping:
 class SqliteStoredRow:
     """A row as `decide` wants to see it; decoded only when asked."""
 
-    __slots__ = ("_document", "_row", "_shelf")
+    __slots__ = ("_document", "_mapping", "_row")
 
-    def __init__(self, shelf: SqliteTableMapping, row: Row) -> None:
-        self._shelf, self._row = shelf, row
+    def __init__(self, mapping: SqliteTableMapping, row: Row) -> None:
+        self._mapping, self._row = mapping, row
         self._document: Any = None
 
     @property
@@ -172,7 +172,7 @@ class SqliteStoredRow:
 
     @property
     def tenant(self) -> str | None:
-        return self._row[-1] if self._shelf.schema.tenant is not None else None
+        return self._row[-1] if self._mapping.schema.tenant is not None else None
 
     @property
     def row(self) -> int:
@@ -180,7 +180,7 @@ class SqliteStoredRow:
 
     def document(self) -> Any:
         if self._document is None:
-            self._document = self._shelf.load(self._row)
+            self._document = self._mapping.load(self._row)
         return self._document
 
 
@@ -201,7 +201,7 @@ class SqliteListIndexTable:
 
     def _carry_sql(self, table: str) -> str:
         """The statement that repeats here what a claim changed in the main table; empty where nothing is."""
-        claimed = [quote(c.stored) for c in self._others if c in self._schema.hot]
+        claimed = [quote(c.stored) for c in self._others if c in self._schema.claim_columns]
         sets = ", ".join(f"{name} = t.{name}" for name in claimed)
         return sets and (
             f"UPDATE {quote(self.table)} AS i SET {sets} FROM {quote(table)} AS t"

@@ -36,8 +36,8 @@ _STEP: Final = 16
 class WriteBatch:
     """The part of a batch that can go in by dozens: `answers` gives the outcomes by position."""
 
-    def __init__(self, desk: WriteTransaction, commits: Sequence[Commit]) -> None:
-        self._desk, self._commits = desk, commits
+    def __init__(self, transaction: WriteTransaction, commits: Sequence[Commit]) -> None:
+        self._transaction, self._commits = transaction, commits
         self._creates: dict[Schema[Any], list[Numbered[Write]]] = {}
         self._amendments: dict[tuple[Group, str | None], list[Numbered[FencedPatch]]] = {}
         self.answers: dict[int, Outcome] = {}
@@ -49,7 +49,7 @@ class WriteBatch:
 
     def _sort_in(self, number: int, write: Write, commit: Commit) -> None:
         if write.kind == "create":
-            if not self._desk.shelves[write.schema].lists:
+            if not self._transaction.mappings[write.schema].lists:
                 self._creates.setdefault(write.schema, []).append((number, write))
         elif (amended := fenced_patch(write)) is not None:
             tenant = commit.tenant if write.schema.tenant else None
@@ -59,10 +59,10 @@ class WriteBatch:
         """Make the changes. Where one of a statement's is refused, they are left to be made one by one."""
         for schema, creates in self._creates.items():
             for some in _cut(self._judged(creates)):
-                self._insert(self._desk.shelves[schema], some)
+                self._insert(self._transaction.mappings[schema], some)
         for (group, tenant), amendments in self._amendments.items():
             for part in _cut(amendments):
-                self._amend(self._desk.shelves[group.schema], part, tenant=tenant)
+                self._amend(self._transaction.mappings[group.schema], part, tenant=tenant)
 
     def _judged(self, creates: list[Numbered[Write]]) -> list[Numbered[Write]]:
         passed = []
@@ -75,19 +75,21 @@ class WriteBatch:
                 passed.append((number, write))
         return passed
 
-    def _insert(self, shelf: SqliteTableMapping, some: list[Numbered[Write]]) -> None:
-        version = self._desk.next_version()
+    def _insert(self, mapping: SqliteTableMapping, some: list[Numbered[Write]]) -> None:
+        version = self._transaction.next_version()
         made = [write.prepared for _, write in some if write.prepared is not None]
         try:
-            self._desk.link.execute(shelf.insert_many_sql(len(some)), shelf.inserted(*made, version=version))
+            self._transaction.connection.execute(
+                mapping.insert_many_sql(len(some)), mapping.inserted(*made, version=version)
+            )
         except apsw.ConstraintError:
             return
-        self._landed(shelf, some, version)
+        self._landed(mapping, some, version)
 
     def _amend(
-        self, shelf: SqliteTableMapping, some: list[Numbered[FencedPatch]], *, tenant: str | None
+        self, mapping: SqliteTableMapping, some: list[Numbered[FencedPatch]], *, tenant: str | None
     ) -> None:
-        link, version = self._desk.link, self._desk.next_version()
+        connection, version = self._transaction.connection, self._transaction.next_version()
         values: list[Any] = []
         for _, one in some:
             bound = [DIALECT.bind(value) for value in one.values]
@@ -95,14 +97,16 @@ class WriteBatch:
         if tenant is not None:
             values.append(tenant)
         group = some[0][1].group
-        link.execute(_amend_sql(shelf, group, size=len(some), mine=tenant is not None), (version, *values))
-        if link.changes() < len(some):
-            some = _with_version(self._desk, shelf, some, version=version)
-        self._landed(shelf, some, version)
+        connection.execute(
+            _amend_sql(mapping, group, size=len(some), mine=tenant is not None), (version, *values)
+        )
+        if connection.changes() < len(some):
+            some = _with_version(self._transaction, mapping, some, version=version)
+        self._landed(mapping, some, version)
 
-    def _landed(self, shelf: SqliteTableMapping, some: Sequence[Numbered[Any]], version: int) -> None:
+    def _landed(self, mapping: SqliteTableMapping, some: Sequence[Numbered[Any]], version: int) -> None:
         if some:
-            self._desk.touched.add(shelf.schema)
+            self._transaction.touched.add(mapping.schema)
         done = Committed((version,))
         for number, _ in some:
             self.answers[number] = done
@@ -117,33 +121,37 @@ def _cut(items: list[T]) -> Iterator[list[T]]:
 
 
 def _with_version(
-    desk: WriteTransaction, shelf: SqliteTableMapping, some: list[Numbered[FencedPatch]], *, version: int
+    transaction: WriteTransaction,
+    mapping: SqliteTableMapping,
+    some: list[Numbered[FencedPatch]],
+    *,
+    version: int,
 ) -> list[Numbered[FencedPatch]]:
     """Those whose conditions held: no other row has this version."""
     sql = (
-        f"SELECT {quote(KEY)} FROM {quote(shelf.table)} WHERE {quote(VERSION)} = ?"
+        f"SELECT {quote(KEY)} FROM {quote(mapping.table)} WHERE {quote(VERSION)} = ?"
         f" AND {quote(KEY)} IN (SELECT value FROM json_each(?))"
     )
     keys = msgspec.json.encode([one.key for _, one in some]).decode()
-    landed: set[Any] = {row[0] for row in desk.link.execute(sql, (version, keys))}
+    landed: set[Any] = {row[0] for row in transaction.connection.execute(sql, (version, keys))}
     return [item for item in some if item[1].key in landed]
 
 
-def _amend_sql(shelf: SqliteTableMapping, group: Group, *, size: int, mine: bool) -> str:
-    known = shelf.amend_sqls.get((group, size, mine))
+def _amend_sql(mapping: SqliteTableMapping, group: Group, *, size: int, mine: bool) -> str:
+    known = mapping.amend_sqls.get((group, size, mine))
     if known is None:
-        known = shelf.amend_sqls[group, size, mine] = _write_amend_sql(shelf, group, size=size, mine=mine)
+        known = mapping.amend_sqls[group, size, mine] = _write_amend_sql(mapping, group, size=size, mine=mine)
     return known
 
 
-def _write_amend_sql(shelf: SqliteTableMapping, group: Group, *, size: int, mine: bool) -> str:
-    schema, table = shelf.schema, quote(shelf.table)
+def _write_amend_sql(mapping: SqliteTableMapping, group: Group, *, size: int, mine: bool) -> str:
+    schema, table = mapping.schema, quote(mapping.table)
     names = [AMENDED, *(column.stored for column in group.columns)]
     row = f"({', '.join('?' * (len(names) + 2))})"
     sets = [f"{quote(VERSION)} = ?", *(f"{quote(n)} = u.column{i}" for i, n in enumerate(names, 3))]
     where = [
         f"{table}.{quote(KEY)} = u.column1",
-        f"{table}.{quote(shelf.hot[1].stored)} = u.column2",
+        f"{table}.{quote(mapping.claim_columns[1].stored)} = u.column2",
         f"{table}.{quote(AMENDED)} IS NULL",
         f"octet_length({table}.{quote(BODY)}) <= {UNDER_BYTES_MAX}",
     ]

@@ -23,8 +23,8 @@ _JSON: Final = msgspec.json.Encoder()
 class WriteTransaction:
     """What work may use while the write transaction is open."""
 
-    def __init__(self, link: apsw.Connection, shelves: dict[Schema[Any], SqliteTableMapping]) -> None:
-        self.link, self.shelves = link, shelves
+    def __init__(self, connection: apsw.Connection, mappings: dict[Schema[Any], SqliteTableMapping]) -> None:
+        self.connection, self.mappings = connection, mappings
         self.version = 0
         self.touched: set[Schema[Any]] = set()
         self.deleted = 0
@@ -35,9 +35,12 @@ class WriteTransaction:
         return self.version
 
     def read(self, write: Write) -> SqliteStoredRow | None:
-        shelf, key = self.shelves[write.schema], write.key
-        row = self._seen.get((write.schema, key)) or self.link.execute(shelf.select_sql, (key,)).fetchone()
-        return None if row is None else SqliteStoredRow(shelf, row)
+        mapping, key = self.mappings[write.schema], write.key
+        row = (
+            self._seen.get((write.schema, key))
+            or self.connection.execute(mapping.select_sql, (key,)).fetchone()
+        )
+        return None if row is None else SqliteStoredRow(mapping, row)
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Each by itself, in their order wherever that can be told."""
@@ -65,7 +68,9 @@ class WriteTransaction:
                 if needs_current(write):
                     wanted.setdefault(write.schema, []).append(write.key)
         for schema, keys in wanted.items():
-            rows = self.link.execute(self.shelves[schema].select_many_sql, (_JSON.encode(keys).decode(),))
+            rows = self.connection.execute(
+                self.mappings[schema].select_many_sql, (_JSON.encode(keys).decode(),)
+            )
             self._seen.update({(schema, row[0]): row for row in rows})
 
     def commit(self, commit: Commit) -> Outcome:
@@ -98,27 +103,27 @@ class WriteTransaction:
     def apply(self, change: Change | None, version: int) -> int:
         if change is None:
             return 0
-        shelf = self.shelves[change.schema]
+        mapping = self.mappings[change.schema]
         self.touched.add(change.schema)
         if self._seen:
             self._seen.pop((change.schema, change.key), None)
         if change.kind == "delete" or change.prepared is None:
-            self.link.execute(shelf.delete_sql, (change.key,))
+            self.connection.execute(mapping.delete_sql, (change.key,))
             self.deleted += 1
         elif change.kind == "update":
-            self.link.execute(*shelf.update(change.prepared, version, before=change.before))
+            self.connection.execute(*mapping.update(change.prepared, version, before=change.before))
         elif change.blind:
-            self.link.execute(shelf.upsert_sql, shelf.inserted(change.prepared, version=version))
+            self.connection.execute(mapping.upsert_sql, mapping.inserted(change.prepared, version=version))
         else:
-            self.link.execute(shelf.insert_sql, shelf.inserted(change.prepared, version=version))
-        if shelf.lists:
-            self._rewrite_items(shelf, change)
+            self.connection.execute(mapping.insert_sql, mapping.inserted(change.prepared, version=version))
+        if mapping.lists:
+            self._rewrite_items(mapping, change)
         return 0 if change.kind == "delete" else version
 
-    def _rewrite_items(self, shelf: SqliteTableMapping, change: Change) -> None:
-        for items in shelf.lists:
+    def _rewrite_items(self, mapping: SqliteTableMapping, change: Change) -> None:
+        for items in mapping.lists:
             rows = [] if change.prepared is None else items.rows(change.prepared)
             if change.kind != "insert" or change.blind:
-                self.link.execute(items.delete_sql, (change.key,))
+                self.connection.execute(items.delete_sql, (change.key,))
             if rows:
-                self.link.executemany(items.insert_sql, rows)
+                self.connection.executemany(items.insert_sql, rows)

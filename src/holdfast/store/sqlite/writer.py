@@ -33,7 +33,7 @@ GATHER_STEP_S = 0.0001
 class TransactionBody(Protocol):
     """Something to do inside a write transaction."""
 
-    def __call__(self, desk: WriteTransaction) -> Any: ...
+    def __call__(self, transaction: WriteTransaction) -> Any: ...
 
 
 class WriteJob:
@@ -58,14 +58,14 @@ class SqliteWriter:
     def __init__(
         self,
         options: Options,
-        shelves: dict[Schema[Any], SqliteTableMapping],
+        mappings: dict[Schema[Any], SqliteTableMapping],
         *,
         loop: asyncio.AbstractEventLoop,
-        ring: Callable[[set[Schema[Any]]], None],
+        notify: Callable[[set[Schema[Any]]], None],
     ) -> None:
-        self._link = open_connection(options, writing=True)
-        self._desk = WriteTransaction(self._link, shelves)
-        self._loop, self._ring = loop, ring
+        self._connection = open_connection(options, writing=True)
+        self._transaction = WriteTransaction(self._connection, mappings)
+        self._loop, self._notify = loop, notify
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._closed = False
         self.landed = 0  # the newest version this process has committed
@@ -76,10 +76,10 @@ class SqliteWriter:
         self._thread.start()
 
     def _prepare_meta(self) -> None:
-        self._link.execute(
+        self._connection.execute(
             "CREATE TABLE IF NOT EXISTS _holdfast_meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID"
         )
-        self._link.execute("INSERT OR IGNORE INTO _holdfast_meta VALUES ('version', 0)")
+        self._connection.execute("INSERT OR IGNORE INTO _holdfast_meta VALUES ('version', 0)")
 
     def do(self, work: TransactionBody) -> asyncio.Future[Any]:
         """Run work inside a write transaction; done when that is durable."""
@@ -109,7 +109,7 @@ class SqliteWriter:
             self._last_taken = len(jobs)
             if jobs:
                 self._transact(jobs)
-        self._link.close()
+        self._connection.close()
 
     def _take(self) -> tuple[list[WriteJob], bool]:
         self._let_gather()
@@ -151,30 +151,32 @@ class SqliteWriter:
             time.sleep(random.uniform(0.0002, 0.001))
 
     def _attempt(self, jobs: list[WriteJob]) -> None:
-        desk, link = self._desk, self._link
-        desk.touched = set()
-        link.execute("BEGIN IMMEDIATE")
-        desk.version = one(link, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
-        before = desk.version
+        transaction, connection = self._transaction, self._connection
+        transaction.touched = set()
+        connection.execute("BEGIN IMMEDIATE")
+        transaction.version = one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
+        before = transaction.version
         if before != self.landed:
             self._shared_until = time.monotonic() + SHARED_S
         for work, some in groupby(jobs, lambda job: job.work):
             if work is None:
-                _commit_all(desk, list(some))
+                _commit_all(transaction, list(some))
             else:
                 for job in some:
-                    job.answer = work(desk)
-        if desk.version != before:
-            link.execute("UPDATE _holdfast_meta SET value = ? WHERE name = 'version'", (desk.version,))
-        link.execute("COMMIT")
-        self.landed = desk.version
+                    job.answer = work(transaction)
+        if transaction.version != before:
+            connection.execute(
+                "UPDATE _holdfast_meta SET value = ? WHERE name = 'version'", (transaction.version,)
+            )
+        connection.execute("COMMIT")
+        self.landed = transaction.version
 
     def _rollback(self) -> None:
-        if self._link.in_transaction:
-            self._link.execute("ROLLBACK")
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def _answer(self, jobs: list[WriteJob]) -> None:
-        touched = self._desk.touched
+        touched = self._transaction.touched
         try:
             self._loop.call_soon_threadsafe(self._deliver, jobs, touched)
         except RuntimeError:
@@ -189,22 +191,22 @@ class SqliteWriter:
             else:
                 job.future.set_result(job.answer)
         if touched:
-            self._ring(touched)
+            self._notify(touched)
 
     def _reclaim(self) -> None:
         """Give pruned pages back to the disk, a little at a time and only when nobody waits."""
-        if self._desk.deleted < 500 or not self._queue.empty():
+        if self._transaction.deleted < 500 or not self._queue.empty():
             return
-        self._desk.deleted = 0
-        free = one(self._link, "PRAGMA freelist_count")[0]
-        total = one(self._link, "PRAGMA page_count")[0]
+        self._transaction.deleted = 0
+        free = one(self._connection, "PRAGMA freelist_count")[0]
+        total = one(self._connection, "PRAGMA page_count")[0]
         if free > 256 and free * 4 > total:
-            self._link.execute(f"PRAGMA incremental_vacuum({min(free - total // 8, 2_000)})").fetchall()
+            self._connection.execute(f"PRAGMA incremental_vacuum({min(free - total // 8, 2_000)})").fetchall()
 
 
-def _commit_all(desk: WriteTransaction, jobs: list[WriteJob]) -> None:
+def _commit_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:
     """The commits of all these callers as one list."""
-    outcomes = iter(desk.commits([commit for job in jobs for commit in job.commits]))
+    outcomes = iter(transaction.commits([commit for job in jobs for commit in job.commits]))
     for job in jobs:
         job.answer = list(islice(outcomes, len(job.commits)))
 

@@ -18,10 +18,10 @@ from holdfast.services.renewals.commands.options import (
     Tenant,
     at_work,
     day,
-    inside,
     me,
     progress,
     terminal,
+    with_renewals,
 )
 from holdfast.services.renewals.dates import check_day
 from holdfast.services.renewals.ingest.reports import TableReport, write_aside
@@ -90,11 +90,11 @@ def import_command(
         await renewals.note(whose, me(), "imported", subject=source.name, details=counts)
         return reports
 
-    reports = inside(ctx, act)
+    reports = with_renewals(ctx, act)
     wrong = [one for report in reports for one in report.bad]
     aside = _aside(given, bad, wrong)
     if as_json:
-        terminal(ctx).tell(Imported(reports, aside), "", as_json=True)
+        terminal(ctx).print_result(Imported(reports, aside), "", as_json=True)
     else:
         _tell(ctx, reports, wrong, aside=aside)
     if wrong:
@@ -126,7 +126,7 @@ def _tell(
 ) -> None:
     columns = ("table", "rows", "created", "updated", "removed", "unchanged")
     rows = [{name: getattr(one, name) for name in columns} | {"bad": len(one.bad)} for one in reports]
-    terminal(ctx).show(rows, (*columns, "bad"), as_json=False)
+    terminal(ctx).print_table(rows, (*columns, "bad"), as_json=False)
     for one in wrong[:BAD_SHOWN]:
         typer.echo(f"{_place(one)}: {one.field}: {one.reason}", err=True)
     if len(wrong) > BAD_SHOWN:
@@ -151,8 +151,8 @@ def source_command(ctx: typer.Context, tenant: Tenant = OWN, as_json: AsJson = F
     async def act(renewals: Renewals) -> tuple[SourceState | None, datetime]:
         return await renewals.source_state(tenant), renewals.clock.now()
 
-    state, now = inside(ctx, act)
-    terminal(ctx).tell(
+    state, now = with_renewals(ctx, act)
+    terminal(ctx).print_result(
         state, "nothing was imported yet" if state is None else _told(state, now), as_json=as_json
     )
 
@@ -206,10 +206,10 @@ def sample_command(
                 bar.update(task, completed=done)
         return done
 
-    done = inside(ctx, act)
+    done = with_renewals(ctx, act)
     properties = -(-done // per_property)
     said = f"{done} residents in {properties} properties, property-0001 and on"
-    terminal(ctx).tell({"residents": done, "properties": properties}, said, as_json=as_json)
+    terminal(ctx).print_result({"residents": done, "properties": properties}, said, as_json=as_json)
 
 
 def calculate_command(
@@ -247,7 +247,7 @@ def calculate_command(
                     bar.update(task, completed=job.scored, total=job.residents or None)
         return job
 
-    job = inside(ctx, act)
+    job = with_renewals(ctx, act)
     fields = ("id", "property_id", "status", "as_of_date", "calculated_at", "residents", "scored", "skipped",
               "high", "medium", "low", "sent", "error")  # fmt: skip
     said = (
@@ -255,7 +255,7 @@ def calculate_command(
         f" {job.high} high, {job.medium} medium, {job.low} low"
         f"{f'; the RMS is told of {job.sent}' if job.sent else ''}"
     )
-    terminal(ctx).tell({name: getattr(job, name) for name in fields}, said, as_json=as_json)
+    terminal(ctx).print_result({name: getattr(job, name) for name in fields}, said, as_json=as_json)
     if job.status in ("failed", "cancelled"):
         typer.echo(failure_of(job).message, err=True)
         raise typer.Exit(1)

@@ -16,11 +16,11 @@ from holdfast.services.renewals.commands.options import (
     Tenant,
     among,
     at_work,
-    inside,
     listing,
     me,
     progress,
     terminal,
+    with_renewals,
 )
 from holdfast.services.renewals.deliveries import STATUSES, RmsDeadLetterResponse, RmsDeliveryResponse, Wait
 from holdfast.services.renewals.models import TriggerJob
@@ -75,11 +75,12 @@ def trigger_command(
         await renewals.note(tenant, me(), "triggered", subject=property_id, details=counts_of(told))
         return told
 
-    told = inside(ctx, act)
+    told = with_renewals(ctx, act)
     if isinstance(told, TriggerJob):
         _tell_job(ctx, told, as_json=as_json)
         return
-    terminal(ctx).show(told, ("residentId", "status", "eventId"), as_json=as_json, none="nobody to tell of")
+    columns = ("residentId", "status", "eventId")
+    terminal(ctx).print_table(told, columns, as_json=as_json, none="nobody to tell of")
     left_out = set(resident or ()) - {one.resident_id for one in told}
     if left_out:
         typer.echo(f"not flagged in the latest run: {', '.join(sorted(left_out))}", err=True)
@@ -91,7 +92,7 @@ async def _carry(renewals: Renewals, tenant: str, job: TriggerJob) -> TriggerJob
     jobs = renewals.portfolio(tenant).trigger_jobs
     with progress() as bar:
         task = bar.add_task("told of", total=job.residents)
-        async with at_work(renewals.teller):
+        async with at_work(renewals.trigger_runner):
             while job.completed_at is None:
                 job = await jobs.ended(job.id, within_s=0.2)
                 bar.update(task, completed=job.told)
@@ -101,7 +102,7 @@ async def _carry(renewals: Renewals, tenant: str, job: TriggerJob) -> TriggerJob
 def _tell_job(ctx: typer.Context, job: TriggerJob, *, as_json: bool) -> None:
     fields = ("id", "property_id", "status", "tiers", "calculated_at", "residents", "told", "counts", "error")
     shown = {name: getattr(job, name) for name in fields}
-    terminal(ctx).tell(shown, f"{job.id} {job.status}: {progress_of(job)}", as_json=as_json)
+    terminal(ctx).print_result(shown, f"{job.id} {job.status}: {progress_of(job)}", as_json=as_json)
     if job.status in ("failed", "cancelled"):
         raise typer.Exit(1)
 
@@ -167,13 +168,13 @@ def delivery_command(
     Example:
       holdfast renewals delivery evt-property-0001-resident-0000001-2026-03-01T09:30:00Z~property-0001
     """
-    found = inside(ctx, lambda renewals: renewals.deliveries(tenant).get(delivery_id))
+    found = with_renewals(ctx, lambda renewals: renewals.deliveries(tenant).get(delivery_id))
     if as_json:
-        terminal(ctx).tell(found, "", as_json=True)
+        terminal(ctx).print_result(found, "", as_json=True)
         return
     reason = f": {found.reason}" if found.reason else ""
-    terminal(ctx).tell(found, f"{found.status}{reason}\n{found.payload}", as_json=False)
-    terminal(ctx).show(
+    terminal(ctx).print_result(found, f"{found.status}{reason}\n{found.payload}", as_json=False)
+    terminal(ctx).print_table(
         found.attempts,
         ("at", "status", "failure", "latencyMs", "excerpt"),
         as_json=False,
@@ -248,9 +249,9 @@ def dlq_replay(
             )
         return report
 
-    report = inside(ctx, act)
+    report = with_renewals(ctx, act)
     said = f"{report.matched} would go out again" if dry_run else f"{report.changed} go out again"
-    terminal(ctx).tell(report, said, as_json=as_json)
+    terminal(ctx).print_result(report, said, as_json=as_json)
 
 
 async def _replay_one(renewals: Renewals, tenant: str, letter_id: str) -> Report:
@@ -281,5 +282,5 @@ def dlq_resolve(
         await renewals.deliveries(tenant).resolve(letter_id, note)
         await renewals.note(tenant, me(), "resolved", subject=letter_id, details={"note": note})
 
-    inside(ctx, act)
-    terminal(ctx).tell({"id": letter_id, "resolved": True}, f"{letter_id} resolved", as_json=as_json)
+    with_renewals(ctx, act)
+    terminal(ctx).print_result({"id": letter_id, "resolved": True}, f"{letter_id} resolved", as_json=as_json)

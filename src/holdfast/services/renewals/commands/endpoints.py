@@ -13,10 +13,10 @@ from holdfast.services.renewals.commands.options import (
     Limit,
     PropertyId,
     Tenant,
-    inside,
     listing,
     me,
     terminal,
+    with_renewals,
 )
 from holdfast.services.renewals.endpoints import Act, EndpointRequest, EndpointResponse
 from holdfast.services.renewals.operations import Renewals
@@ -71,9 +71,9 @@ def endpoints_set(
             act=lambda tx: found.set(property_id, order, tx=tx),
         )  # fmt: skip
 
-    made = inside(ctx, act)
+    made = with_renewals(ctx, act)
     secret = f"; its secret, shown this once: {made.secret}" if made.secret else ""
-    terminal(ctx).tell(made, f"{property_id} sends to {made.url}{secret}", as_json=as_json)
+    terminal(ctx).print_result(made, f"{property_id} sends to {made.url}{secret}", as_json=as_json)
 
 
 @endpoints.command("rotate")
@@ -94,8 +94,9 @@ def endpoints_rotate(
             act=lambda tx: found.rotate(property_id, tx),
         )  # fmt: skip
 
-    made = inside(ctx, act)
-    terminal(ctx).tell(made, f"the secret of {property_id}, shown this once: {made.secret}", as_json=as_json)
+    made = with_renewals(ctx, act)
+    text = f"the secret of {property_id}, shown this once: {made.secret}"
+    terminal(ctx).print_result(made, text, as_json=as_json)
 
 
 @endpoints.command("act")
@@ -120,5 +121,5 @@ def endpoints_act(
             await renewals.note(tenant, me(), f"endpoint_{act}", subject=property_id)
         return done
 
-    done = inside(ctx, change)
-    terminal(ctx).tell(done, f"{property_id} is {done.status}", as_json=as_json)
+    done = with_renewals(ctx, change)
+    terminal(ctx).print_result(done, f"{property_id} is {done.status}", as_json=as_json)

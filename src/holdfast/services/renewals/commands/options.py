@@ -39,9 +39,9 @@ def terminal(ctx: typer.Context) -> CommandContext:
     return found
 
 
-def inside(ctx: typer.Context, act: Callable[[Renewals], Awaitable[T]]) -> T:
+def with_renewals(ctx: typer.Context, act: Callable[[Renewals], Awaitable[T]]) -> T:
     """Run an act on the service, on the configured store."""
-    return terminal(ctx).inside("renewals", act)
+    return terminal(ctx).with_service("renewals", act)
 
 
 def listing(
@@ -53,8 +53,8 @@ def listing(
     none: str,
 ) -> None:
     """Print a page of something the service tells, with the cursor of the next."""
-    rows, more = inside(ctx, act)
-    terminal(ctx).show(rows, columns, as_json=as_json, cursor=more, none=none)
+    rows, more = with_renewals(ctx, act)
+    terminal(ctx).print_table(rows, columns, as_json=as_json, cursor=more, none=none)
 
 
 def me() -> str:

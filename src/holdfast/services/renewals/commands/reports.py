@@ -17,10 +17,10 @@ from holdfast.services.renewals.commands.options import (
     Tenant,
     among,
     day,
-    inside,
     listing,
     me,
     terminal,
+    with_renewals,
 )
 from holdfast.services.renewals.models import Outcome, RiskScore, Summary
 from holdfast.services.renewals.operations import Renewals
@@ -56,9 +56,9 @@ def portfolio_command(
     async def act(renewals: Renewals) -> tuple[list[PropertySummary], str | None]:
         return await renewals.portfolio(tenant).standings(limit=limit, cursor=cursor)
 
-    rows, more = inside(ctx, act)
+    rows, more = with_renewals(ctx, act)
     if as_json:
-        terminal(ctx).show(rows, (), as_json=True, cursor=more)
+        terminal(ctx).print_table(rows, (), as_json=True, cursor=more)
         return
     shown = [
         {"property": one.property_id, "name": one.name, "calculated": one.latest and one.latest.calculated_at,
@@ -67,7 +67,7 @@ def portfolio_command(
         for one in rows
     ]  # fmt: skip
     columns = ("property", "name", "calculated", "residents", "high", "medium", "low")
-    terminal(ctx).show(shown, columns, as_json=False, cursor=more, none="no properties")
+    terminal(ctx).print_table(shown, columns, as_json=False, cursor=more, none="no properties")
 
 
 def risk_command(
@@ -185,9 +185,9 @@ def outcome_command(
             ),
         )  # fmt: skip
 
-    made = inside(ctx, act)
+    made = with_renewals(ctx, act)
     score = "no score from before that day" if made.risk_score is None else f"scored {made.risk_score} before"
-    terminal(ctx).tell(made, f"{resident_id} {outcome}: {score}", as_json=as_json)
+    terminal(ctx).print_result(made, f"{resident_id} {outcome}: {score}", as_json=as_json)
 
 
 def calibration_command(
@@ -210,16 +210,16 @@ def calibration_command(
             await renewals.portfolio(tenant).property(property_id)
         return await renewals.outcomes(tenant).calibration(property_id)
 
-    told = inside(ctx, act)
+    told = with_renewals(ctx, act)
     if as_json:
-        terminal(ctx).tell(told, "", as_json=True)
+        terminal(ctx).print_result(told, "", as_json=True)
         return
     bands = [
         {"low": one.low, "high": one.high, "count": one.count, "left": one.left,
          "rate": None if one.rate is None else f"{one.rate:.0%}"}
         for one in told.bands
     ]  # fmt: skip
-    terminal(ctx).show(bands, ("low", "high", "count", "left", "rate"), as_json=False)
+    terminal(ctx).print_table(bands, ("low", "high", "count", "left", "rate"), as_json=False)
     brier = "–" if told.brier is None else f"{told.brier:.4f}"
     auc = "–" if told.auc is None else f"{told.auc:.4f}"
     typer.echo(f"{told.count} outcomes, {told.left} left; Brier {brier}, AUC {auc}")

@@ -8,7 +8,15 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 import typer
 
-from holdfast.services.renewals.commands.options import OWN, AsJson, PropertyId, Tenant, inside, me, terminal
+from holdfast.services.renewals.commands.options import (
+    OWN,
+    AsJson,
+    PropertyId,
+    Tenant,
+    me,
+    terminal,
+    with_renewals,
+)
 from holdfast.services.renewals.models import PropertyRules
 from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.money import from_cents, to_cents
@@ -52,7 +60,7 @@ def rules_show(
         await renewals.portfolio(tenant).property(property_id)
         return await renewals.rules(tenant).get(property_id)
 
-    _tell(ctx, inside(ctx, act), as_json=as_json)
+    _tell(ctx, with_renewals(ctx, act), as_json=as_json)
 
 
 @rules.command("set")
@@ -121,7 +129,7 @@ def _on_record(ctx: typer.Context, property_id: str, change: _Change, *, tenant:
             tenant, me(), "rules_set", subject=property_id, details=_details, act=lambda tx: change(book, tx)
         )
 
-    return inside(ctx, act)
+    return with_renewals(ctx, act)
 
 
 def _given(**words: Any) -> dict[str, Any]:
@@ -149,7 +157,7 @@ def _tell(ctx: typer.Context, made: PropertyRules, *, as_json: bool) -> None:
         f"  tolerance  {from_cents(made.tolerance_cents)} of rent",
         f"  sends      {_SENT[made.send]}",
     ]
-    terminal(ctx).tell(made, "\n".join(lines), as_json=as_json)
+    terminal(ctx).print_result(made, "\n".join(lines), as_json=as_json)
 
 
 def what_if_command(
@@ -184,10 +192,10 @@ def what_if_command(
         asked = changed(order_of(await renewals.rules(tenant).get(property_id)), given)
         return await portfolio.what_if(property_id, weights=asked.weights, thresholds=asked.thresholds)
 
-    told = inside(ctx, act)
+    told = with_renewals(ctx, act)
     if as_json:
-        terminal(ctx).tell(told, "", as_json=True)
+        terminal(ctx).print_result(told, "", as_json=True)
         return
     rows = [{"tier": tier, "now": told.before[tier], "then": told.risk_tiers[tier]} for tier in TIERS]
-    terminal(ctx).show(rows, ("tier", "now", "then"), as_json=False)
+    terminal(ctx).print_table(rows, ("tier", "now", "then"), as_json=False)
     typer.echo(f"{told.moved:,} would change their tier; `rules set` uses such weights from the next run on")

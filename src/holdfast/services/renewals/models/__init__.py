@@ -5,7 +5,7 @@ from holdfast.services.renewals.models import deliveries
 from holdfast.services.renewals.models.deliveries import (
     DLQ,
     EVENT_TYPE,
-    KINDS,
+    OUTBOX_MODELS,
     DeadLetterRow,
     DeliveryState,
     RmsEndpoint,
@@ -45,7 +45,7 @@ __all__ = [
     "DOCUMENTS",
     "EVENT_TYPE",
     "JOBS",
-    "KINDS",
+    "OUTBOX_MODELS",
     "TABLES",
     "TRIGGER_JOBS",
     "BadRow",

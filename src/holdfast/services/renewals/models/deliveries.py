@@ -101,5 +101,5 @@ class DeadLetterRow(DeadLetter):
     died_at: datetime = field(name="created_at")
 
 
-KINDS: Final = OutboxModels(endpoint=RmsEndpoint, delivery=DeliveryState, dead_letter=DeadLetterRow)
+OUTBOX_MODELS: Final = OutboxModels(endpoint=RmsEndpoint, delivery=DeliveryState, dead_letter=DeadLetterRow)
 DOCUMENTS: Final[tuple[type[Document], ...]] = (RmsEndpoint, DeliveryState, DeadLetterRow)

@@ -17,5 +17,5 @@ sets = partial(routing.put_route, area=AREA)
 
 def renewals_of(runtime: Any) -> Renewals:
     """The service in this process."""
-    found: Renewals = runtime.parts["renewals"].inside
+    found: Renewals = runtime.parts["renewals"].operations
     return found
