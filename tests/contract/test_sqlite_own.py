@@ -77,6 +77,18 @@ async def keep_pairs(store: Store, kept: list[str], *, name: str, count: int | N
         kept.append(id)
 
 
+async def test_reads_in_threads_keep_to_a_few_connections(sqlite_url: str) -> None:
+    async with opened(sqlite_url) as store:
+        for _ in range(50):
+            assert await store.count(Query(Part)) == 0
+        held = [
+            p
+            for p in Path("/proc/self/fd").iterdir()
+            if p.is_symlink() and str(p.readlink()) == file_of(sqlite_url)
+        ]
+        assert len(held) <= 6
+
+
 async def test_a_backup_among_writers_is_whole_and_has_all_that_was_kept_before(
     sqlite_url: str, tmp_path: Path
 ) -> None:

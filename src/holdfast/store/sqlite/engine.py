@@ -179,7 +179,7 @@ class SqliteEngine:
         return await loop.run_in_executor(self._readers, lambda: work(self._thread_link()))
 
     def _thread_link(self) -> apsw.Connection:
-        connection = getattr(self._own, "link", None)
+        connection = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._own.connection = open_connection(self._options, writing=False)
             self._opened.append(connection)
