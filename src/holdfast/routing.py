@@ -1,7 +1,7 @@
 """How routes are written down, the operator's and those of services: what each needs, what all are asked by.
 
-    @reads("/jobs/{job_id:str}", area="gwi")
-    async def job(runtime: Whole, tenant_id: TenantId, job_id: FromPath[str], tenant: Tenant = None) -> Job
+    @read_route("/jobs/{job_id:str}", area="gwi")
+    async def job(runtime: RuntimeDependency, tenant_id: TenantId, job_id: FromPath[str]) -> Job
 
 The door (`holdfast.http`) reads what is declared here before a route runs: who may pass, whose documents are
 meant, how long it may take.

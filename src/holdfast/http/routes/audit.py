@@ -9,7 +9,7 @@ import msgspec
 from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.audit import Audit, AuditEvent
 from holdfast.kit.audit.chain import ChainFault
-from holdfast.routing import Cursor, Limit, Tenant, TenantId, action_route, read_route
+from holdfast.routing import Cursor, Limit, TenantId, action_route, read_route
 from holdfast.store import Query
 
 
@@ -32,7 +32,6 @@ async def audit(
     tenant_id: TenantId,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> AuditPage:
     """Events, newest first."""
     query = Query(AuditEvent).order_by("-sequence").limit(limit).after(cursor)
@@ -41,7 +40,7 @@ async def audit(
 
 
 @action_route("/audit/verify", "admin", area="audit", action="verify", time_limit_s=300)
-async def verify(runtime: RuntimeDependency, tenant_id: TenantId, tenant: Tenant = None) -> AuditVerdict:
+async def verify(runtime: RuntimeDependency, tenant_id: TenantId) -> AuditVerdict:
     """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
     found = await Audit(runtime.store, tenant_id=tenant_id).verify()
     return AuditVerdict(found.sound, found.events, found.fault)

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.channels import Watch
 from holdfast.kit.channels.models import WatchStatus
-from holdfast.routing import Cursor, Limit, Tenant, TenantId, read_route
+from holdfast.routing import Cursor, Limit, TenantId, read_route
 from holdfast.store import Query
 
 
@@ -45,7 +45,6 @@ async def channels(
     tenant_id: TenantId,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> ChannelPage:
     """What is watched, until when, and what is in the way."""
     query = Query(Watch).order_by("renew_at").limit(limit).after(cursor)

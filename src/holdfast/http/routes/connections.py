@@ -13,7 +13,7 @@ from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.audit import Audit, AuditEntry
 from holdfast.kit.connections import Connection
 from holdfast.kit.connections.models import Status
-from holdfast.routing import Actor, Cursor, Limit, RequestBody, Tenant, TenantId, action_route, read_route
+from holdfast.routing import Actor, Cursor, Limit, RequestBody, TenantId, action_route, read_route
 from holdfast.runtime import Runtime
 from holdfast.store import Query, QueryPage, Transaction
 
@@ -107,7 +107,6 @@ async def connections(
     status: FromQuery[Status | None] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> ConnectionPage:
     """Connections, newest first."""
     page = await listed(runtime, tenant_id, status=status, limit=limit, cursor=cursor)
@@ -116,7 +115,7 @@ async def connections(
 
 @read_route("/connections/{connection_id:str}", "admin", area="connections")
 async def connection(
-    runtime: RuntimeDependency, tenant_id: TenantId, connection_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, connection_id: FromPath[str]
 ) -> ConnectionRow:
     """One connection: whose it is, what was granted and what was not, and how it stands."""
     return row(await connection_of(runtime, tenant_id, connection_id))
@@ -127,7 +126,7 @@ async def connection(
     time_limit_s=_PROVIDER_S,
 )  # fmt: skip
 async def check(
-    runtime: RuntimeDependency, tenant_id: TenantId, connection_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, connection_id: FromPath[str]
 ) -> ConnectionRow:
     """Ask the provider now whether the grant still works, by refreshing it; tell it of an end it missed."""
     known = await connection_of(runtime, tenant_id, connection_id)
@@ -147,7 +146,6 @@ async def revoke(
     actor: Actor,
     connection_id: FromPath[str],
     data: JSONBody[RevokeRequest],
-    tenant: Tenant = None,
 ) -> ConnectionRow:
     """End the grant: here at once, then at the provider; its tokens are forgotten."""
     known = await connection_of(runtime, tenant_id, connection_id)

@@ -15,7 +15,7 @@ from holdfast.kit.audit import Audit, AuditEntry
 from holdfast.kit.outbox import Attempt, DeadLetter, Deliveries, Delivery, Report, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
 from holdfast.operations.act import run_audited
-from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, action_route, read_route
+from holdfast.routing import Actor, Cursor, Limit, TenantId, action_route, read_route
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 
@@ -116,7 +116,6 @@ async def deliveries(
     endpoint: Annotated[str | None, QueryParameter(max_length=200)] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> DeliveryPage:
     """Deliveries, newest first."""
     selection = Selection(statuses=status or UNDELIVERED, endpoint_id=endpoint)
@@ -126,7 +125,7 @@ async def deliveries(
 
 @read_route("/deliveries/{delivery_id:str}", "viewer", area="deliveries")
 async def delivery(
-    runtime: RuntimeDependency, tenant_id: TenantId, delivery_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, delivery_id: FromPath[str]
 ) -> DeliveryDetail:
     """One delivery, with its payload and every attempt."""
     found = await runtime.store.tenant(tenant_id).get(Delivery, delivery_id)
@@ -141,7 +140,6 @@ async def replay(
     tenant_id: TenantId,
     actor: Actor,
     delivery_id: FromPath[str],
-    tenant: Tenant = None,
 ) -> ReplayResponse:
     """Put one out again, under its old id with its old body; `replayed` is false where it is on its way."""
     ledger = _ledger(runtime, tenant_id)
@@ -160,7 +158,6 @@ async def dead_letters(
     endpoint: Annotated[str | None, QueryParameter(max_length=200)] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> DeadLetterPage:
     """What was given up, newest first."""
     page = await _ledger(runtime, tenant_id).dead_letters(
@@ -175,7 +172,6 @@ async def replay_dead(
     tenant_id: TenantId,
     actor: Actor,
     data: JSONBody[ReplayRequest],
-    tenant: Tenant = None,
 ) -> Report:
     """Put dead letters out again, at most a thousand at a time; says what it did, or would do."""
     selection = Selection(statuses=["dead"], endpoint_id=data.endpoint_id, event_type=data.event_type)

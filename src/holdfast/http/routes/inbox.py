@@ -13,7 +13,7 @@ from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
 from holdfast.operations.act import run_audited
-from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, action_route, read_route
+from holdfast.routing import Actor, Cursor, Limit, TenantId, action_route, read_route
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -51,7 +51,6 @@ async def inbox(
     status: FromQuery[Status] = "pending",
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> InboxPage:
     """Messages of one status, newest first."""
     items, after = await runtime.inbox.listed(status, tenant_id=tenant_id, limit=limit, cursor=cursor)
@@ -64,7 +63,6 @@ async def replay(
     tenant_id: TenantId,
     actor: Actor,
     item_id: FromPath[str],
-    tenant: Tenant = None,
 ) -> Again:
     """Let a finished or parked message be worked on again."""
     if await runtime.store.tenant(tenant_id).get(InboxItem, item_id) is None:

@@ -13,7 +13,7 @@ from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.runs import RunFields, Runs, StepSummary
 from holdfast.kit.runs.models import RunStatus, StepStatus
 from holdfast.operations.act import run_audited
-from holdfast.routing import Actor, Cursor, Limit, RequestBody, Tenant, TenantId, action_route, read_route
+from holdfast.routing import Actor, Cursor, Limit, RequestBody, TenantId, action_route, read_route
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 
@@ -165,7 +165,6 @@ async def runs(
     ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> RunPage:
     """Runs of one collection, newest first, with their steps."""
     kept = runs_in(runtime, tenant_id, collection)
@@ -179,7 +178,6 @@ async def run(
     tenant_id: TenantId,
     collection: FromPath[str],
     run_id: FromPath[str],
-    tenant: Tenant = None,
 ) -> RunRow:
     """One run with its steps."""
     kept = runs_in(runtime, tenant_id, collection)
@@ -194,7 +192,6 @@ async def cancel(
     collection: FromPath[str],
     run_id: FromPath[str],
     data: JSONBody[CancelRun],
-    tenant: Tenant = None,
 ) -> RunRow:
     """Let no further step begin. A run that nobody holds ends at once, another when its present step does."""
     kept = runs_in(runtime, tenant_id, collection)
@@ -208,7 +205,6 @@ async def wake(
     actor: Actor,
     collection: FromPath[str],
     run_id: FromPath[str],
-    tenant: Tenant = None,
 ) -> RunRow:
     """Let a run that waits, for a time or for something to happen, go on now."""
     kept = runs_in(runtime, tenant_id, collection)
@@ -222,7 +218,6 @@ async def retry(
     actor: Actor,
     collection: FromPath[str],
     run_id: FromPath[str],
-    tenant: Tenant = None,
 ) -> RunRow:
     """Let a run that failed go on from the step that did, with all its tries; finished steps stay done."""
     kept = runs_in(runtime, tenant_id, collection)

@@ -12,7 +12,7 @@ from holdfast.errors import NotFoundError
 from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.schedules import Schedule
 from holdfast.operations.act import run_audited
-from holdfast.routing import Actor, Cursor, Limit, Tenant, TenantId, action_route, read_route
+from holdfast.routing import Actor, Cursor, Limit, TenantId, action_route, read_route
 from holdfast.runtime import Runtime
 from holdfast.store import Query
 
@@ -54,7 +54,6 @@ async def schedules(
     tenant_id: TenantId,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> SchedulePage:
     """Schedules by name."""
     query = Query(Schedule).order_by("name").limit(limit).after(cursor)
@@ -68,7 +67,6 @@ async def run(
     tenant_id: TenantId,
     actor: Actor,
     schedule_id: FromPath[str],
-    tenant: Tenant = None,
 ) -> ScheduleRow:
     """Run its act at once, besides its slots."""
     await _row(runtime, tenant_id, schedule_id)
@@ -86,7 +84,6 @@ async def switch(
     actor: Actor,
     schedule_id: FromPath[str],
     data: JSONBody[Switch],
-    tenant: Tenant = None,
 ) -> ScheduleRow:
     """Stop it from coming due, or let it again from its next slot on."""
     await _row(runtime, tenant_id, schedule_id)

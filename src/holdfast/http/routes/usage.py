@@ -10,7 +10,7 @@ from litestar.params import QueryParameter
 from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.metering import Allowance, Meter
 from holdfast.kit.metering.meter import month_of, standing
-from holdfast.routing import Cursor, Limit, Tenant, TenantId, read_route
+from holdfast.routing import Cursor, Limit, TenantId, read_route
 
 Standing = Literal["ok", "warning", "reached"]
 
@@ -27,7 +27,6 @@ async def usage(
     month: Annotated[
         str | None, QueryParameter(pattern=r"^\d{4}-\d{2}$", description="Default: this.")
     ] = None,
-    tenant: Tenant = None,
 ) -> UsageMonth:
     """A month's exact sums."""
     chosen = month or month_of(runtime.clock.now())
@@ -60,7 +59,6 @@ async def allowances(
     tenant_id: TenantId,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> AllowancePage:
     """What is taken of everything limited, by name."""
     page = await Meter(runtime.store, tenant_id=tenant_id).allowances(limit=limit, cursor=cursor)

@@ -9,7 +9,7 @@ import msgspec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from holdfast.routing import Actor, RequestBody, RuntimeDependency, Tenant, TenantId
+from holdfast.routing import Actor, RequestBody, RuntimeDependency, TenantId
 from holdfast.services.renewals.calibration import Calibration
 from holdfast.services.renewals.models import Outcome, PropertyRules
 from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of, sets
@@ -32,7 +32,6 @@ async def record_outcome(
     tenant_id: TenantId,
     actor: Actor,
     data: JSONBody[OutcomeRequest],
-    tenant: Tenant = None,
 ) -> Outcome:
     """Say whether a lease was renewed or its resident left; said again, it is corrected.
 
@@ -51,7 +50,7 @@ async def record_outcome(
 
 @reads("/calibration")
 async def calibration(
-    runtime: RuntimeDependency, tenant_id: TenantId, property_id: PropertyFilter = None, tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, property_id: PropertyFilter = None
 ) -> Calibration:
     """Do high scores really leave? Counts by band, Brier score and AUC.
 
@@ -64,9 +63,7 @@ async def calibration(
 
 
 @reads("/properties/{property_id:str}/rules")
-async def rules(
-    runtime: RuntimeDependency, tenant_id: TenantId, property_id: FromPath[str], tenant: Tenant = None
-) -> PropertyRules:
+async def rules(runtime: RuntimeDependency, tenant_id: TenantId, property_id: FromPath[str]) -> PropertyRules:
     """The weights, thresholds and sending of a property.
 
     Example: `GET …/properties/property-0001/rules`
@@ -83,7 +80,6 @@ async def set_rules(
     actor: Actor,
     property_id: FromPath[str],
     data: JSONBody[RulesRequest],
-    tenant: Tenant = None,
 ) -> PropertyRules:
     """Change them for the runs to come; scores and tiers that are kept stay as they are.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
-from holdfast.routing import RuntimeDependency, Tenant, TenantId
+from holdfast.routing import RuntimeDependency, TenantId
 from holdfast.services.renewals.csv_export import csv_of
 from holdfast.services.renewals.routes.dependencies import reads, renewals_of
 from holdfast.services.renewals.routes.risk import AsOf, RunId
@@ -23,7 +23,6 @@ async def risk_csv(
     tier: Annotated[Tier | None, QueryParameter(description="All unless given.")] = None,
     run: RunId = None,
     as_of: AsOf = None,
-    tenant: Tenant = None,
 ) -> Stream:
     """A run's scores as CSV, the highest first; text that could begin a formula is quoted.
 

@@ -8,7 +8,7 @@ import msgspec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from holdfast.routing import Actor, Cursor, Limit, RequestBody, RuntimeDependency, Tenant, TenantId
+from holdfast.routing import Actor, Cursor, Limit, RequestBody, RuntimeDependency, TenantId
 from holdfast.services.renewals.endpoints import REASON_MAX, Act, EndpointRequest, EndpointResponse, shown
 from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of, sets
 
@@ -29,7 +29,6 @@ async def endpoints(
     tenant_id: TenantId,
     limit: Limit = 100,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> EndpointPage:
     """Where events go, newest first; never with a secret.
 
@@ -40,7 +39,7 @@ async def endpoints(
 
 @reads("/properties/{property_id:str}/endpoint", "developer")
 async def endpoint(
-    runtime: RuntimeDependency, tenant_id: TenantId, property_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, property_id: FromPath[str]
 ) -> EndpointResponse:
     """Where a property's events go.
 
@@ -56,7 +55,6 @@ async def set_endpoint(
     actor: Actor,
     property_id: FromPath[str],
     data: JSONBody[EndpointRequest],
-    tenant: Tenant = None,
 ) -> EndpointResponse:
     """Say where a property's events go; a new endpoint's secret is shown this once.
 
@@ -76,7 +74,6 @@ async def rotate(
     tenant_id: TenantId,
     actor: Actor,
     property_id: FromPath[str],
-    tenant: Tenant = None,
 ) -> EndpointResponse:
     """A fresh secret, shown this once; the old one signs too for a day.
 
@@ -97,7 +94,6 @@ async def switch(
     actor: Actor,
     property_id: FromPath[str],
     data: JSONBody[EndpointAct],
-    tenant: Tenant = None,
 ) -> EndpointResponse:
     """Pause, resume, disable or enable a property's endpoint.
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Report
-from holdfast.routing import Actor, Cursor, Limit, RequestBody, RuntimeDependency, Tenant, TenantId
+from holdfast.routing import Actor, Cursor, Limit, RequestBody, RuntimeDependency, TenantId
 from holdfast.services.renewals.deliveries import (
     NOTE_MAX,
     RmsDeadLetterResponse,
@@ -65,7 +65,6 @@ async def deliveries(
     status: Annotated[list[Status] | None, QueryParameter(description="May be repeated.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> RmsDeliveryPage:
     """A property's deliveries, newest first.
 
@@ -89,7 +88,6 @@ async def waiting(
     ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> RmsDeliveryPage:
     """What all properties still have to be told of, the next to be tried first; or an event's delivery.
 
@@ -105,7 +103,7 @@ async def waiting(
 
 @reads("/deliveries/{delivery_id:str}")
 async def delivery(
-    runtime: RuntimeDependency, tenant_id: TenantId, delivery_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, delivery_id: FromPath[str]
 ) -> RmsDeliveryDetail:
     """One delivery, with its payload and every attempt.
 
@@ -122,7 +120,6 @@ async def dead_letters(
     resolved: Annotated[bool, QueryParameter(description="Those that were dealt with.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> RmsDeadLetterPage:
     """What was given up, with the reason, newest first.
 
@@ -143,7 +140,6 @@ async def replay(
     tenant_id: TenantId,
     actor: Actor,
     letter_id: FromPath[str],
-    tenant: Tenant = None,
 ) -> RmsReplayResponse:
     """Put one out again, under its old event id with its old bytes; false where that was done since.
 
@@ -163,7 +159,6 @@ async def replay_all(
     tenant_id: TenantId,
     actor: Actor,
     data: JSONBody[RmsReplayRequest],
-    tenant: Tenant = None,
 ) -> Report:
     """Put dead letters out again, at most a thousand at a time; says what it did, or would do.
 
@@ -188,7 +183,6 @@ async def resolve(
     actor: Actor,
     letter_id: FromPath[str],
     data: JSONBody[ResolveRequest],
-    tenant: Tenant = None,
 ) -> Resolved:
     """Mark a dead letter as dealt with, without sending it.
 

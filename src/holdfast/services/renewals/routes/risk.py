@@ -10,7 +10,7 @@ from litestar import Response
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from holdfast.kit.runs.models import RunStatus
-from holdfast.routing import PREFIX, Actor, Cursor, Limit, RequestBody, RuntimeDependency, Tenant, TenantId
+from holdfast.routing import PREFIX, Actor, Cursor, Limit, RequestBody, RuntimeDependency, TenantId
 from holdfast.services.renewals.jobs import KEY_MAX, RunSummary
 from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary
 from holdfast.services.renewals.portfolio import PropertySummary, Sort, WhatIf
@@ -144,7 +144,6 @@ async def calculate(
     data: JSONBody[Calculate],
     key: Key = None,
     wait: Annotated[bool, QueryParameter(description="Answer once the job has ended.")] = False,
-    tenant: Tenant = None,
 ) -> Response[JobResponse | RunSummary]:
     """Score every resident of a property, in a job of its own.
 
@@ -164,9 +163,7 @@ async def calculate(
 
 
 @reads("/jobs/{job_id:str}")
-async def job(
-    runtime: RuntimeDependency, tenant_id: TenantId, job_id: FromPath[str], tenant: Tenant = None
-) -> JobResponse:
+async def job(runtime: RuntimeDependency, tenant_id: TenantId, job_id: FromPath[str]) -> JobResponse:
     """How far a job is.
 
     Example: `GET …/jobs/run-m5v2kx8a-a7b3c9d2`
@@ -189,7 +186,6 @@ async def risk(
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> RiskPage:
     """The scores of a property's latest run, or of one before it, with the tiers of its day.
 
@@ -216,7 +212,6 @@ async def runs(
     property_id: FromPath[str],
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> CalculationPage:
     """A property's finished runs, the newest first; each can be looked at by its `jobId`.
 
@@ -235,7 +230,6 @@ async def history(
     resident_id: FromPath[str],
     limit: Limit = 50,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> HistoryPage:
     """A resident's scores, one for each finished run, the newest first.
 
@@ -252,7 +246,6 @@ async def portfolio(
     tenant_id: TenantId,
     limit: Limit = 100,
     cursor: Cursor = None,
-    tenant: Tenant = None,
 ) -> PortfolioPage:
     """Every property with what its latest run came to, by name.
 
@@ -269,7 +262,6 @@ async def what_if(
     tenant_id: TenantId,
     property_id: FromPath[str],
     data: JSONBody[WhatIfRequest],
-    tenant: Tenant = None,
 ) -> WhatIf:
     """The latest run's residents by other weights or thresholds; nothing is stored.
 

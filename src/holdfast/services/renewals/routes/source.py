@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import NotFoundError
-from holdfast.routing import RuntimeDependency, Tenant, TenantId
+from holdfast.routing import RuntimeDependency, TenantId
 from holdfast.services.renewals.models import SourceState
 from holdfast.services.renewals.routes.dependencies import reads, renewals_of
 
@@ -36,9 +36,7 @@ class SourceResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @reads("/source")
-async def show_source(
-    runtime: RuntimeDependency, tenant_id: TenantId, tenant: Tenant = None
-) -> SourceResponse:
+async def show_source(runtime: RuntimeDependency, tenant_id: TenantId) -> SourceResponse:
     """Where the data comes from, how old it is, and the first rows that did not fit.
 
     Example: `GET …/source`

@@ -12,7 +12,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from holdfast.kit.runs.models import RunStatus
-from holdfast.routing import PREFIX, Actor, RequestBody, RuntimeDependency, Tenant, TenantId
+from holdfast.routing import PREFIX, Actor, RequestBody, RuntimeDependency, TenantId
 from holdfast.services.renewals.models import Told, TriggerJob
 from holdfast.services.renewals.risk_events import Triggered, counts_of, summary_of
 from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of
@@ -85,7 +85,6 @@ async def trigger(
     actor: Actor,
     property_id: FromPath[str],
     resident_id: FromPath[str],
-    tenant: Tenant = None,
 ) -> Triggered:
     """Tell the RMS about one resident; says whether the event was created or is there already.
 
@@ -106,7 +105,6 @@ async def trigger_many(
     actor: Actor,
     property_id: FromPath[str],
     data: JSONBody[TriggerRequest],
-    tenant: Tenant = None,
 ) -> Response[TriggerReport | TriggerJobResponse]:
     """The same for a flagged tier of the latest run, or for those of the residents named who are flagged.
 
@@ -142,7 +140,7 @@ def _report(property_id: str, told: Sequence[Triggered], named: Sequence[str]) -
 
 @reads("/trigger-jobs/{job_id:str}")
 async def trigger_job(
-    runtime: RuntimeDependency, tenant_id: TenantId, job_id: FromPath[str], tenant: Tenant = None
+    runtime: RuntimeDependency, tenant_id: TenantId, job_id: FromPath[str]
 ) -> TriggerJobResponse:
     """How far a trigger job is, and what became of those it has told of.
 
