@@ -17,6 +17,6 @@ used without tenants, it is kept under `NO_TENANT`.
 
 from __future__ import annotations
 
-from typing import Final
+from holdfast.model.access import NO_TENANT
 
-NO_TENANT: Final = "-"
+__all__ = ["NO_TENANT"]

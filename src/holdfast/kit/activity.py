@@ -14,7 +14,7 @@ from typing import Any, Final
 from holdfast.errors import ConflictError, RetryLaterError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.worker_loop import wait_for_wake
-from holdfast.model import Access, Document, ProvidedId, Retention, document
+from holdfast.model import MEMBERS_READ, Document, ProvidedId, Retention, document
 from holdfast.store import Increment, Maximum, Store, upsert
 
 BEAT_S: Final = 5.0
@@ -26,7 +26,7 @@ COUNTED: Final = ("handled", "delivered", "failed", "dead")
     id=ProvidedId(pattern=r"[0-9]{12}"),
     tenant="tenant_id",
     retention=Retention("at", after_s=86_400),
-    access=Access(read=["viewer", "service"]),
+    access=MEMBERS_READ,
 )
 class ActivityMinute(Document, rename="camel"):
     """One minute: messages handled, attempts by their outcome, and the longest anything due has waited."""

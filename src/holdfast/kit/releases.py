@@ -6,13 +6,13 @@ import re
 from datetime import datetime
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Document, document
+from holdfast.model import SERVICE_ONLY, Document, document
 from holdfast.store import Store, Transaction, put
 
 RELEASE_ID = "holdfast"
 
 
-@document("holdfast_releases/{id}", tenant="tenant_id")
+@document("holdfast_releases/{id}", tenant="tenant_id", access=SERVICE_ONLY)
 class Release(Document, rename="camel"):
     """The newest release that migrated this store."""
 

@@ -1,6 +1,15 @@
 """Declare once: document classes and everything said about them."""
 
-from holdfast.model.access import ANONYMOUS, SERVICE, Access, Caller, Membership
+from holdfast.model.access import (
+    ADMINS_READ,
+    ANONYMOUS,
+    MEMBERS_READ,
+    SERVICE,
+    SERVICE_ONLY,
+    Access,
+    Caller,
+    Membership,
+)
 from holdfast.model.claim import Claim
 from holdfast.model.document import Document, document, schema_of
 from holdfast.model.identity import CompositeId, ProvidedId, TimestampId, UlidId, ZeroPaddedId
@@ -10,8 +19,11 @@ from holdfast.model.retention import Retention
 from holdfast.model.schema import Schema
 
 __all__ = [
+    "ADMINS_READ",
     "ANONYMOUS",
+    "MEMBERS_READ",
     "SERVICE",
+    "SERVICE_ONLY",
     "Access",
     "Caller",
     "Claim",

@@ -1,11 +1,14 @@
-"""Who may do what with a document, declared with it and judged in one place.
+"""Access rules of a document: declared with it, evaluated in one place.
 
-A rule is a word: `public` anybody; `signed_in` anybody known; `service` the platform itself;
+A rule is a word: `public` allows anybody; `signed_in` any known caller; `service` the platform itself;
 `viewer`, `developer`, `admin`, `owner` people with at least that role in the document's tenant;
-`self:FIELD` the person named by that field. A caller is let in when any word lets them in.
+`self:FIELD` the person named by that field. A caller is allowed when any word allows them.
 
-Where roles come from is declared too: `Membership` marks the collection that gives a person their
-role in a tenant, so that the exported rules look where the service looks.
+A document without a tenant belongs to the platform: roles are those in the tenant `NO_TENANT`. Whoever is
+admin or owner there has that role in every tenant.
+
+`Membership` marks the collection that gives a person their role in a tenant, so that exported rules look
+roles up where the service does.
 """
 
 from __future__ import annotations
@@ -19,16 +22,25 @@ import msgspec
 from holdfast.errors import DeclarationError
 
 Action = Literal["read", "create", "update", "delete"]
+NO_TENANT: Final = "-"
 ROLES: Final = ("viewer", "developer", "admin", "owner")
+PLATFORM_ROLES: Final = ("admin", "owner")
 _WORDS: Final = frozenset({"public", "signed_in", "service", *ROLES})
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks: a person with a role per tenant, or the service itself, or nobody."""
+    """The identity behind a request: a person with a role per tenant, the service itself, or nobody."""
 
     user_id: str | None = None
     roles: Mapping[str, str] = {}
     service: bool = False
+
+    def role_in(self, tenant: str | None) -> str | None:
+        """Return the role that counts in this tenant; None is the platform itself."""
+        platform_role = self.roles.get(NO_TENANT)
+        if tenant is None or platform_role in PLATFORM_ROLES:
+            return platform_role
+        return self.roles.get(tenant)
 
 
 ANONYMOUS: Final = Caller()
@@ -36,9 +48,11 @@ SERVICE: Final = Caller(service=True)
 
 
 class Membership(msgspec.Struct, frozen=True, kw_only=True):
-    """Says that a collection holds who has which role in which tenant; it counts while `when` holds.
+    """Declare that a collection gives people their role in a tenant; an entry counts while `when` holds.
 
-    The collection is at the top level and its id is `Joined(user, tenant)`, so that one look-up answers.
+    One lookup must answer, so the collection is at the top level and its id is `CompositeId(user, tenant)`,
+    or the user's id alone where a person has one role. Exported rules use the membership that a service
+    declares; without one, the `platform`'s own users.
 
     Example: `Membership(user="user_id", tenant="tenant_id", role="role", when={"status": "active"})`
     """
@@ -46,12 +60,13 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     tenant: str
     role: str
-    when: Mapping[str, str | int | bool] = {}
+    when: Mapping[str, str | int | bool | None] = {}
+    platform: bool = False
 
 
 @dataclass(frozen=True, init=False)
 class Access:
-    """Rules for reading and for writing; `create`, `update`, `delete` narrow `write` where given.
+    """Rules for reading and for writing; `create`, `update`, `delete` override `write` where given.
 
     Example: `Access(read=["viewer"], write=["admin", "service"])`
     """
@@ -92,7 +107,7 @@ class Access:
     def allows(
         self, caller: Caller, action: Action, *, tenant: str | None, fields: Mapping[str, Any]
     ) -> bool:
-        """Whether the caller may do this to a document of that tenant; `fields` by their declared names."""
+        """Return whether the caller may do this to a document of that tenant (`fields` by declared names)."""
         return any(_lets_in(word, caller, tenant=tenant, fields=fields) for word in self.rules(action))
 
 
@@ -107,8 +122,10 @@ def _lets_in(word: str, caller: Caller, *, tenant: str | None, fields: Mapping[s
         return True
     if word.startswith("self:"):
         return bool(fields.get(word[5:]) == caller.user_id)
-    role = caller.roles.get(tenant) if tenant is not None else None
+    role = caller.role_in(tenant)
     return role in ROLES and ROLES.index(role) >= ROLES.index(word)
 
 
 SERVICE_ONLY: Final = Access()
+ADMINS_READ: Final = Access(read=["admin", "service"])
+MEMBERS_READ: Final = Access(read=["viewer", "service"])

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import inspect as mi
 
 from holdfast.errors import DeclarationError, InvalidError
-from holdfast.model.access import Access, Membership
+from holdfast.model.access import SERVICE_ONLY, Access, Membership
 from holdfast.model.claim import Claim
 from holdfast.model.columns import Column, make_column
-from holdfast.model.identity import CompositeId, Identity
+from holdfast.model.identity import CompositeId, Identity, ProvidedId
 from holdfast.model.index import Across, Index, IndexField, ResolvedIndex
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.path import parse_path
@@ -32,7 +32,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     immutable: tuple[str, ...]
     append_only: bool
     retention: Retention | None
-    access: Access
+    access: Access | None
     membership: Membership | None
     claim: Claim | None
     path_only: tuple[str, ...]
@@ -75,7 +75,8 @@ class FieldResolver:
         return tuple(dict.fromkeys(self._known(name) for name in (*self._declared.immutable, *tenant)))
 
     def check(self) -> None:
-        named = [word[5:] for word in sorted(self._declared.access.words) if word.startswith("self:")]
+        access = self._declared.access or SERVICE_ONLY
+        named = [word[5:] for word in sorted(access.words) if word.startswith("self:")]
         for name in (*self.path.parameters, *self._declared.path_only, *named):
             self._known(name)
         if self._declared.membership:
@@ -87,15 +88,13 @@ class FieldResolver:
     def _check_membership(self, membership: Membership) -> None:
         for name in (membership.role, *membership.when):
             self._known(name)
-        identity = self._declared.id
-        looked_up = isinstance(identity, CompositeId) and identity.fields == (
-            membership.user,
-            membership.tenant,
-        )
-        if not looked_up or self.path.nested:
+        identity, pair = self._declared.id, (membership.user, membership.tenant)
+        composite = isinstance(identity, CompositeId) and identity.fields == pair
+        single = isinstance(identity, ProvidedId) and self.path.parameters == (membership.user,)
+        if not (composite or single) or self.path.nested:
             raise DeclarationError(
                 f"{self._where}: a membership is at the top level, with "
-                f'id=Joined("{membership.user}", "{membership.tenant}")'
+                f'id=CompositeId("{membership.user}", "{membership.tenant}") or the user as its id'
             )
 
     def indexes(self) -> tuple[ResolvedIndex, ...]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, dataclass_transform
 import msgspec
 
 from holdfast.errors import DeclarationError
-from holdfast.model.access import SERVICE_ONLY, Access, Membership
+from holdfast.model.access import Access, Membership
 from holdfast.model.claim import Claim
 from holdfast.model.declaration import Declaration, Upgrade
 from holdfast.model.identity import GIVEN, Identity
@@ -45,7 +45,7 @@ def document(
     immutable: Iterable[str] = (),
     append_only: bool = False,
     retention: Retention | None = None,
-    access: Access = SERVICE_ONLY,
+    access: Access | None = None,
     membership: Membership | None = None,
     claim: Claim | None = None,
     path_only: Iterable[str] = (),
@@ -54,10 +54,11 @@ def document(
     """Declare where and how a document is kept; faults in the declaration raise here, at import.
 
     `path` names collections and the fields that hold the ids: `"runs/{run_id}/steps/{id}"`; `{env}-` in
-    front of a name is the environment's prefix. `tenant` is the field that says whose it is; a
+    front of a name is the environment's prefix. `tenant` is the field that names the owning tenant; a
     tenant's own document names its id there. `path_only` fields are known from the path and not stored
-    again. `membership` marks the collection that gives people their roles. `upgrades[n]` turns the stored
-    fields of version n into version n + 1 when a document is read.
+    again. Without `access` only the service itself may read and write. `membership` marks the collection
+    that gives people their roles. `upgrades[n]` turns the stored fields of version n into version n + 1
+    when a document is read.
 
     Example:
         @document("watchChannels/{channel_id}", indexes=[Index("status", "expiration")])

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from msgspec import inspect as mi
 
 from holdfast.errors import BadIdError, DeclarationError, HoldfastError, WrongTypeError
+from holdfast.model.access import SERVICE_ONLY
 from holdfast.model.columns import Column, find_field
 from holdfast.model.declaration import Declaration, FieldResolver
 from holdfast.model.identity import ProvidedId, TimestampId, UlidId
@@ -72,7 +73,7 @@ class Schema(Generic[D]):
         self.path, self._columns = names.path, names.columns
         self.tenant, self.tenant_is_parent = names.tenant, names.tenant_is_parent
         self.lifecycle, self.claim, self.retention = declared.lifecycle, declared.claim, declared.retention
-        self.access, self.append_only = declared.access, declared.append_only
+        self.access, self.append_only = declared.access or SERVICE_ONLY, declared.append_only
         self.membership = declared.membership
         self.indexes = names.indexes()
         names.check()

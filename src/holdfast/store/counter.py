@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from holdfast.model.access import SERVICE_ONLY
 from holdfast.model.document import Document, document
 from holdfast.model.identity import CompositeId
 from holdfast.model.index import Index
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
     from holdfast.store.store import Store
 
 
-@document("counter_shards/{id}", id=CompositeId("name", "shard"), indexes=[Index("name", "value")])
+@document(
+    "counter_shards/{id}",
+    id=CompositeId("name", "shard"),
+    indexes=[Index("name", "value")],
+    access=SERVICE_ONLY,
+)
 class CounterShard(Document):
     """One part of one count."""
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.model import Document, document
+from holdfast.model import SERVICE_ONLY, Document, document
 
 COPY_ID: Final = "copy"
 NAMED_MAX: Final = 100
@@ -24,7 +24,7 @@ class CollectionDigest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     target_hash: str
 
 
-@document("holdfast_copies/{id}")
+@document("holdfast_copies/{id}", access=SERVICE_ONLY)
 class Copy(Document, rename="camel"):
     """Kept in the target: which store it is a copy of, and how far that has come.
 

@@ -9,7 +9,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.access.scopes import covers
 from holdfast.kit.access.tokens import TokenCaller
 from holdfast.model import Caller
-from holdfast.model.access import ROLES
+from holdfast.model.access import PLATFORM_ROLES, ROLES
 
 
 def at_least(caller: Caller, role: str, tenant_id: str) -> bool:
@@ -20,7 +20,7 @@ def at_least(caller: Caller, role: str, tenant_id: str) -> bool:
 
 def privileged(caller: Caller) -> bool:
     """Whether the caller may ask for any tenant: the service, or an administrator of the whole."""
-    return caller.service or caller.roles.get(NO_TENANT) in ("admin", "owner")
+    return caller.service or caller.roles.get(NO_TENANT) in PLATFORM_ROLES
 
 
 def has_role(caller: Caller, role: str, tenant_id: str) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.errors import TooManyRequestsError
 from holdfast.kit import NO_TENANT
-from holdfast.model import Access, Document, ProvidedId, Retention, document
+from holdfast.model import SERVICE_ONLY, Document, ProvidedId, Retention, document
 from holdfast.store import Store, Transaction, delete, put
 
 FORGOTTEN_S: Final = 900.0
@@ -35,7 +35,7 @@ BY_ADDRESS: Final = ThrottlePolicy(free=20, wait_s_max=FORGOTTEN_S)
     id=ProvidedId(pattern=r"[0-9a-f]{64}"),
     tenant="tenant_id",
     retention=Retention("last_at", after_s=86_400),
-    access=Access(read=["service"], write=["service"]),
+    access=SERVICE_ONLY,
 )
 class Tries(Document, rename="camel"):
     """Tries under one name or from one address, since the last one that succeeded or was long ago."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Access, Document, Index, ProvidedId, Retention, document
+from holdfast.model import SERVICE_ONLY, Document, Index, ProvidedId, Retention, document
 
 TokenRole = Literal["viewer", "developer", "admin", "owner", "service"]
 
@@ -18,7 +18,7 @@ TokenRole = Literal["viewer", "developer", "admin", "owner", "service"]
     indexes=[Index("-created_at"), Index("-created_at", across="tenants")],
     immutable=["hash", "role", "scopes", "created_at", "created_by"],
     retention=Retention("ended_at", after_s=90 * 86_400),
-    access=Access(read=["admin", "service"], write=["service"]),
+    access=SERVICE_ONLY,
 )
 class ApiToken(Document, rename="camel"):
     """One token. Its id is in the token, so that one read finds it; its hash proves the rest.

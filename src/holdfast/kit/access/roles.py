@@ -56,8 +56,7 @@ class Roles:
 
     async def _look_up(self, user_id: str, tenant_id: str) -> str | None:
         wanted = {self._membership.user: user_id, self._membership.tenant: tenant_id}
-        id = self._identity.make(wanted.__getitem__)
-        assert id is not None
+        id = self._identity.make(wanted.__getitem__) or user_id
         found = await self._store.tenant(tenant_id).get(self._kind, id)
         # Joined ids can be spelled alike (`a_b` + `c`, `a` + `b_c`), so the fields decide.
         if found is None or any(self._value(found.doc, name) != value for name, value in wanted.items()):

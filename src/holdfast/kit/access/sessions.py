@@ -14,7 +14,7 @@ from typing import Final
 from holdfast.errors import ConflictError, RetryLaterError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.users import User
-from holdfast.model import Access, Caller, Document, ProvidedId, Retention, document
+from holdfast.model import SERVICE_ONLY, Caller, Document, ProvidedId, Retention, document
 from holdfast.store import Store, Transaction, Write, create, delete, patch
 
 COOKIE: Final = "holdfast_session"
@@ -30,7 +30,7 @@ _COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
     tenant="tenant_id",
     immutable=["user_id", "generation", "began_at", "expires_at"],
     retention=Retention("expires_at"),
-    access=Access(read=["service"], write=["service"]),
+    access=SERVICE_ONLY,
 )
 class Session(Document, rename="camel"):
     """One browser that is signed in. The id is the cookie's hash: the cookie itself is kept nowhere."""

@@ -15,7 +15,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.access.passwords import check_password, hashed
 from holdfast.kit.access.sessions import Sessions
 from holdfast.kit.access.users import SetUp, User, Users
-from holdfast.model import Access, Document, ProvidedId, Retention, document
+from holdfast.model import SERVICE_ONLY, Document, ProvidedId, Retention, document
 from holdfast.store import Store, Transaction, Write, create, put
 
 FIRST: Final = ""
@@ -31,7 +31,7 @@ _SPENT: Final = "this link was used, has ended or was never given; make another:
     tenant="tenant_id",
     immutable=["user_id", "created_at", "expires_at"],
     retention=Retention("expires_at", after_s=86_400),
-    access=Access(read=["service"], write=["service"]),
+    access=SERVICE_ONLY,
 )
 class SignInLink(Document, rename="camel"):
     """One link, by the hash of its code. `user_id` is who it lets in; empty is whoever comes first."""

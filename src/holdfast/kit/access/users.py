@@ -12,12 +12,11 @@ import msgspec
 from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.passwords import fits, hashed
-from holdfast.model import Access, Document, Index, ProvidedId, document
+from holdfast.model import SERVICE_ONLY, Document, Index, Membership, ProvidedId, document
 from holdfast.store import Query, Store, Transaction, create, put
 
 UserRole = Literal["viewer", "developer", "admin", "owner"]
 _NAME: Final = r"[a-z0-9][a-z0-9._@+-]{0,99}"
-_ADMINS: Final = Access(read=["admin", "service"], write=["service"])
 
 
 @document(
@@ -26,7 +25,10 @@ _ADMINS: Final = Access(read=["admin", "service"], write=["service"])
     tenant="tenant_id",
     indexes=[Index("-created_at"), Index("-created_at", across="tenants")],
     immutable=["created_at", "created_by"],
-    access=_ADMINS,
+    access=SERVICE_ONLY,
+    membership=Membership(
+        user="id", tenant="tenant_id", role="role", when={"disabled_at": None}, platform=True
+    ),
 )
 class User(Document, rename="camel"):
     """One person; the id is the name they sign in with.
@@ -46,7 +48,7 @@ class User(Document, rename="camel"):
     last_seen_at: datetime | None = None
 
 
-@document("holdfast_set_up/{id}", tenant="tenant_id", access=_ADMINS)
+@document("holdfast_set_up/{id}", tenant="tenant_id", access=SERVICE_ONLY)
 class SetUp(Document, rename="camel"):
     """Written with the first person: of all who use a first-run link at once, one finds it absent."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model import Access, CompositeId, Document, Index, document
+from holdfast.model import ADMINS_READ, CompositeId, Document, Index, document
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
         Index("subject", "-sequence"),
     ],
     append_only=True,
-    access=Access(read=["admin", "service"]),
+    access=ADMINS_READ,
 )
 class AuditEvent(Document, rename="camel"):
     """One link of a tenant's chain: its hash covers everything in it and the link before."""
@@ -61,7 +61,7 @@ class AuditEvent(Document, rename="camel"):
     hash: str = ""
 
 
-@document("holdfast_audit_heads/{tenant_id}", tenant="tenant_id", access=Access(read=["admin", "service"]))
+@document("holdfast_audit_heads/{tenant_id}", tenant="tenant_id", access=ADMINS_READ)
 class AuditHead(Document, rename="camel"):
     """Where a tenant's chain ends: what the next link must follow."""
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Access, Claim, Document, Index, Lifecycle, ProvidedId, Retention, document
+from holdfast.model import ADMINS_READ, Claim, Document, Index, Lifecycle, ProvidedId, Retention, document
 
 EpochMs = Annotated[int, Meta(ge=0)]
 ChannelStatus = Literal["active", "expired", "stopped"]
@@ -60,7 +60,7 @@ class ChannelFields(Document, rename="camel"):
     lifecycle=CHANNEL_LIFE,
     immutable=["registered_at"],
     retention=EXPIRED_KEPT,
-    access=Access(read=["admin", "service"]),
+    access=ADMINS_READ,
 )
 class Channel(ChannelFields, rename="camel"):
     """A channel of the kit's own collection."""
@@ -102,7 +102,7 @@ class OpenChannel(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     ),
     immutable=["name", "watched_id"],
     retention=Retention("ended_at", after_s=KEPT_S),
-    access=Access(read=["admin", "service"]),
+    access=ADMINS_READ,
 )
 class Watch(Document, rename="camel"):
     """The duty to keep one thing watched, worked on by one process at a time.

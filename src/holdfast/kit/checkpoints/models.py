@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Document, Index, Retention, document
+from holdfast.model import SERVICE_ONLY, Document, Index, Retention, document
 
 
 class CheckpointFields(Document, rename="camel"):
@@ -33,6 +33,7 @@ class CheckpointFields(Document, rename="camel"):
     indexes=[Index("run_id", "is_latest"), Index("run_id", "-number")],
     immutable=["run_id", "step_id", "number", "state", "created_at"],
     retention=Retention("expires_at"),
+    access=SERVICE_ONLY,
 )
 class CheckpointDocument(CheckpointFields, rename="camel"):
     """A checkpoint of the kit's own collection."""

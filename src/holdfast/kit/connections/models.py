@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Access, Document, Index, Lifecycle, ProvidedId, Retention, document
+from holdfast.model import SERVICE_ONLY, Document, Index, Lifecycle, ProvidedId, Retention, document
 
 Status = Literal["connected", "needs_reauth", "revoked"]
 SEALED_TOKENS: Final = ("access_token", "refresh_token", "former_refresh_token")
@@ -45,7 +45,7 @@ def connection_id(tenant_id: str, provider: str, account: str) -> str:
     ),
     immutable=["provider", "account"],
     retention=Retention("ended_at", after_s=90 * 86_400),
-    access=Access(read=["admin", "service"], write=["service"]),
+    access=SERVICE_ONLY,
 )
 class Connection(Document, rename="camel"):
     """One account's grant to one tenant. The tokens are sealed; `scopes` are those that were granted.
@@ -86,7 +86,7 @@ class Connection(Document, rename="camel"):
     id=ProvidedId(pattern=r"[0-9a-f]{64}"),
     tenant="tenant_id",
     retention=Retention("expires_at", after_s=86_400),
-    access=Access(read=["service"], write=["service"]),
+    access=SERVICE_ONLY,
 )
 class Consent(Document, rename="camel"):
     """A person was sent to a provider and is expected back, once. The id is the hash of their state."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Claim, Document, Retention, document
+from holdfast.model import SERVICE_ONLY, Claim, Document, Retention, document
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -48,6 +48,7 @@ class IdempotencyFields(Document, rename="camel"):
     tenant="tenant_id",
     claim=Claim(due="held_until", fence="fence", owner="held_by"),
     retention=Retention("expires_at"),
+    access=SERVICE_ONLY,
 )
 class IdempotencyDocument(IdempotencyFields, rename="camel"):
     """A record of the kit's own collection."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, Literal
 
-from holdfast.model import Access, Claim, CompositeId, Document, Index, Lifecycle, Retention, document
+from holdfast.model import SERVICE_ONLY, Claim, CompositeId, Document, Index, Lifecycle, Retention, document
 
-_ADMINS: Final = Access(read=["admin", "service"])
 KEEP_FINISHED_S: Final = 14 * 86_400
 
 Status = Literal["pending", "processing", "done", "parked", "ignored"]
@@ -36,7 +35,7 @@ Status = Literal["pending", "processing", "done", "parked", "ignored"]
     claim=Claim(due="due_at", fence="fence", owner="owner", state=("status", "processing")),
     retention=Retention("finished_at", after_s=KEEP_FINISHED_S),
     immutable=["source", "message_id", "body", "received_at"],
-    access=_ADMINS,
+    access=SERVICE_ONLY,
 )
 class InboxItem(Document, rename="camel"):
     """One message from outside, its raw body untouched. Its id is (source, mark): it comes in once."""
@@ -61,7 +60,7 @@ class InboxItem(Document, rename="camel"):
     owner: str = ""
 
 
-@document("holdfast_inbox_lanes/{id}", tenant="tenant_id", access=_ADMINS)
+@document("holdfast_inbox_lanes/{id}", tenant="tenant_id", access=SERVICE_ONLY)
 class InboxLane(Document, rename="camel"):
     """The order of one key's items: who is at work, and the number the next to come will draw."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Claim, Document, Retention, document
+from holdfast.model import SERVICE_ONLY, Claim, Document, Retention, document
 
 
 class LeaseFields(Document, rename="camel"):
@@ -38,6 +38,7 @@ def lock_id_of(tenant_id: str, name: str) -> str:
     tenant="tenant_id",
     claim=Claim(due="expires_at", fence="fence", owner="held_by"),
     retention=Retention("expires_at", after_s=7 * 86_400),
+    access=SERVICE_ONLY,
 )
 class LeaseDocument(LeaseFields, rename="camel"):
     """A lease of the kit's own collection."""

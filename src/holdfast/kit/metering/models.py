@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from holdfast.model import Access, CompositeId, Document, Index, document
-
-_MEMBERS = Access(read=["viewer", "service"])
+from holdfast.model import MEMBERS_READ, CompositeId, Document, Index, document
 
 
 @document(
@@ -16,7 +14,7 @@ _MEMBERS = Access(read=["viewer", "service"])
     tenant="tenant_id",
     indexes=[Index("month", "at"), Index("-at")],
     append_only=True,
-    access=_MEMBERS,
+    access=MEMBERS_READ,
 )
 class UsageEvent(Document, rename="camel"):
     """One fact that used something. `fact` is its idempotency key: the same fact never counts twice."""
@@ -40,7 +38,7 @@ class UsageEvent(Document, rename="camel"):
         Index("metric", "month", "value"),
         Index("month", "metric", "day"),
     ],
-    access=_MEMBERS,
+    access=MEMBERS_READ,
 )
 class UsageSum(Document, rename="camel"):
     """A day's sum of one metric, in as many shards as the engine wants for a hot counter."""
@@ -59,7 +57,7 @@ class UsageSum(Document, rename="camel"):
     id=CompositeId("tenant_id", "name"),
     tenant="tenant_id",
     indexes=[Index("name")],
-    access=_MEMBERS,
+    access=MEMBERS_READ,
 )
 class Allowance(Document, rename="camel"):
     """How much of something limited is taken, in a period or at the moment.

@@ -10,7 +10,19 @@ from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox.retry_policy import RetryPolicy
-from holdfast.model import Claim, Document, Index, Lifecycle, ProvidedId, Retention, UlidId, document
+from holdfast.model import (
+    ADMINS_READ,
+    MEMBERS_READ,
+    SERVICE_ONLY,
+    Claim,
+    Document,
+    Index,
+    Lifecycle,
+    ProvidedId,
+    Retention,
+    UlidId,
+    document,
+)
 
 DeliveryStatus = Literal["pending", "sending", "delivered", "failed", "dead", "skipped", "cancelled"]
 EndpointStatus = Literal["active", "paused", "disabled"]
@@ -65,6 +77,7 @@ class EndpointSecret(msgspec.Struct, frozen=True, rename="camel"):
         },
     ),
     immutable=["created_at", "fifo"],
+    access=SERVICE_ONLY,
 )
 class Endpoint(Document, rename="camel"):
     """Where events go, and how gently. `event_types` empty takes all; `invoice.*` takes a family."""
@@ -132,6 +145,7 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
     claim=Claim(
         due="next_attempt_at", fence="fence", owner="owner", lane="endpoint_id", state=("status", "sending")
     ),
+    access=MEMBERS_READ,
 )
 class Delivery(Document, rename="camel"):
     """One event for one endpoint, with all that sending it needs and all that became of it.
@@ -181,6 +195,7 @@ def delivery_id(event_id: str, endpoint_id: str) -> str:
         Index("resolved", "-died_at", across="tenants"),
         Index("endpoint_id", "resolved", "-died_at"),
     ],
+    access=MEMBERS_READ,
 )
 class DeadLetter(Document, rename="camel"):
     """Why a delivery was given up; has its delivery's id, so a delivery has at most one."""
@@ -205,6 +220,7 @@ class DeadLetter(Document, rename="camel"):
     indexes=[Index("endpoint_id", "-at"), Index("-at")],
     append_only=True,
     retention=Retention("at", after_s=365 * 86_400),
+    access=ADMINS_READ,
 )
 class EndpointNotice(Document, rename="camel"):
     """What an operator should know about an endpoint: who or what changed its state, and why."""
@@ -218,7 +234,7 @@ class EndpointNotice(Document, rename="camel"):
     at: datetime
 
 
-@document("holdfast_fifo_lanes/{id}", tenant="tenant_id")
+@document("holdfast_fifo_lanes/{id}", tenant="tenant_id", access=SERVICE_ONLY)
 class FifoLane(Document, rename="camel"):
     """Whether an ordered endpoint has a head under way; has the endpoint's id.
 

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import CheckpointDocument, CheckpointFields
-from holdfast.model import Claim, Document, Index, Lifecycle, Retention, TimestampId, document
+from holdfast.model import SERVICE_ONLY, Claim, Document, Index, Lifecycle, Retention, TimestampId, document
 
 RunStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 StepStatus = Literal["pending", "running", "completed", "failed", "skipped"]
@@ -130,6 +130,7 @@ class RunFields(Document, rename="camel"):
     claim=RUN_CLAIM,
     immutable=["created_at", "type"],
     retention=Retention("completed_at", after_s=90 * 86_400),
+    access=SERVICE_ONLY,
 )
 class RunDocument(RunFields, rename="camel"):
     """A run of the kit's own collection."""
@@ -141,6 +142,7 @@ class RunDocument(RunFields, rename="camel"):
     indexes=[Index("number")],
     lifecycle=STEP_LIFE,
     retention=Retention("completed_at", after_s=90 * 86_400),
+    access=SERVICE_ONLY,
 )
 class StepDocument(StepFields, rename="camel"):
     """A step of the kit's own collection."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from holdfast.model import Access, Claim, CompositeId, Document, Index, Lifecycle, Retention, document
+from holdfast.model import MEMBERS_READ, Claim, CompositeId, Document, Index, Lifecycle, Retention, document
 
-_ADMINS = Access(read=["admin", "service"])
 KEEP_RUNS_S = 30 * 86_400
 
 
@@ -17,7 +16,7 @@ KEEP_RUNS_S = 30 * 86_400
     tenant="tenant_id",
     indexes=[Index("name")],
     claim=Claim(due="next_at", fence="fence", owner="owner"),
-    access=_ADMINS,
+    access=MEMBERS_READ,
 )
 class Schedule(Document, rename="camel"):
     """One recurring act. `slot_at` is the slot that comes next, `next_at` when somebody must look."""
@@ -50,7 +49,7 @@ class Schedule(Document, rename="camel"):
         moves={"running": ["done", "failed", "retrying"], "retrying": ["running", "failed"]},
     ),
     retention=Retention("finished_at", after_s=KEEP_RUNS_S),
-    access=_ADMINS,
+    access=MEMBERS_READ,
 )
 class SlotRun(Document, rename="camel"):
     """What became of one slot: its id holds the slot, so there is one a slot whoever runs it."""

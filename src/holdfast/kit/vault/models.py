@@ -6,10 +6,15 @@ from datetime import datetime
 from typing import Literal
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Document, Index, document
+from holdfast.model import SERVICE_ONLY, Document, Index, document
 
 
-@document("holdfast_rotations/{id}", tenant="tenant_id", indexes=[Index("-started_at", across="tenants")])
+@document(
+    "holdfast_rotations/{id}",
+    tenant="tenant_id",
+    indexes=[Index("-started_at", across="tenants")],
+    access=SERVICE_ONLY,
+)
 class Rotation(Document, rename="camel"):
     """One collection on its way to one key. It ends after a walk over everything that changed nothing."""
 

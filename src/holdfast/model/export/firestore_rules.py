@@ -1,9 +1,10 @@
-"""`firestore.rules`: what the declarations let people do who reach Firestore directly.
+"""`firestore.rules`: what the declarations allow people who reach Firestore directly.
 
-A service is a token with the claim `service: true` (admin credentials pass by the rules anyway). A
-person's role in a tenant is read from the membership collection. Beside who may write, the rules keep
-what the store keeps: ids as the path has them, the tenant, immutable fields, legal moves, fencing
-numbers, append-only collections. Whatever is not declared is closed.
+A service is a token with the claim `service: true` (admin credentials bypass the rules anyway). A
+person's role in a tenant is read from the membership collection: the one a service declares, or else the
+platform's users. The rules also enforce what the store enforces on writes: ids that match the path, the
+tenant, immutable fields, legal transitions, fencing numbers, append-only collections. Whatever is not
+declared is denied.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from holdfast.errors import DeclarationError
-from holdfast.model.access import ROLES
+from holdfast.model.access import NO_TENANT, PLATFORM_ROLES, ROLES
 from holdfast.model.identity import CompositeId
 from holdfast.model.schema import Schema
 
@@ -53,32 +54,42 @@ def firestore_rules(schemas: Iterable[Schema[Any]], env: str) -> str:
 
 def _role_function(schemas: Sequence[Schema[Any]], env: str) -> list[str]:
     needing = [schema.name for schema in schemas if schema.access.words & set(ROLES)]
-    givers = [schema for schema in schemas if schema.membership]
-    if len(givers) > 1:
-        raise DeclarationError(f"two collections give roles: {givers[0].name} and {givers[1].name}")
-    if not givers:
+    schema = _membership_schema(schemas)
+    if schema is None:
         if needing:
             raise DeclarationError(
-                f"{needing[0]} lets roles in, but no collection says who has them: declare one with "
+                f"{needing[0]} allows roles, but no collection says who has them: declare one with "
                 "membership=Membership(...), or add it to the models"
             )
         return []
-    (schema,) = givers
     member, identity = schema.membership, schema.declared.id
     assert member is not None
-    assert isinstance(identity, CompositeId)
+    role = f"member.{_stored(schema, member.role)}"
+    in_tenant = f"member.{_stored(schema, member.tenant)} == tenant"
+    if member.platform:
+        everywhere = f"member.{_stored(schema, member.tenant)} == {_literal(NO_TENANT)}"
+        in_tenant = f"({in_tenant} || ({everywhere} && {role} in {_list(PLATFORM_ROLES)}))"
     # Two pairs can join to one id, so the fields are compared as well.
-    conditions = [f"member.{_stored(schema, member.user)} == request.auth.uid"]
-    conditions.append(f"member.{_stored(schema, member.tenant)} == tenant")
+    conditions = [f"member.{_stored(schema, member.user)} == request.auth.uid", in_tenant]
     conditions += [f"member.{_stored(schema, k)} == {_literal(v)}" for k, v in sorted(member.when.items())]
-    conditions.append(f"member.{_stored(schema, member.role)} in roles")
+    conditions.append(f"{role} in roles")
     place = schema.path.names[0].replace("{env}", env)
-    document = f"$(request.auth.uid + {_literal(identity.separator)} + tenant)"
+    rest = f" + {_literal(identity.separator)} + tenant" if isinstance(identity, CompositeId) else ""
+    document = f"$(request.auth.uid{rest})"
     return [
         "    function hasRole(tenant, roles) {\n"
         f"      let member = get(/databases/$(database)/documents/{place}/{document}).data;\n"
         f"      return {_all(conditions, '        ')};\n    }}\n"
     ]
+
+
+def _membership_schema(schemas: Sequence[Schema[Any]]) -> Schema[Any] | None:
+    """Return the collection that gives roles: a service's own comes before the platform's users."""
+    declared = [schema for schema in schemas if schema.membership]
+    own = [schema for schema in declared if schema.membership and not schema.membership.platform]
+    if len(own) > 1:
+        raise DeclarationError(f"two collections give roles: {own[0].name} and {own[1].name}")
+    return next(iter(own or declared), None)
 
 
 def _block(schema: Schema[Any], env: str) -> str:
@@ -184,17 +195,17 @@ def _words(
         tests.append(f"(signedIn() && {person} == request.auth.uid)")
     weakest = min((ROLES.index(word) for word in words if word in ROLES), default=None)
     tenant = _tenant(schema, data=tenant_data or data, listing=listing, group=group)
-    if weakest is not None and tenant is not None:
+    if weakest is not None:
         tests.append(f"hasRole({tenant}, {_list(ROLES[weakest:])})")
     if not tests:
         return None
     return tests[0] if len(tests) == 1 else f"({' || '.join(tests)})"
 
 
-def _tenant(schema: Schema[Any], *, data: str, listing: bool, group: bool) -> str | None:
+def _tenant(schema: Schema[Any], *, data: str, listing: bool, group: bool) -> str:
     name = schema.declared.tenant
     if name is None:
-        return None
+        return _literal(NO_TENANT)
     parents = schema.path.parameters[:-1]
     # A query knows the ids above it unless it goes over all parents; it never knows the last one.
     in_path = not group if name in parents else name in schema.path.parameters and not listing
@@ -221,7 +232,7 @@ def _list(values: Iterable[str]) -> str:
     return f"[{', '.join(_literal(value) for value in values)}]"
 
 
-def _literal(value: str | int | bool) -> str:
+def _literal(value: str | int | bool | None) -> str:
     if not isinstance(value, str):
         return json.dumps(value)
     quoted = json.dumps(value, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("'", "\\'")

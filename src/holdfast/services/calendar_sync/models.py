@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.kit.channels import CHANNEL_ID, CHANNEL_INDEXES, CHANNEL_LIFE, EXPIRED_KEPT, ChannelFields
-from holdfast.model import Access, Claim, Document, Index, Retention, UlidId, document
+from holdfast.model import ADMINS_READ, MEMBERS_READ, Claim, Document, Index, Retention, UlidId, document
 
 DAY_S: Final = 86_400
 ADDRESS_PATTERN: Final = (
@@ -29,8 +29,6 @@ Act = Literal["opened", "stopped", "expired", "attention"]
 SyncHealth = Literal["fine", "failing", "attention"]
 Result = Literal["added", "removed", "changed", "skipped", "failed"]
 
-_ADMINS: Final = Access(read=["admin", "service"])
-
 
 @document(
     "watchChannels/{channel_id}",
@@ -39,7 +37,7 @@ _ADMINS: Final = Access(read=["admin", "service"])
     lifecycle=CHANNEL_LIFE,
     immutable=["registered_at"],
     retention=EXPIRED_KEPT,
-    access=_ADMINS,
+    access=ADMINS_READ,
 )
 class WatchChannel(ChannelFields, rename="camel"):
     """A Google Calendar push channel that delivers the changes of one calendar."""
@@ -47,7 +45,7 @@ class WatchChannel(ChannelFields, rename="camel"):
     watched_id: Address = msgspec.field(name="calendarId")
 
 
-@document("calendarSyncMappings/{primary_email}", access=_ADMINS)
+@document("calendarSyncMappings/{primary_email}", access=MEMBERS_READ)
 class UserMapping(Document, rename="camel"):
     """Somebody's primary address and the secondary ones that belong on the same events."""
 
@@ -63,7 +61,7 @@ class BadMappingRow(msgspec.Struct, frozen=True):
     reason: str
 
 
-@document("calendarSyncReloads/{id}", access=_ADMINS)
+@document("calendarSyncReloads/{id}", access=MEMBERS_READ)
 class MappingReload(Document, rename="camel"):
     """How the last reload went; `digest` tells one map from another."""
 
@@ -91,7 +89,7 @@ class EventResult(msgspec.Struct, frozen=True, rename="camel"):
     "calendarSyncCalendars/{calendar_id}",
     indexes=[Index("standing"), Index("-synced_at")],
     claim=Claim(due="due_at", fence="fence", owner="owner"),
-    access=_ADMINS,
+    access=MEMBERS_READ,
 )
 class CalendarState(Document, rename="camel"):
     """Where one calendar's sync stands; held by one process at a time.
@@ -123,7 +121,7 @@ class CalendarState(Document, rename="camel"):
     "calendarSyncEvents/{id}",
     indexes=[Index("event_id"), Index("calendar_id")],
     retention=Retention("ends_at", after_s=30 * DAY_S),
-    access=_ADMINS,
+    access=MEMBERS_READ,
 )
 class SyncedEvent(Document, rename="camel"):
     """The attendees that this service added to one event, whoever's calendar it was seen on.
@@ -150,7 +148,7 @@ class SyncedEvent(Document, rename="camel"):
     indexes=[Index("channel_id", "-at"), Index("calendar_id", "-at"), Index("-at")],
     append_only=True,
     retention=Retention("at", after_s=365 * DAY_S),
-    access=_ADMINS,
+    access=MEMBERS_READ,
 )
 class ChannelEvent(Document, rename="camel"):
     """What became of a channel; stays when its document is deleted."""

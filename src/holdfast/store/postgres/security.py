@@ -3,7 +3,8 @@
 Hand-written SQL under the role `holdfast_app` says who asks, for one transaction, with
 `set_config('holdfast.user', …, true)`, `holdfast.tenant` and `holdfast.role` (viewer, developer,
 admin, owner or service); then it reaches exactly what `Access.allows` lets that caller reach, and of a
-tenant's collection only that tenant's rows. A service crosses tenants with the tenant `*`.
+tenant's collection only that tenant's rows. A service crosses tenants with the tenant `*`; a collection
+without tenants is the platform's, whose roles count with the tenant `-`.
 The engine itself owns the tables and keeps tenants apart by its own means.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.model.access import ROLES, Action
+from holdfast.model.access import NO_TENANT, ROLES, Action
 from holdfast.model.path import JOINT
 from holdfast.model.schema import Schema
 from holdfast.store.postgres.statement import SEQUENCE
@@ -81,10 +82,9 @@ def _lets_in(word: str, schema: Schema[Any]) -> str:
         return known
     if word.startswith("self:"):
         return f"{_field(schema, word[5:])} = {_setting('user')}"
-    if schema.tenant is None:
-        return "false"
     roles = ", ".join(f"'{role}'" for role in ROLES[ROLES.index(word) :])
-    return f"{known} AND {_setting('role')} IN ({roles})"
+    allowed = f"{known} AND {_setting('role')} IN ({roles})"
+    return allowed if schema.tenant else f"{allowed} AND {_setting('tenant')} = '{NO_TENANT}'"
 
 
 def _field(schema: Schema[Any], name: str) -> str:

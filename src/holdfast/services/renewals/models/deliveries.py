@@ -14,7 +14,7 @@ from msgspec import field
 
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Endpoint, OutboxModels
 from holdfast.kit.outbox.models import DeliveryStatus
-from holdfast.model import Claim, Document, Index, Retention, document, schema_of
+from holdfast.model import MEMBERS_READ, SERVICE_ONLY, Claim, Document, Index, Retention, document, schema_of
 from holdfast.services.renewals.models.source_tables import PROPERTY_ID
 
 EVENT_TYPE: Final = "renewal.risk_flagged"
@@ -32,6 +32,7 @@ _DELIVERY: Final = schema_of(Delivery).declared
     indexes=_ENDPOINT.indexes,
     lifecycle=_ENDPOINT.lifecycle,
     immutable=_ENDPOINT.immutable,
+    access=SERVICE_ONLY,
 )
 class RmsEndpoint(Endpoint, rename="camel"):
     """Where a property's events go; has the property's id."""
@@ -56,6 +57,7 @@ class RmsEndpoint(Endpoint, rename="camel"):
     claim=Claim(
         due="next_attempt_at", fence="fence", owner="owner", lane="endpoint_id", state=("status", "sending")
     ),
+    access=MEMBERS_READ,
 )
 class DeliveryState(Delivery):
     """One event on its way to one RMS, with every attempt."""
@@ -88,6 +90,7 @@ class DeliveryState(Delivery):
         Index("resolved", "-died_at"),
         Index("endpoint_id", "resolved", "-died_at"),
     ],
+    access=MEMBERS_READ,
 )
 class DeadLetterRow(DeadLetter):
     """Why a delivery was given up, for people to review, replay or mark as resolved."""

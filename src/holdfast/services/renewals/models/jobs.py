@@ -6,7 +6,7 @@ from datetime import date, datetime
 
 from holdfast.kit.checkpoints import CheckpointDocument
 from holdfast.kit.runs import RUN_CLAIM, RUN_INDEXES, RUN_LIFE, RunFields, RunModels, StepDocument
-from holdfast.model import Index, Retention, TimestampId, document
+from holdfast.model import MEMBERS_READ, Index, Retention, TimestampId, document
 from holdfast.services.renewals.models.scores import Count, Sending
 from holdfast.services.renewals.scoring import Rules
 
@@ -27,6 +27,7 @@ YEAR_S = 365 * 86_400
     immutable=["created_at", "type", "property_id", "as_of_date", "calculated_at", "rules"],
     # One that did not finish stays: it tells that the scores it left behind are no result.
     retention=Retention("completed_at", after_s=5 * YEAR_S, when={"status": "completed"}),
+    access=MEMBERS_READ,
 )
 class CalculationJob(RunFields, rename="camel"):
     """One run over one property, by the rules of the moment it was asked for. What is scored is kept with

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Literal
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import CompositeId, Document, Index, document
+from holdfast.model import MEMBERS_READ, CompositeId, Document, Index, document
 from holdfast.services.renewals.scoring import Points, Tier
 
 
@@ -16,6 +16,7 @@ from holdfast.services.renewals.scoring import Points, Tier
     id=CompositeId("lease_id"),
     tenant="tenant_id",
     indexes=[Index("property_id", "-decided_on"), Index("-decided_on")],
+    access=MEMBERS_READ,
 )
 class Outcome(Document, rename="camel"):
     """Whether a lease was renewed or its resident left, with the last score from before that day."""

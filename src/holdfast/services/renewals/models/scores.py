@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import CompositeId, Document, Index, document
+from holdfast.model import MEMBERS_READ, CompositeId, Document, Index, document
 from holdfast.services.renewals.scoring import (
     TOLERANCE_CENTS,
     Days,
@@ -35,6 +35,7 @@ Sending = Literal["nothing", "high", "flagged"]
         Index("resident_id", "-calculated_at"),
     ],
     append_only=True,
+    access=MEMBERS_READ,
 )
 class RiskScore(Document):
     """A point-in-time assessment. The tier is the one of its day, whatever the thresholds become."""
@@ -56,7 +57,10 @@ class RiskScore(Document):
 
 
 @document(
-    "renewal_run_orders/{id}", id=CompositeId("calculated_at", "property_id", "number"), tenant="tenant_id"
+    "renewal_run_orders/{id}",
+    id=CompositeId("calculated_at", "property_id", "number"),
+    tenant="tenant_id",
+    access=MEMBERS_READ,
 )
 class RunOrder(Document):
     """A stretch of a run's residents by the days to the end of their leases, the soonest first."""
@@ -88,7 +92,7 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
         return self.high + self.medium
 
 
-@document("renewal_property_states/{property_id}", tenant="tenant_id")
+@document("renewal_property_states/{property_id}", tenant="tenant_id", access=MEMBERS_READ)
 class PropertyState(Document, rename="camel"):
     """The run a property is in or was in last, and what its latest finished one came to."""
 
@@ -98,7 +102,7 @@ class PropertyState(Document, rename="camel"):
     latest: Summary | None = None
 
 
-@document("renewal_property_rules/{property_id}", tenant="tenant_id")
+@document("renewal_property_rules/{property_id}", tenant="tenant_id", access=MEMBERS_READ)
 class PropertyRules(Document, rename="camel"):
     """A property's own weights and thresholds, and what a run sends out by itself."""
 

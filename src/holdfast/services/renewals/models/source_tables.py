@@ -10,7 +10,7 @@ from datetime import date, datetime
 from typing import Literal
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import CompositeId, Document, Index, ProvidedId, document
+from holdfast.model import ADMINS_READ, MEMBERS_READ, CompositeId, Document, Index, ProvidedId, document
 from holdfast.services.renewals.money import Cents
 from holdfast.services.renewals.scoring import LeaseType
 
@@ -18,7 +18,7 @@ from holdfast.services.renewals.scoring import LeaseType
 PROPERTY_ID = ProvidedId(pattern=r"[^~/]{1,100}")
 
 
-@document("properties/{id}", id=PROPERTY_ID, tenant="tenant_id", indexes=[Index("name")])
+@document("properties/{id}", id=PROPERTY_ID, tenant="tenant_id", indexes=[Index("name")], access=MEMBERS_READ)
 class Property(Document):
     """A building or a group of them; its dates are those of its time zone."""
 
@@ -35,7 +35,7 @@ class Property(Document):
     updated_at: datetime | None = None
 
 
-@document("renewal_property_names/{name_key}", tenant="tenant_id")
+@document("renewal_property_names/{name_key}", tenant="tenant_id", access=ADMINS_READ)
 class PropertyName(Document):
     """Holds a property's name for it: made in the commit of the property, so a name is given once."""
 
@@ -44,7 +44,7 @@ class PropertyName(Document):
     property_id: str
 
 
-@document("unit_types/{id}", tenant="tenant_id", indexes=[Index("property_id", "name")])
+@document("unit_types/{id}", tenant="tenant_id", indexes=[Index("property_id", "name")], access=ADMINS_READ)
 class UnitType(Document):
     id: str
     tenant_id: str = NO_TENANT
@@ -57,7 +57,9 @@ class UnitType(Document):
     updated_at: datetime | None = None
 
 
-@document("units/{id}", tenant="tenant_id", indexes=[Index("property_id", "unit_number")])
+@document(
+    "units/{id}", tenant="tenant_id", indexes=[Index("property_id", "unit_number")], access=MEMBERS_READ
+)
 class Unit(Document):
     id: str
     tenant_id: str = NO_TENANT
@@ -75,6 +77,7 @@ class Unit(Document):
     id=CompositeId("unit_id", "effective_date"),
     tenant="tenant_id",
     indexes=[Index("property_id", "unit_id", "effective_date", "market_rent")],
+    access=ADMINS_READ,
 )
 class UnitPricing(Document):
     """A unit's price from a day on; its key is made of both, so a unit has one price a day."""
@@ -102,6 +105,7 @@ class UnitPricing(Document):
         Index("property_id", "last_name", "first_name"),
         Index("unit_id"),
     ],
+    access=MEMBERS_READ,
 )
 class Resident(Document):
     id: str
@@ -133,6 +137,7 @@ class Resident(Document):
         ),
         Index("resident_id", "-lease_start_date"),
     ],
+    access=MEMBERS_READ,
 )  # fmt: skip
 class LeaseRow(Document):
     """A lease as the platform keeps it; one that runs from month to month may have no end."""
@@ -157,6 +162,7 @@ class LeaseRow(Document):
     indexes=[
         Index("property_id", "resident_id", "transaction_type", "charge_code", "transaction_date", "amount")
     ],
+    access=ADMINS_READ,
 )
 class LedgerRow(Document):
     """A charge or a payment."""
@@ -178,6 +184,7 @@ class LedgerRow(Document):
     indexes=[
         Index("property_id", "resident_id", "lease_id", "status", "offer_expiration_date", "created_at")
     ],
+    access=ADMINS_READ,
 )
 class OfferRow(Document):
     """A renewal offer; `created_at` is when it was made."""

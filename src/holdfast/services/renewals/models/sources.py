@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from holdfast.kit import NO_TENANT
-from holdfast.model import Document, document
+from holdfast.model import MEMBERS_READ, Document, document
 
 BAD_KEPT = 50
 
@@ -30,7 +30,7 @@ class TableState(msgspec.Struct, frozen=True):
     digest: str = ""
 
 
-@document("renewal_sources/{tenant_id}", tenant="tenant_id")
+@document("renewal_sources/{tenant_id}", tenant="tenant_id", access=MEMBERS_READ)
 class SourceState(Document):
     """Where a portfolio's tables come from. `read_at` is the moment that the data is of.
 

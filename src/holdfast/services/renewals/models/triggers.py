@@ -8,7 +8,7 @@ from typing import Literal
 from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import CheckpointDocument
 from holdfast.kit.runs import RUN_CLAIM, RUN_INDEXES, RUN_LIFE, RunFields, RunModels, StepDocument
-from holdfast.model import Document, Retention, TimestampId, document
+from holdfast.model import MEMBERS_READ, Document, Retention, TimestampId, document
 from holdfast.services.renewals.models.scores import Count
 from holdfast.services.renewals.scoring import Tier
 
@@ -24,6 +24,7 @@ Told = Literal["created", "already queued", "already delivered", "re-queued"]
     claim=RUN_CLAIM,
     immutable=["created_at", "type", "property_id", "calculated_at", "tiers", "residents"],
     retention=Retention("completed_at", after_s=365 * 86_400),
+    access=MEMBERS_READ,
 )
 class TriggerJob(RunFields, rename="camel"):
     """Telling the RMS of whole tiers of one run; `told` of `residents` are done.
@@ -42,7 +43,7 @@ class TriggerJob(RunFields, rename="camel"):
     whole: bool = False
 
 
-@document("renewal_trigger_states/{property_id}", tenant="tenant_id")
+@document("renewal_trigger_states/{property_id}", tenant="tenant_id", access=MEMBERS_READ)
 class TriggerState(Document, rename="camel"):
     """The trigger job a property is in, or was in last."""
 
