@@ -28,7 +28,8 @@ from holdfast.app import ddl
 from holdfast.config import load_config
 from holdfast.http.app import create_app
 from holdfast.http.server import settings
-from holdfast.kit.inbox import GithubVerifier, InboxItem, Source
+from holdfast.kit.inbox import InboxItem, Source
+from holdfast.providers.github import GithubVerifier
 from holdfast.runtime import Runtime
 from holdfast.service import Parts, Service, Webhook
 from holdfast.store.catalog import Catalog

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.errors import InvalidError, NotFoundError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.channels import Channel, ChannelFields, Opened, Watch
-from holdfast.kit.inbox import channel_token
+from holdfast.providers.google_calendar import channel_token
 from holdfast.store import Query, Store
 from holdfast.store.port import Engine
 from holdfast.testing import ManualClock

@@ -18,8 +18,8 @@ from holdfast.kit.channels import (
     ChannelTransition,
     Watch,
 )
-from holdfast.kit.inbox import GoogleChannelVerifier, channel_token
 from holdfast.model import Document
+from holdfast.providers.google_calendar import GoogleChannelVerifier, channel_token
 from holdfast.store import Store, Transaction
 from holdfast.testing import ManualClock
 from tests.kit.switchboard import KEY, Switchboard, alices_watch, documents_of

@@ -20,8 +20,8 @@ from holdfast.kit.channels import (
     ChannelTransition,
     Watch,
 )
-from holdfast.kit.inbox import channel_token
 from holdfast.model import Document, document, schema_of
+from holdfast.providers.google_calendar import channel_token
 from holdfast.store import Store, Transaction, create
 from holdfast.testing import ManualClock
 from tests.kit.switchboard import KEY, Switchboard, alices_watch, documents_of

@@ -39,7 +39,8 @@ ORDERED = Source(name="ordered", verifier=Named(), ordered=True)
 
 
 async def _receive(inbox: Inbox, name: str, *, source: Source = LOOSE, body: bytes = b"{}") -> bool:
-    return (await inbox.receive(source, {"x-name": name, "authorization": "Bearer secret"}, body)).duplicate
+    secrets = {"authorization": "Bearer s", "x-vendor-secret-token": "s", "x-other-token": "s", "cookie": "s"}
+    return (await inbox.receive(source, {"x-name": name} | secrets, body)).duplicate
 
 
 async def tally(item: InboxItem, tx: Transaction) -> None:

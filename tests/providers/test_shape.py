@@ -18,11 +18,12 @@ from tests.kit.receiver import answering, serving
 from tests.providers.setting import HastyClock
 
 FOLDERS = sorted(path.parent for path in Path(providers.__path__[0]).glob("*/__init__.py"))
-NAMES = [folder.name for folder in FOLDERS]
+APIS = [folder for folder in FOLDERS if (folder / "client.py").exists()]
+WEBHOOKS = [folder for folder in FOLDERS if folder not in APIS]
 
 
 def _refusals() -> Iterator[tuple[str, dict[str, Any]]]:
-    for folder in FOLDERS:
+    for folder in APIS:
         for refusal in json.loads((folder / "fixtures" / "refusals.json").read_text()):
             yield folder.name, refusal
 
@@ -32,10 +33,16 @@ def _body(refusal: dict[str, Any]) -> bytes:
     return body.encode() if isinstance(body, str) else json.dumps(body).encode()
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=NAMES)
+@pytest.mark.parametrize("folder", APIS, ids=[folder.name for folder in APIS])
 def test_a_provider_has_a_client_types_a_page_and_fixtures(folder: Path) -> None:
     wanted = {"__init__.py", "client.py", "types.py", "README.md", "fixtures"}
     assert wanted <= {path.name for path in folder.iterdir()}
+    assert (folder / "README.md").read_text().startswith(f"# {folder.name}\n")
+
+
+@pytest.mark.parametrize("folder", WEBHOOKS, ids=[folder.name for folder in WEBHOOKS])
+def test_a_provider_without_a_client_has_a_verifier_and_a_page(folder: Path) -> None:
+    assert {"__init__.py", "verifier.py", "README.md"} <= {path.name for path in folder.iterdir()}
     assert (folder / "README.md").read_text().startswith(f"# {folder.name}\n")
 
 
@@ -75,6 +82,6 @@ async def test_a_refusal_over_http_says_how_long_to_wait(name: str, refusal: dic
 
 
 def test_the_fixtures_cover_each_way_a_provider_can_refuse() -> None:
-    for name in NAMES:
+    for name in [folder.name for folder in APIS]:
         kinds = {refusal["raises"] for owner, refusal in _refusals() if owner == name}
         assert {"RetryLaterError", "ReauthRequiredError", "ForbiddenError", "InvalidError"} <= kinds, name

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from holdfast.http.app import create_app
-from holdfast.kit.inbox import InboxItem, channel_token
+from holdfast.kit.inbox import InboxItem
 from holdfast.kit.vault import new_key
+from holdfast.providers.google_calendar import channel_token
 from holdfast.runtime import Runtime
 from holdfast.services.calendar_sync import service
 from holdfast.store import Query

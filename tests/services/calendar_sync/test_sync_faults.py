@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import SystemClock
-from holdfast.kit.inbox import InboxItem, channel_token
+from holdfast.kit.inbox import InboxItem
+from holdfast.providers.google_calendar import channel_token
 from holdfast.simulators.google import InjectedFault, Pushes, Restore, RevokeAccess
 from holdfast.store import Query
 from holdfast.testing import ManualClock

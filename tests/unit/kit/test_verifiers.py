@@ -15,14 +15,10 @@ from standardwebhooks import Webhook as StandardWebhook
 from svix.webhooks import Webhook as SvixWebhook
 
 from holdfast.errors import HoldfastError, InvalidError, UnverifiedError
-from holdfast.kit.inbox import (
-    GithubVerifier,
-    GoogleChannelVerifier,
-    StandardWebhooksVerifier,
-    TelegramVerifier,
-    Verifier,
-    channel_token,
-)
+from holdfast.kit.inbox import StandardWebhooksVerifier, Verifier
+from holdfast.providers.github import GithubVerifier
+from holdfast.providers.google_calendar import GoogleChannelVerifier, channel_token
+from holdfast.providers.telegram import TelegramVerifier
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 SECRET = "It's a Secret to Everybody"

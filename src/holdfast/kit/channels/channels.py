@@ -18,9 +18,9 @@ from holdfast.kit.channels.port import ChannelProvider
 from holdfast.kit.channels.reconciler import Hook, WatchReconciler, epoch_ms, log
 from holdfast.kit.channels.report import ChannelHealth, Forced, Listing, Renewal, Renewed
 from holdfast.kit.channels.watch_registry import WatchRegistry
-from holdfast.kit.inbox.verifiers import CHANNEL_TOKEN_BYTES
 from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.store import Query, Snapshot, Store
+from holdfast.webhook_verifier import CHANNEL_TOKEN_BYTES
 
 POLL_S: Final = 60.0
 PAGE: Final = 500

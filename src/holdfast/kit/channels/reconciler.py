@@ -19,9 +19,9 @@ from holdfast.kit.channels import decision
 from holdfast.kit.channels.decision import ChannelPolicy, Idle, Open, Stop, decide
 from holdfast.kit.channels.models import ChannelFields, ChannelStatus, OpenChannel, Watch
 from holdfast.kit.channels.port import ChannelProvider
-from holdfast.kit.inbox.verifiers import channel_token
 from holdfast.model import schema_of
 from holdfast.store import Snapshot, Store, Transaction, create, delete, patch, put
+from holdfast.webhook_verifier import channel_token
 
 log = structlog.get_logger("holdfast.channels")
 

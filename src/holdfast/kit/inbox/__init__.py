@@ -2,20 +2,11 @@
 
 from holdfast.kit.inbox.inbox import Inbox, Receipt, Source
 from holdfast.kit.inbox.models import InboxItem, InboxLane
-from holdfast.kit.inbox.verifiers import (
-    GithubVerifier,
-    GoogleChannelVerifier,
-    StandardWebhooksVerifier,
-    TelegramVerifier,
-    Verified,
-    Verifier,
-    channel_token,
-)
+from holdfast.kit.inbox.verifiers import StandardWebhooksVerifier
 from holdfast.kit.inbox.worker import Handler, InboxLimits, InboxWorker
+from holdfast.webhook_verifier import Verified, Verifier
 
 __all__ = [
-    "GithubVerifier",
-    "GoogleChannelVerifier",
     "Handler",
     "Inbox",
     "InboxItem",
@@ -25,8 +16,6 @@ __all__ = [
     "Receipt",
     "Source",
     "StandardWebhooksVerifier",
-    "TelegramVerifier",
     "Verified",
     "Verifier",
-    "channel_token",
 ]

@@ -18,6 +18,8 @@ from holdfast.providers.google_calendar.types import (
     PushChannel,
     SendUpdates,
 )
+from holdfast.providers.google_calendar.verifier import GoogleChannelVerifier
+from holdfast.webhook_verifier import channel_token
 
 __all__ = [
     "CALENDAR_SCOPE",
@@ -34,8 +36,10 @@ __all__ = [
     "Events",
     "ExtendedProperties",
     "GoogleCalendar",
+    "GoogleChannelVerifier",
     "InstanceQuery",
     "NewEvent",
     "PushChannel",
     "SendUpdates",
+    "channel_token",
 ]

@@ -8,7 +8,8 @@ from typing import Final
 
 from holdfast.errors import NotOursError, UnverifiedError
 from holdfast.kit.channels import Channels
-from holdfast.kit.inbox import GoogleChannelVerifier, InboxItem, Verified
+from holdfast.kit.inbox import InboxItem, Verified
+from holdfast.providers.google_calendar import GoogleChannelVerifier
 from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
 from holdfast.services.calendar_sync.models import CalendarState
 from holdfast.services.calendar_sync.sync_state import notified
