@@ -22,16 +22,15 @@ from bench.timing_receiver import receiving, seen
 from holdfast.app import open_store
 from holdfast.kit.outbox import (
     OUTBOX_MODELS,
-    AddressGuard,
     Dispatcher,
     Endpoint,
     Event,
     Outbox,
-    RawSender,
     Sign,
     WebhookSigner,
     new_secret,
 )
+from holdfast.net import AddressGuard, RawSender
 from holdfast.store import Store, create, put
 
 CALLERS = 100

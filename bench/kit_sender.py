@@ -23,9 +23,7 @@ import trustme
 from bench.measure import Goal, Pair, Place, Workload
 from bench.receiver import receiving
 from holdfast.kit.outbox.signing import WebhookSigner, new_secret
-from holdfast.net.address_guard import AddressGuard
-from holdfast.net.port import OutgoingRequest
-from holdfast.net.sender import RawSender
+from holdfast.net import AddressGuard, OutgoingRequest, RawSender
 
 IN_FLIGHT = 100
 BODY = secrets.token_urlsafe(768).encode()

@@ -25,7 +25,8 @@ from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
 from holdfast import ids
-from holdfast.kit.outbox import AddressGuard, OutgoingRequest, RawSender, Sign, WebhookSigner, new_secret
+from holdfast.kit.outbox import Sign, WebhookSigner, new_secret
+from holdfast.net import AddressGuard, OutgoingRequest, RawSender
 
 PutOut = Callable[[bytes], Coroutine[Any, Any, None]]
 CALLERS = 100

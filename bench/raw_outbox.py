@@ -19,7 +19,8 @@ import msgspec
 
 from bench.raw_postgres import connect
 from holdfast import ids
-from holdfast.kit.outbox import Delivery, OutgoingRequest, Sender, Sign
+from holdfast.kit.outbox import Delivery, Sign
+from holdfast.net import OutgoingRequest, Sender
 
 BATCH = 100
 LEASE_US = 30_000_000

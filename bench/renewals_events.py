@@ -16,8 +16,9 @@ from typing import Final
 from bench.measure import Goal, Open, Pair, Place, Workload
 from bench.receiver import receiving
 from holdfast.app import open_store
-from holdfast.kit.outbox import AddressGuard, Dispatcher, EndpointSecrets, RawSender
+from holdfast.kit.outbox import Dispatcher, EndpointSecrets
 from holdfast.kit.vault import Vault, new_key
+from holdfast.net import AddressGuard, RawSender
 from holdfast.services.renewals.endpoints import EndpointRequest, RmsEndpoints
 from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS, DeliveryState, Property, RiskScore
 from holdfast.services.renewals.risk_events import Triggered, Triggers

@@ -10,17 +10,9 @@ from collections.abc import Sequence
 import uvloop
 
 from holdfast.app import open_store
-from holdfast.kit.outbox import (
-    OUTBOX_MODELS,
-    AddressGuard,
-    Delivery,
-    Dispatcher,
-    Endpoint,
-    RawSender,
-    Sign,
-    WebhookSigner,
-)
+from holdfast.kit.outbox import OUTBOX_MODELS, Delivery, Dispatcher, Endpoint, Sign, WebhookSigner
 from holdfast.kit.outbox.signing import new_secret
+from holdfast.net import AddressGuard, RawSender
 
 LEASE_S = 3.0
 

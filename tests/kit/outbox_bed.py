@@ -9,18 +9,17 @@ from typing import Any
 
 from holdfast.kit.outbox import (
     OUTBOX_MODELS,
-    AddressGuard,
     Delivery,
     Dispatcher,
     Endpoint,
     Event,
     Outbox,
-    RawSender,
     Sign,
     WebhookSigner,
     delivery_id,
     new_secret,
 )
+from holdfast.net import AddressGuard, RawSender
 from holdfast.store import Store, put
 from tests.kit.receiver import OK, Received, Serving, serving
 

@@ -10,7 +10,6 @@ import pytest
 from holdfast.errors import AlreadyExistsError, TooLargeError
 from holdfast.kit.outbox import (
     OUTBOX_MODELS,
-    AddressGuard,
     Deliveries,
     Delivery,
     Dispatcher,
@@ -18,11 +17,11 @@ from holdfast.kit.outbox import (
     Endpoints,
     Event,
     Outbox,
-    RawSender,
     Selection,
     SignatureVerifier,
     delivery_id,
 )
+from holdfast.net import AddressGuard, RawSender
 from holdfast.store import Store, create, put
 from tests.kit.eventually import until
 from tests.kit.outbox_bed import (

@@ -93,7 +93,9 @@ async def test_a_retry_after_may_be_a_date(session: aiohttp.ClientSession, hasty
     assert hasty.slept == [4.0]
 
 
-@pytest.mark.parametrize("asked", ["soon", "-3", "Thu, 01 Jan 2015 00:00:00 GMT"])
+@pytest.mark.parametrize(
+    "asked", ["soon", "-3", "Thu, 01 Jan 2015 00:00:00 GMT", "Fri, 31 Dec 9999999999 23:59:59 GMT"]
+)
 async def test_a_retry_after_that_makes_no_sense_is_no_wait(
     session: aiohttp.ClientSession, hasty: HastyClock, asked: str
 ) -> None:

@@ -1,1 +1,30 @@
-"""Outgoing HTTP: HTTP/1.1 client, connection pool and SSRF guard."""
+"""Outgoing HTTP: a one-method port, its HTTP/1.1 client with connection pools, and the SSRF guard.
+
+sender = RawSender(AddressGuard())
+response = await sender.send(OutgoingRequest("POST", url, headers, body, 5.0, 65_536))
+"""
+
+from holdfast.net.address_guard import AddressGuard, Pin, PortPolicy, Resolver
+from holdfast.net.pool import PoolLimits
+from holdfast.net.port import FailureReason, OutgoingRequest, ReceiverResponse, Sender, SendFailure
+from holdfast.net.retry_after import retry_after_s
+from holdfast.net.sender import RawSender, SenderStats
+from holdfast.net.url import TargetUrl, read_url
+
+__all__ = [
+    "AddressGuard",
+    "FailureReason",
+    "OutgoingRequest",
+    "Pin",
+    "PoolLimits",
+    "PortPolicy",
+    "RawSender",
+    "ReceiverResponse",
+    "Resolver",
+    "SendFailure",
+    "Sender",
+    "SenderStats",
+    "TargetUrl",
+    "read_url",
+    "retry_after_s",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 import msgspec
@@ -54,7 +54,3 @@ class Sender(Protocol):
         """The answer, or `SendFailure`; takes no longer than `request.timeout_s`, and `wait_s` before it."""
 
     async def close(self) -> None: ...
-
-
-# Takes the event's id, the attempt's time in whole seconds and the body; gives the headers that sign them.
-Sign = Callable[[str, int, bytes], Sequence[tuple[str, str]]]

@@ -21,8 +21,6 @@ import itertools
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -45,6 +43,7 @@ from holdfast.errors import (
     TooLargeError,
     VersionConflictError,
 )
+from holdfast.net import retry_after_s
 
 T = TypeVar("T")
 
@@ -151,21 +150,6 @@ def fault_by_status(act: str, answer: RestResponse, reason: str = "") -> Holdfas
     return _BY_STATUS.get(status, InvalidError)(message)
 
 
-def retry_after_s(answer: RestResponse, now: datetime) -> float:
-    """The seconds the answer asks to wait (a number or an HTTP date), a day at most; 0 when it asks for
-    nothing sane."""
-    text = answer.headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text), RETRY_AFTER_S_MAX) if len(text) < 10 else RETRY_AFTER_S_MAX
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return 0.0
-    # An HTTP date is always GMT, also where its writer left the zone away.
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return min(max(0.0, (at - now).total_seconds()), RETRY_AFTER_S_MAX)
-
-
 class RestClient:
     """Makes calls to one API, as one caller.
 
@@ -240,7 +224,8 @@ class RestClient:
     def _fault(self, call: Call, answer: RestResponse) -> HoldfastError:
         fault = self._fault_of(call.act, answer)
         if isinstance(fault, RetryLaterError):
-            asked_s = retry_after_s(answer, self._clock.now())
+            asked_s = retry_after_s(answer.headers.get("retry-after"), self._clock.now())
+            asked_s = min(asked_s, RETRY_AFTER_S_MAX)
             if answer.status >= 500 and not call.harmless:
                 return OutcomeUnknownError(fault.message, after_s=max(1.0, asked_s))
             fault.after_s = max(fault.after_s, asked_s)

@@ -20,13 +20,14 @@ from holdfast.kit.channels import ChannelFields
 from holdfast.kit.connections import Connections, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, InboxWorker
 from holdfast.kit.metering import Meter
-from holdfast.kit.outbox import AddressGuard, Dispatcher, EndpointSecrets, Outbox, OutboxModels, RawSender
+from holdfast.kit.outbox import Dispatcher, EndpointSecrets, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.releases import note_release
 from holdfast.kit.retention import Sweeper
 from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Job, Scheduler
 from holdfast.kit.vault import Vault
+from holdfast.net import AddressGuard, RawSender
 from holdfast.runtime.discovery import chosen_of, find_services
 from holdfast.runtime.document_registry import documents_of
 from holdfast.runtime.health import HealthMonitor

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.net.sender import RawSender
+from holdfast.net import RawSender
 from tests.kit.sender.sending import local
 
 

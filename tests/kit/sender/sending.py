@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.net.address_guard import AddressGuard
-from holdfast.net.pool import PoolLimits
-from holdfast.net.port import OutgoingRequest, SendFailure
-from holdfast.net.sender import RawSender
+from holdfast.net import AddressGuard, OutgoingRequest, PoolLimits, RawSender, SendFailure
 
 HEADERS = (("content-type", "application/json"), ("webhook-id", "evt-1"))
 

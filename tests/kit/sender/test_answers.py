@@ -8,8 +8,7 @@ import time
 import msgspec
 import pytest
 
-from holdfast.net.address_guard import AddressGuard
-from holdfast.net.sender import RawSender
+from holdfast.net import AddressGuard, RawSender
 from tests.kit.receiver import OK, Serving, answering, answering_once, never_answering, serving
 from tests.kit.sender.sending import HEADERS, failure_of, outgoing
 

@@ -9,9 +9,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from holdfast.net.pool import PoolLimits
-from holdfast.net.port import OutgoingRequest, SendFailure
-from holdfast.net.sender import RawSender
+from holdfast.net import OutgoingRequest, PoolLimits, RawSender, SendFailure
 from tests.kit.receiver import OK, Serving, Talk, answering, answering_once, never_answering, serving
 from tests.kit.sender.sending import failure_of, local, outgoing
 

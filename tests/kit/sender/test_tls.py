@@ -8,8 +8,7 @@ import ssl
 import pytest
 import trustme
 
-from holdfast.net.address_guard import AddressGuard
-from holdfast.net.sender import RawSender
+from holdfast.net import AddressGuard, RawSender
 from tests.kit.receiver import OK, Serving, answering, serving
 from tests.kit.sender.sending import failure_of, outgoing
 

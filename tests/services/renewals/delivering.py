@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from holdfast.app import open_store
-from holdfast.kit.outbox import AddressGuard, Delivery, Dispatcher, Endpoint, EndpointSecrets, RawSender
+from holdfast.kit.outbox import Delivery, Dispatcher, Endpoint, EndpointSecrets
 from holdfast.kit.vault import Vault
+from holdfast.net import AddressGuard, RawSender
 from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS
 from tests.faults.puppet import Hear, Order, Role
 

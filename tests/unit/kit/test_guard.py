@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.net.address_guard import AddressGuard, PortPolicy, Resolver
-from holdfast.net.port import SendFailure
+from holdfast.net import AddressGuard, PortPolicy, Resolver, SendFailure
 
 PUBLIC = "93.184.216.34"
 

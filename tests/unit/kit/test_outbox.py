@@ -8,22 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kit.outbox import (
-    LONG_WAITS_S,
-    BreakerPolicy,
-    Delivery,
-    Endpoint,
-    Rate,
-    ReceiverResponse,
-    RetryPolicy,
-    SendFailure,
-)
+from holdfast.kit.outbox import LONG_WAITS_S, BreakerPolicy, Delivery, Endpoint, Rate, RetryPolicy
 from holdfast.kit.outbox.endpoint_queue import ClaimedDelivery, EndpointQueue
 from holdfast.kit.outbox.limits import CircuitBreaker as BreakerState
 from holdfast.kit.outbox.limits import TokenBucket
 from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX
-from holdfast.kit.outbox.retry_policy import retry_after_s
 from holdfast.kit.outbox.verdict import attempted, judge, settle
+from holdfast.net import ReceiverResponse, SendFailure, retry_after_s
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

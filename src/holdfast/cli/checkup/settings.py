@@ -16,8 +16,8 @@ import msgspec
 
 from holdfast.config import FILE_NAME, Config
 from holdfast.errors import ConfigError
-from holdfast.kit.outbox import AddressGuard
 from holdfast.kit.vault.keys import Keyring
+from holdfast.net import AddressGuard
 from holdfast.runtime import KEYS_FILE, keys_in
 from holdfast.service import CheckResult
 

@@ -28,16 +28,12 @@ from holdfast.kit.outbox.models import (
 )
 from holdfast.kit.outbox.outbox import Event, Outbox
 from holdfast.kit.outbox.retry_policy import DOUBLING_WAITS_S, LONG_WAITS_S, RetryPolicy
-from holdfast.kit.outbox.signing import SignatureVerifier, WebhookSigner, new_key_pair, new_secret
-from holdfast.net.address_guard import AddressGuard
-from holdfast.net.port import OutgoingRequest, ReceiverResponse, Sender, SendFailure, Sign
-from holdfast.net.sender import RawSender
+from holdfast.kit.outbox.signing import Sign, SignatureVerifier, WebhookSigner, new_key_pair, new_secret
 
 __all__ = [
     "DOUBLING_WAITS_S",
     "LONG_WAITS_S",
     "OUTBOX_MODELS",
-    "AddressGuard",
     "Attempt",
     "BreakerPolicy",
     "DeadLetter",
@@ -54,15 +50,10 @@ __all__ = [
     "FifoLane",
     "Outbox",
     "OutboxModels",
-    "OutgoingRequest",
     "Rate",
-    "RawSender",
-    "ReceiverResponse",
     "Report",
     "RetryPolicy",
     "Selection",
-    "SendFailure",
-    "Sender",
     "Sign",
     "SignatureVerifier",
     "WebhookSigner",

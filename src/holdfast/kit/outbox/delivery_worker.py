@@ -23,7 +23,7 @@ from holdfast.kit.outbox.models import Delivery, Endpoint, OutboxModels
 from holdfast.kit.outbox.settler import Settlement, Settler
 from holdfast.kit.outbox.verdict import AttemptOutcome, attempted, judge, release, settle
 from holdfast.kit.worker_loop import cancel_all
-from holdfast.net.port import OutgoingRequest, ReceiverResponse, Sender, SendFailure
+from holdfast.net import OutgoingRequest, ReceiverResponse, Sender, SendFailure
 from holdfast.store import Store, Write
 
 # Headers beside the signature's, made anew for each attempt.

@@ -31,7 +31,7 @@ from holdfast.kit.outbox.endpoint_queues import EndpointQueues, Fetch, Signing
 from holdfast.kit.outbox.models import OUTBOX_MODELS, OutboxModels
 from holdfast.kit.outbox.settler import Settler
 from holdfast.kit.worker_loop import cancel_all
-from holdfast.net.port import Sender
+from holdfast.net import Sender
 from holdfast.store import Store, Subscription
 
 # While work is at hand, new deliveries of other lanes are looked for only so often.

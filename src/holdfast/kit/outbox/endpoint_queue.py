@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.kit.outbox.limits import CircuitBreaker, TokenBucket
 from holdfast.kit.outbox.models import Delivery, Endpoint
-from holdfast.net.port import Sign
+from holdfast.kit.outbox.signing import Sign
 
 # How far ahead a rate-limited lane fetches: what it can send before a lease would run thin.
 RATE_HORIZON_S: Final = 1.0

@@ -12,7 +12,7 @@ import structlog
 from holdfast.errors import HoldfastError
 from holdfast.kit.outbox.endpoint_queue import EndpointQueue
 from holdfast.kit.outbox.models import Endpoint, OutboxModels
-from holdfast.net.port import Sign
+from holdfast.kit.outbox.signing import Sign
 from holdfast.store import Snapshot, Store
 
 # Opens an endpoint's secrets and gives what signs with them; asked again when the endpoint changes.

@@ -10,9 +10,8 @@ import msgspec
 
 from holdfast.clock import to_us
 from holdfast.kit.outbox.models import Endpoint, EndpointSecret
-from holdfast.kit.outbox.signing import WebhookSigner
+from holdfast.kit.outbox.signing import Sign, WebhookSigner
 from holdfast.kit.vault import SealedField, Secret, Vault
-from holdfast.net.port import Sign
 
 SECRET_FIELD: Final = "secrets.sealed"
 OVERLAP_S: Final = 24 * 3_600.0

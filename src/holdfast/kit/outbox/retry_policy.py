@@ -1,10 +1,7 @@
-"""When to try again: waits after each failed attempt, and what a receiver's Retry-After asks for."""
+"""When to try again after a failed attempt."""
 
 from __future__ import annotations
 
-import math
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -37,19 +34,3 @@ class RetryPolicy(msgspec.Struct, frozen=True, rename="camel"):
         if attempt > len(self.waits_s):
             return None
         return self.waits_s[attempt - 1] * (1 + self.jitter * (2 * roll - 1))
-
-
-def retry_after_s(value: str | None, now: datetime) -> float:
-    """The seconds a Retry-After header asks for (a number or an HTTP date); 0 when it asks nothing sane."""
-    if not value:
-        return 0.0
-    text = value.strip()
-    if text.isascii() and text.isdigit():
-        return float(text) if len(text) < 10 else math.inf
-    try:
-        at = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return 0.0
-    # An HTTP date is always GMT, also where its writer left the zone away.
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0.0, (at - now).total_seconds())

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -27,6 +27,9 @@ SECRET_BYTES_MAX: Final = 64
 SIGNATURES_MAX: Final = 32
 TOLERANCE_S: Final = 300
 _SECONDS: Final = re.compile(r"[1-9][0-9]{0,11}")
+
+# Takes the event's id, the attempt's time in whole seconds and the body; gives the headers that sign them.
+Sign = Callable[[str, int, bytes], Sequence[tuple[str, str]]]
 
 
 class SigningKey(Protocol):

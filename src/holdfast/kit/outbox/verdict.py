@@ -8,8 +8,8 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX, EXCERPT_BYTES_MAX, Attempt, DeadLetter, Delivery
-from holdfast.kit.outbox.retry_policy import RetryPolicy, retry_after_s
-from holdfast.net.port import ReceiverResponse, SendFailure
+from holdfast.kit.outbox.retry_policy import RetryPolicy
+from holdfast.net import ReceiverResponse, SendFailure, retry_after_s
 from holdfast.store import Fence, Increment, Write, patch, upsert
 
 GONE: Final = 410

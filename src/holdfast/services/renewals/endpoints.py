@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
-from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, RetryPolicy, SendFailure, new_secret
+from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, RetryPolicy, new_secret
 from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.vault import Vault
-from holdfast.net.url import read_url
+from holdfast.net import SendFailure, read_url
 from holdfast.services.renewals.lookup import get_or_404
 from holdfast.services.renewals.models import EVENT_TYPE, OUTBOX_MODELS, Property, RmsEndpoint
 from holdfast.store import Query, Store, Transaction, create, put
