@@ -1,10 +1,10 @@
-"""What a service is: one folder that says what it keeps, answers, does and shows.
+"""The contract of a service: one folder that declares its documents, routes, jobs, loops and pages.
 
     src/holdfast/services/greetings/__init__.py   service = Service(name="greetings", ...)
 
-A service is found by its place (or by an entry point in the group `holdfast.services`). Its author needs
-this module, the store, the kit and the providers; `build` is called once, when the process starts, with a
-`Context` that holds everything the service may use, and gives the `Parts` it adds.
+A service is discovered by its folder (or by an entry point in the group `holdfast.services`). Its author
+needs this module, the store, the kit and the providers. `build` is called once, when the process starts, with
+a `Context` that holds everything the service may use, and returns the `Parts` it adds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HealthStatus = Literal["ok", "degraded", "critical"]
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How a part is doing, in a word, and what a person should know."""
+    """The health of a part, with reasons and facts for people."""
 
     status: HealthStatus = "ok"
     reasons: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What `doctor` found: fine, or a fault with its remedy."""
+    """One result of `doctor`: fine, or a fault with its remedy."""
 
     name: str
     fine: bool
@@ -63,13 +63,13 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class Loop(Protocol):
-    """Something that goes on until told to stop."""
+    """A background loop that runs until `stop` is set."""
 
     async def run(self, stop: Any) -> None: ...
 
 
 class WebhookStatuses(msgspec.Struct, frozen=True, kw_only=True):
-    """Which status a provider's message gets; providers differ in what they take as delivered."""
+    """The HTTP status of each outcome; providers differ in what they count as delivered."""
 
     kept: int = 202
     duplicate: int = 200
@@ -78,10 +78,10 @@ class WebhookStatuses(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider's webhook: verified, kept in the inbox, then answered.
+    """A provider's webhook: verified, stored in the inbox, then answered.
 
-    What can't be kept within `time_limit_s` is answered 504, so that the provider sends it again; without
-    one, `request_s` of the limits holds, as for any request.
+    A message that can't be stored within `time_limit_s` is answered 504, so that the provider sends it
+    again; the default is `limits.request_s`, as for any request.
     """
 
     path: str
@@ -91,10 +91,10 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page of the console is asked: by whom, about whose documents, with which parameters.
+    """A request for a console page: the caller, the tenant and the parameters.
 
-    What a person typed into the address is checked where it is read; what does not fit raises
-    `InvalidError`, which the console shows as a page.
+    Parameters are checked where they are read; a wrong one raises `InvalidError`, which the console shows
+    as a page.
 
     Example: `state = ask.choice("state", ("open", "done"), default="open")`
     """
@@ -105,25 +105,25 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
 
     def may(self, role: str) -> bool:
-        """Whether the caller has at least this role here: whether to show what only they can do."""
+        """Whether the caller has at least this role here, and so whether to show what needs it."""
         return has_role(self.caller, role, self.tenant_id)
 
     def text(self, name: str, default: str = "", *, characters_max: int = 200) -> str:
-        """A word from the address, without blanks around it."""
+        """A text parameter, stripped."""
         value = self.query.get(name, default).strip()
         if len(value) > characters_max:
             raise InvalidError(f"{name} takes at most {characters_max} characters", name)
         return value
 
     def choice(self, name: str, among: Collection[str], *, default: str) -> str:
-        """One of these words; the default where none is given."""
+        """One of these words, or the default."""
         value = self.query.get(name) or default
         if value not in among and value != default:
             raise InvalidError(f"{name} is one of {', '.join(among)}, not {value[:40]!r}", name)
         return value
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 1_000_000) -> int:
-        """A whole number between the two."""
+        """An integer within the bounds."""
         value = self.query.get(name) or str(default)
         if not re.fullmatch(r"-?[0-9]{1,15}", value) or not low <= int(value) <= high:
             raise InvalidError(f"{name} is a whole number from {low} to {high}", name)
@@ -131,16 +131,16 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cursor(self) -> str | None:
-        """Where this page of a list goes on; None at its start."""
+        """The cursor of this page of a list; None for the first."""
         return self.query.get("cursor") or None
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the console: where it is, what its link says, what it shows and who may see it.
+    """A page of the console: its path, title, template, data and the role it needs.
 
     `path` is below `/console/<address of the service>` and may hold parameters (`/runs/{run_id}`).
     `template` is a file in the folder `pages/` beside the module that has the service's `build`; it is
-    rendered with what `data` gives. Changes to the topics in `live` refresh the page's live regions.
+    rendered with what `data` returns. Changes to the topics in `live` refresh the page's live regions.
 
     Example: `Page(path="", title="Runs", template="runs.html", data=runs, live=("gwi",))`
     """
@@ -156,7 +156,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a person should look at, and the console's page that shows it."""
+    """A problem to look at, and the console page that shows it."""
 
     tone: Literal["warn", "bad"]
     text: str
@@ -166,7 +166,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service adds to the process. `attention` tells of one tenant what needs somebody."""
+    """Everything a service adds to the process. `attention` lists the problems of one tenant."""
 
     routes: Sequence[Any] = ()
     webhooks: Sequence[Webhook] = ()
@@ -179,24 +179,22 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     checks: Sequence[Callable[[], Awaitable[CheckResult]]] = ()
     start: Callable[[], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] | None = None
-    oauth_providers: Mapping[
-        str, OAuthProvider
-    ] = {}  # where people connect their accounts, by the provider's name
-    # Its own runs of a tenant, where it keeps them as documents of its own: people see and cancel them.
+    oauth_providers: Mapping[str, OAuthProvider] = {}  # by the provider's name
+    # A tenant's runs in the service's own collections, for the console, the CLI and HTTP.
     runs: Sequence[Callable[[str], Runs]] = ()
-    queues: Mapping[str, type[Document]] = {}  # what its own loops claim: its backlog is watched and drained
+    queues: Mapping[str, type[Document]] = {}  # documents its own loops claim, for backlog and drain
     metrics: Any = None  # a prometheus_client collector, shown under /metrics
-    operations: Any = None  # what its own commands and pages work with
+    operations: Any = None  # the object that its commands and pages call
 
 
 class CommandContext(Protocol):
-    """What a service's commands find as `ctx.obj`: a way to what the service works with, and ways to print.
+    """The `ctx.obj` of a service's commands: access to its operations, and printing.
 
-    Example: `told = ctx.obj.with_service("greetings", lambda keeper: keeper.greet(name))`
+    Example: `greeting = ctx.obj.with_service("greetings", lambda operations: operations.greet(name))`
     """
 
     def with_service(self, service: str, act: Callable[[Any], Awaitable[T]]) -> T:
-        """Open the configured store with this service, run the act on its `Parts.operations`, close it."""
+        """Open the configured store with this service, run `act` on its `Parts.operations`, close it."""
 
     def print_table(
         self,
@@ -207,52 +205,52 @@ class CommandContext(Protocol):
         cursor: str | None = None,
         none: str = "",
     ) -> None:
-        """Rows as a table, or as JSON with the cursor of the next page."""
+        """Print rows as a table, or as JSON with the cursor of the next page."""
 
     def print_result(self, answer: Any, text: str, *, as_json: bool) -> None:
-        """One thing: for programs as JSON, for people as a line."""
+        """Print one result: JSON for programs, a line for people."""
 
 
 class DispatcherFactory(Protocol):
-    """Makes the dispatcher of a service that keeps deliveries as documents of its own."""
+    """Builds the dispatcher of a service with its own delivery documents."""
 
     def __call__(
         self, models: OutboxModels, *, headers: Headers | None = None, plain_header: str | None = None
     ) -> Dispatcher:
-        """One that signs with the endpoints' secrets; `plain_header` has the body's signature too."""
+        """A dispatcher that signs with the endpoints' secrets; `plain_header` carries the body's HMAC."""
 
 
 class WorkerLostError(Exception):
-    """A process beside this one could not begin, or ended before its work was done; the message says why."""
+    """A worker subprocess could not start, or exited before its task was done; the message says why."""
 
 
 class SubprocessWorker(Protocol):
-    """A process beside this one that does a part of the work."""
+    """A subprocess that does a part of the work."""
 
     @property
     def ready(self) -> bool:
-        """Whether it has begun; until then, and should it never, the work is better done here."""
+        """Whether it has started; until then, and if it never does, do the work in this process."""
 
     def stream(self, given: bytes) -> AsyncGenerator[bytes, None]:
-        """What the part makes of what is given; `WorkerLostError` where that ends too early."""
+        """Stream the task's output; `WorkerLostError` when the subprocess dies before the end."""
 
 
 class SubprocessTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a companion does: it reads these documents, and gives what it makes of what it is given."""
+    """A task for a subprocess: the documents it reads, and a function from input to output."""
 
     documents: Sequence[type[Document]]
     act: Callable[[Store, bytes], AsyncIterator[bytes]]
 
 
 class SubprocessPool(Protocol):
-    """Starts companions, which look at the same store."""
+    """Starts worker subprocesses on the same store."""
 
     def __call__(self, part: str) -> AbstractAsyncContextManager[SubprocessWorker]:
         """A worker for the `SubprocessTask` named `package.module:NAME`, while the block lasts."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service may use. `settings` is its own table of holdfast.toml, already checked."""
+    """Everything a service may use. `settings` is its own table of holdfast.toml, already checked."""
 
     store: Store
     clock: Clock
@@ -261,7 +259,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     vault: Vault
     outbox: Callable[[str], Outbox]
     dispatcher: DispatcherFactory
-    connections: Connections  # knows the providers of all services' `Parts.grants`
+    connections: Connections  # with the `Parts.oauth_providers` of all services
     audit: Callable[[str], Audit]
     meter: Callable[[str], Meter]
     subprocess_pool: SubprocessPool
@@ -270,13 +268,14 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For services that need none."""
+    """The settings of a service without any."""
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """One service, declared.
+    """The declaration of one service.
 
-    Example: `service = Service(name="greetings", summary="Says hello.", documents=[Greeting], build=build)`
+    Example: `service = Service(name="greetings", summary="Says hello.", documents=[Greeting],
+    build=build)`
     """
 
     name: str
@@ -285,10 +284,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     build: Callable[[Context], Parts]
     settings: type[msgspec.Struct] = NoSettings
     sealed: Mapping[type[Document], Sequence[str]] = {}  # fields the vault seals, for `keys rotate`
-    # A typer.Typer, mounted as `holdfast <name>`; a folder of `holdfast.services` has its module `commands`.
+    # A typer.Typer, mounted as `holdfast <name>`; a folder of `holdfast.services` has it in its module
+    # `commands`.
     commands: Any = None
 
     @property
     def address(self) -> str:
-        """Its name in URLs and on the command line."""
+        """The name in URLs and on the command line."""
         return self.name.replace("_", "-")

@@ -48,7 +48,7 @@ def test_a_full_disk_leaves_no_half_a_file_behind(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _ON_A_FULL_DISK, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert "can't keep keys" in done.stdout
+    assert "can't write keys" in done.stdout
     assert list(tmp_path.iterdir()) == []
     vault_of(_config(tmp_path))
     assert stat.S_IMODE((tmp_path / KEYS_FILE).stat().st_mode) == 0o600
@@ -60,6 +60,6 @@ def test_a_file_that_holds_no_keys_is_told_by_its_name_and_never_replaced(
 ) -> None:
     file = tmp_path / KEYS_FILE
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match=rf"{file} .* put the keys back"):
+    with pytest.raises(ConfigError, match=rf"{file} .* restore it from a backup"):
         vault_of(_config(tmp_path))
     assert file.read_bytes() == content

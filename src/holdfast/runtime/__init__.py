@@ -1,13 +1,13 @@
-"""A running whole: the store, the kit, the services that are there, and the loops that move them.
+"""The composition root: store, kit, services and loops of one process.
 
 config ──► Runtime.open ──► store + vault + inbox + outbox + schedules
                               │
                 services found by their folder: build(Context) ──► Parts
                               │
-        http, cli, console over it; Supervisor keeps the loops
+        http, cli, console over it; Supervisor runs the loops
 
-`finding` finds the services, `kept` says which documents there are, `settings` reads what services and the
-vault are given, `whole` puts them together, `vitals` tells how it all does.
+`discovery` finds the services, `document_registry` lists the documents, `settings` reads the settings of
+services and the keys of the vault, `runtime` composes them, `health` reports on them.
 """
 
 from holdfast.runtime.discovery import find_services

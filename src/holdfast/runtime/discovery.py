@@ -1,4 +1,4 @@
-"""The services there are: found by their place, or announced by other packages."""
+"""Finds the installed services: by their folder, or by entry point."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from holdfast.service import Service
 
 
 def find_services() -> list[Service]:
-    """Every service there is: the folders of `holdfast.services`, and what other packages announce."""
-    found = [_service_in(name) for name in services.folders()]
-    found += services.announced()
-    names = [service.name for service in found]
+    """Every installed service: the folders of `holdfast.services`, and entry points of other packages."""
+    installed = [_service_in(name) for name in services.folders()]
+    installed += services.announced()
+    names = [service.name for service in installed]
     for name in names:
         if names.count(name) > 1:
             raise DeclarationError(f"two services are called {name!r}; rename one")
-    return sorted(found, key=lambda service: service.name)
+    return sorted(installed, key=lambda service: service.name)
 
 
 def _service_in(folder: str) -> Service:
@@ -29,14 +29,14 @@ def _service_in(folder: str) -> Service:
     return service
 
 
-def chosen_of(there: Sequence[Service], only: Sequence[str] | None) -> list[Service]:
-    """Those that are named, in that order; all where none is named; `ConfigError` for an unknown name."""
+def select_services(installed: Sequence[Service], only: Sequence[str] | None) -> list[Service]:
+    """The named services in that order, or all where none is named; `ConfigError` for an unknown name."""
     if not only:
-        return list(there)
-    known = {word: service for service in there for word in (service.name, service.address)}
+        return list(installed)
+    known = {word: service for service in installed for word in (service.name, service.address)}
     unknown = [name for name in only if name not in known]
     if unknown:
-        names = ", ".join(sorted(service.address for service in there)) or "none"
+        names = ", ".join(sorted(service.address for service in installed)) or "none"
         raise ConfigError(
             f"--only {unknown[0]}: there is no service of that name; there are: {names}", "only"
         )

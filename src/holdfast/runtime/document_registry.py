@@ -1,4 +1,4 @@
-"""Which documents a process keeps, and which of their fields the vault seals."""
+"""The documents of a process, and which of their fields are sealed or hidden."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
     Endpoint: ("secrets.sealed",),
 }
 
-# What nobody but the service reads, though it is not sealed.
+# Fields that people never see, though the vault does not seal them.
 _HIDDEN: Final[Mapping[type[Document], Sequence[str]]] = {
     ApiToken: ("hash",),
     IdempotencyDocument: ("result",),
@@ -46,19 +46,19 @@ _HIDDEN: Final[Mapping[type[Document], Sequence[str]]] = {
 
 
 def documents_of(services: Sequence[Service]) -> list[type[Document]]:
-    """Every class a process keeps: the kit's, and those of its services."""
+    """Every document class of a process: the kit's and those of its services."""
     return list(dict.fromkeys([*KIT_DOCUMENTS, *(cls for service in services for cls in service.documents)]))
 
 
 def sealed_of(services: Sequence[Service]) -> dict[type[Document], Sequence[str]]:
-    """Which fields hold what the vault sealed: the kit's, and those of the services."""
+    """The fields with vault ciphertext, by document class: the kit's and those of the services."""
     return {**KIT_SEALED, **{cls: fields for one in services for cls, fields in one.sealed.items()}}
 
 
 def hidden_of(services: Sequence[Service]) -> dict[type[Document], frozenset[str]]:
-    """Which fields people are never shown, by their stored names: what the vault sealed, and a few more."""
-    found: dict[type[Document], set[str]] = {}
+    """The fields that people never see, by their stored names: sealed ones and `_HIDDEN`."""
+    hidden: dict[type[Document], set[str]] = {}
     for cls, paths in (*sealed_of(services).items(), *_HIDDEN.items()):
         names = {schema_of(cls).fields[path.partition(".")[0]].encode_name for path in paths}
-        found.setdefault(cls, set()).update(names)
-    return {cls: frozenset(names) for cls, names in found.items()}
+        hidden.setdefault(cls, set()).update(names)
+    return {cls: frozenset(names) for cls, names in hidden.items()}

@@ -1,4 +1,4 @@
-"""How the whole does: what waits and for how long, and the worst of what its parts say."""
+"""Health of the process: queue ages and depths, channels, loops and services."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _KIT_QUEUES: Final[dict[str, type[Document]]] = {
     "schedules": Schedule,
 }
 _WORST: Final = ("ok", "degraded", "critical")
-# What is due is taken within moments; what waits so long says that nobody works, or that it is too much.
+# Due work is claimed within moments; work that waits this long means no worker, or too few.
 BACKLOG_S_MAX: Final = 60.0
 DEPTH_MAX: Final = 1_000
 
 
 class HealthMonitor:
-    """Looks at the queues, the channels and the parts; `loops` tells of the loops, None where none run."""
+    """Checks queues, channels and services; `loops` reports on the loops, None where none run."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class HealthMonitor:
     ) -> None:
         self._store, self._parts, self._loops = store, parts, loops
         self._channel_kinds = channel_kinds
-        self._looking: asyncio.Task[Health] | None = None
+        self._running_check: asyncio.Task[Health] | None = None
 
     async def backlog(self) -> dict[str, float]:
-        """For how many seconds the oldest due work has waited, by loop; 0 where nothing is due."""
+        """Seconds that the oldest due document has waited, by queue; 0 where nothing is due."""
         store, now = self._store.privileged(), self._store.clock.now()
         waited: dict[str, float] = {}
         for name, kind in self._queues().items():
@@ -51,29 +51,29 @@ class HealthMonitor:
         return waited
 
     async def depths(self) -> dict[str, int]:
-        """How many wait to be worked on now, by loop, counting no further than `DEPTH_MAX`."""
+        """The number of due documents by queue, counted up to `DEPTH_MAX`."""
         store = self._store.privileged()
         return {name: await store.count_due(kind, limit=DEPTH_MAX) for name, kind in self._queues().items()}
 
     async def health(self) -> Health:
-        """The worst of the parts, with their reasons; those who ask at the same time share one look."""
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look())
-            self._looking.add_done_callback(lambda _: setattr(self, "_looking", None))
-        return await asyncio.shield(self._looking)
+        """The worst status of all parts, with their reasons; concurrent callers share one check."""
+        if self._running_check is None:
+            self._running_check = asyncio.create_task(self._check())
+            self._running_check.add_done_callback(lambda _: setattr(self, "_running_check", None))
+        return await asyncio.shield(self._running_check)
 
-    async def _look(self) -> Health:
-        found: dict[str, Health] = {"backlog": await self._backlog_health()}
-        found["channels"] = await self._channel_health()
+    async def _check(self) -> Health:
+        results: dict[str, Health] = {"backlog": await self._backlog_health()}
+        results["channels"] = await self._channel_health()
         loops = self._loops()
         if loops is not None:
-            found["loops"] = loops
+            results["loops"] = loops
         for name, parts in self._parts.items():
             if parts.health is not None:
-                found[name] = await parts.health()
-        worst = max((h.status for h in found.values()), key=_WORST.index)
-        reasons = tuple(f"{name}: {reason}" for name, h in found.items() for reason in h.reasons)
-        return Health(worst, reasons, {name: h.facts for name, h in found.items() if h.facts})
+                results[name] = await parts.health()
+        worst = max((h.status for h in results.values()), key=_WORST.index)
+        reasons = tuple(f"{name}: {reason}" for name, h in results.items() for reason in h.reasons)
+        return Health(worst, reasons, {name: h.facts for name, h in results.items() if h.facts})
 
     async def _backlog_health(self) -> Health:
         old = {name: s for name, s in (await self.backlog()).items() if s > BACKLOG_S_MAX}
@@ -85,7 +85,7 @@ class HealthMonitor:
         return Health("degraded" if late else "ok", tuple(str(one) for one in late))
 
     def _queues(self) -> dict[str, type[Document]]:
-        theirs = {
+        of_services = {
             f"{name}.{label}": kind for name, p in self._parts.items() for label, kind in p.queues.items()
         }
-        return _KIT_QUEUES | theirs
+        return _KIT_QUEUES | of_services

@@ -1,4 +1,4 @@
-"""The whole itself: opened, worked, drained, closed."""
+"""The runtime of one process: open, work, drain, close."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Job, Scheduler
 from holdfast.kit.vault import Vault
 from holdfast.net import AddressGuard, RawSender
-from holdfast.runtime.discovery import chosen_of, find_services
+from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import documents_of
 from holdfast.runtime.health import HealthMonitor
 from holdfast.runtime.settings import settings_of, vault_of
@@ -40,11 +40,11 @@ from holdfast.worker import Supervisor
 
 log = structlog.get_logger("holdfast.runtime")
 
-DRAIN_LOOK_S: Final = 0.05
+DRAIN_POLL_S: Final = 0.05
 
 
 class Runtime:
-    """Everything one process holds. Open it, work or serve, close it.
+    """The store, the kit and the services of one process. Open it, work or serve, close it.
 
     Example:
         runtime = await Runtime.open(load_config())
@@ -68,9 +68,9 @@ class Runtime:
         self.inbox_worker = InboxWorker(store, self._handlers())
         self.supervisor = Supervisor(self._loops(), clock=self.clock)
         self.working = False
-        self._hiring, self._drains = asyncio.Lock(), 0
-        self._hired: tuple[asyncio.Event, asyncio.Task[None]] | None = None
-        self._vitals = HealthMonitor(
+        self._drain_lock, self._drains = asyncio.Lock(), 0
+        self._drain_loops: tuple[asyncio.Event, asyncio.Task[None]] | None = None
+        self._health = HealthMonitor(
             store, self.parts, channel_kinds=self.channel_kinds(), loops=self._loops_health
         )
 
@@ -84,8 +84,8 @@ class Runtime:
         services: Sequence[Service] | None = None,
         migrate: bool = True,
     ) -> Runtime:
-        """Open the store, bring it to what is declared, and build the services."""
-        chosen = chosen_of(find_services() if services is None else services, only)
+        """Open the store, migrate it to what is declared, and build the services."""
+        chosen = select_services(find_services() if services is None else services, only)
         vault = vault_of(config)
         documents = documents_of(chosen)
         store = await open_store(config.store, documents, env=config.prefix, clock=clock or SystemClock())
@@ -105,14 +105,14 @@ class Runtime:
                 if parts.start is not None:
                     await parts.start()
         except BaseException:
-            # Why it did not start matters more than what then failed to close, which is in the log.
+            # The error that prevented the start matters more than what then failed to close, which is logged.
             with contextlib.suppress(Exception):
                 await runtime.close()
             raise
         return runtime
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Run every loop until told to stop."""
+        """Run every loop until `stop` is set."""
         self.working = True
         try:
             await self.supervisor.run(stop)
@@ -120,84 +120,85 @@ class Runtime:
             self.working = False
 
     async def drain(self, seconds: float) -> bool:
-        """Work on what is due for at most `seconds`; True once nothing is left that is due.
+        """Work on due documents for at most `seconds`; True once none is due.
 
-        Where the loops run anyway, this only waits for them.
+        Where the loops run already, this only waits for them.
         """
         end = self.clock.monotonic() + seconds
-        async with self._worked():
+        async with self._loops_running():
             return await self._until_idle(end)
 
     @asynccontextmanager
-    async def _worked(self) -> AsyncIterator[None]:
-        """Meanwhile the loops run: one set of them for all who drain, until the last of those ends."""
-        async with self._hiring:
-            if not self.working and self._hired is None:
+    async def _loops_running(self) -> AsyncIterator[None]:
+        """Run the loops for the block: one set of them for all concurrent drains."""
+        async with self._drain_lock:
+            if not self.working and self._drain_loops is None:
                 stop = asyncio.Event()
-                self._hired = stop, asyncio.create_task(self.work(stop))
+                self._drain_loops = stop, asyncio.create_task(self.work(stop))
             self._drains += 1
         try:
             yield
         finally:
-            async with self._hiring:
+            async with self._drain_lock:
                 self._drains -= 1
-                if self._hired is not None and not self._drains:
-                    (stop, task), self._hired = self._hired, None
+                if self._drain_loops is not None and not self._drains:
+                    (stop, task), self._drain_loops = self._drain_loops, None
                     stop.set()
                     await task
 
     async def _until_idle(self, end: float) -> bool:
-        # Two looks in a row: what is claimed between the questions of one look shows in the next.
-        quiet = 0
-        while quiet < 2:
+        # Twice in a row: what is claimed between the queries of one check shows in the next.
+        idle_checks = 0
+        while idle_checks < 2:
             if self.clock.monotonic() >= end:
                 return False
-            await self.clock.sleep(DRAIN_LOOK_S)
-            quiet = quiet + 1 if not self._under_way() and max((await self.backlog()).values()) <= 0 else 0
+            await self.clock.sleep(DRAIN_POLL_S)
+            idle = not self._in_flight() and max((await self.backlog()).values()) <= 0
+            idle_checks = idle_checks + 1 if idle else 0
         return True
 
-    def _under_way(self) -> int:
+    def _in_flight(self) -> int:
         sending = self.dispatcher.status()
-        held = sending.buffered + sending.in_flight + sending.unsettled
-        theirs = [getattr(loop, "under_way", 0) for p in self.parts.values() for loop in p.loops.values()]
-        return held + self.inbox_worker.under_way + self.scheduler.under_way + sum(theirs)
+        outgoing = sending.buffered + sending.in_flight + sending.unsettled
+        services = [getattr(loop, "under_way", 0) for p in self.parts.values() for loop in p.loops.values()]
+        return outgoing + self.inbox_worker.under_way + self.scheduler.under_way + sum(services)
 
     async def backlog(self) -> dict[str, float]:
-        """For how many seconds the oldest due work has waited, by loop; 0 where nothing is due."""
-        return await self._vitals.backlog()
+        """Seconds that the oldest due document has waited, by queue; 0 where nothing is due."""
+        return await self._health.backlog()
 
     async def depths(self) -> dict[str, int]:
-        """How many wait to be worked on now, by loop, counting no further than `DEPTH_MAX`."""
-        return await self._vitals.depths()
+        """The number of due documents by queue, counted up to `DEPTH_MAX`."""
+        return await self._health.depths()
 
     async def health(self) -> Health:
-        """The whole's health: the worst of its parts, with their reasons. Anybody may ask, at any rate."""
-        return await self._vitals.health()
+        """The worst status of all parts, with their reasons; cheap enough for any caller at any rate."""
+        return await self._health.health()
 
     def _loops_health(self) -> Health | None:
         return self.supervisor.health() if self.working else None
 
     def runs(self, tenant_id: str) -> dict[str, Runs]:
-        """A tenant's runs by their collection: the kit's own, and those of services.
+        """A tenant's runs by collection: the kit's own, and those of services.
 
         Example: `page = await runtime.runs("acme")["holdfast_runs"].listed(status="failed")`
         """
-        theirs = [make(tenant_id) for parts in self.parts.values() for make in parts.runs]
-        return {one.collection: one for one in (Runs(self.store.tenant(tenant_id)), *theirs)}
+        of_services = [make(tenant_id) for parts in self.parts.values() for make in parts.runs]
+        return {one.collection: one for one in (Runs(self.store.tenant(tenant_id)), *of_services)}
 
     def channel_kinds(self) -> list[type[ChannelFields]]:
-        """The classes that channels are kept in: the kit's own, and those of services."""
+        """The document classes of channels: the kit's own, and those of services."""
         return [kind for kind in documents_of(self.services) if issubclass(kind, ChannelFields)]
 
     async def close(self) -> None:
-        """Close every part, the store last, also after one that fails to; what failed is told and raised."""
-        async with contextlib.AsyncExitStack() as closing:
-            closing.push_async_callback(_close, "store", self.store.close)
-            closing.push_async_callback(_close, "sender", self._sender.close)
-            closing.push_async_callback(_close, "beside", self._subprocess_pool.close)
+        """Close every part, the store last, also after one fails; failures are logged and raised."""
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(_close, "store", self.store.close)
+            stack.push_async_callback(_close, "sender", self._sender.close)
+            stack.push_async_callback(_close, "subprocess pool", self._subprocess_pool.close)
             for name, parts in reversed(self.parts.items()):
                 if parts.close is not None:
-                    closing.push_async_callback(_close, name, parts.close)
+                    stack.push_async_callback(_close, name, parts.close)
 
     def _context(self, service: Service) -> Context:
         return Context(
@@ -230,14 +231,14 @@ class Runtime:
             "outbox": self.dispatcher,
             "schedules": self.scheduler,
             "retention": Sweeper(self.store, documents_of(self.services)),
-            "pulse": ActivityRecorder(self.store, counts=self._done_so_far, waited_s=self._longest_wait_s),
+            "pulse": ActivityRecorder(self.store, counts=self._work_counts, waited_s=self._longest_wait_s),
         }
-        theirs = {
+        of_services = {
             f"{name}.{label}": loop for name, p in self.parts.items() for label, loop in p.loops.items()
         }
-        return own | theirs
+        return own | of_services
 
-    def _done_so_far(self) -> dict[str, int]:
+    def _work_counts(self) -> dict[str, int]:
         sent = self.dispatcher.status().counts
         handled = self.inbox_worker.handled
         return {"handled": handled, "delivered": sent.delivered, "failed": sent.failed, "dead": sent.dead}
@@ -250,5 +251,5 @@ async def _close(part: str, close: Callable[[], Awaitable[None]]) -> None:
     try:
         await close()
     except Exception as fault:
-        log.error("closing failed", part=part, exc_info=fault)
+        log.error("close failed", part=part, exc_info=fault)
         raise

@@ -1,4 +1,4 @@
-"""What a service and the vault are given: from the settings, the environment, the home."""
+"""Settings of services and keys of the vault: from holdfast.toml, the environment and the home."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYS_FILE: Final = "keys"
 
 
 def settings_of(service: Service, config: Config) -> Any:
-    """A service's own table of the settings, checked; `ConfigError` names it."""
+    """A service's own table of the settings, checked; `ConfigError` names the table."""
     table = dict(config.services.get(service.name, {}))
     for field in msgspec.structs.fields(service.settings):
         variable = f"HOLDFAST_{service.name}_{field.name}".upper()
@@ -32,46 +32,49 @@ def settings_of(service: Service, config: Config) -> Any:
 
 
 def vault_of(config: Config) -> Vault:
-    """What seals and opens secrets here: by the keys that are set, else by those kept in the home."""
+    """The vault, with the configured keys or those in the home."""
     return Vault.from_settings(config.keys or _own_keys(config.home))
 
 
 def _own_keys(home: Path) -> str:
-    """The keys of a store that nobody gave any: made once, kept beside it, readable by its owner alone."""
+    """The key file of a store without configured keys: created once, readable by its owner alone."""
     path = home / KEYS_FILE
     try:
         if not path.exists():
             home.mkdir(parents=True, exist_ok=True)
-            _keep_whole(path, new_key("first"))
+            _create_durably(path, new_key("first"))
         return keys_in(path)
     except OSError as fault:
-        raise ConfigError(f"can't keep keys in {path}: {fault.strerror}; set HOLDFAST_KEYS", "keys") from None
+        raise ConfigError(
+            f"can't write keys to {path}: {fault.strerror}; set HOLDFAST_KEYS", "keys"
+        ) from None
 
 
 def keys_in(path: Path) -> str:
-    """What a file of keys says; `ConfigError` for one that says nothing. OSError where it can't be read."""
+    """The content of a key file; `ConfigError` for an empty one, OSError for an unreadable one."""
     try:
         text = path.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError:
         text = ""
     if not text:
-        # Never made anew: what the lost keys sealed would then look as if it had been sealed by these.
+        # Never regenerated: what the lost keys sealed would look as if these keys had sealed it.
         raise ConfigError(
-            f"{path} holds no keys: put the keys back; where nothing was kept yet, delete it", "keys"
+            f"{path} holds no keys: restore it from a backup, or delete it if nothing was stored yet",
+            "keys",
         )
     return text
 
 
-def _keep_whole(path: Path, text: str) -> None:
-    """Put a file there that is whole and on disk, unless somebody was first; only its owner can read it."""
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+def _create_durably(path: Path, text: str) -> None:
+    """Create the file atomically and durably, readable by its owner alone, unless it exists."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # Unlike a rename, a link replaces nothing: of those who start at once, one is first.
+        # Unlike a rename, a link replaces nothing: of processes that start at once, one creates the keys.
         with suppress(FileExistsError):
-            os.link(draft, path)
+            os.link(temporary, path)
     finally:
-        os.unlink(draft)
+        os.unlink(temporary)
