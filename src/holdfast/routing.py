@@ -1,10 +1,13 @@
-"""Route decorators and parameters for the platform's routes and those of services.
+"""Declarations of HTTP routes, the platform's and the services': one decorator for each kind of route.
 
-    @read_route("/jobs/{job_id:str}", area="gwi")
-    async def job(runtime: RuntimeDependency, tenant_id: TenantId, job_id: FromPath[str]) -> Job
+    @read_route("/runs/{collection:str}/{run_id:str}", area="runs")
+    async def run(runtime: RuntimeDependency, tenant_id: TenantId, collection: FromPath[str], ...) -> RunRow
 
-The guard (`holdfast.http`) reads the options declared here before a route runs: the role it needs, the area
-and action that a token's scopes must cover, its time limit.
+    @action_route("/runs/{collection:str}/{run_id:str}/cancel", runs.cancel)
+    async def cancel(runtime: RuntimeDependency, by: By, collection: FromPath[str], ...) -> RunRow
+
+The route guard (`holdfast.http.guard`) reads the declaration before a route runs: who may call it, whose
+documents are meant, how long it may take. Routes that change something call an operation.
 """
 
 from __future__ import annotations
@@ -13,33 +16,37 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
-from litestar import get, post, put
+from litestar import delete, get, post, put
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import QueryParameter
 
+from holdfast.operation import Operator, declaration_of
+
 PREFIX: Final = "/api/v1"
 PAGE_MAX: Final = 500
 
-# Untyped here, because routing lies below runtime; the platform's own routes import the typed one.
+# The process as a whole; the operator's own routes know it by its type.
 RuntimeDependency: TypeAlias = NamedDependency[Any]
 TenantId: TypeAlias = NamedDependency[str]
 Actor: TypeAlias = NamedDependency[str]
+# Who calls, as operations take it: `by: By`.
+By: TypeAlias = NamedDependency[Operator]
 Limit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX, description="Items on a page, at most.")]
 Cursor: TypeAlias = Annotated[
-    str | None, QueryParameter(description="Continues after the page that gave it.", max_length=4_000)
+    str | None, QueryParameter(description="Goes on where the last page ended.", max_length=4_000)
 ]
 Tenant: TypeAlias = Annotated[
     str | None,
     QueryParameter(
-        description="Another tenant, for callers with access to it.", min_length=1, max_length=200
+        description="Another tenant, for those who may ask for any.", min_length=1, max_length=200
     ),
 ]
 Decorator: TypeAlias = Callable[[Callable[..., Any]], HTTPRouteHandler]
 
 
 class RequestBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A request body; unknown fields are refused."""
+    """A body; what it does not know is refused."""
 
 
 def read_route(
@@ -49,40 +56,48 @@ def read_route(
     area: str,
     prefix: str = PREFIX,
     media_type: str | None = None,
-    **more: Any,
+    **opt: Any,
 ) -> Decorator:
-    """A GET route. `more` are further options for the guard, such as `limited`.
+    """Declare a GET route; `opt` goes to the route guard, such as `limited`.
 
-    Example: `@read_route("/jobs/{job_id:str}", area="gwi")`
+    Example: `@read_route("/runs/{collection:str}/{run_id:str}", area="runs")`
     """
-    opt = _options(needs, area, "read", more)
-    return get(prefix + path, opt=opt, security=_security(needs), media_type=media_type)
+    declared = {"needs": needs, "area": area, "action": "read", "platform": False, **opt}
+    security: list[dict[str, list[str]]] | None = [] if needs == "public" else None
+    return get(prefix + path, opt=declared, security=security, media_type=media_type)
 
 
 def action_route(
-    path: str, needs: str, *, area: str, action: str, prefix: str = PREFIX, status: int = 200, **more: Any
+    path: str, operation: Any, *, prefix: str = PREFIX, status: int = 200, **opt: Any
 ) -> Decorator:
-    """A POST route that acts. `more` are further options for the guard, such as `time_limit_s`.
+    """Declare a POST route that calls an operation; who may call it is what the operation declares.
 
-    Example: `@action_route("/jobs", "developer", area="gwi", action="start", status=202)`
+    Example: `@action_route("/runs/{collection:str}/{run_id:str}/cancel", runs.cancel)`
     """
-    opt = _options(needs, area, action, more)
-    return post(prefix + path, opt=opt, status_code=status, security=_security(needs))
+    return post(prefix + path, opt=_declared(operation, opt), status_code=status)
 
 
-def put_route(
-    path: str, needs: str, *, area: str, action: str, prefix: str = PREFIX, **more: Any
-) -> Decorator:
-    """A PUT route: it replaces the resource with the body.
+def put_route(path: str, operation: Any, *, prefix: str = PREFIX, **opt: Any) -> Decorator:
+    """Declare a PUT route that calls an operation: afterwards the resource is as the body says.
 
-    Example: `@put_route("/rules", "admin", area="gwi", action="configure")`
+    Example: `@put_route("/rules", Renewals.set_rules)`
     """
-    return put(prefix + path, opt=_options(needs, area, action, more), security=_security(needs))
+    return put(prefix + path, opt=_declared(operation, opt))
 
 
-def _options(needs: str, area: str, action: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    return {"needs": needs, "area": area, "action": action, "platform": False, **more}
+def delete_route(path: str, operation: Any, *, prefix: str = PREFIX, **opt: Any) -> Decorator:
+    """Declare a DELETE route that calls an operation.
+
+    Example: `@delete_route("/endpoints/{outbox:str}/{endpoint_id:str}", endpoints.delete)`
+    """
+    return delete(prefix + path, opt=_declared(operation, opt), status_code=200)
 
 
-def _security(needs: str) -> list[dict[str, list[str]]] | None:
-    return [] if needs == "public" else None
+def _declared(operation: Any, opt: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(operation, str):
+        return {"needs": operation, "platform": False, **opt}
+    declared = declaration_of(operation)
+    return {
+        "needs": declared.needs, "area": declared.area, "action": declared.verb,
+        "platform": declared.platform, "operation": declared, **opt,
+    }  # fmt: skip

@@ -79,15 +79,16 @@ def test_a_run_that_failed_is_retried_and_no_other(tmp_path: Path, ids: list[str
     again = _runs(tmp_path, "retry", ids[0])
     assert (again.returncode, again.stdout) == (
         0,
-        f"{ids[0]} goes on as soon as a process that works sees it\n",
+        f"{ids[0]} goes on as soon as a worker sees it\n",
     )
     shown = _json(tmp_path, "show", ids[0])
     assert (shown["status"], shown["error"]) == ("pending", None)
     refused = _runs(tmp_path, "retry", ids[0])
-    assert (refused.returncode, "is pending; only one that failed" in refused.stderr) == (1, True)
+    assert (refused.returncode, "is pending; only a failed run" in refused.stderr) == (1, True)
     trail = typed(tmp_path, "audit", "export", *_TENANT, HOLDFAST_HOME=str(tmp_path)).stdout
-    (entry,) = [json.loads(line) for line in trail.splitlines()]
+    entry, failed = [json.loads(line) for line in trail.splitlines()]
     assert (entry["action"], entry["details"]) == ("run.retried", {"error": "the wood broke"})
+    assert (failed["action"], failed["outcome"], failed["subject"]) == ("run.retried", "failed", ids[0])
 
 
 def test_what_cant_be_done_is_one_line_and_exit_1(tmp_path: Path, ids: list[str]) -> None:

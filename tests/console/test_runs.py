@@ -32,9 +32,10 @@ async def bed(tmp_path: Path, workshop: Workshop) -> AsyncIterator[Bed]:
         yield made
 
 
-async def _actions(bed: Bed, tenant_id: str = "-") -> list[tuple[str, str]]:
+async def _actions(bed: Bed, tenant_id: str = "-", outcome: str = "done") -> list[tuple[str, str]]:
     page = await bed.runtime.store.tenant(tenant_id).query(Query(AuditEvent).order_by("sequence"))
-    return [(one.action, one.subject) for one in page.docs if one.action.startswith("run.")]
+    events = [one for one in page.docs if one.action.startswith("run.") and one.outcome == outcome]
+    return [(one.action, one.subject) for one in events]
 
 
 def _listed(text: str) -> list[str]:
@@ -136,9 +137,11 @@ async def test_a_run_that_nobody_holds_is_cancelled_at_once_and_on_record(
     assert (status, json.loads(told)["status"]) == (200, "cancelled")
     assert "wrong wood" in await ann.page(f"{page}?tenant=acme")
     assert await _actions(bed, "acme") == [("run.cancelled", run.id)]
+    assert await _actions(bed, "acme", "refused") == [("run.cancelled", run.id)]
     status, told, _ = await ann.act(url)
     assert (status, "has ended" in told) == (409, True)
     assert len(await _actions(bed, "acme")) == 1
+    assert await _actions(bed, "acme", "failed") == [("run.cancelled", run.id)]
 
 
 async def test_of_two_who_cancel_at_once_each_is_on_record_at_most_once(bed: Bed, workshop: Workshop) -> None:
@@ -210,7 +213,7 @@ async def test_a_run_that_failed_goes_on_when_told_and_that_is_on_record_once(
         assert (over.status, over.error) == ("completed", None)
         assert await _actions(bed) == [("run.retried", run.id)]
         status, told, _ = await ann.act(url)
-        assert (status, "only one that failed" in told) == (409, True)
+        assert (status, "only a failed run" in told) == (409, True)
         page = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("-sequence").limit(1))
         assert "broke" in page.docs[0].details["error"]
 
@@ -245,7 +248,7 @@ async def test_what_is_asked_wrongly_is_told(bed: Bed) -> None:
         ("/console/runs?status=lost", 422, "status is one of"),
         ("/console/runs?collection=none", 404, "they are in holdfast_runs, orders"),
         ("/console/runs?cursor=x", 400, "not a cursor"),
-        ("/console/runs/none/x", 404, "no runs are kept in"),
+        ("/console/runs/none/x", 404, "no runs are stored in"),
         ("/console/runs/orders/none", 404, "no run"),
         ("/console/runs/orders/" + "x" * 2_000, 422, "bytes"),
     ):

@@ -77,7 +77,7 @@ def verify_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
     """
 
     async def act(runtime: Runtime) -> ChainVerification:
-        return await Audit(runtime.store, tenant_id=tenant).verify()
+        return await Audit(runtime.store, tenant).verify()
 
     found = with_runtime(act)
     text = f"{found.events} events hold"
@@ -102,7 +102,7 @@ def export_command(
     """
 
     async def copy(runtime: Runtime, file: BinaryIO) -> None:
-        async for line in Audit(runtime.store, tenant_id=tenant).export():
+        async for line in Audit(runtime.store, tenant).export():
             file.write(line)
         file.flush()
 

@@ -19,6 +19,8 @@ from rich.text import Text
 from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
 from holdfast.kit import NO_TENANT
+from holdfast.model.access import SERVICE
+from holdfast.operation import Operator
 from holdfast.operations.act import run_audited
 from holdfast.runtime import Runtime, find_services
 from holdfast.service import Service
@@ -50,6 +52,22 @@ def with_runtime(act: Callable[[Runtime], Awaitable[T]], *, services: Sequence[S
             await runtime.close()
 
     return asyncio.run(run())
+
+
+def operate(
+    tenant_id: str,
+    act: Callable[[Runtime, Operator], Awaitable[T]],
+    *,
+    services: Sequence[Service] | None = None,
+) -> T:
+    """Call an operation on the configured store as the person at this terminal.
+
+    Example: `operate(tenant, lambda runtime, by: runs.wake(runtime, by, collection, run_id))`
+    """
+    return with_runtime(
+        lambda runtime: act(runtime, runtime.operator(SERVICE, tenant_id, actor=os_actor())),
+        services=services,
+    )
 
 
 def with_service(service: str, act: Callable[[Any], Awaitable[T]]) -> T:

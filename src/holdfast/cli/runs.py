@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from functools import partial
-from typing import Annotated, Protocol, cast, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 
@@ -15,31 +13,19 @@ from holdfast.cli.context import (
     Limit,
     Tenant,
     as_dict,
-    os_actor,
+    operate,
     print_result,
     print_table,
     with_runtime,
 )
-from holdfast.http.routes.runs import (
-    KIT_RUNS,
-    REASON_CHARACTERS_MAX,
-    RunPage,
-    RunRow,
-    cancel_run,
-    retry_run,
-    row,
-    run_in,
-    runs_in,
-    wake_run,
-)
-from holdfast.kit.runs import Runs
 from holdfast.kit.runs.models import RunStatus
-from holdfast.runtime import Runtime
+from holdfast.operations import runs
+from holdfast.operations.runs import CANCELLED, KIT_RUNS, REASON_CHARACTERS_MAX
 
 commands = typer.Typer(no_args_is_help=True)
 
 _Collection = Annotated[
-    str, typer.Option(metavar="NAME", help="Where they are kept: the kit's own runs, or a service's.")
+    str, typer.Option(metavar="NAME", help="Where they are stored: the kit's own runs, or a service's.")
 ]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="As `runs list` shows it.")]
 
@@ -54,22 +40,6 @@ def _short(reason: str) -> str:
     if not 1 <= len(reason) <= REASON_CHARACTERS_MAX:
         raise typer.BadParameter(f"a reason has 1 to {REASON_CHARACTERS_MAX} characters")
     return reason
-
-
-class _Change(Protocol):
-    def __call__(
-        self, runtime: Runtime, tenant_id: str, runs: Runs, /, *, run_id: str, actor: str
-    ) -> Awaitable[RunRow]: ...
-
-
-def _after(change: _Change, run_id: str, *, collection: str, tenant: str) -> RunRow:
-    """The run once this person changed it, which is on record."""
-
-    async def act(runtime: Runtime) -> RunRow:
-        runs = runs_in(runtime, tenant, collection)
-        return await change(runtime, tenant, runs, run_id=run_id, actor=os_actor())
-
-    return with_runtime(act, services=None)
 
 
 @commands.command("list")
@@ -92,14 +62,13 @@ def list_command(
       holdfast runs list --tenant acme --status running
       holdfast runs list --collection renewal_calculation_jobs --json
     """
-
-    async def act(runtime: Runtime) -> RunPage:
-        wanted = cast(RunStatus | None, status)
-        runs = runs_in(runtime, tenant, collection)
-        page = await runs.listed(status=wanted, type=type, limit=limit, cursor=cursor)
-        return RunPage([row(doc, collection) for doc in page.docs], page.cursor)
-
-    page = with_runtime(act, services=None)
+    wanted = cast(RunStatus | None, status)
+    page = with_runtime(
+        lambda runtime: runs.list_runs(
+            runtime, tenant, collection, status=wanted, type=type, limit=limit, cursor=cursor
+        ),
+        services=None,
+    )
     columns = ("id", "type", "status", "currentStep", "createdAt", "durationMs", "error")
     print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="no runs like this")
 
@@ -108,24 +77,21 @@ def list_command(
 def show_command(
     run_id: _Id, collection: _Collection = KIT_RUNS, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
-    """Show one run: where it stands, in whose hands, and every step.
+    """Show one run: its state, its holder, and every step.
 
     \b
     Example:
       holdfast runs show run-mhz1k0-4f2a9c --tenant acme
     """
-
-    async def act(runtime: Runtime) -> RunRow:
-        return row(await run_in(runs_in(runtime, tenant, collection), run_id), collection)
-
-    found = with_runtime(act, services=None)
+    stored = with_runtime(lambda runtime: runs.get(runtime, tenant, collection, run_id), services=None)
+    run = runs.row(stored, collection)
     if as_json:
-        print_result(found, "", as_json=True)
+        print_result(run, "", as_json=True)
         return
-    facts = {name: value for name, value in as_dict(found).items() if name != "steps"}
+    facts = {name: value for name, value in as_dict(run).items() if name != "steps"}
     typer.echo("\n".join(f"{name}: {'-' if value in (None, '') else value}" for name, value in facts.items()))
     columns = ("name", "status", "attempts", "startedAt", "durationMs", "error")
-    print_table(found.steps, columns, as_json=False)
+    print_table(run.steps, columns, as_json=False)
 
 
 @commands.command("cancel")
@@ -133,46 +99,46 @@ def cancel_command(
     run_id: _Id,
     reason: Annotated[
         str, typer.Option(metavar="TEXT", callback=_short, help="Why; people see it.")
-    ] = "cancelled by an operator",
+    ] = CANCELLED,
     collection: _Collection = KIT_RUNS,
     tenant: Tenant = PLATFORM,
     as_json: AsJson = False,
 ) -> None:
-    """Let no further step of a run begin; one that is under way comes to its end.
+    """Let no further step of a run begin; a step that is running comes to its end.
 
     \b
     Example:
       holdfast runs cancel run-mhz1k0-4f2a9c --tenant acme --reason "wrong branch"
     """
-    found = _after(partial(cancel_run, reason=reason), run_id, collection=collection, tenant=tenant)
-    ended = found.status == "cancelled"
-    text = "cancelled" if ended else f"ends when its present step does ({found.held_by} holds it)"
-    print_result(found, f"{run_id}: {text}", as_json=as_json)
+    run = operate(tenant, lambda runtime, by: runs.cancel(runtime, by, collection, run_id, reason=reason))
+    ended = run.status == "cancelled"
+    text = "cancelled" if ended else f"ends when its present step does ({run.held_by} holds it)"
+    print_result(run, f"{run_id}: {text}", as_json=as_json)
 
 
 @commands.command("wake")
 def wake_command(
     run_id: _Id, collection: _Collection = KIT_RUNS, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
-    """Let a run that waits, for a time or for something to happen, go on now.
+    """Make a run that waits, for a time or for an event, due now.
 
     \b
     Example:
       holdfast runs wake run-mhz1k0-4f2a9c --tenant acme
     """
-    found = _after(wake_run, run_id, collection=collection, tenant=tenant)
-    print_result(found, f"{run_id} goes on as soon as a process that works sees it", as_json=as_json)
+    run = operate(tenant, lambda runtime, by: runs.wake(runtime, by, collection, run_id))
+    print_result(run, f"{run_id} goes on as soon as a worker sees it", as_json=as_json)
 
 
 @commands.command("retry")
 def retry_command(
     run_id: _Id, collection: _Collection = KIT_RUNS, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
-    """Let a run that failed go on from the step that did; what its finished steps did stays done.
+    """Resume a failed run at the step that failed; finished steps stay done.
 
     \b
     Example:
       holdfast runs retry run-mhz1k0-4f2a9c --tenant acme
     """
-    found = _after(retry_run, run_id, collection=collection, tenant=tenant)
-    print_result(found, f"{run_id} goes on as soon as a process that works sees it", as_json=as_json)
+    run = operate(tenant, lambda runtime, by: runs.retry(runtime, by, collection, run_id))
+    print_result(run, f"{run_id} goes on as soon as a worker sees it", as_json=as_json)

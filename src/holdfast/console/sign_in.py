@@ -158,7 +158,7 @@ class SignIn:
 
     async def _note_began(self, tx: Transaction, user: User) -> None:
         entry = AuditEntry(action="session.began", actor=f"user:{user.id}", subject=user.id)
-        await Audit(self._runtime.store, tenant_id=user.tenant_id).add(tx, entry)
+        await Audit(self._runtime.store, user.tenant_id).add(tx, entry)
 
     # -- both ---------------------------------------------------------------------------------------
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from litestar import Litestar, Request, Router
+from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.di import Provide
 
@@ -22,10 +23,12 @@ from holdfast.http.metrics import Metrics
 from holdfast.http.oidc import OidcAuthenticator, fetching
 from holdfast.http.openapi import description
 from holdfast.http.rate_limit import RateLimiter
+from holdfast.kit import NO_TENANT
 from holdfast.kit.access import ApiTokens, Sessions
 from holdfast.kit.access.oidc import Oidc
 from holdfast.kit.access.oidc_keys import Fetch
 from holdfast.model.access import ANONYMOUS, Caller
+from holdfast.operation import Operator
 from holdfast.routing import Tenant
 from holdfast.runtime import Runtime
 from holdfast.service import Service
@@ -43,8 +46,9 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
     """
     if at_root and len(runtime.services) != 1:
         raise DeclarationError("only one service can be at the root")
-    served = _at_root(runtime) if at_root else _under_names(runtime)
-    handlers = [*routes.operator_routes(leave_out=_paths(served) if at_root else set()), *served, *more]
+    taken = _paths(runtime) if at_root else set()
+    served = _service_routes(runtime, at_root=at_root)
+    handlers = [*routes.operator_routes(leave_out=taken), *served, *more]
     dependencies = _dependencies(runtime)
     state = State({"runtime": runtime, "openapi": description(handlers, dependencies)})
     app = Litestar(
@@ -76,8 +80,7 @@ def _metrics(runtime: Runtime) -> Metrics:
 
 def _door(runtime: Runtime) -> RouteGuard:
     rate_limiter = RateLimiter(runtime.config.limits, clock=runtime.clock)
-    url = runtime.config.public_url
-    return RouteGuard(runtime.store, _readers(runtime), rate_limiter=rate_limiter, public_url=url)
+    return RouteGuard(runtime, _readers(runtime), rate_limiter=rate_limiter)
 
 
 def _readers(runtime: Runtime) -> list[Authenticator]:
@@ -97,10 +100,14 @@ def _dependencies(runtime: Runtime) -> dict[str, Provide]:
     def this() -> Runtime:
         return runtime
 
+    def operator(request: Request[Any, Any, Any], tenant: Tenant = None) -> Operator:
+        return operator_of(runtime, request)
+
     return {
         "runtime": Provide(this, sync_to_thread=False),
         "actor": Provide(_actor, sync_to_thread=False),
         "tenant_id": Provide(_tenant_id, sync_to_thread=False),
+        "by": Provide(operator, sync_to_thread=False),
     }
 
 
@@ -110,25 +117,39 @@ def _actor(request: Request[Any, Any, Any]) -> str:
     return caller.user_id or "nobody"
 
 
+def operator_of(runtime: Runtime, request: ASGIConnection[Any, Any, Any, Any]) -> Operator:
+    """Who makes a request that has passed the route guard, as operations take it."""
+    state = request.scope["state"]
+    return runtime.operator(state.get("caller", ANONYMOUS), str(state.get("tenant_id", NO_TENANT)))
+
+
 def _tenant_id(request: Request[Any, Any, Any], tenant: Tenant = None) -> str:
     """The tenant the guard let the caller into; `tenant` documents its query parameter for every route."""
     return str(request.scope["state"]["tenant_id"])
 
 
-def _under_names(runtime: Runtime) -> list[Any]:
+def _service_routes(runtime: Runtime, *, at_root: bool) -> list[Router]:
+    """A router for each service, whose routes are given its `Parts.operations` as `operations`."""
     return [
-        Router(f"/{service.address}", route_handlers=runtime.parts[service.name].routes)
+        Router(
+            "/" if at_root else f"/{service.address}", route_handlers=parts.routes,
+            dependencies={"operations": Provide(_constant(parts.operations), sync_to_thread=False)},
+        )
         for service in runtime.services
-        if runtime.parts[service.name].routes
-    ]
+        if (parts := runtime.parts[service.name]).routes
+    ]  # fmt: skip
 
 
-def _at_root(runtime: Runtime) -> list[Any]:
-    return list(runtime.parts[runtime.services[0].name].routes)
+def _constant(value: Any) -> Callable[[], Any]:
+    def provide() -> Any:
+        return value
+
+    return provide
 
 
-def _paths(handlers: Iterable[Any]) -> set[str]:
-    """What a service has at the root itself stands before what everyone has there."""
+def _paths(runtime: Runtime) -> set[str]:
+    """The paths of the service at the root, which take precedence over the platform's own."""
+    handlers = runtime.parts[runtime.services[0].name].routes
     return {path for handler in handlers for path in getattr(handler, "paths", ())}
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import msgspec
 from litestar import Litestar
 from litestar.exceptions import MethodNotAllowedException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
@@ -30,7 +31,8 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Gate
 from holdfast.kit.access.authorization import privileged
 from holdfast.model.access import ROLES, Caller
-from holdfast.store import Store
+from holdfast.operation import Operation
+from holdfast.runtime import Runtime
 
 PUBLIC: Final = "public"
 NEEDS: Final = (PUBLIC, *ROLES, "service")
@@ -42,14 +44,9 @@ class RouteGuard:
     """The guard of one application."""
 
     def __init__(
-        self,
-        store: Store,
-        readers: Sequence[Authenticator],
-        *,
-        rate_limiter: RateLimiter,
-        public_url: str = "",
+        self, runtime: Runtime, readers: Sequence[Authenticator], *, rate_limiter: RateLimiter
     ) -> None:
-        self._store, self._readers, self._public_url = store, readers, public_url
+        self._runtime, self._readers, self._public_url = runtime, readers, runtime.config.public_url
         self._rate_limiter = rate_limiter
 
     async def __call__(self, connection: Connection, handler: BaseRouteHandler) -> None:
@@ -69,7 +66,22 @@ class RouteGuard:
         arrival = await self._arrival(connection, handler)
         if acts and arrival.csrf is not None:
             check_session_act(connection.headers, arrival.csrf, public_url=self._public_url)
-        self._judge(connection, handler, arrival.caller)
+        try:
+            self._judge(connection, handler, arrival.caller)
+        except ForbiddenError as fault:
+            await self._record_refusal(connection, handler, arrival.caller, fault)
+            raise
+
+    async def _record_refusal(
+        self, connection: Connection, handler: BaseRouteHandler, caller: Caller, fault: ForbiddenError
+    ) -> None:
+        """Put the refusal of an operation on the trail of the caller's own tenant."""
+        declared: Operation | None = handler.opt.get("operation")
+        if declared is None:
+            return
+        by = self._runtime.operator(caller, tenant_of(caller, None))
+        subject = str(connection.path_params.get(declared.subject, ""))
+        await msgspec.structs.replace(by, operation=declared, subject=subject).record_failure(fault)
 
     async def _arrival(self, connection: Connection, handler: BaseRouteHandler) -> Authenticated:
         try:
@@ -92,7 +104,9 @@ class RouteGuard:
         if needs == "service" and not caller.service:
             raise ForbiddenError(f"{action} of {area} needs service", needs=("service",))
         role = ROLES[-1] if needs == "service" else needs
-        Gate(self._store, caller).require_act(area, action, role=role, tenant_id=_judged_in(caller, place))
+        Gate(self._runtime.store, caller).require_act(
+            area, action, role=role, tenant_id=_judged_in(caller, place)
+        )
         connection.scope["state"]["tenant_id"] = tenant_id
 
 

@@ -18,7 +18,7 @@ async def append_audit(
 ) -> None:
     """Put an operator's act on the tenant's audit trail."""
     entry = AuditEntry(action=action, actor=actor, subject=subject, details=details)
-    await Audit(runtime.store, tenant_id=tenant_id).append(entry)
+    await Audit(runtime.store, tenant_id).append(entry)
 
 
 async def run_audited(
@@ -37,7 +37,7 @@ async def run_audited(
     An act that gives False found nothing to do, and nothing goes on record. With `across`, the act reaches
     documents of every tenant.
     """
-    audit = Audit(runtime.store, tenant_id=tenant_id)
+    audit = Audit(runtime.store, tenant_id)
     entry = AuditEntry(action=action, actor=actor, subject=subject, details=details)
 
     async def both(tx: Transaction) -> T:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache, partial
 from typing import Final
 
 import structlog
@@ -27,7 +28,9 @@ from holdfast.kit.retention import Sweeper
 from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Job, Scheduler
 from holdfast.kit.vault import Vault
+from holdfast.model import Caller
 from holdfast.net import AddressGuard, RawSender
+from holdfast.operation import Operator
 from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import documents_of
 from holdfast.runtime.health import HealthMonitor
@@ -41,6 +44,7 @@ from holdfast.worker import Supervisor
 log = structlog.get_logger("holdfast.runtime")
 
 DRAIN_POLL_S: Final = 0.05
+AUDITS_MAX: Final = 10_000
 
 
 class Runtime:
@@ -56,6 +60,8 @@ class Runtime:
         self.config, self.store, self.services, self.vault = config, store, services, vault
         self.clock = store.clock
         self.inbox = Inbox(store)
+        # One for each tenant, so that appends of this process queue instead of conflicting.
+        self.audit = lru_cache(AUDITS_MAX)(partial(Audit, store))
         self._sender = RawSender(AddressGuard(allow=config.allow))
         self.dispatcher = Dispatcher(store, self._sender, signing=EndpointSecrets(vault).signing)
         self._subprocess_pool = StoreSubprocessPool(config.store, env=config.prefix)
@@ -186,6 +192,15 @@ class Runtime:
         of_services = [make(tenant_id) for parts in self.parts.values() for make in parts.runs]
         return {one.collection: one for one in (Runs(self.store.tenant(tenant_id)), *of_services)}
 
+    def operator(self, caller: Caller, tenant_id: str, *, actor: str | None = None) -> Operator:
+        """Who acts on a tenant's documents, as operations take it.
+
+        Example: `await runs.cancel(runtime, runtime.operator(caller, "acme"), "holdfast_runs", "run-1")`
+        """
+        return Operator(
+            tenant_id=tenant_id, caller=caller, actor=actor or caller.user_id or "nobody", audits=self.audit
+        )
+
     def channel_kinds(self) -> list[type[ChannelFields]]:
         """The document classes of channels: the kit's own, and those of services."""
         return [kind for kind in documents_of(self.services) if issubclass(kind, ChannelFields)]
@@ -207,7 +222,7 @@ class Runtime:
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), local_dispatcher=self.dispatcher),
             dispatcher=self._dispatcher_for, connections=self.connections,
             subprocess_pool=self._subprocess_pool,
-            audit=lambda tenant: Audit(self.store, tenant_id=tenant),
+            audit=self.audit,
             meter=lambda tenant: Meter(self.store, tenant_id=tenant),
         )  # fmt: skip
 

@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from holdfast.console.formatting import span, tone
 from holdfast.console.plots import stretch
-from holdfast.http.routes.runs import KIT_RUNS, run_in, runs_in
 from holdfast.kit.runs import RunFields, StepSummary
 from holdfast.kit.runs.models import RunStatus
+from holdfast.operations.runs import KIT_RUNS, get, runs_in
 from holdfast.runtime import Runtime
 from holdfast.runtime.document_browser import masked
 from holdfast.service import Page, PageRequest
@@ -73,7 +73,8 @@ class RunPages:
 
     async def one(self, ask: PageRequest) -> Mapping[str, Any]:
         runs = runs_in(self._runtime, ask.tenant_id, ask.path["collection"])
-        run, now = await run_in(runs, ask.path["run_id"]), self._clock.now()
+        run = await get(self._runtime, ask.tenant_id, runs.collection, ask.path["run_id"])
+        now = self._clock.now()
         # Who only looks on sees how far it is; what it works with may hold what is not for them.
         values = {"about": about(run), "input": run.input, "result": run.result} if ask.may("admin") else {}
         return {

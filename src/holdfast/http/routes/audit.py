@@ -42,7 +42,7 @@ async def audit(
 @action_route("/audit/verify", "admin", area="audit", action="verify", time_limit_s=300)
 async def verify(runtime: RuntimeDependency, tenant_id: TenantId) -> AuditVerdict:
     """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
-    found = await Audit(runtime.store, tenant_id=tenant_id).verify()
+    found = await Audit(runtime.store, tenant_id).verify()
     return AuditVerdict(found.sound, found.events, found.fault)
 
 

@@ -80,7 +80,7 @@ async def revoke_connection(
 
     `RetryLaterError` where it is ended here and the provider could not be told: checking it tells it later.
     """
-    audit = Audit(runtime.store, tenant_id=connection.tenant_id)
+    audit = Audit(runtime.store, connection.tenant_id)
     details = {"provider": connection.provider, "account": connection.account, "reason": reason}
     entry = AuditEntry(action="connection.revoked", actor=actor, subject=connection.id, details=details)
 

@@ -89,7 +89,7 @@ async def replay_letters(
     runtime: Runtime, tenant_id: str, selection: Selection, *, actor: str, dry_run: bool, limit: int | None
 ) -> Report:
     """Put them out again; each commit that does has its entry on the audit trail."""
-    audit = Audit(runtime.store, tenant_id=tenant_id)
+    audit = Audit(runtime.store, tenant_id)
 
     async def put_on_record(tx: Transaction, count: int) -> None:
         await audit.add(tx, AuditEntry(

@@ -1,7 +1,15 @@
 """Who did what, when and why: appended, chained by hashes, never changed."""
 
 from holdfast.kit.audit.chain import ChainFault
-from holdfast.kit.audit.models import AuditEntry, AuditEvent, AuditHead
+from holdfast.kit.audit.models import AuditEntry, AuditEvent, AuditHead, AuditOutcome
 from holdfast.kit.audit.trail import Audit, ChainVerification
 
-__all__ = ["Audit", "AuditEntry", "AuditEvent", "AuditHead", "ChainFault", "ChainVerification"]
+__all__ = [
+    "Audit",
+    "AuditEntry",
+    "AuditEvent",
+    "AuditHead",
+    "AuditOutcome",
+    "ChainFault",
+    "ChainVerification",
+]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast.model import ADMINS_READ, CompositeId, Document, Index, document
+
+AuditOutcome = Literal["done", "refused", "failed"]
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +21,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     actor: str
     subject: str = ""
+    outcome: AuditOutcome = "done"
     details: Any = None
     intent: str = ""
     change_summary: str = ""
@@ -51,6 +54,7 @@ class AuditEvent(Document, rename="camel"):
     action: str
     actor: str
     subject: str
+    outcome: AuditOutcome
     details: Any
     intent: str
     change_summary: str

@@ -42,10 +42,10 @@ class Audit:
         await audit.transact(cancel)
     """
 
-    def __init__(self, store: Store, *, tenant_id: str, key: bytes = b"") -> None:
+    def __init__(self, store: Store, tenant_id: str, *, key: bytes = b"") -> None:
         if key and len(key) < KEY_BYTES_MIN:
             raise ConfigError(f"the audit key needs at least {KEY_BYTES_MIN} bytes")
-        self._store = store.tenant(tenant_id)
+        self._all, self._store = store, store.tenant(tenant_id)
         self._tenant_id = tenant_id
         self._key = key
         self._turn = asyncio.Lock()
@@ -62,11 +62,15 @@ class Audit:
         tx.write(*(create(event) for event in events), put(head))
         return events
 
-    async def transact(self, act: Callable[[Transaction], Awaitable[T]], *, attempts: int = ATTEMPTS) -> T:
-        """`store.transact` for acts that append here: in turn inside this process, so that they don't
-        spoil each other's chain head; other processes are met by trying again."""
+    async def transact(
+        self, act: Callable[[Transaction], Awaitable[T]], *, attempts: int = ATTEMPTS, across: bool = False
+    ) -> T:
+        """`store.transact` for acts that append here, one at a time in this process, so that they don't
+        conflict on the chain's head; conflicts with other processes are retried. With `across`, the act
+        reaches every tenant's documents."""
+        store = self._all.privileged() if across else self._store
         async with self._turn:
-            return await self._store.transact(act, attempts=attempts)
+            return await store.transact(act, attempts=attempts)
 
     async def append(self, *entries: AuditEntry) -> list[AuditEvent]:
         """Append by itself, where nothing else is written with it."""

@@ -1,0 +1,180 @@
+"""Operations: acts of people and programs, each checked, done and recorded in one commit.
+
+    @operation("run.cancelled", area="runs", verb="cancel", needs="admin", subject="run_id")
+    async def cancel(runtime: Runtime, by: Operator, collection: str, run_id: str, *, reason: str) -> RunRow:
+        ...
+        await by.commit(lambda tx: runs.cancel(run_id, tx, reason=reason), details={"reason": reason})
+
+HTTP routes, commands and console pages parse, call an operation and render what it returns. The platform's
+are functions in `holdfast.operations`, a service's are methods of what it gives as `Parts.operations`. The
+declaration says who may do it; the audit event is in the commit of the act, and an act that was refused or
+failed leaves an event that says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from holdfast.errors import DeclarationError, ForbiddenError, HoldfastError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access.authorization import check_scope, has_role, refusal
+from holdfast.kit.audit import Audit, AuditEntry, AuditOutcome
+from holdfast.model import Caller
+from holdfast.store import Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+MESSAGE_CHARACTERS_MAX: Final = 500
+_PARAMETER: Final = "by"
+
+log = structlog.get_logger("holdfast.operation")
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """The declaration of an act: its audit action, the role and token scope it needs, what it is about.
+
+    `subject` names the parameter that the audit event is about. A `platform` operation needs the role on the
+    platform itself and is recorded there.
+    """
+
+    name: str
+    action: str
+    area: str
+    verb: str
+    needs: str
+    subject: str = ""
+    platform: bool = False
+
+    def require(self, caller: Caller, tenant_id: str) -> None:
+        """Raise ForbiddenError unless the caller has the role, and a token the scope."""
+        check_scope(caller, self.area, self.verb)
+        tenant_id = NO_TENANT if self.platform else tenant_id
+        if not has_role(caller, self.needs, tenant_id):
+            raise refusal(f"{self.verb} of {self.area}", (self.needs, "service"), caller, tenant_id)
+
+
+class Operator(msgspec.Struct, frozen=True, kw_only=True):
+    """Who acts, on which tenant's documents, and the audit trail that records it.
+
+    Example: `await runs.cancel(runtime, runtime.operator(caller, "acme"), "holdfast_runs", "run-1")`
+    """
+
+    tenant_id: str
+    actor: str
+    caller: Caller
+    audits: Callable[[str], Audit]
+    operation: Operation | None = None
+    subject: str = ""
+
+    async def commit(
+        self,
+        act: Callable[[Transaction], Awaitable[T]],
+        *,
+        details: Any = None,
+        subject: str | None = None,
+        action: str | None = None,
+        across: bool = False,
+    ) -> T:
+        """Run `act` and append its audit event in the same commit; one that returns False changed nothing.
+
+        `details` may be a function of what `act` returned. With `across`, `act` reaches every tenant's
+        documents.
+        """
+
+        async def both(tx: Transaction) -> T:
+            result = await act(tx)
+            if result is not False:
+                said = details(result) if callable(details) else details
+                await self.record(tx, details=said, subject=subject, action=action)
+            return result
+
+        return await self._audit().transact(both, across=across)
+
+    async def record(
+        self, tx: Transaction, *, details: Any = None, subject: str | None = None, action: str | None = None
+    ) -> None:
+        """Append the audit event to a transaction, once: for acts that take several commits."""
+        await self._audit().add(tx, self._entry("done", details, subject=subject, action=action))
+
+    async def record_failure(self, fault: Exception) -> None:
+        """Put an act that was refused or failed on record; a trail that can't be written is only logged."""
+        outcome: AuditOutcome = "refused" if isinstance(fault, ForbiddenError) else "failed"
+        details = {"error": "internal", "message": type(fault).__name__}
+        if isinstance(fault, HoldfastError):
+            details = {"error": fault.code, "message": fault.message[:MESSAGE_CHARACTERS_MAX]}
+        try:
+            await self._audit().append(self._entry(outcome, details))
+        except HoldfastError as unwritten:
+            log.error("failed act not recorded", act=self._declared().name, error=unwritten.message)
+
+    def _audit(self) -> Audit:
+        return self.audits(NO_TENANT if self._declared().platform else self.tenant_id)
+
+    def _entry(
+        self, outcome: AuditOutcome, details: Any, *, subject: str | None = None, action: str | None = None
+    ) -> AuditEntry:
+        return AuditEntry(
+            action=action or self._declared().action, actor=self.actor, outcome=outcome, details=details,
+            subject=self.subject if subject is None else subject,
+        )  # fmt: skip
+
+    def _declared(self) -> Operation:
+        if self.operation is None:
+            raise DeclarationError("an Operator commits only inside a function declared with @operation")
+        return self.operation
+
+
+class _Declare(Protocol):
+    def __call__(self, function: Callable[P, Awaitable[T]], /) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+
+def operation(
+    action: str, *, area: str, verb: str, needs: str, subject: str = "", platform: bool = False
+) -> _Declare:
+    """Declare an act. The function takes its `Operator` as `by`, changes nothing except by `by.commit`.
+
+    Example: `@operation("token.revoked", area="tokens", verb="revoke", needs="admin", subject="token_id")`
+    """
+
+    def declare(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+        signature = inspect.signature(function)
+        declared = Operation(
+            name=f"{function.__module__}.{function.__qualname__}", action=action, area=area, verb=verb,
+            needs=needs, subject=subject, platform=platform,
+        )  # fmt: skip
+        if _PARAMETER not in signature.parameters or (subject and subject not in signature.parameters):
+            raise DeclarationError(f"{declared.name} takes {_PARAMETER} and {subject or 'no subject'}")
+
+        @functools.wraps(function)
+        async def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            bound = signature.bind(*args, **kwargs)
+            about = str(bound.arguments.get(subject, "")) if subject else ""
+            by: Operator = msgspec.structs.replace(
+                bound.arguments[_PARAMETER], operation=declared, subject=about
+            )
+            bound.arguments[_PARAMETER] = by
+            try:
+                declared.require(by.caller, by.tenant_id)
+                return await function(*bound.args, **bound.kwargs)
+            except Exception as fault:
+                await by.record_failure(fault)
+                raise
+
+        checked.operation = declared  # type: ignore[attr-defined]
+        return checked
+
+    return declare
+
+
+def declaration_of(function: Any) -> Operation:
+    """The declaration of an operation; DeclarationError for a function that is none."""
+    declared = getattr(function, "operation", None)
+    if not isinstance(declared, Operation):
+        raise DeclarationError(f"{getattr(function, '__qualname__', function)!r} is no operation")
+    return declared
