@@ -21,7 +21,7 @@ from holdfast.http.asgi import AsgiApp
 from holdfast.http.change_stream import ChangeStream, topics_of
 from holdfast.http.server import settings
 from holdfast.kit.access import Sessions, User, Users
-from holdfast.kit.access.passwords import hashed
+from holdfast.kit.access.passwords import hash_password
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, Outbox, RetryPolicy, new_secret
 from holdfast.runtime import Runtime
 from holdfast.service import Service
@@ -39,7 +39,7 @@ _hashes: list[str] = []
 async def _hash() -> str:
     """Made once: a good hash is a slow one."""
     if not _hashes:
-        _hashes.append(await hashed(PASSWORD))
+        _hashes.append(await hash_password(PASSWORD))
     return _hashes[0]
 
 

@@ -87,7 +87,7 @@ async def test_people_and_sessions_are_not_changed_where_that_cant_be_put_on_rec
         ann = await bed.signed_in("ann")
         await bed.person("ben")
         await bed.person("cy", tenant_id="acme")
-        code = await SignInLinks(bed.runtime.store).make("ben")
+        code = await SignInLinks(bed.runtime.store).create("ben")
         csrf = {"x-csrf-token": await ann.csrf()}
         asked: list[tuple[str, dict[str, Any]]] = [
             ("/api/v1/users", {"name": "dan", "role": "viewer", "tenantId": "acme"}),

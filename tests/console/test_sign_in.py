@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast.kit.access import COOKIE, SignInLinks, Users
-from holdfast.kit.access.login_throttle import BY_NAME, Tries, key_of
+from holdfast.kit.access.login_throttle import BY_NAME, LoginAttempts, key_of
 from holdfast.kit.audit import AuditEvent
 from holdfast.store import Query, put
 from tests.console.bed import PASSWORD, Bed, Visitor, console
@@ -95,14 +95,14 @@ async def test_a_password_typed_as_a_name_is_written_down_nowhere(bed: Bed) -> N
     await _sign_in(bed.visitor(), "my-secret-password", "ann")
     page = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
     assert [event.subject for event in page.docs] == ["ann", "somebody unknown"]
-    kept = (await bed.runtime.store.privileged().query(Query(Tries))).docs
+    kept = (await bed.runtime.store.privileged().query(Query(LoginAttempts))).docs
     assert "my-secret-password" not in f"{page.docs} {kept}"
 
 
 async def test_too_many_wrong_tries_must_wait_even_with_the_right_password(bed: Bed) -> None:
     await bed.person("ann", role="viewer")
     # Put there, not tried: how long hashing takes must not decide whether the wait is over.
-    many = Tries(id=key_of("name", "ann"), count=BY_NAME.free + 20, last_at=bed.runtime.clock.now())
+    many = LoginAttempts(id=key_of("name", "ann"), count=BY_NAME.free + 20, last_at=bed.runtime.clock.now())
     await bed.runtime.store.privileged().commit(put(many))
     form = {"name": "ann", "password": PASSWORD}
     status, text, headers = await bed.visitor().ask("POST", "/sign-in", data=form)
@@ -116,11 +116,11 @@ async def test_a_wrong_password_counts_as_a_try_and_the_right_one_clears_it(bed:
     await bed.person("ann", role="viewer")
     store, key = bed.runtime.store.privileged(), key_of("name", "ann")
     await _sign_in(bed.visitor(), "ann", "wrong password")
-    counted = await store.get(Tries, key)
+    counted = await store.get(LoginAttempts, key)
     assert counted is not None
     assert counted.doc.count == 1
     assert (await _sign_in(bed.visitor(), "ann", PASSWORD))[0] == 303
-    assert await store.get(Tries, key) is None
+    assert await store.get(LoginAttempts, key) is None
 
 
 async def test_signing_out_ends_the_session_everywhere_the_cookie_is(bed: Bed) -> None:
@@ -172,7 +172,7 @@ async def test_the_first_link_is_not_spent_by_looking_or_by_a_mistake(bed: Bed) 
 
 async def test_a_persons_link_lets_them_choose_a_password(bed: Bed) -> None:
     await Users(bed.runtime.store).add("ben@acme.example", role="viewer", tenant_id="acme")
-    code = await SignInLinks(bed.runtime.store).make("ben@acme.example")
+    code = await SignInLinks(bed.runtime.store).create("ben@acme.example")
     visitor = bed.visitor()
     assert "ben@acme.example" in await visitor.page(f"/sign-in/link?code={code}")
     form = {"code": code, "name": "someone else", "password": PASSWORD, "again": PASSWORD}

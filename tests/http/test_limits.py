@@ -173,7 +173,7 @@ async def test_a_webhook_that_cant_be_kept_in_time_is_given_up_and_kept_once_whe
             assert "send it again" in body["error"]["message"]
         assert await bed.send("m1") in (200, 202)
         assert await bed.send("m1") == 200
-        waiting, _ = await bed.runtime.inbox.listed("pending")
+        waiting, _ = await bed.runtime.inbox.page("pending")
         assert [item.message_id for item in waiting] == ["m1"]
         _, told, _ = await bed.ask("GET", "/metrics", token=await bed.token("viewer"))
         counted = 'holdfast_http_requests_total{method="POST",route="/echo-chamber/webhook",status="504"} 1.0'

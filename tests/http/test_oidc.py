@@ -13,7 +13,7 @@ from holdfast.config import IssuerGrant
 from holdfast.errors import ForbiddenError, RetryLaterError, UnverifiedError
 from holdfast.http.oidc import fetching
 from holdfast.kit.access.oidc import TOKEN_BYTES_MAX, Oidc
-from holdfast.kit.access.oidc_keys import KeyTimes
+from holdfast.kit.access.oidc_keys import KeyPolicy
 from holdfast.testing import ManualClock
 from tests.http.issuer import AUDIENCE, StandIn, issuing, unsigned
 
@@ -167,7 +167,7 @@ async def test_unknown_keys_do_not_make_us_ask_again_and_again(issuer: StandIn, 
         with pytest.raises(UnverifiedError):
             await oidc.verify(issuer.token(kid=f"made-up-{number}"))
     assert issuer.asked == 1
-    await clock.advance(KeyTimes().ask_again_s)
+    await clock.advance(KeyPolicy().ask_again_s)
     with pytest.raises(UnverifiedError):
         await oidc.verify(issuer.token(kid="made-up"))
     assert issuer.asked == 2
@@ -177,7 +177,7 @@ async def test_a_rotated_key_is_found_and_the_old_one_goes(issuer: StandIn, cloc
     oidc, old = _oidc(issuer), issuer.token()
     await oidc.verify(old)
     issuer.rotate("k2")
-    await clock.advance(KeyTimes().ask_again_s)
+    await clock.advance(KeyPolicy().ask_again_s)
     assert (await oidc.verify(issuer.token(kid="k2"))).roles == {"-": "admin"}
     with pytest.raises(UnverifiedError, match="a key its issuer does not have"):
         await oidc.verify(old)
@@ -189,13 +189,13 @@ async def test_known_keys_stay_good_while_the_issuer_is_away_but_not_for_ever(
     oidc = _oidc(issuer)
     await oidc.verify(issuer.token())
     issuer.status = 503
-    await clock.advance(KeyTimes().usable_s - 1)
+    await clock.advance(KeyPolicy().usable_s - 1)
     assert (await oidc.verify(issuer.token())).roles == {"-": "admin"}
-    await clock.advance(KeyTimes().ask_again_s)
+    await clock.advance(KeyPolicy().ask_again_s)
     with pytest.raises(RetryLaterError, match="can't be had"):
         await oidc.verify(issuer.token())
     issuer.status = 200
-    await clock.advance(KeyTimes().ask_again_s)
+    await clock.advance(KeyPolicy().ask_again_s)
     assert (await oidc.verify(issuer.token())).roles == {"-": "admin"}
 
 

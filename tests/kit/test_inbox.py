@@ -59,7 +59,7 @@ async def test_a_message_is_kept_as_it_came_and_the_same_again_is_a_duplicate(ki
     body = bytes(range(256))
     assert not await _receive(inbox, "m1", body=body)
     assert await _receive(inbox, "m1", body=b"other")
-    (item,), _ = await inbox.listed("pending")
+    (item,), _ = await inbox.page("pending")
     assert item.body == body
     assert item.headers == {"x-name": "m1"}, "secrets in headers are not kept"
 
@@ -70,7 +70,7 @@ async def test_a_forged_or_oversized_message_leaves_nothing_behind(kit_store: St
         await inbox.receive(LOOSE, {"x-name": "m", "x-proof": "forged"}, b"")
     with pytest.raises(TooLargeError):
         await _receive(inbox, "m", body=b"x" * 1_001)
-    assert (await inbox.listed("pending"))[0] == []
+    assert (await inbox.page("pending"))[0] == []
 
 
 async def test_fifty_deliveries_of_one_message_are_worked_on_once(kit_store: Store) -> None:
@@ -91,7 +91,7 @@ async def test_an_item_and_its_effects_land_together_under_contention(kit_store:
     while sum(await asyncio.gather(*(worker.turn() for worker in workers))):
         pass
     assert sorted(await _seen(kit_store)) == [f"m{number:02}" for number in range(12)]
-    assert len((await inbox.listed("done"))[0]) == 12
+    assert len((await inbox.page("done"))[0]) == 12
 
 
 async def test_a_failing_item_waits_longer_each_time_and_is_parked_with_the_reason(
@@ -112,7 +112,7 @@ async def test_a_failing_item_waits_longer_each_time_and_is_parked_with_the_reas
         assert await worker.turn() == 1
     clock.tick(100_000)
     assert await worker.turn() == 0
-    (item,), _ = await inbox.listed("parked")
+    (item,), _ = await inbox.page("parked")
     assert (item.reason, item.tries) == ("no such repository", 3)
     assert await kit_store.get(Tally, "never") is None
 
@@ -146,7 +146,7 @@ async def test_a_provider_that_asks_for_patience_costs_no_try(kit_store: Store, 
     for _ in range(9):
         assert await worker.turn() == 1
         clock.tick(30)
-    assert len((await Inbox(kit_store).listed("done"))[0]) == 1
+    assert len((await Inbox(kit_store).page("done"))[0]) == 1
 
 
 async def test_an_item_whose_worker_dies_every_time_is_parked(kit_store: Store, clock: ManualClock) -> None:
@@ -157,7 +157,7 @@ async def test_an_item_whose_worker_dies_every_time_is_parked(kit_store: Store, 
         clock.tick(61)
     worker = InboxWorker(kit_store, {"loose": tally}, limits=InboxLimits(tries_max=3))
     assert await worker.turn() == 1
-    (item,), _ = await inbox.listed("parked")
+    (item,), _ = await inbox.page("parked")
     assert "died" in item.reason
     assert await _seen(kit_store) == []
 
@@ -213,7 +213,7 @@ async def test_finished_items_are_pruned_and_pending_ones_stay(kit_store: Store,
     await _receive(inbox, "m2")
     clock.tick(timedelta(days=15).total_seconds())
     assert await kit_store.privileged().expire(InboxItem) == 1
-    assert len((await inbox.listed("pending"))[0]) == 1
+    assert len((await inbox.page("pending"))[0]) == 1
 
 
 async def test_the_loop_starts_on_a_message_at_once_and_finishes_when_told_to_stop(live_store: Store) -> None:

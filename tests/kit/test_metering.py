@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import AlreadyExistsError, AppendOnlyError, LimitReachedError
 from holdfast.kit.metering import Allowance, Meter, UsageEvent, UsageSum
-from holdfast.kit.metering.meter import standing
+from holdfast.kit.metering.meter import limit_state
 from holdfast.store import Increment, Query, Store, delete, patch
 from holdfast.testing import ManualClock
 
@@ -78,7 +78,7 @@ async def test_simultaneous_takers_never_pass_the_limit(meter: Meter, kit_store:
 
     answers = await asyncio.gather(*(take() for _ in range(40)))
     assert sum(answers) == 10
-    assert await meter.taken("runs 2026-11") == 10
+    assert await meter.used("runs 2026-11") == 10
 
 
 async def test_what_is_given_back_can_be_taken_again(meter: Meter, kit_store: Store) -> None:
@@ -90,7 +90,7 @@ async def test_what_is_given_back_can_be_taken_again(meter: Meter, kit_store: St
     await acme.commit(*meter.take_writes("at once", limit=1))
     await acme.commit(*meter.give_writes("at once"))
     await acme.commit(*meter.give_writes("at once"))
-    assert await meter.taken("at once") == 0
+    assert await meter.used("at once") == 0
 
 
 async def test_asking_for_more_than_the_limit_is_refused_at_once(meter: Meter) -> None:
@@ -146,6 +146,6 @@ async def test_keys_of_any_shape_are_facts(meter: Meter) -> None:
 
 @given(st.integers(0, 10**9), st.integers(1, 10**9))
 def test_the_warning_comes_at_four_fifths_and_the_stop_at_the_limit(used: int, limit: int) -> None:
-    state = standing(used, limit)
+    state = limit_state(used, limit)
     assert (state == "reached") == (used >= limit)
     assert (state == "ok") == (used < 0.8 * limit and used < limit)

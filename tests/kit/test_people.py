@@ -12,13 +12,13 @@ import pytest
 
 from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError, RetryLaterError, UnverifiedError
 from holdfast.kit.access import (
+    LoginAttempts,
+    LoginThrottle,
     Session,
     Sessions,
-    SetUp,
+    Setup,
     SignInLink,
     SignInLinks,
-    SignInTries,
-    Tries,
     User,
     Users,
 )
@@ -28,7 +28,7 @@ from holdfast.kit.access.users import check_name
 from holdfast.store import Query, Store
 from holdfast.testing import ManualClock
 
-DOCUMENTS = [User, SetUp, Session, SignInLink, Tries]
+DOCUMENTS = [User, Setup, Session, SignInLink, LoginAttempts]
 PASSWORD = "correct horse battery"
 
 
@@ -137,9 +137,12 @@ async def test_the_first_link_makes_an_owner_once_however_many_try(kit_store: St
     one, other = await links.first(), await links.first()
     assert one is not None
     assert other is not None
-    assert await links.look(one) == ""
+    assert await links.check(one) == ""
     tried = await asyncio.gather(
-        *(links.use(code, name=f"p{n}", password=PASSWORD) for n, code in enumerate([one, one, other, one])),
+        *(
+            links.redeem(code, name=f"p{n}", password=PASSWORD)
+            for n, code in enumerate([one, one, other, one])
+        ),
         return_exceptions=True,
     )
     won = [each for each in tried if isinstance(each, tuple)]
@@ -150,7 +153,7 @@ async def test_the_first_link_makes_an_owner_once_however_many_try(kit_store: St
     caller = await Sessions(kit_store).verify(cookie)
     assert caller is not None
     assert caller.name == user.id
-    assert len((await Users(kit_store).listed())[0]) == 1
+    assert len((await Users(kit_store).page())[0]) == 1
     assert await links.first() is None
 
 
@@ -162,14 +165,14 @@ async def test_a_link_ends_after_an_hour_and_when_somebody_was_added_otherwise(
     assert code is not None
     await clock.advance(3_601)
     with pytest.raises(UnverifiedError, match="make another"):
-        await links.use(code, name="ann", password=PASSWORD)
+        await links.redeem(code, name="ann", password=PASSWORD)
     code = await links.first()
     assert code is not None
     await Users(kit_store).add("ann", role="admin", password=PASSWORD)
     with pytest.raises(UnverifiedError):
-        await links.use(code, name="bob", password=PASSWORD)
+        await links.redeem(code, name="bob", password=PASSWORD)
     with pytest.raises(UnverifiedError):
-        await links.look("nonsense")
+        await links.check("nonsense")
 
 
 async def test_a_weak_password_does_not_spend_a_link(kit_store: Store) -> None:
@@ -177,28 +180,28 @@ async def test_a_weak_password_does_not_spend_a_link(kit_store: Store) -> None:
     code = await links.first()
     assert code is not None
     with pytest.raises(InvalidError):
-        await links.use(code, name="ann", password="short")
+        await links.redeem(code, name="ann", password="short")
     with pytest.raises(InvalidError):
-        await links.use(code, name="a b", password=PASSWORD)
-    assert (await links.use(code, name="ann", password=PASSWORD))[0].id == "ann"
+        await links.redeem(code, name="a b", password=PASSWORD)
+    assert (await links.redeem(code, name="ann", password=PASSWORD))[0].id == "ann"
 
 
 async def test_a_persons_link_sets_a_password_and_ends_old_sessions(kit_store: Store) -> None:
     users, links, sessions = Users(kit_store), SignInLinks(kit_store), Sessions(kit_store)
     user = await users.add("ann", role="developer", tenant_id="acme")
     old = await sessions.begin(user)
-    code = await links.make("ann")
-    assert await links.look(code) == "ann"
-    changed, cookie = await links.use(code, name="ignored", password=PASSWORD)
+    code = await links.create("ann")
+    assert await links.check(code) == "ann"
+    changed, cookie = await links.redeem(code, name="ignored", password=PASSWORD)
     assert (changed.id, changed.role) == ("ann", "developer")
     assert await sessions.verify(old) is None
     assert await sessions.verify(cookie) is not None
     with pytest.raises(UnverifiedError):
-        await links.use(code, name="", password=PASSWORD)
+        await links.redeem(code, name="", password=PASSWORD)
 
 
 async def test_too_many_tries_must_wait_and_a_success_forgives(kit_store: Store, clock: ManualClock) -> None:
-    tries = SignInTries(kit_store)
+    tries = LoginThrottle(kit_store)
     for _ in range(BY_NAME.free):
         await tries.admit("ann", "203.0.113.7")
     with pytest.raises(RetryLaterError) as refused:
@@ -209,12 +212,12 @@ async def test_too_many_tries_must_wait_and_a_success_forgives(kit_store: Store,
     with pytest.raises(RetryLaterError) as refused:
         await tries.admit("ann", "203.0.113.8")
     assert 1 < refused.value.after_s <= 2
-    await tries.forgive("ann")
+    await tries.reset("ann")
     await tries.admit("ann", "203.0.113.8")
 
 
 async def test_an_address_that_tries_many_names_must_wait(kit_store: Store) -> None:
-    tries = SignInTries(kit_store)
+    tries = LoginThrottle(kit_store)
     for number in range(BY_ADDRESS.free):
         await tries.admit(f"name-{number}", "203.0.113.7")
     with pytest.raises(RetryLaterError):
@@ -223,7 +226,7 @@ async def test_an_address_that_tries_many_names_must_wait(kit_store: Store) -> N
 
 
 async def test_tries_at_once_cant_pass_the_limit_together(kit_store: Store) -> None:
-    tries = SignInTries(kit_store)
+    tries = LoginThrottle(kit_store)
     done = await asyncio.gather(
         *(tries.admit("ann", f"203.0.113.{n}") for n in range(8)), return_exceptions=True
     )
@@ -233,8 +236,9 @@ async def test_tries_at_once_cant_pass_the_limit_together(kit_store: Store) -> N
 def test_patience_grows_to_a_limit_and_is_forgotten(clock: ManualClock) -> None:
     now = clock.now()
     waits = [
-        wait_s(Tries(id="0" * 64, count=count, last_at=now), BY_NAME, now) for count in (4, 5, 6, 10, 99)
+        wait_s(LoginAttempts(id="0" * 64, count=count, last_at=now), BY_NAME, now)
+        for count in (4, 5, 6, 10, 99)
     ]
     assert waits == [0, 1, 2, 32, 60]
-    old = Tries(id="0" * 64, count=99, last_at=now - timedelta(minutes=16))
+    old = LoginAttempts(id="0" * 64, count=99, last_at=now - timedelta(minutes=16))
     assert wait_s(old, BY_NAME, now) == 0

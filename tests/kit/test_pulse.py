@@ -27,12 +27,12 @@ async def test_processes_add_up_minute_by_minute(kit_store: Store, clock: Manual
     one, other = _Process(kit_store), _Process(kit_store)
     one.done["delivered"], other.done["delivered"], other.done["dead"] = 5, 7, 1
     one.waited, other.waited = 3.0, 9.5
-    await asyncio.gather(one.keeper.beat(), other.keeper.beat())
+    await asyncio.gather(one.keeper.record(), other.keeper.record())
     one.done["delivered"], one.waited, other.waited = 6, 0.0, 0.0
-    await one.keeper.beat()
+    await one.keeper.record()
     await clock.advance(60)
     one.done["handled"] = 4
-    await one.keeper.beat()
+    await one.keeper.record()
     before, last = (await recent(kit_store, 3))[1:]
     assert (before.delivered, before.dead, before.waited_s) == (13, 1, 9.5)
     assert (last.delivered, last.handled, last.waited_s) == (0, 4, 0.0)
@@ -40,8 +40,8 @@ async def test_processes_add_up_minute_by_minute(kit_store: Store, clock: Manual
 
 async def test_where_nothing_happens_nothing_is_written(kit_store: Store) -> None:
     idle = _Process(kit_store)
-    await idle.keeper.beat()
-    await idle.keeper.beat()
+    await idle.keeper.record()
+    await idle.keeper.record()
     assert (await kit_store.privileged().query(Query(ActivityMinute))).docs == []
     assert [pulse.delivered for pulse in await recent(kit_store, 5)] == [0] * 5
 
@@ -60,7 +60,7 @@ async def test_what_was_done_up_to_the_stop_is_written_down(kit_store: Store) ->
 async def test_a_day_old_minute_may_go(kit_store: Store, clock: ManualClock) -> None:
     process = _Process(kit_store)
     process.done["delivered"] = 1
-    await process.keeper.beat()
+    await process.keeper.record()
     assert await kit_store.privileged().expire(ActivityMinute) == 0
     await clock.advance(86_401)
     assert await kit_store.privileged().expire(ActivityMinute) == 1

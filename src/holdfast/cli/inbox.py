@@ -53,7 +53,7 @@ def list_command(
 
     async def act(runtime: Runtime) -> tuple[Sequence[InboxItem], str | None]:
         wanted = cast(Status, status)
-        return await runtime.inbox.listed(wanted, tenant_id=tenant, limit=limit, cursor=cursor)
+        return await runtime.inbox.page(wanted, tenant_id=tenant, limit=limit, cursor=cursor)
 
     items, after = with_runtime(act)
     columns = ("id", "source", "status", "tries", "receivedAt", "reason")

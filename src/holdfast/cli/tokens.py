@@ -102,7 +102,7 @@ def list_command(limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = Fal
     """
 
     async def act(runtime: Runtime) -> tuple[list[_TokenLine], str | None]:
-        found, after = await ApiTokens(runtime.store).listed(limit=limit, cursor=cursor)
+        found, after = await ApiTokens(runtime.store).page(limit=limit, cursor=cursor)
         return [
             _TokenLine(*(getattr(one, field) for field in _TokenLine.__struct_fields__)) for one in found
         ], after

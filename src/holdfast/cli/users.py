@@ -23,7 +23,7 @@ from holdfast.cli.context import (
 from holdfast.config import load_config
 from holdfast.errors import InvalidError
 from holdfast.kit.access import SignInLinks, User, UserRole, Users
-from holdfast.kit.access.passwords import check_password, hashed
+from holdfast.kit.access.passwords import check_password, hash_password
 from holdfast.kit.access.sign_in_links import link_to
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
@@ -75,13 +75,13 @@ def add_command(
     async def act(runtime: Runtime) -> str:
         runtime.store.tenant(tenant)
         users = Users(runtime.store)
-        user = await users.made(
+        user = await users.build(
             name, role=cast(UserRole, role), tenant_id=tenant, password=None, created_by="cli"
         )
         code, link = SignInLinks(runtime.store).write(user, created_by="cli")
 
         async def keep(tx: Transaction) -> None:
-            await users.keep(user, tx)
+            await users.insert(user, tx)
             tx.write(link)
 
         await recorded(runtime, PLATFORM, keep, action="user.added", subject=user.id, details={"role": role})
@@ -102,7 +102,7 @@ def list_command(limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = Fal
     """
 
     async def act(runtime: Runtime) -> tuple[list[_UserLine], str | None]:
-        found, after = await Users(runtime.store).listed(limit=limit, cursor=cursor)
+        found, after = await Users(runtime.store).page(limit=limit, cursor=cursor)
         return [_row(one) for one in found], after
 
     rows, after = with_runtime(act)
@@ -181,9 +181,9 @@ def password_command(name: _Name, as_json: AsJson = False) -> None:
     check_password(password)
 
     async def act(runtime: Runtime) -> None:
-        users, kept = Users(runtime.store), await hashed(password)
+        users, kept = Users(runtime.store), await hash_password(password)
         await recorded(
-            runtime, PLATFORM, lambda tx: users.keep_password(name, kept, tx),
+            runtime, PLATFORM, lambda tx: users.set_password_hash(name, kept, tx),
             action="user.password_set", subject=name,
         )  # fmt: skip
 
@@ -213,7 +213,7 @@ def link_command(name: _Name, as_json: AsJson = False) -> None:
     async def act(runtime: Runtime) -> str:
         links = SignInLinks(runtime.store)
         code = await recorded(
-            runtime, PLATFORM, lambda tx: links.make(name, tx, created_by="cli"),
+            runtime, PLATFORM, lambda tx: links.create(name, tx, created_by="cli"),
             action="user.link_made", subject=name,
         )  # fmt: skip
         return link_to("link", code, _address())

@@ -16,11 +16,11 @@ from holdfast.console.shell import AnyRequest, Shell
 from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError, UnverifiedError
 from holdfast.http.csrf import next_of
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access import COOKIE, SessionCaller, Sessions, SignInLinks, SignInTries, User, Users
-from holdfast.kit.access.passwords import check_password, hashed
+from holdfast.kit.access import COOKIE, LoginThrottle, SessionCaller, Sessions, SignInLinks, User, Users
+from holdfast.kit.access.passwords import check_password, hash_password
 from holdfast.kit.access.sessions import LASTS_S
 from holdfast.kit.access.sign_in_links import link_to
-from holdfast.kit.access.users import plain_name
+from holdfast.kit.access.users import normalize_name
 from holdfast.kit.audit import Audit, AuditEntry
 from holdfast.operations.act import append_audit, run_audited
 from holdfast.runtime import Runtime
@@ -59,7 +59,7 @@ class SignIn:
         self._shell, self._runtime = shell, shell.runtime
         store = self._runtime.store
         self._users, self._links, self._sessions = Users(store), SignInLinks(store), Sessions(store)
-        self._tries = SignInTries(store)
+        self._tries = LoginThrottle(store)
 
     def pages(self) -> list[HTTPRouteHandler]:
         """What a browser shows."""
@@ -100,7 +100,7 @@ class SignIn:
 
     async def _enter(self, request: AnyRequest) -> Response[Any]:
         form = await _form_of(request)
-        name, after = plain_name(form.get("name", ""))[:100], next_of(form.get("next", HOME))
+        name, after = normalize_name(form.get("name", ""))[:100], next_of(form.get("next", HOME))
         try:
             await self._tries.admit(name, request.scope["state"]["address"])
         except RetryLaterError as wait:
@@ -114,7 +114,7 @@ class SignIn:
                 self._runtime, NO_TENANT, actor="nobody", action="session.refused", subject=who
             )
             return self._form(request, after, name=name, fault=_WRONG, status=401)
-        await self._tries.forgive(name)
+        await self._tries.reset(name)
         cookie = await run_audited(
             self._runtime, user.tenant_id, lambda tx: self._sessions.begin(user, tx), actor=f"user:{user.id}",
             action="session.began", subject=user.id,
@@ -136,7 +136,7 @@ class SignIn:
         self, request: AnyRequest, code: str, *, name: str = "", fault: str = "", status: int = 200
     ) -> Response[str]:
         try:
-            wanted = await self._links.look(code)
+            wanted = await self._links.check(code)
         except UnverifiedError as spent:
             return self._shell.error(request, 410, spent.message)
         data = {"title": "Welcome", "code": code, "wanted": wanted, "name": name, "fault": fault}
@@ -149,7 +149,7 @@ class SignIn:
             if form.get("password", "") != form.get("again", ""):
                 raise InvalidError("the two passwords differ", "again")
             password = form.get("password", "")
-            _, cookie = await self._links.use(code, name=name, password=password, also=self._note_began)
+            _, cookie = await self._links.redeem(code, name=name, password=password, also=self._note_began)
         except UnverifiedError as spent:
             return self._shell.error(request, 410, spent.message)
         except InvalidError as fault:
@@ -188,11 +188,11 @@ class SignIn:
         await self._tries.admit(caller.name, request.scope["state"]["address"])
         if await self._users.verify(caller.name, wanted.current) is None:
             raise InvalidError("the password you have is another one", "current")
-        await self._tries.forgive(caller.name)
-        kept = await hashed(wanted.password)
+        await self._tries.reset(caller.name)
+        kept = await hash_password(wanted.password)
 
         async def renew(tx: Transaction) -> str:
-            user = await self._users.keep_password(caller.name, kept, tx)
+            user = await self._users.set_password_hash(caller.name, kept, tx)
             cookie, began = self._sessions.write(user)
             tx.write(began)
             return cookie

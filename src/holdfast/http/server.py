@@ -116,7 +116,7 @@ def address_of(listener: socket.socket) -> str:
 
 async def hint(runtime: Runtime, address: str) -> None:
     """Nothing is open by default; the first start says how to be let in."""
-    tokens, _ = await ApiTokens(runtime.store).listed(limit=1)
+    tokens, _ = await ApiTokens(runtime.store).page(limit=1)
     if not tokens:
         sys.stdout.write("there is no API token yet; make one: holdfast tokens create admin --role admin\n")
         sys.stdout.flush()

@@ -62,11 +62,11 @@ class ActivityRecorder:
     async def run(self, stop: asyncio.Event) -> None:
         """Until told to stop; what was done up to then is written down."""
         while not stop.is_set():
-            await self.beat()
+            await self.record()
             await wait_for_wake(self._clock, BEAT_S, stop=stop)
-        await self.beat()
+        await self.record()
 
-    async def beat(self) -> None:
+    async def record(self) -> None:
         """Add what was done since the last beat to the running minute."""
         self.last_turn_at = self._clock.now()
         totals = dict(self._counts())

@@ -22,7 +22,7 @@ class Release(Document, rename="camel"):
     at: datetime
 
 
-def newer(version: str, than: str) -> bool:
+def is_newer(version: str, than: str) -> bool:
     """Whether a version comes after another.
 
     Example: `newer("0.10.0", than="0.9.2")` gives `True`
@@ -39,7 +39,7 @@ async def note_release(store: Store, version: str) -> None:
 
     async def act(tx: Transaction) -> None:
         found = await tx.get(Release, RELEASE_ID)
-        if found is None or newer(version, than=found.doc.version):
+        if found is None or is_newer(version, than=found.doc.version):
             tx.write(put(Release(version=version, at=store.clock.now())))
 
     await store.privileged().transact(act)

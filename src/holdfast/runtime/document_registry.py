@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.kit.access import ApiToken, Session, SetUp, SignInLink, Tries, User
+from holdfast.kit.access import ApiToken, LoginAttempts, Session, Setup, SignInLink, User
 from holdfast.kit.activity import ActivityMinute
 from holdfast.kit.audit import AuditEvent, AuditHead
 from holdfast.kit.channels import Channel, Watch
@@ -28,8 +28,8 @@ from holdfast.store_copy import Copy
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, Connection, Consent, Copy,
     DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane,
-    LeaseDocument, ActivityMinute, Release, Rotation, RunDocument, Schedule, Session, SetUp, SignInLink,
-    SlotRun, StepDocument, Tries, UsageEvent, UsageSum, User, Watch,
+    LeaseDocument, ActivityMinute, Release, Rotation, RunDocument, Schedule, Session, Setup, SignInLink,
+    SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User, Watch,
 )  # fmt: skip
 KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
     Connection: SEALED_TOKENS,

@@ -187,7 +187,7 @@ class Runtime:
     def runs(self, tenant_id: str) -> dict[str, Runs]:
         """A tenant's runs by collection: the kit's own, and those of services.
 
-        Example: `page = await runtime.runs("acme")["holdfast_runs"].listed(status="failed")`
+        Example: `page = await runtime.runs("acme")["holdfast_runs"].page(status="failed")`
         """
         of_services = [make(tenant_id) for parts in self.parts.values() for make in parts.runs]
         return {one.collection: one for one in (Runs(self.store.tenant(tenant_id)), *of_services)}

@@ -33,7 +33,7 @@ async def test_a_token_is_shown_once_and_kept_hashed(kit_store: Store) -> None:
     kept = await _kept(kit_store, token)
     assert kept.hash == hashlib.sha256(token.encode()).hexdigest()
     assert token[19:] not in msgspec.json.encode(kept).decode()
-    (listed,), _ = await tokens.listed()
+    (listed,), _ = await tokens.page()
     assert (listed.name, listed.hash) == ("deploys", "")
 
 
@@ -105,7 +105,7 @@ async def test_a_tenants_handle_keeps_to_its_own_tokens(kit_store: Store) -> Non
     mine, theirs = ApiTokens(kit_store.tenant("acme")), ApiTokens(kit_store.tenant("other"))
     token = await mine.create("mine", role="admin", tenant_id="acme")
     assert await theirs.verify(token) is None
-    assert await theirs.listed() == ([], None)
+    assert await theirs.page() == ([], None)
     with pytest.raises(NotFoundError):
         await theirs.revoke(token[3:19])
     with pytest.raises(WrongTenantError):
@@ -122,4 +122,4 @@ async def test_a_token_that_makes_no_sense_is_refused(kit_store: Store, wrong: d
     said: dict[str, Any] = {"name": "one", "role": "viewer"} | wrong
     with pytest.raises(InvalidError):
         await ApiTokens(kit_store).create(said.pop("name"), **said)
-    assert await ApiTokens(kit_store).listed() == ([], None)
+    assert await ApiTokens(kit_store).page() == ([], None)

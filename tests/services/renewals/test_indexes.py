@@ -72,7 +72,7 @@ def _resident(renewals: Renewals) -> Awaitable[object]:
 
 
 def _listed(models: RunModels, asked: dict[str, Any]) -> Question:
-    return lambda renewals: renewals.runs("-", models=models).listed(**asked)
+    return lambda renewals: renewals.runs("-", models=models).page(**asked)
 
 
 # Walked only when what is gone from a source is removed, which the tests of sources show.

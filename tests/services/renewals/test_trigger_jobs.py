@@ -264,7 +264,7 @@ async def test_operators_see_calculations_and_trigger_jobs_among_the_runs(
     job = await bed.post(f"/properties/{P}/trigger-renewal-events", {}, status=202)
     found = bed.runtime.runs("-")
     for name, id in (("renewal_calculation_jobs", run["jobId"]), ("renewal_trigger_jobs", job["jobId"])):
-        assert [one.id for one in (await found[name].listed()).docs] == [id]
+        assert [one.id for one in (await found[name].page()).docs] == [id]
 
 
 async def test_the_page_of_the_property_shows_how_far_it_is_and_why_it_stopped(

@@ -10,7 +10,7 @@ from holdfast.errors import DecryptionError
 from holdfast.kit.access import ApiTokens
 from holdfast.kit.access.users import Users
 from holdfast.kit.outbox import DeadLetter
-from holdfast.kit.releases import newer, release_of
+from holdfast.kit.releases import is_newer, release_of
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
@@ -46,17 +46,17 @@ def _told(name: str, health: Health) -> CheckResult:
 
 async def release(runtime: Runtime) -> CheckResult:
     found = await release_of(runtime.store)
-    if found and newer(found, than=__version__):
+    if found and is_newer(found, than=__version__):
         said = f"Holdfast {found} has worked on this store, and this is {__version__}"
         return CheckResult("release", False, said, f"upgrade: pip install 'holdfast>={found}'")
     return CheckResult("release", True, f"Holdfast {__version__}")
 
 
 async def admin(runtime: Runtime) -> CheckResult:
-    if await Users(runtime.store).any():
+    if await Users(runtime.store).any_exists():
         return CheckResult("admin", True, "people can sign in")
     now = runtime.clock.now()
-    tokens, _ = await ApiTokens(runtime.store).listed(limit=LOOKED_AT)
+    tokens, _ = await ApiTokens(runtime.store).page(limit=LOOKED_AT)
     for token in tokens:
         alive = token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
         if alive and token.role in _MAY_ALL:

@@ -18,9 +18,7 @@ def pages(runtime: Runtime) -> list[Page]:
     async def listed(ask: PageRequest) -> Mapping[str, Any]:
         states = get_args(Status)
         state = cast(Status, ask.choice("status", states, default="pending"))
-        items, after = await runtime.inbox.listed(
-            state, tenant_id=ask.tenant_id, limit=ROWS, cursor=ask.cursor
-        )
+        items, after = await runtime.inbox.page(state, tenant_id=ask.tenant_id, limit=ROWS, cursor=ask.cursor)
         return {"rows": items, "after": after, "state": state, "states": states}
 
     async def one(ask: PageRequest) -> Mapping[str, Any]:

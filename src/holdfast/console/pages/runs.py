@@ -64,7 +64,7 @@ class RunPages:
         state, type = ask.choice("status", _STATES, default=_ALL), ask.text("type")
         wanted = None if state == _ALL else cast(RunStatus, state)
         runs, now = runs_in(self._runtime, ask.tenant_id, collection), self._clock.now()
-        page = await runs.listed(status=wanted, type=type or None, limit=ROWS, cursor=ask.cursor)
+        page = await runs.page(status=wanted, type=type or None, limit=ROWS, cursor=ask.cursor)
         return {
             "rows": [(one, standing(one, now)) for one in page.docs], "after": page.cursor, "state": state,
             "states": _STATES, "type": type, "collection": collection,

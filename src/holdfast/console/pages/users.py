@@ -17,7 +17,7 @@ ROWS: Final = 50
 
 def pages(runtime: Runtime) -> list[Page]:
     async def listed(ask: PageRequest) -> Mapping[str, Any]:
-        people, after = await Users(runtime.store).listed(limit=ROWS, cursor=ask.cursor)
+        people, after = await Users(runtime.store).page(limit=ROWS, cursor=ask.cursor)
         # Nobody gives more than they have.
         roles = [role for role in ROLES if has_role(ask.caller, role, NO_TENANT)]
         return {"rows": people, "after": after, "roles": roles}

@@ -53,7 +53,7 @@ async def inbox(
     cursor: Cursor = None,
 ) -> InboxPage:
     """Messages of one status, newest first."""
-    items, after = await runtime.inbox.listed(status, tenant_id=tenant_id, limit=limit, cursor=cursor)
+    items, after = await runtime.inbox.page(status, tenant_id=tenant_id, limit=limit, cursor=cursor)
     return InboxPage([row(item) for item in items], after)
 
 

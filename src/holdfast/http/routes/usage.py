@@ -9,7 +9,7 @@ from litestar.params import QueryParameter
 
 from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.metering import Allowance, Meter
-from holdfast.kit.metering.meter import month_of, standing
+from holdfast.kit.metering.meter import limit_state, month_of
 from holdfast.routing import Cursor, Limit, TenantId, read_route
 
 Standing = Literal["ok", "warning", "reached"]
@@ -49,7 +49,7 @@ class AllowancePage(msgspec.Struct, frozen=True):
 
 def row(allowance: Allowance) -> AllowanceRow:
     limit = allowance.limit or None
-    judged = standing(allowance.used, limit) if limit else None
+    judged = limit_state(allowance.used, limit) if limit else None
     return AllowanceRow(allowance.name, allowance.used, limit, judged)
 
 

@@ -71,7 +71,7 @@ async def _reached(request: Request[Any, Any, Any], runtime: Runtime, name: str)
 @read_route("/users", "admin", area="users", platform=True)
 async def users(runtime: RuntimeDependency, limit: Limit = 50, cursor: Cursor = None) -> UserPage:
     """People, newest first."""
-    found, after = await Users(runtime.store).listed(limit=limit, cursor=cursor)
+    found, after = await Users(runtime.store).page(limit=limit, cursor=cursor)
     return UserPage([row(one) for one in found], after)
 
 
@@ -83,11 +83,11 @@ async def add(
     _check_reach(request, data.role)
     runtime.store.tenant(data.tenant_id)  # refuses an id that none can have
     people = Users(runtime.store)
-    user = await people.made(
+    user = await people.build(
         data.name, role=data.role, tenant_id=data.tenant_id, password=None, created_by=actor
     )
     await run_audited(
-        runtime, NO_TENANT, lambda tx: people.keep(user, tx), actor=actor, action="user.added",
+        runtime, NO_TENANT, lambda tx: people.insert(user, tx), actor=actor, action="user.added",
         subject=user.id, details={"role": user.role, "tenant": user.tenant_id}, across=True,
     )  # fmt: skip
     return row(user)
@@ -101,7 +101,7 @@ async def link(
     user = await _reached(request, runtime, name)
     links = SignInLinks(runtime.store)
     code = await run_audited(
-        runtime, NO_TENANT, lambda tx: links.make(user.id, tx, created_by=actor), actor=actor,
+        runtime, NO_TENANT, lambda tx: links.create(user.id, tx, created_by=actor), actor=actor,
         action="user.link_made", subject=user.id, across=True,
     )  # fmt: skip
     address = runtime.config.public_url or str(request.base_url)

@@ -2,31 +2,31 @@
 people: their names and passwords, sessions, one-time links and how often they may try."""
 
 from holdfast.kit.access.access_gate import Gate
-from holdfast.kit.access.login_throttle import SignInTries, Tries
+from holdfast.kit.access.login_throttle import LoginAttempts, LoginThrottle
 from holdfast.kit.access.models import ApiToken, TokenRole
 from holdfast.kit.access.roles import Roles
 from holdfast.kit.access.scopes import covers
 from holdfast.kit.access.sessions import COOKIE, Session, SessionCaller, Sessions
 from holdfast.kit.access.sign_in_links import SignInLink, SignInLinks
 from holdfast.kit.access.tokens import ApiTokens, TokenCaller
-from holdfast.kit.access.users import SetUp, User, UserRole, Users
+from holdfast.kit.access.users import Setup, User, UserRole, Users
 
 __all__ = [
     "COOKIE",
     "ApiToken",
     "ApiTokens",
     "Gate",
+    "LoginAttempts",
+    "LoginThrottle",
     "Roles",
     "Session",
     "SessionCaller",
     "Sessions",
-    "SetUp",
+    "Setup",
     "SignInLink",
     "SignInLinks",
-    "SignInTries",
     "TokenCaller",
     "TokenRole",
-    "Tries",
     "User",
     "UserRole",
     "Users",

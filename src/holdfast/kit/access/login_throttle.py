@@ -37,7 +37,7 @@ BY_ADDRESS: Final = ThrottlePolicy(free=20, wait_s_max=FORGOTTEN_S)
     retention=Retention("last_at", after_s=86_400),
     access=SERVICE_ONLY,
 )
-class Tries(Document, rename="camel"):
+class LoginAttempts(Document, rename="camel"):
     """Tries under one name or from one address, since the last one that succeeded or was long ago."""
 
     id: str
@@ -46,7 +46,7 @@ class Tries(Document, rename="camel"):
     last_at: datetime
 
 
-def wait_s(tries: Tries | None, patience: ThrottlePolicy, now: datetime) -> float:
+def wait_s(tries: LoginAttempts | None, patience: ThrottlePolicy, now: datetime) -> float:
     """How long the next try must wait; 0 when it may be made now. Pure."""
     if tries is None or tries.count < patience.free or now >= _forgotten_at(tries):
         return 0.0
@@ -54,11 +54,11 @@ def wait_s(tries: Tries | None, patience: ThrottlePolicy, now: datetime) -> floa
     return max(0.0, (tries.last_at + timedelta(seconds=whole) - now).total_seconds())
 
 
-def _forgotten_at(tries: Tries) -> datetime:
+def _forgotten_at(tries: LoginAttempts) -> datetime:
     return tries.last_at + timedelta(seconds=FORGOTTEN_S)
 
 
-class SignInTries:
+class LoginThrottle:
     """Admits tries, in all processes together.
 
     Example: `await tries.admit("ann", "203.0.113.7")` raises `TooManyRequestsError` after too many
@@ -73,19 +73,19 @@ class SignInTries:
         async def act(tx: Transaction) -> None:
             now = self._clock.now()
             for key, patience in ((key_of("name", name), BY_NAME), (key_of("address", address), BY_ADDRESS)):
-                found = await tx.get(Tries, key)
+                found = await tx.get(LoginAttempts, key)
                 known = found.doc if found else None
                 left_s = wait_s(known, patience, now)
                 if left_s > 0:
                     raise TooManyRequestsError("too many tries; wait before the next one", after_s=left_s)
                 count = known.count if known and now < _forgotten_at(known) else 0
-                tx.write(put(Tries(id=key, count=count + 1, last_at=now)))
+                tx.write(put(LoginAttempts(id=key, count=count + 1, last_at=now)))
 
         await self._store.transact(act, attempts=50)
 
-    async def forgive(self, name: str) -> None:
+    async def reset(self, name: str) -> None:
         """Forget a name's tries once its owner is in. An address keeps its: an own name would clear it."""
-        await self._store.commit(delete(Tries, key_of("name", name)))
+        await self._store.commit(delete(LoginAttempts, key_of("name", name)))
 
 
 def key_of(kind: str, value: str) -> str:

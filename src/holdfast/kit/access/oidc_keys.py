@@ -21,7 +21,7 @@ KEYS_MAX: Final = 100
 _KINDS: Final = ("RSA", "EC")
 
 
-class KeyTimes(msgspec.Struct, frozen=True, kw_only=True):
+class KeyPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How long keys are taken as they are, how long they stay usable when they can't be renewed, and how
     soon the issuer is asked again, whatever is sent here."""
 
@@ -30,7 +30,7 @@ class KeyTimes(msgspec.Struct, frozen=True, kw_only=True):
     ask_again_s: float = 60.0
 
 
-USUAL: Final = KeyTimes()
+USUAL: Final = KeyPolicy()
 
 
 class IssuerKeys:
@@ -42,7 +42,7 @@ class IssuerKeys:
     Example: `key = await IssuerKeys(fetch, clock=clock).find("2f5a")`
     """
 
-    def __init__(self, fetch: Fetch, *, clock: Clock, times: KeyTimes = USUAL) -> None:
+    def __init__(self, fetch: Fetch, *, clock: Clock, times: KeyPolicy = USUAL) -> None:
         self._fetch, self._clock, self._times = fetch, clock, times
         self._keys: dict[str, Key] = {}
         self._fetched_s: float | None = None
@@ -76,7 +76,7 @@ class IssuerKeys:
 
     async def _renew(self) -> None:
         try:
-            found = usable(await self._fetch())
+            found = parse_keys(await self._fetch())
             if found:
                 self._keys, self._fetched_s = found, self._clock.monotonic()
             else:
@@ -87,7 +87,7 @@ class IssuerKeys:
             self._asking = None
 
 
-def usable(answer: Mapping[str, Any]) -> dict[str, Key]:
+def parse_keys(answer: Mapping[str, Any]) -> dict[str, Key]:
     """The public signing keys in the answer; what is of another kind or broken is passed over."""
     found: dict[str, Key] = {}
     listed = answer.get("keys")

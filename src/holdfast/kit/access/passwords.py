@@ -27,13 +27,13 @@ def check_password(password: str) -> None:
         raise InvalidError(f"a password has {CHARACTERS_MIN} to {CHARACTERS_MAX} characters", "password")
 
 
-async def hashed(password: str) -> str:
+async def hash_password(password: str) -> str:
     """What is kept of a password."""
     check_password(password)
     return await asyncio.get_running_loop().run_in_executor(_threads, _hasher.hash, _bytes(password))
 
 
-async def fits(password: str, kept: str | None) -> bool:
+async def verify_password(password: str, kept: str | None) -> bool:
     """Whether this is the password that was kept; for None it takes as long and is False."""
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_threads, _fits, password[:CHARACTERS_MAX], kept)

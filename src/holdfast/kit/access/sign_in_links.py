@@ -12,9 +12,9 @@ from typing import Final
 
 from holdfast.errors import InvalidError, UnverifiedError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access.passwords import check_password, hashed
+from holdfast.kit.access.passwords import check_password, hash_password
 from holdfast.kit.access.sessions import Sessions
-from holdfast.kit.access.users import SetUp, User, Users
+from holdfast.kit.access.users import Setup, User, Users
 from holdfast.model import SERVICE_ONLY, Document, ProvidedId, Retention, document
 from holdfast.store import Store, Transaction, Write, create, put
 
@@ -53,8 +53,8 @@ class SignInLinks:
     """Makes links' codes and lets each be used once.
 
     Example:
-        code = await links.make("ann")
-        user, cookie = await links.use(code, name="ann", password="correct horse battery")
+        code = await links.create("ann")
+        user, cookie = await links.redeem(code, name="ann", password="correct horse battery")
     """
 
     def __init__(self, store: Store) -> None:
@@ -63,17 +63,17 @@ class SignInLinks:
 
     async def first(self) -> str | None:
         """A code for the first person; None where there has been one already."""
-        if await self._users.any():
+        if await self._users.any_exists():
             return None
         code, write = self._write(FIRST, NO_TENANT, "")
         await self._store.commit(write)
         return code
 
-    async def make(self, name: str, transaction: Transaction | None = None, *, created_by: str = "") -> str:
+    async def create(self, name: str, transaction: Transaction | None = None, *, created_by: str = "") -> str:
         """A code with which this person sets a new password, kept in the caller's transaction, if given; it
         ends after an hour."""
         if transaction is None:
-            return await self._store.transact(lambda own: self.make(name, own, created_by=created_by))
+            return await self._store.transact(lambda own: self.create(name, own, created_by=created_by))
         user = await self._users.get(name, transaction)
         if user.disabled_at is not None:
             raise InvalidError(f"{user.id} is disabled; enable them first", "name")
@@ -93,13 +93,13 @@ class SignInLinks:
         )  # fmt: skip
         return code, create(link)
 
-    async def look(self, code: str) -> str:
+    async def check(self, code: str) -> str:
         """Whom the link lets in, empty for the first person; raises once it lets nobody in."""
         if not _CODE.fullmatch(code):
             raise UnverifiedError(_SPENT)
         found = await self._store.get(SignInLink, _hash(code))
         link = self._good(found.doc if found else None)
-        if link.user_id == FIRST and await self._users.any():
+        if link.user_id == FIRST and await self._users.any_exists():
             raise UnverifiedError(_SPENT)
         return link.user_id
 
@@ -108,19 +108,21 @@ class SignInLinks:
             raise UnverifiedError(_SPENT)
         return link
 
-    async def use(self, code: str, *, name: str, password: str, also: Also | None = None) -> tuple[User, str]:
+    async def redeem(
+        self, code: str, *, name: str, password: str, also: Also | None = None
+    ) -> tuple[User, str]:
         """Set the password and begin a session: person and cookie. Of many at once, one gets in.
 
         Spending the link, keeping the person and beginning the session is one commit, with what `also` adds.
         """
-        wanted = await self.look(code)
+        wanted = await self.check(code)
         check_password(password)
         if wanted == FIRST:
-            made = await self._users.made(
+            made = await self._users.build(
                 name, role="owner", tenant_id=NO_TENANT, password=password, created_by="first link"
             )
             return await self._in_one(lambda tx: self._first(tx, code, made), also)
-        kept = await hashed(password)
+        kept = await hash_password(password)
         return await self._in_one(lambda tx: self._again(tx, code, kept), also)
 
     async def _in_one(
@@ -136,10 +138,10 @@ class SignInLinks:
 
     async def _first(self, tx: Transaction, code: str, user: User) -> tuple[User, str]:
         await self._spend(tx, code)
-        if await tx.get(SetUp, "users") is not None:
+        if await tx.get(Setup, "users") is not None:
             raise UnverifiedError(_SPENT)
         cookie, began = self._sessions.write(user)
-        tx.write(create(user), put(SetUp(at=user.created_at)), began)
+        tx.write(create(user), put(Setup(at=user.created_at)), began)
         return user, cookie
 
     async def _again(self, tx: Transaction, code: str, kept: str) -> tuple[User, str]:

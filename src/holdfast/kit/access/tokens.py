@@ -133,7 +133,7 @@ class ApiTokens:
             now = self._clock.now()
             transaction.write(patch(ApiToken, id, changes={"revoked_at": now, "ended_at": now}))
 
-    async def listed(
+    async def page(
         self, *, limit: int = 50, cursor: str | None = None
     ) -> tuple[Sequence[ApiToken], str | None]:
         """Tokens, newest first, of the handle's tenant or of all; without their hashes."""

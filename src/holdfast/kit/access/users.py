@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, InvalidError, NotFoundError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access.passwords import fits, hashed
+from holdfast.kit.access.passwords import hash_password, verify_password
 from holdfast.model import SERVICE_ONLY, Document, Index, Membership, ProvidedId, document
 from holdfast.store import Query, Store, Transaction, create, put
 
@@ -49,7 +49,7 @@ class User(Document, rename="camel"):
 
 
 @document("holdfast_set_up/{id}", tenant="tenant_id", access=SERVICE_ONLY)
-class SetUp(Document, rename="camel"):
+class Setup(Document, rename="camel"):
     """Written with the first person: of all who use a first-run link at once, one finds it absent."""
 
     id: str = "users"
@@ -69,9 +69,9 @@ class Users:
         self._store = store.privileged() if store.tenant_id is None else store
         self._clock = store.clock
 
-    async def any(self) -> bool:
+    async def any_exists(self) -> bool:
         """Whether there is, or was, anybody: without, the first-run link lets the first one in."""
-        return await self._store.get(SetUp, "users") is not None
+        return await self._store.get(Setup, "users") is not None
 
     async def add(
         self,
@@ -83,44 +83,46 @@ class Users:
         created_by: str = "",
     ) -> User:
         """A new person; without a password they need a link to set one."""
-        user = await self.made(name, role=role, tenant_id=tenant_id, password=password, created_by=created_by)
-        await self._store.transact(lambda own: self.keep(user, own))
+        user = await self.build(
+            name, role=role, tenant_id=tenant_id, password=password, created_by=created_by
+        )
+        await self._store.transact(lambda own: self.insert(user, own))
         return user
 
-    async def keep(self, user: User, transaction: Transaction) -> None:
+    async def insert(self, user: User, transaction: Transaction) -> None:
         """Keep a person who was `made`, in the caller's transaction; raises where the name is taken."""
         if await transaction.get(User, user.id) is not None:
             raise AlreadyExistsError(f"somebody is called {user.id!r} already; choose another name")
-        transaction.write(create(user), put(SetUp(at=user.created_at)))
+        transaction.write(create(user), put(Setup(at=user.created_at)))
 
-    async def made(
+    async def build(
         self, name: str, *, role: UserRole, tenant_id: str, password: str | None, created_by: str
     ) -> User:
         """A person who is not kept yet, for the caller's own commit."""
         now = self._clock.now()
         return User(
             id=check_name(name), tenant_id=tenant_id, role=role, created_at=now, created_by=created_by,
-            password="" if password is None else await hashed(password),
+            password="" if password is None else await hash_password(password),
         )  # fmt: skip
 
     async def verify(self, name: str, password: str) -> User | None:
         """Who this is; None for a wrong password, an unknown name and a disabled person alike."""
-        found = await self._found(plain_name(name))
+        found = await self._found(normalize_name(name))
         kept = found.password if found is not None and found.disabled_at is None else ""
-        return found if await fits(password, kept or None) else None
+        return found if await verify_password(password, kept or None) else None
 
     async def get(self, name: str, transaction: Transaction | None = None) -> User:
         return msgspec.structs.replace(await self._whole(name, transaction), password="")
 
     async def _whole(self, name: str, transaction: Transaction | None) -> User:
-        found = await self._found(plain_name(name), transaction)
+        found = await self._found(normalize_name(name), transaction)
         if found is None:
             raise NotFoundError(f"nobody is called {name!r}")
         return found
 
     async def exists(self, name: str) -> bool:
         """Whether somebody is called so."""
-        return await self._found(plain_name(name)) is not None
+        return await self._found(normalize_name(name)) is not None
 
     async def _found(self, name: str, transaction: Transaction | None = None) -> User | None:
         if not re.fullmatch(_NAME, name):
@@ -140,9 +142,9 @@ class Users:
 
     async def set_password(self, name: str, password: str) -> User:
         """A new password; whoever is signed in with the old one is signed out."""
-        return await self.keep_password(name, await hashed(password))
+        return await self.set_password_hash(name, await hash_password(password))
 
-    async def keep_password(self, name: str, kept: str, transaction: Transaction | None = None) -> User:
+    async def set_password_hash(self, name: str, kept: str, transaction: Transaction | None = None) -> User:
         """The same with what `hashed` made of it: slow on purpose, so not to be done at every try."""
         return await self._change(name, {"password": kept}, transaction)
 
@@ -158,22 +160,20 @@ class Users:
         transaction.write(put(user))
         return msgspec.structs.replace(user, password="")
 
-    async def listed(
-        self, *, limit: int = 50, cursor: str | None = None
-    ) -> tuple[Sequence[User], str | None]:
+    async def page(self, *, limit: int = 50, cursor: str | None = None) -> tuple[Sequence[User], str | None]:
         """People, newest first, of the handle's tenant or of all; without their passwords' hashes."""
         page = await self._store.query(Query(User).order_by("-created_at").limit(limit).after(cursor))
         return [msgspec.structs.replace(doc, password="") for doc in page.docs], page.cursor
 
 
-def plain_name(name: str) -> str:
+def normalize_name(name: str) -> str:
     """A name as it is kept: people type capitals and blanks."""
     return name.strip().lower()
 
 
 def check_name(name: str) -> str:
     """The name as it is kept; raises for one that can't be."""
-    plain = plain_name(name)
+    plain = normalize_name(name)
     if not re.fullmatch(_NAME, plain):
         raise InvalidError(
             "a name has 1 to 100 letters, digits and . _ @ + -, as in ann@acme.example", "name"

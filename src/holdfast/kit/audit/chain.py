@@ -46,7 +46,7 @@ def link(head: AuditHead, entry: AuditEntry, *, at: datetime, key: bytes) -> tup
     return event, AuditHead(tenant_id=head.tenant_id, sequence=sequence, hash=event.hash)
 
 
-def judge(before: AuditHead, event: AuditEvent, *, stored_id: str, key: bytes) -> ChainFault | None:
+def check_link(before: AuditHead, event: AuditEvent, *, stored_id: str, key: bytes) -> ChainFault | None:
     """Whether an event is the true next link after `before`."""
     expected = before.sequence + 1
 

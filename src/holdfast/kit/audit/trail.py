@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from holdfast.errors import ConfigError
-from holdfast.kit.audit.chain import ChainFault, judge, link
+from holdfast.kit.audit.chain import ChainFault, check_link, link
 from holdfast.kit.audit.models import AuditEntry, AuditEvent, AuditHead
 from holdfast.store import Query, Store, Transaction, create, put
 
@@ -83,7 +83,7 @@ class Audit:
         seen: dict[str, Counter[str]] = {field: Counter() for field in _INDEXED}
         async for snapshot in self._store.scan(Query(AuditEvent).order_by("sequence").limit(PAGE)):
             event = snapshot.doc
-            fault = judge(last, event, stored_id=snapshot.key, key=self._key)
+            fault = check_link(last, event, stored_id=snapshot.key, key=self._key)
             if fault is not None:
                 return ChainVerification(last.sequence, fault)
             last = AuditHead(tenant_id=self._tenant_id, sequence=event.sequence, hash=event.hash)

@@ -119,7 +119,7 @@ class Inbox:
         transaction.write(patch(InboxItem, id, changes=changes))
         return True
 
-    async def listed(
+    async def page(
         self, status: Status, *, tenant_id: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> tuple[Sequence[InboxItem], str | None]:
         """Items of one status, newest first, of one tenant or of all."""

@@ -128,7 +128,7 @@ class Meter:
         key = f"{self._tenant_id}_{_fact_id(name)}"
         return [patch(Allowance, key, changes={"used": Increment(-amount, at_least=0)})]
 
-    async def taken(self, name: str) -> int:
+    async def used(self, name: str) -> int:
         found = await self._store.get(Allowance, f"{self._tenant_id}_{_fact_id(name)}")
         return found.doc.used if found else 0
 
@@ -174,7 +174,7 @@ class Meter:
                 await self._store.commit(put(day))
 
 
-def standing(used: int, limit: int) -> Literal["ok", "warning", "reached"]:
+def limit_state(used: int, limit: int) -> Literal["ok", "warning", "reached"]:
     """Where usage stands against a limit; the warning comes at four fifths."""
     if used >= limit:
         return "reached"

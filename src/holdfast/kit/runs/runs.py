@@ -89,7 +89,7 @@ class Runs:
         found = await self._store.get(self._models.run, run_id)
         return None if found is None else found.doc
 
-    async def listed(
+    async def page(
         self,
         *,
         status: RunStatus | None = None,
