@@ -76,7 +76,7 @@ async def _filled(url: str, count: int) -> None:
     reload = MappingReload(id="last", digest="d", mappings=count, loaded_at=now, tried_at=now)
     await store.commit(put(reload))
     channels = _channels(store, 0.0)
-    await channels.want(people)
+    await channels.set_wanted(people)
     await channels.turn()
     await store.close()
 
@@ -104,7 +104,7 @@ async def starting(place: Place, engine: str) -> AsyncIterator[Pair]:
             began = time.perf_counter()
             runtime = await Runtime.open(config, services=[service])
             keeper: CalendarSync = runtime.parts["calendar_sync"].operations
-            await keeper.channels.want(keeper.directory.entries)
+            await keeper.channels.set_wanted(keeper.directory.entries)
             took = time.perf_counter() - began
             await runtime.close()
             return took
@@ -140,7 +140,7 @@ async def renewing(place: Place, engine: str) -> AsyncIterator[Pair]:
     store = await open_store(place.url(engine), documents_of([service]), clock=clock)
     await store.migrate()
     google, channels = _Google(CALL_S, clock), _channels(store, CALL_S, clock)
-    await channels.want([f"person-{number}@hoge.jp" for number in range(count)])
+    await channels.set_wanted([f"person-{number}@hoge.jp" for number in range(count)])
     await channels.turn()
 
     async def ours() -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.kit.channels import Channel
-from holdfast.kit.channels.alarm import Ending, ending, soonest_end_s
+from holdfast.kit.channels.alarm import ExpiringChannel, earliest_expiration_s, expiring_channels
 from holdfast.store import Store, create, patch
 from holdfast.testing import ManualClock
 
@@ -21,8 +21,8 @@ def _channel(id: str, watched: str, clock: ManualClock, *, hours: float, tenant:
 
 async def test_only_what_nothing_replaces_is_told(kit_store: Store, clock: ManualClock) -> None:
     every = kit_store.privileged()
-    assert await ending(kit_store, Channel) == []
-    assert await soonest_end_s(kit_store, Channel) is None
+    assert await expiring_channels(kit_store, Channel) == []
+    assert await earliest_expiration_s(kit_store, Channel) is None
     await every.commit(
         create(_channel("lone", "room-1", clock, hours=0.5)),
         create(_channel("old", "room-2", clock, hours=0.25)),
@@ -30,10 +30,14 @@ async def test_only_what_nothing_replaces_is_told(kit_store: Store, clock: Manua
         create(_channel("theirs", "room-2", clock, hours=0.75, tenant="other")),
         create(_channel("far", "room-3", clock, hours=20)),
     )
-    assert await ending(kit_store, Channel) == [
-        Ending("lone", "room-1", 1_800.0), Ending("theirs", "room-2", 2_700.0)
+    assert await expiring_channels(kit_store, Channel) == [
+        ExpiringChannel("lone", "room-1", 1_800.0), ExpiringChannel("theirs", "room-2", 2_700.0)
     ]  # fmt: skip
-    assert await soonest_end_s(kit_store, Channel) == clock.now().timestamp() + 900
+    assert await earliest_expiration_s(kit_store, Channel) == clock.now().timestamp() + 900
     # A replacement that was stopped replaces nothing.
     await every.commit(patch(Channel, "new", changes={"status": "stopped"}))
-    assert [one.channel_id for one in await ending(kit_store, Channel)] == ["old", "lone", "theirs"]
+    assert [one.channel_id for one in await expiring_channels(kit_store, Channel)] == [
+        "old",
+        "lone",
+        "theirs",
+    ]

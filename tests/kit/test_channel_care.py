@@ -40,7 +40,7 @@ async def test_the_token_lets_a_notification_be_verified_without_a_look_up(
     channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
 ) -> None:
     one = channels()
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     await one.turn()
     (id,) = board.live(ALICE)
     headers = {
@@ -57,7 +57,7 @@ async def test_stopped_documents_are_kept_when_the_setting_says_so(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels(life=ChannelPolicy(keep_stopped=True))
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     await one.turn()
     await clock.advance(6 * DAY)
     await one.turn()
@@ -70,7 +70,7 @@ async def test_health_is_critical_when_something_is_wanted_and_nothing_lives(
     one = channels()
     assert (await one.health()).verdict == "ok"
     board.failing = 2.0
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     await one.turn()
     health = await one.health()
     assert (health.verdict, health.live, health.failing) == ("critical", 0, 1)
@@ -82,7 +82,7 @@ async def test_a_provider_that_asks_to_wait_is_not_asked_sooner(
 ) -> None:
     one = channels()
     board.failing, board.retry_after_s = 2.0, 777.0
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     await one.turn()
     board.failing = 0.0
     await clock.advance(776)
@@ -98,7 +98,7 @@ async def test_waits_grow_with_failures_up_to_a_limit(
 ) -> None:
     one = channels(life=ChannelPolicy(back_off_s=10, back_off_s_max=100))
     board.failing = 2.0
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     waits = []
     for _ in range(6):
         await one.turn()
@@ -114,7 +114,7 @@ async def test_a_process_that_was_held_up_for_longer_than_its_lease_takes_back_w
     channels: Callable[..., Channels], board: Switchboard, clock: ManualClock, kit_store: Store
 ) -> None:
     slow, quick = channels(), channels()
-    await slow.want([ALICE])
+    await slow.set_wanted([ALICE])
     late = board.delay = asyncio.Event()
     waiting = asyncio.create_task(slow.turn())
     await board.asked.wait()
@@ -137,7 +137,7 @@ async def test_a_channel_is_found_before_it_is_on_record(
     channels: Callable[..., Channels], board: Switchboard
 ) -> None:
     one = channels()
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     board.pause = asyncio.Event()
     opening = asyncio.create_task(one.turn())
     await board.opened.wait()
@@ -154,7 +154,7 @@ async def test_renew_expiring_says_what_became_of_each_and_a_dry_run_changes_not
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels(life=ChannelPolicy(renew_before_s=3_600))
-    await one.want([ALICE, BOB])
+    await one.set_wanted([ALICE, BOB])
     await one.turn()
     assert (await one.renew_expiring()).renewed == []
     await clock.advance(6.5 * DAY)
@@ -174,7 +174,7 @@ async def test_stopping_a_wanted_channel_puts_another_in_its_place(
     channels: Callable[..., Channels], board: Switchboard
 ) -> None:
     one = channels()
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     await one.turn()
     (old,) = board.live(ALICE)
     await one.stop(old)
@@ -190,14 +190,14 @@ async def test_a_half_opened_channel_is_stopped_once_its_resource_is_learnt(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels()
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     board.lose_next_answer = True
     await one.turn()
     (id,) = board.live(ALICE)
-    await channels().want([])
+    await channels().set_wanted([])
     await one.turn()
     assert board.live(ALICE) == [id], "nobody knows its resource, so nobody can stop it"
-    await one.learn(id, board.lines[id].resource_id)
+    await one.record_resource(id, board.lines[id].resource_id)
     await one.turn()
     assert board.live(ALICE) == []
     assert (await alices_watch(kit_store)).status == "ended"
@@ -207,11 +207,11 @@ async def test_a_half_opened_channel_that_nobody_can_name_is_left_to_its_end(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels()
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     board.lose_next_answer = True
     await one.turn()
     assert len(board.live(ALICE)) == 1
-    await one.want([])
+    await one.set_wanted([])
     while (await alices_watch(kit_store)).status != "ended":
         await clock.advance(DAY / 2)
         await one.turn()
@@ -233,7 +233,7 @@ async def test_what_happens_to_channels_is_audited_in_the_same_commit(
         )
 
     one = channels(hook=hook)
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     await one.turn()
     await clock.advance(6 * DAY)
     await one.turn()
@@ -257,7 +257,7 @@ async def test_what_is_asked_of_a_watch_while_it_is_held_opens_no_second_channel
     channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
 ) -> None:
     slow, other = channels(), channels()
-    await slow.want([ALICE])
+    await slow.set_wanted([ALICE])
     await slow.turn()
     await clock.advance(6 * DAY)
     late = board.delay = asyncio.Event()

@@ -45,7 +45,7 @@ def _process(store: Store, board: Switchboard, fuse: Fuse | None = None) -> Chan
 
 
 async def _open(channels: Channels, clock: ManualClock) -> None:
-    await channels.want([ALICE])
+    await channels.set_wanted([ALICE])
     await channels.turn()
 
 
@@ -64,7 +64,7 @@ async def _replace(channels: Channels, clock: ManualClock) -> None:
 
 
 async def _drop(channels: Channels, clock: ManualClock) -> None:
-    await channels.want([])
+    await channels.set_wanted([])
     await channels.turn()
 
 
@@ -113,11 +113,11 @@ async def test_a_crash_between_any_two_steps_leaves_a_live_channel_and_in_the_en
 async def _from_anew(store: Store, board: Switchboard, clock: ManualClock, *, opened: bool) -> None:
     """A time at which nothing is watched, or one thing is."""
     process = _process(store, board)
-    await process.want([])
+    await process.set_wanted([])
     await process.turn()
     assert board.all_live() == {}
     if opened:
-        await process.want([ALICE])
+        await process.set_wanted([ALICE])
         await process.turn()
         assert len(board.live(ALICE)) == 1
 
@@ -125,13 +125,13 @@ async def _from_anew(store: Store, board: Switchboard, clock: ManualClock, *, op
 async def _recover(store: Store, board: Switchboard, clock: ManualClock, *, left: int) -> None:
     """Whoever comes next, once the lease is over, finishes what the dead process began."""
     heir = _process(store, board)
-    await heir.want([ALICE] if left else [])
+    await heir.set_wanted([ALICE] if left else [])
     await heir.turn()
     for id, watched_id in board.all_live().items():
         assert await _process(store, board).find(id) == watched_id, "a channel is open that nobody knows"
     # A channel can be stopped once its resource is known: by its first notification, if not otherwise.
     for id, resource_id in board.syncs:
-        await heir.learn(id, resource_id)
+        await heir.record_resource(id, resource_id)
     await clock.advance(LIFE.lease_s + 1)
     await heir.turn()
     assert len(board.live(ALICE)) == left
@@ -159,7 +159,7 @@ class History:
         self.process = _process(self.store, self.board, fuse)
         try:
             await self.chance.choice(acts)()
-            await self.process.want(self.wanted)
+            await self.process.set_wanted(self.wanted)
             await self.process.turn()
         except CrashError:
             self.crashes += 1
@@ -189,7 +189,7 @@ class History:
         self.board.retry_after_s = self.chance.choice([0.0, 30.0, 2 * HOUR])
 
     async def force(self) -> None:
-        await self.process.want(self.wanted)
+        await self.process.set_wanted(self.wanted)
         await self.process.force()
 
     async def renew(self) -> None:
@@ -203,11 +203,11 @@ class History:
     async def hear_syncs(self) -> None:
         while self.board.syncs:
             id, resource_id = self.board.syncs[0]
-            await self.process.learn(id, resource_id)
+            await self.process.record_resource(id, resource_id)
             self.board.syncs.pop(0)
 
     async def both_turn(self) -> None:
-        await self.process.want(self.wanted)
+        await self.process.set_wanted(self.wanted)
         await self.clock.advance(self.chance.uniform(0, DAY / 4))
         other = _process(self.store, self.board)
         await asyncio.gather(self.process.turn(), other.turn())
@@ -232,7 +232,7 @@ class History:
         self.board.failing, self.board.retry_after_s = 0.0, 0.0
         self.board.revoked.clear()
         self.process = _process(self.store, self.board)
-        await self.process.want(self.wanted)
+        await self.process.set_wanted(self.wanted)
         await self.process.retry(PEOPLE)
         await self.hear_syncs()
         for _ in range(4):

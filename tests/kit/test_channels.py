@@ -52,7 +52,7 @@ async def test_what_is_wanted_gets_one_channel_each(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels()
-    await one.want([ALICE, BOB])
+    await one.set_wanted([ALICE, BOB])
     assert board.all_live() == {}, "wanting asks nobody"
     assert await one.turn() == 2
     assert sorted(board.all_live().values()) == [ALICE, BOB]
@@ -66,7 +66,7 @@ async def test_a_services_own_collection_holds_exactly_the_named_fields(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels(kind=WatchChannel)
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     await one.turn()
     (doc,) = await documents_of(kit_store, WatchChannel)
     now_ms = clock.now_us() // 1000
@@ -91,7 +91,7 @@ async def test_renewal_opens_the_new_channel_before_it_stops_the_old(
         seen.extend((one.act, len(board.live(ALICE))) for one in news)
 
     one = channels(hook=hook)
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     await one.turn()
     (old,) = board.live(ALICE)
     await clock.advance(5.5 * DAY)
@@ -108,12 +108,12 @@ async def test_a_channel_that_ended_while_nobody_ran_is_expired_and_replaced_at_
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
     first = channels()
-    await first.want([ALICE])
+    await first.set_wanted([ALICE])
     await first.turn()
     (old,) = board.live(ALICE)
     await clock.advance(8 * DAY)
     second = channels()
-    await second.want([ALICE])
+    await second.set_wanted([ALICE])
     await second.turn()
     (new,) = board.live(ALICE)
     statuses = {doc.channel_id: doc.status for doc in await documents_of(kit_store)}
@@ -127,17 +127,17 @@ async def test_what_is_no_longer_wanted_is_stopped_and_forgotten_in_the_end(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels()
-    await one.want([ALICE, BOB])
+    await one.set_wanted([ALICE, BOB])
     await one.turn()
-    await one.want([BOB])
+    await one.set_wanted([BOB])
     await one.turn()
     assert list(board.all_live().values()) == [BOB]
     watch = await alices_watch(kit_store)
     assert (watch.status, watch.due_at) == ("ended", None)
-    await one.want([ALICE, BOB])
+    await one.set_wanted([ALICE, BOB])
     await one.turn()
     assert len(board.live(ALICE)) == 1
-    await one.want([])
+    await one.set_wanted([])
     await one.turn()
     assert board.all_live() == {}
     await clock.advance(31 * DAY)
@@ -148,7 +148,7 @@ async def test_revoked_credentials_stop_the_renewals_and_show_in_health(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels()
-    await one.want([ALICE, BOB])
+    await one.set_wanted([ALICE, BOB])
     await one.turn()
     assert (await one.health()).verdict == "ok"
     board.revoked.add(ALICE)
@@ -177,7 +177,7 @@ async def test_two_processes_never_open_two_channels_for_one_thing(
 ) -> None:
     people = [f"p{n}@hoge.jp" for n in range(12)]
     both = [channels(), channels()]
-    await asyncio.gather(*(one.want(people) for one in both))
+    await asyncio.gather(*(one.set_wanted(people) for one in both))
     for _ in range(4):
         await asyncio.gather(*(one.turn() for one in both))
         assert sorted(board.all_live().values()) == sorted(people)
@@ -191,11 +191,11 @@ async def test_addresses_that_look_alike_or_are_long_get_ids_of_their_own(
     alike = ["a.b@c.jp", "a@b.c.jp", "a-b@c.jp"]
     long = [f"{'x' * 80}{n}@hoge.jp" for n in range(3)]
     both = [channels(), channels()]
-    await asyncio.gather(*(one.want([*alike, *long]) for one in both))
+    await asyncio.gather(*(one.set_wanted([*alike, *long]) for one in both))
     await asyncio.gather(*(one.turn() for one in both))
     assert sorted(board.all_live().values()) == sorted([*alike, *long])
     assert all(len(id) <= 64 for id in board.all_live())
-    await channels().want([*alike, *long])
+    await channels().set_wanted([*alike, *long])
     assert await channels().turn() == 0
 
 
@@ -207,7 +207,7 @@ async def test_two_schedulers_renewing_at_once_do_the_work_once(
         channels(life=ChannelPolicy(renew_before_s=3_600)),
         channels(life=ChannelPolicy(renew_before_s=3_600)),
     ]
-    await both[0].want(people)
+    await both[0].set_wanted(people)
     await both[0].turn()
     await clock.advance(6.5 * DAY)
     reports = await asyncio.gather(*(one.renew_expiring() for one in both))
@@ -220,7 +220,7 @@ async def test_force_replaces_every_channel_and_counts_also_what_failed(
     channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
 ) -> None:
     one = channels()
-    await one.want([ALICE, BOB])
+    await one.set_wanted([ALICE, BOB])
     await one.turn()
     old = set(board.all_live())
     board.revoked.add(BOB)
@@ -247,7 +247,7 @@ async def test_channels_on_record_that_no_watch_knows_are_taken_in(
             expiration=now_ms + 3 * 86_400_000, registered_at=now_ms, last_updated_at=now_ms,
         )))  # fmt: skip
     one = channels()
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     await one.turn()
     assert len(board.live(ALICE)) == 1, "one of the two goes on"
     assert board.opens[ALICE] == 2, "none was opened besides"
@@ -261,7 +261,7 @@ async def test_the_status_tells_the_time_left_and_warns_near_the_end(
     channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
 ) -> None:
     one = channels(life=ChannelPolicy(renew_before_s=60))
-    await one.want([ALICE, BOB])
+    await one.set_wanted([ALICE, BOB])
     await one.turn()
     await clock.advance(0.5 * DAY - 34 * 60)
     listing = await one.status()
@@ -280,7 +280,7 @@ async def test_the_loop_opens_what_is_wanted_and_renews_by_the_clock(
 ) -> None:
     one, stop = channels(), asyncio.Event()
     running = asyncio.create_task(one.run(stop))
-    await one.want([ALICE])
+    await one.set_wanted([ALICE])
     async with asyncio.timeout(10):
         await board.opened.wait()
         (old,) = board.live(ALICE)

@@ -7,7 +7,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
 
-from holdfast.kit.channels.alarm import soonest_end_s
+from holdfast.kit.channels.alarm import earliest_expiration_s
 from holdfast.model import schema_of
 from holdfast.runtime import DEPTH_MAX, Runtime
 from holdfast.store.io_counters import TALLY
@@ -83,7 +83,7 @@ class Metrics:
         self._store.labels("written").set(TALLY.writes)
         for queue, count in (await runtime.depths()).items():
             self._depth.labels(queue).set(count)
-        ends = {kind: await soonest_end_s(runtime.store, kind) for kind in runtime.channel_kinds()}
+        ends = {kind: await earliest_expiration_s(runtime.store, kind) for kind in runtime.channel_kinds()}
         # Anew: the end that a stopped channel would have had is nothing to warn of.
         self._ends.clear()
         for kind, ends_s in ends.items():

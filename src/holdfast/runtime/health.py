@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from holdfast.kit.channels import ChannelFields
-from holdfast.kit.channels.alarm import ending
+from holdfast.kit.channels.alarm import expiring_channels
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Delivery
 from holdfast.kit.schedules import Schedule
@@ -81,7 +81,7 @@ class HealthMonitor:
         return Health("degraded" if old else "ok", reasons)
 
     async def _channel_health(self) -> Health:
-        late = [one for kind in self._channel_kinds for one in await ending(self._store, kind)]
+        late = [one for kind in self._channel_kinds for one in await expiring_channels(self._store, kind)]
         return Health("degraded" if late else "ok", tuple(str(one) for one in late))
 
     def _queues(self) -> dict[str, type[Document]]:

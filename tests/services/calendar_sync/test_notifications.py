@@ -43,7 +43,7 @@ async def test_the_notification_that_beats_our_commit_is_kept_and_leads_to_a_syn
 
     calendar.watch_events = slowly  # type: ignore[method-assign]
     bed.operations.google._calendars.pop(BOB, None)
-    await bed.operations.channels.want([ALICE])
+    await bed.operations.channels.set_wanted([ALICE])
     await bed.operations.channels.turn()
     assert heard.is_set()
     state = await bed.state(ALICE)

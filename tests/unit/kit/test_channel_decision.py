@@ -19,7 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.kit.channels import decision
 from holdfast.kit.channels.decision import ChannelPolicy, Cleanup, Idle, Open, Step, Stop, decide
-from holdfast.kit.channels.ids import channel_id, lasting, watch_id_of, watch_ids
+from holdfast.kit.channels.ids import channel_id, format_duration, watch_id_of, watch_ids
 from holdfast.kit.channels.models import OpenChannel, Watch
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -73,9 +73,9 @@ def test_the_next_step_follows_from_the_state(state: Watch, step: Step) -> None:
     ],
 )
 def test_only_a_clear_refusal_means_that_nothing_was_opened(fault: Exception, may_be_open: bool) -> None:
-    begun = decision.begun(watch(), NOW, LIFE)
+    begun = decision.begin_open(watch(), NOW, LIFE)
     assert begun.opening is not None
-    after = decision.failed(begun, fault, now=NOW, life=LIFE, spread=0.5)
+    after = decision.fail_open(begun, fault, now=NOW, life=LIFE, spread=0.5)
     assert [one.channel_id for one in after.leaving] == ([begun.opening.channel_id] if may_be_open else [])
     assert after.opening is None
     assert after.retry_at is not None
@@ -83,22 +83,22 @@ def test_only_a_clear_refusal_means_that_nothing_was_opened(fault: Exception, ma
 
 
 def test_lost_credentials_leave_the_channel_that_still_lives() -> None:
-    begun = decision.begun(watch(current=held(), renew_at=NOW), NOW, LIFE)
-    after = decision.failed(begun, ReauthRequiredError("gone"), now=NOW, life=LIFE, spread=0.5)
+    begun = decision.begin_open(watch(current=held(), renew_at=NOW), NOW, LIFE)
+    after = decision.fail_open(begun, ReauthRequiredError("gone"), now=NOW, life=LIFE, spread=0.5)
     assert (after.status, after.current, after.retry_at) == ("attention", held(), None)
-    assert decide(decision.settled(after, NOW), NOW) == Idle(held().ends_at)
+    assert decide(decision.update_status(after, NOW), NOW) == Idle(held().ends_at)
 
 
 def test_a_provider_that_gives_short_lives_is_not_asked_all_the_time() -> None:
     short = OpenChannel(channel_id="sync-a-2", ends_at=NOW + HOUR, resource_id="r")
-    after = decision.opened(watch(), short, now=NOW, life=LIFE, spread=1.0)
+    after = decision.complete_open(watch(), short, now=NOW, life=LIFE, spread=1.0)
     assert after.renew_at == NOW + HOUR / 2
 
 
 def test_of_too_many_half_opened_channels_the_soonest_to_end_are_left_to_it() -> None:
     state = watch()
     for _ in range(decision.LEAVING_MAX + 5):
-        state = decision.tidied(decision.begun(state, NOW, LIFE), NOW)
+        state = decision.clean_up(decision.begin_open(state, NOW, LIFE), NOW)
     assert len(state.leaving) == decision.LEAVING_MAX
     assert len({one.channel_id for one in state.leaving}) == decision.LEAVING_MAX
 
@@ -114,7 +114,7 @@ class _Steps:
     def take(self, outcome: int) -> None:
         step = decide(self.state, self.now)
         if isinstance(step, Cleanup):
-            self.state = decision.tidied(self.state, self.now)
+            self.state = decision.clean_up(self.state, self.now)
         elif isinstance(step, Open):
             self._open(outcome)
         elif isinstance(step, Stop):
@@ -122,10 +122,10 @@ class _Steps:
         elif step.until is not None:
             assert step.until > self.now, "rest must end later, or the worker spins"
             self.now = step.until
-        self.state = decision.settled(self.state, self.now)
+        self.state = decision.update_status(self.state, self.now)
 
     def _open(self, outcome: int) -> None:
-        self.state = decision.begun(self.state, self.now, LIFE)
+        self.state = decision.begin_open(self.state, self.now, LIFE)
         opening = self.state.opening
         assert opening is not None
         assert opening.channel_id not in self.used, "an id is used once"
@@ -136,27 +136,27 @@ class _Steps:
         elif outcome < 3:
             if outcome == 2:
                 self.may_be_open[opening.channel_id] = opening.ends_at
-            self.state = decision.failed(
+            self.state = decision.fail_open(
                 self.state, faults[outcome], now=self.now, life=LIFE, spread=0.5
             )  # fmt: skip
         else:
             new = OpenChannel(channel_id=opening.channel_id, ends_at=self.now + 168 * HOUR, resource_id="r")
             self.may_be_open[new.channel_id] = new.ends_at
-            self.state = decision.opened(self.state, new, now=self.now, life=LIFE, spread=0.5)
+            self.state = decision.complete_open(self.state, new, now=self.now, life=LIFE, spread=0.5)
 
     def _stop(self, step: Stop, outcome: int) -> None:
         for one in step.channels:
             if outcome % 2:
                 self.may_be_open.pop(one.channel_id, None)
-                self.state = decision.stopped(self.state, [one.channel_id])
+                self.state = decision.complete_stop(self.state, [one.channel_id])
             else:
-                self.state = decision.not_stopped(
+                self.state = decision.fail_stop(
                     self.state, one.channel_id, TimeoutError(), now=self.now, life=LIFE, spread=0.5
                 )
 
     def ask(self, what: int) -> None:
-        changes = (decision.wanted, decision.unwanted, decision.renewing)
-        self.state = decision.settled(changes[what](self.state, self.now), self.now)
+        changes = (decision.enable, decision.disable, decision.request_renewal)
+        self.state = decision.update_status(changes[what](self.state, self.now), self.now)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7)), max_size=60))
@@ -167,7 +167,7 @@ def test_whatever_may_be_open_is_known_until_it_ends(moves: list[tuple[int, int]
             steps.ask(ask)
         steps.take(outcome)
         for id, ends_at in steps.may_be_open.items():
-            assert ends_at <= steps.now or decision.knows(steps.state, id)
+            assert ends_at <= steps.now or decision.has_channel(steps.state, id)
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -202,4 +202,4 @@ def test_long_addresses_that_differ_at_their_end_get_first_ids_of_their_own() ->
      (6 * 86_400 + 12 * 3_600 + 34 * 60 + 59, "6d 12h 34m")],
 )  # fmt: skip
 def test_time_left_is_told_in_days_hours_and_minutes(seconds: float, text: str) -> None:
-    assert lasting(seconds) == text
+    assert format_duration(seconds) == text

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.kit.channels.ids import lasting
+from holdfast.kit.channels.ids import format_duration
 from holdfast.kit.channels.models import ChannelFields
 from holdfast.kit.channels.reconciler import epoch_ms
 from holdfast.model import schema_of
@@ -18,7 +18,7 @@ LATE_SHARE: Final = 0.1
 LOOKED_AT_MAX: Final = 20
 
 
-class Ending(msgspec.Struct, frozen=True):
+class ExpiringChannel(msgspec.Struct, frozen=True):
     """A channel that nothing replaces; `left_s` below 0 when it has ended."""
 
     channel_id: str
@@ -26,23 +26,23 @@ class Ending(msgspec.Struct, frozen=True):
     left_s: float
 
     def __str__(self) -> str:
-        when = f"ends in {lasting(self.left_s)}" if self.left_s > 0 else "has ended"
+        when = f"ends in {format_duration(self.left_s)}" if self.left_s > 0 else "has ended"
         return f"the channel of {self.watched_id} {when} and was not renewed"
 
 
-async def soonest_end_s(store: Store, kind: type[ChannelFields]) -> float | None:
+async def earliest_expiration_s(store: Store, kind: type[ChannelFields]) -> float | None:
     """When the first open channel ends, in seconds since 1970; None when none is open."""
     first = (await store.privileged().query(_open(kind).limit(1))).docs
     return first[0].expiration / 1000 if first else None
 
 
-async def ending(store: Store, kind: type[ChannelFields]) -> list[Ending]:
+async def expiring_channels(store: Store, kind: type[ChannelFields]) -> list[ExpiringChannel]:
     """Open channels so near to their end that their renewal must have failed; the first few."""
     now_ms = epoch_ms(store.clock.now())
     page = await store.privileged().query(_open(kind).limit(LOOKED_AT_MAX))
     late = [one for one in page.docs if is_late(one, now_ms)]
     return [
-        Ending(one.channel_id, one.watched_id, (one.expiration - now_ms) / 1000)
+        ExpiringChannel(one.channel_id, one.watched_id, (one.expiration - now_ms) / 1000)
         for one in late
         if not await _replaced(_home(store, one), one)
     ]

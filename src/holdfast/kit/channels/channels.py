@@ -35,7 +35,7 @@ class Channels:
 
     Example:
         channels = Channels(store, google, name="calendar-sync", key=key, kind=WatchChannel)
-        await channels.want(["alice@hoge.jp", "bob@hoge.jp"])
+        await channels.set_wanted(["alice@hoge.jp", "bob@hoge.jp"])
         await channels.run(stop)
     """
 
@@ -72,16 +72,16 @@ class Channels:
         """Read the active channels into memory, for `knows` and `find`; says how many there are."""
         return await self._register.load()
 
-    def knows(self, channel_id: str) -> bool:
+    def has_open(self, channel_id: str) -> bool:
         """Whether this process knows a channel to be open, without a look-up."""
         return channel_id in self._register.known
 
-    async def want(self, watched_ids: Iterable[str]) -> None:
+    async def set_wanted(self, watched_ids: Iterable[str]) -> None:
         """Declare all that is to be watched; the next turn opens what is new and stops what is not named.
 
         The first call also takes in channels that are on record and that no watch knows.
         """
-        await self._register.want(set(watched_ids))
+        await self._register.set_wanted(set(watched_ids))
 
     # -- the loop ---------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Channels:
     async def _tend(self, claimed: Snapshot[Watch], claimed_s: float) -> None:
         self.under_way += 1
         try:
-            await self._care.tend(claimed, claimed_s)
+            await self._care.reconcile(claimed, claimed_s)
         finally:
             self.under_way -= 1
 
@@ -145,18 +145,20 @@ class Channels:
             return Renewal(renewed=would, dry_run=True)
         ids = await self._register.ids_of([channel.watched_id for channel in expiring])
         ending = {channel.channel_id for channel in expiring}
-        await self._register.change_each(ids.values(), lambda w, now: decision.ending_soon(w, ending, now))
+        await self._register.change_each(
+            ids.values(), lambda w, now: decision.renew_if_expiring(w, ending, now)
+        )
         await self.turn()
         after = await self._register.read(ids)
         now = self._clock.now()
-        judged = [report.judge(channel, after.get(channel.watched_id), now) for channel in expiring]
-        return report.gather_up(judged, dry_run=False)
+        judged = [report.renewal_outcome(channel, after.get(channel.watched_id), now) for channel in expiring]
+        return report.summarize_renewal(judged, dry_run=False)
 
     async def force(self, reason: str = "") -> Forced:
         """Replace every channel by a new one, also where credentials were given up; safe to repeat."""
         log.info("channels are replaced by new ones", name=self._name, reason=reason)
         before = {watch.watched_id: watch async for watch in self._register.all() if watch.wanted}
-        await self._register.change_each([watch.id for watch in before.values()], decision.renewing)
+        await self._register.change_each([watch.id for watch in before.values()], decision.request_renewal)
         await self.turn()
         after = {watch.watched_id: watch async for watch in self._register.all() if watch.wanted}
         opened = {id for id, watch in after.items() if id in before and watch.openings > before[id].openings}
@@ -171,12 +173,12 @@ class Channels:
     async def retry(self, watched_ids: Iterable[str]) -> None:
         """Try again at the next turn what needed attention or waits after failures, as after a reconnect."""
         ids = await self._register.ids_of(list(watched_ids))
-        await self._register.change_each(ids.values(), decision.renewing)
+        await self._register.change_each(ids.values(), decision.request_renewal)
 
     async def revive(self, watched_ids: Iterable[str]) -> None:
         """Try again at the next turn what needed attention, and leave everything else as it is."""
         ids = await self._register.ids_of(list(watched_ids))
-        await self._register.change_each(ids.values(), decision.reviving)
+        await self._register.change_each(ids.values(), decision.retry_attention)
 
     async def stop(self, channel_id: str) -> None:
         """Stop one channel. What is still wanted gets another first, so that nothing goes unseen."""
@@ -194,12 +196,13 @@ class Channels:
         if found is not None:
             return found.doc.watched_id
         watch = await self._store.get(Watch, watch_id_of(channel_id)) if watch_id_of(channel_id) else None
-        return watch.doc.watched_id if watch and decision.knows(watch.doc, channel_id) else None
+        return watch.doc.watched_id if watch and decision.has_channel(watch.doc, channel_id) else None
 
-    async def learn(self, channel_id: str, resource_id: str) -> None:
+    async def record_resource(self, channel_id: str, resource_id: str) -> None:
         """A verified notification named its resource: lets a half-opened channel be stopped."""
         await self._register.change(
-            watch_id_of(channel_id), lambda watch, now: decision.learnt(watch, channel_id, resource_id)
+            watch_id_of(channel_id),
+            lambda watch, now: decision.record_resource(watch, channel_id, resource_id),
         )
 
     # -- what people see --------------------------------------------------------------------------
@@ -220,7 +223,7 @@ class Channels:
 
     async def health(self) -> ChannelHealth:
         """How channels are, as the store has it; what needs somebody's attention is named."""
-        return await report.look(
+        return await report.channel_health(
             self._store, self._kind, name=self._name, last_turn_at=self.last_turn_at,
             last_error=self._care.last_error,
         )  # fmt: skip

@@ -62,7 +62,7 @@ Step = Cleanup | Open | Stop | Idle
 
 def decide(watch: Watch, now: datetime) -> Step:
     """The next step of whoever holds the watch."""
-    if watch.opening is not None or lapsed(watch, now):
+    if watch.opening is not None or is_expired(watch, now):
         return Cleanup()
     if _opens_at(watch, now) == now:
         return Open()
@@ -75,7 +75,7 @@ def decide(watch: Watch, now: datetime) -> Step:
     return Idle(min(times, default=None))
 
 
-def lapsed(watch: Watch, now: datetime) -> bool:
+def is_expired(watch: Watch, now: datetime) -> bool:
     return watch.current is not None and watch.current.ends_at <= now
 
 
@@ -92,7 +92,7 @@ def _opens_at(watch: Watch, now: datetime) -> datetime | None:
 # -- what a watch becomes -------------------------------------------------------------------------
 
 
-def settled(watch: Watch, now: datetime) -> Watch:
+def update_status(watch: Watch, now: datetime) -> Watch:
     """The watch with its status as its parts have it; an unwanted one lets its channel go."""
     if not watch.wanted and watch.current is not None:
         watch = _let_go(watch)
@@ -110,10 +110,10 @@ def _let_go(watch: Watch) -> Watch:
     return replace(watch, current=None, renew_at=None, leaving=[*watch.leaving, watch.current])
 
 
-def tidied(watch: Watch, now: datetime) -> Watch:
+def clean_up(watch: Watch, now: datetime) -> Watch:
     if watch.opening is not None:
         watch = replace(watch, opening=None, leaving=_with(watch.leaving, watch.opening))
-    if lapsed(watch, now):
+    if is_expired(watch, now):
         watch = replace(watch, current=None, renew_at=None)
     return watch
 
@@ -123,7 +123,7 @@ def _with(leaving: list[OpenChannel], held: OpenChannel) -> list[OpenChannel]:
     return sorted([*leaving, held], key=lambda one: one.ends_at)[-LEAVING_MAX:]
 
 
-def begun(watch: Watch, now: datetime, life: ChannelPolicy) -> Watch:
+def begin_open(watch: Watch, now: datetime, life: ChannelPolicy) -> Watch:
     """The intent to open, under an id never used before: to be kept before the provider is asked."""
     stamp_ms = max(int(now.timestamp() * 1000), watch.stamp_ms + 1)
     # The provider's clock may be ahead of ours, and the call may take its time.
@@ -132,7 +132,9 @@ def begun(watch: Watch, now: datetime, life: ChannelPolicy) -> Watch:
     return replace(watch, opening=opening, stamp_ms=stamp_ms)
 
 
-def opened(watch: Watch, held: OpenChannel, *, now: datetime, life: ChannelPolicy, spread: float) -> Watch:
+def complete_open(
+    watch: Watch, held: OpenChannel, *, now: datetime, life: ChannelPolicy, spread: float
+) -> Watch:
     """The new channel is the current one; the old one and half-opened ones may now be stopped."""
     if watch.current is not None:
         watch = _let_go(watch)
@@ -146,14 +148,16 @@ def opened(watch: Watch, held: OpenChannel, *, now: datetime, life: ChannelPolic
     )  # fmt: skip
 
 
-def failed(watch: Watch, fault: Exception, *, now: datetime, life: ChannelPolicy, spread: float) -> Watch:
+def fail_open(watch: Watch, fault: Exception, *, now: datetime, life: ChannelPolicy, spread: float) -> Watch:
     """The provider did not open: try again later, or, without credentials, not before somebody acts."""
-    watch = tidied(watch, now) if may_be_open(fault) else replace(watch, opening=None)
+    watch = clean_up(watch, now) if may_be_open(fault) else replace(watch, opening=None)
     failures = watch.failures + 1
     if isinstance(fault, ReauthRequiredError):
-        return replace(watch, status="attention", failures=failures, error=told(fault), retry_at=None)
-    wait_s = wait_after(fault, failures, life=life, spread=spread)
-    return replace(watch, failures=failures, error=told(fault), retry_at=now + timedelta(seconds=wait_s))
+        return replace(watch, status="attention", failures=failures, error=error_text(fault), retry_at=None)
+    wait_s = retry_delay_s(fault, failures, life=life, spread=spread)
+    return replace(
+        watch, failures=failures, error=error_text(fault), retry_at=now + timedelta(seconds=wait_s)
+    )
 
 
 def may_be_open(fault: Exception) -> bool:
@@ -161,90 +165,90 @@ def may_be_open(fault: Exception) -> bool:
     return isinstance(fault, OutcomeUnknownError) or not isinstance(fault, HoldfastError)
 
 
-def wait_after(fault: Exception, tries: int, *, life: ChannelPolicy, spread: float) -> float:
+def retry_delay_s(fault: Exception, tries: int, *, life: ChannelPolicy, spread: float) -> float:
     """Doubling waits, spread over their upper half, and never shorter than the provider asked for."""
     doubled = min(life.back_off_s * 2.0 ** min(tries - 1, 30), life.back_off_s_max)
     wait_s = doubled * (0.5 + spread / 2)
     return max(wait_s, fault.after_s) if isinstance(fault, RetryLaterError) else wait_s
 
 
-def stopped(watch: Watch, gone: Iterable[str]) -> Watch:
+def complete_stop(watch: Watch, gone: Iterable[str]) -> Watch:
     """These channels are open no longer."""
     ids = set(gone)
     return replace(watch, leaving=[held for held in watch.leaving if held.channel_id not in ids])
 
 
-def not_stopped(
+def fail_stop(
     watch: Watch, id: str, fault: Exception, *, now: datetime, life: ChannelPolicy, spread: float
 ) -> Watch:
     """This channel could not be stopped: try again later, until it ends by itself."""
 
     def later(held: OpenChannel) -> OpenChannel:
-        wait_s = wait_after(fault, held.tries + 1, life=life, spread=spread)
+        wait_s = retry_delay_s(fault, held.tries + 1, life=life, spread=spread)
         retry_at = min(now + timedelta(seconds=wait_s), max(held.ends_at, now))
         return replace(held, tries=held.tries + 1, retry_at=retry_at)
 
     leaving = [later(held) if held.channel_id == id else held for held in watch.leaving]
     needs_people = isinstance(fault, ReauthRequiredError) and watch.wanted
     status = "attention" if needs_people else watch.status
-    return replace(watch, leaving=leaving, status=status, error=told(fault))
+    return replace(watch, leaving=leaving, status=status, error=error_text(fault))
 
 
-def told(fault: Exception) -> str:
+def error_text(fault: Exception) -> str:
     return (str(fault) or type(fault).__name__)[:ERROR_CHARACTERS_MAX]
 
 
 # -- what people ask ------------------------------------------------------------------------------
 
 
-def wanted(watch: Watch, now: datetime) -> Watch:
+def enable(watch: Watch, now: datetime) -> Watch:
     """Watch it, from now on; one that ended begins anew."""
     if watch.wanted:
         return watch
     return replace(watch, wanted=True, failures=0, retry_at=None, error="")
 
 
-def unwanted(watch: Watch, now: datetime) -> Watch:
+def disable(watch: Watch, now: datetime) -> Watch:
     return replace(watch, wanted=False, failures=0, retry_at=None)
 
 
-def renewing(watch: Watch, now: datetime) -> Watch:
+def request_renewal(watch: Watch, now: datetime) -> Watch:
     """Renew at the next turn; what waited after failures, or for people, is tried again."""
     status = "opening" if watch.status == "attention" else watch.status
     return replace(watch, renew_at=now, retry_at=None, status=status)
 
 
-def reviving(watch: Watch, now: datetime) -> Watch:
+def retry_attention(watch: Watch, now: datetime) -> Watch:
     """Credentials work again: what needed somebody's attention is tried at the next turn."""
-    return renewing(watch, now) if watch.status == "attention" else watch
+    return request_renewal(watch, now) if watch.status == "attention" else watch
 
 
-def ending_soon(watch: Watch, ending: Container[str], now: datetime) -> Watch:
+def renew_if_expiring(watch: Watch, ending: Container[str], now: datetime) -> Watch:
     """Renew at the next turn, unless another process has done so since the channel was found to end."""
     if watch.current is None or watch.current.channel_id not in ending:
         return watch
     return replace(watch, renew_at=now)
 
 
-def without(watch: Watch, id: str, found: OpenChannel | None) -> Watch:
+def release_channel(watch: Watch, id: str, found: OpenChannel | None) -> Watch:
     """Let one channel go: the current one, one already leaving, or one found on record only."""
     if watch.current is not None and watch.current.channel_id == id:
         return _let_go(watch)
-    if found is not None and not knows(watch, id):
+    if found is not None and not has_channel(watch, id):
         return replace(watch, leaving=[*watch.leaving, found])
     leaving = [replace(held, retry_at=None) if held.channel_id == id else held for held in watch.leaving]
     return replace(watch, leaving=leaving)
 
 
-def knows(watch: Watch, id: str) -> bool:
+def has_channel(watch: Watch, id: str) -> bool:
     """Whether a channel is, or may be, open under this watch."""
     held = [watch.current, watch.opening, *watch.leaving]
     return any(one is not None and one.channel_id == id for one in held)
 
 
-def adopting(watch: Watch, found: OpenChannel, *, life: ChannelPolicy) -> Watch:
+def adopt_channel(watch: Watch, found: OpenChannel, *, life: ChannelPolicy) -> Watch:
     """Take in a channel that is on record and that no watch knows."""
-    if knows(watch, found.channel_id):
+    if has_channel(watch, found.channel_id):
         return watch
     if watch.current is not None or not watch.wanted:
         return replace(watch, leaving=[*watch.leaving, found])
@@ -252,7 +256,7 @@ def adopting(watch: Watch, found: OpenChannel, *, life: ChannelPolicy) -> Watch:
     return replace(watch, current=found, renew_at=renew_at, resource_id=found.resource_id)
 
 
-def learnt(watch: Watch, id: str, resource_id: str) -> Watch:
+def record_resource(watch: Watch, id: str, resource_id: str) -> Watch:
     """A notification named a half-opened channel's resource: now it can be stopped."""
 
     def named(held: OpenChannel) -> OpenChannel:

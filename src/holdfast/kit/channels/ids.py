@@ -45,7 +45,7 @@ def watch_id_of(channel: str) -> str:
     return channel.rpartition("-")[0]
 
 
-def lasting(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A length of time for people: `6d 12h 34m`; `0m` when it is over."""
     minutes = max(0, int(seconds // 60))
     days, hours, rest = minutes // 1_440, minutes // 60 % 24, minutes % 60

@@ -41,7 +41,7 @@ Hook = Callable[[Transaction, Sequence[ChannelTransition]], Awaitable[None]]
 Change = Callable[[Watch], Watch]
 
 
-class Hold(msgspec.Struct, kw_only=True):
+class WatchLease(msgspec.Struct, kw_only=True):
     """This process's turn at a watch: safe by the fencing number, timely by its own monotonic time."""
 
     id: str
@@ -71,21 +71,21 @@ class WatchReconciler:
         self._calls = asyncio.Semaphore(life.concurrency)
         self.last_error = ""
 
-    async def tend(self, claimed: Snapshot[Watch], claimed_s: float) -> None:
+    async def reconcile(self, claimed: Snapshot[Watch], claimed_s: float) -> None:
         """Step by step until there is nothing to do; a fault leaves the rest to whoever claims next."""
         watch = claimed.doc
         until_s = claimed_s + self._life.lease_s
-        hold = Hold(id=watch.id, fence=watch.fence, owner=watch.owner, until_s=until_s)
+        hold = WatchLease(id=watch.id, fence=watch.fence, owner=watch.owner, until_s=until_s)
         try:
             while watch.owner:
                 watch = await self._take(decide(watch, self._clock.now()), watch, hold)
         except LeaseLostError:
             log.warning("watch was taken over", watch=watch.id)
         except Exception as fault:
-            self.last_error = f"{watch.watched_id}: {decision.told(fault)}"
+            self.last_error = f"{watch.watched_id}: {decision.error_text(fault)}"
             log.warning("watch left to be taken up again", watch=watch.id, error=repr(fault))
 
-    async def _take(self, step: decision.Step, watch: Watch, hold: Hold) -> Watch:
+    async def _take(self, step: decision.Step, watch: Watch, hold: WatchLease) -> Watch:
         if isinstance(step, Open):
             return await self._open(hold)
         if isinstance(step, Stop):
@@ -94,16 +94,18 @@ class WatchReconciler:
             return await self._write(hold, lambda fresh: fresh)
         return await self._tidy(watch, hold)
 
-    async def _tidy(self, watch: Watch, hold: Hold) -> Watch:
+    async def _tidy(self, watch: Watch, hold: WatchLease) -> Watch:
         now = self._clock.now()
-        ended = watch.current if decision.lapsed(watch, now) else None
+        ended = watch.current if decision.is_expired(watch, now) else None
         news = [_news("expired", watch, ended)] if ended is not None else []
-        return await self._write(hold, lambda fresh: decision.tidied(fresh, now), news=news)
+        return await self._write(hold, lambda fresh: decision.clean_up(fresh, now), news=news)
 
-    async def _open(self, hold: Hold) -> Watch:
+    async def _open(self, hold: WatchLease) -> Watch:
         began_s = self._clock.monotonic()
         # Keep first: once this is kept, whatever the provider opens under the id is never forgotten.
-        watch = await self._write(hold, lambda fresh: decision.begun(fresh, self._clock.now(), self._life))
+        watch = await self._write(
+            hold, lambda fresh: decision.begin_open(fresh, self._clock.now(), self._life)
+        )
         opening = watch.opening
         assert opening is not None
         try:
@@ -117,7 +119,7 @@ class WatchReconciler:
 
         def change(fresh: Watch) -> Watch:
             now = self._clock.now()
-            fresh = decision.opened(fresh, held, now=now, life=self._life, spread=spread)
+            fresh = decision.complete_open(fresh, held, now=now, life=self._life, spread=spread)
             return replace(fresh, took_ms=took_ms)
 
         try:
@@ -127,7 +129,7 @@ class WatchReconciler:
             await self._ask_to_stop(watch, held)
             raise
 
-    async def _ask_to_open(self, watched_id: str, channel_id: str, hold: Hold) -> OpenChannel:
+    async def _ask_to_open(self, watched_id: str, channel_id: str, hold: WatchLease) -> OpenChannel:
         token = channel_token(self._key, channel_id)
         async with self._calls:
             self._ensure(hold)
@@ -139,19 +141,19 @@ class WatchReconciler:
             raise ValueError("the provider gave a channel that has ended already")
         return OpenChannel(channel_id=channel_id, resource_id=opened.resource_id, ends_at=opened.expires_at)
 
-    async def _not_opened(self, watch: Watch, hold: Hold, fault: Exception) -> Watch:
+    async def _not_opened(self, watch: Watch, hold: WatchLease, fault: Exception) -> Watch:
         log.warning("channel not opened", watched=watch.watched_id, error=repr(fault))
-        self.last_error = f"{watch.watched_id}: {decision.told(fault)}"
+        self.last_error = f"{watch.watched_id}: {decision.error_text(fault)}"
         now, spread = self._clock.now(), random.random()
         lost = isinstance(fault, ReauthRequiredError)
-        news = [_news("attention", watch, None, reason=decision.told(fault))] if lost else []
+        news = [_news("attention", watch, None, reason=decision.error_text(fault))] if lost else []
         return await self._write(
             hold,
-            lambda fresh: decision.failed(fresh, fault, now=now, life=self._life, spread=spread),
+            lambda fresh: decision.fail_open(fresh, fault, now=now, life=self._life, spread=spread),
             news=news,
         )
 
-    async def _stop(self, watch: Watch, hold: Hold, channels: Sequence[OpenChannel]) -> Watch:
+    async def _stop(self, watch: Watch, hold: WatchLease, channels: Sequence[OpenChannel]) -> Watch:
         self._ensure(hold)
         faults = await asyncio.gather(*(self._ask_to_stop(watch, held) for held in channels))
         results = list(zip(channels, faults, strict=True))
@@ -159,10 +161,10 @@ class WatchReconciler:
         gone = [held for held, fault in results if fault is None]
 
         def change(fresh: Watch) -> Watch:
-            fresh = decision.stopped(fresh, [held.channel_id for held in gone])
+            fresh = decision.complete_stop(fresh, [held.channel_id for held in gone])
             for held, fault in results:
                 if fault is not None:
-                    fresh = decision.not_stopped(
+                    fresh = decision.fail_stop(
                         fresh, held.channel_id, fault, now=now, life=self._life, spread=spread
                     )
             return fresh
@@ -184,11 +186,11 @@ class WatchReconciler:
             return None
         except Exception as fault:
             log.warning("channel not stopped", channel=held.channel_id, error=repr(fault))
-            self.last_error = f"{watch.watched_id}: {decision.told(fault)}"
+            self.last_error = f"{watch.watched_id}: {decision.error_text(fault)}"
             return fault
         return None
 
-    def _ensure(self, hold: Hold) -> None:
+    def _ensure(self, hold: WatchLease) -> None:
         """A process that was paused for long must not ask a provider for what another is doing now."""
         if self._clock.monotonic() + self._life.call_limit_s > hold.until_s:
             raise LeaseLostError("too little is left of the lease to ask the provider under it")
@@ -197,7 +199,7 @@ class WatchReconciler:
 
     async def _write(
         self,
-        hold: Hold,
+        hold: WatchLease,
         change: Change,
         *,
         news: Sequence[ChannelTransition] = (),
@@ -211,7 +213,7 @@ class WatchReconciler:
             if found is None or found.doc.fence != hold.fence:
                 raise LeaseLostError(f"the watch {hold.id!r} is another's now")
             now = self._clock.now()
-            watch = decision.settled(change(found.doc), now)
+            watch = decision.update_status(change(found.doc), now)
             step = decide(watch, now)
             if isinstance(step, Idle):
                 watch = replace(watch, due_at=step.until, owner="")

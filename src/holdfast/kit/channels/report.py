@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.kit.channels.ids import lasting
+from holdfast.kit.channels.ids import format_duration
 from holdfast.kit.channels.models import ChannelFields, ChannelStatus, Watch
 from holdfast.kit.channels.reconciler import epoch_ms
 from holdfast.store import Query, Store
@@ -102,12 +102,15 @@ def row(channel: ChannelFields, *, now_ms: int, warn_s: float) -> ChannelReportR
     left_s = (channel.expiration - now_ms) / 1000 if channel.status == "active" else 0.0
     return ChannelReportRow(
         channel_id=channel.channel_id, watched_id=channel.watched_id, status=channel.status,
-        expiration=channel.expiration, registered_at=channel.registered_at, expires_in=lasting(left_s),
+        expiration=channel.expiration, registered_at=channel.registered_at,
+        expires_in=format_duration(left_s),
         warning=channel.status == "active" and left_s < warn_s,
     )  # fmt: skip
 
 
-def judge(channel: ChannelFields, after: Watch | None, now: datetime) -> Renewed | Skipped | NotRenewed:
+def renewal_outcome(
+    channel: ChannelFields, after: Watch | None, now: datetime
+) -> Renewed | Skipped | NotRenewed:
     """What became of a channel that was to be renewed."""
     id, watched_id = channel.channel_id, channel.watched_id
     if after is None or not after.wanted:
@@ -124,7 +127,7 @@ def judge(channel: ChannelFields, after: Watch | None, now: datetime) -> Renewed
     return Skipped(channel_id=id, watched_id=watched_id, reason="another process is renewing it")
 
 
-def gather_up(found: Sequence[Renewed | Skipped | NotRenewed], *, dry_run: bool) -> Renewal:
+def summarize_renewal(found: Sequence[Renewed | Skipped | NotRenewed], *, dry_run: bool) -> Renewal:
     return Renewal(
         renewed=[one for one in found if isinstance(one, Renewed)],
         skipped=[one for one in found if isinstance(one, Skipped)],
@@ -133,7 +136,7 @@ def gather_up(found: Sequence[Renewed | Skipped | NotRenewed], *, dry_run: bool)
     )
 
 
-async def look(
+async def channel_health(
     store: Store, kind: type[ChannelFields], *, name: str, last_turn_at: datetime | None, last_error: str
 ) -> ChannelHealth:
     """Health from a few indexed questions, whatever the number of channels."""

@@ -49,7 +49,7 @@ class WatchRegistry:
 
     # -- what is wanted ---------------------------------------------------------------------------
 
-    async def want(self, wanted: set[str]) -> None:
+    async def set_wanted(self, wanted: set[str]) -> None:
         first = self._wanted is None
         fresh = self._clock.monotonic() - self._scanned_s < SCAN_AGAIN_S
         if wanted == self._wanted and fresh:
@@ -57,9 +57,9 @@ class WatchRegistry:
         there = {watch.watched_id: watch async for watch in self.all()}
         await self._add(sorted(wanted - there.keys()))
         again = [there[id].id for id in wanted & there.keys() if not there[id].wanted]
-        await self.change_each(again, decision.wanted)
+        await self.change_each(again, decision.enable)
         dropped = [watch.id for id, watch in there.items() if watch.wanted and id not in wanted]
-        await self.change_each(dropped, decision.unwanted)
+        await self.change_each(dropped, decision.disable)
         if first:
             await self._adopt(there)
         self._wanted, self._scanned_s = wanted, self._clock.monotonic()
@@ -91,7 +91,7 @@ class WatchRegistry:
                 await self._store.commit(*self._adding(watched_id, wanted=wanted, second=True))
         for id in (await self.ids_of([watched_id])).values():
             if wanted:
-                await self.change(id, decision.wanted)
+                await self.change(id, decision.enable)
 
     async def _adopt(self, there: Mapping[str, Watch]) -> None:
         """Take in active channels that no watch knows: another system's, or an older version's."""
@@ -99,7 +99,7 @@ class WatchRegistry:
             channel = found.doc
             self.known[channel.channel_id] = channel.watched_id
             watch = there.get(channel.watched_id)
-            if watch is None or not decision.knows(watch, channel.channel_id):
+            if watch is None or not decision.has_channel(watch, channel.channel_id):
                 await self._take_in(channel)
 
     async def _take_in(self, channel: ChannelFields) -> None:
@@ -115,8 +115,8 @@ class WatchRegistry:
             # Read with the watch: a channel that a renewal has replaced meanwhile must not come back.
             found = await tx.get(self._kind, channel.channel_id)
             if found is not None and found.doc.status == "active":
-                await self._apply(tx, ids[channel.watched_id], lambda watch, now: decision.adopting(
-                    watch, held_of(found.doc), life=self._life))  # fmt: skip
+                await self._apply(tx, ids[channel.watched_id], lambda watch, now: decision.adopt_channel(
+                    watch, open_channel_of(found.doc), life=self._life))  # fmt: skip
 
         await self._store.transact(act)
 
@@ -163,7 +163,7 @@ class WatchRegistry:
         if found is None:
             return
         now = self._clock.now()
-        watch = decision.settled(change(found.doc, now), now)
+        watch = decision.update_status(change(found.doc, now), now)
         if not _held(found.doc, now):
             # One that is held stays so: its holder sees the change when it settles.
             step = decide(watch, now)
@@ -177,18 +177,19 @@ class WatchRegistry:
         if found is not None and found.doc.status == "active":
             await self._take_in(found.doc)
             ids = await self.ids_of([found.doc.watched_id])
-            held = held_of(found.doc)
+            held = open_channel_of(found.doc)
             await self.change(
-                ids[found.doc.watched_id], lambda watch, now: decision.without(watch, channel_id, held)
+                ids[found.doc.watched_id],
+                lambda watch, now: decision.release_channel(watch, channel_id, held),
             )
             return
         watch = await self._store.get(Watch, watch_id_of(channel_id)) if watch_id_of(channel_id) else None
-        if watch is None or not decision.knows(watch.doc, channel_id):
+        if watch is None or not decision.has_channel(watch.doc, channel_id):
             raise NotFoundError(f"no open channel {channel_id!r}")
-        await self.change(watch.doc.id, lambda watch, now: decision.without(watch, channel_id, None))
+        await self.change(watch.doc.id, lambda watch, now: decision.release_channel(watch, channel_id, None))
 
 
-def held_of(channel: ChannelFields) -> OpenChannel:
+def open_channel_of(channel: ChannelFields) -> OpenChannel:
     return OpenChannel(
         channel_id=channel.channel_id, resource_id=channel.resource_id,
         ends_at=from_us(channel.expiration * 1000),

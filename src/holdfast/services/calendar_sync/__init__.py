@@ -24,7 +24,7 @@ def build(context: Context) -> Parts:
         return (await operations.look()).health()
 
     verifier = NotificationVerifier(
-        operations.keys, is_ours=operations.channels.knows, metrics=operations.metrics
+        operations.keys, is_ours=operations.channels.has_open, metrics=operations.metrics
     )
     source = Source(name=SOURCE, verifier=verifier, body_bytes_max=65_536)
     in_use = operations.settings.in_use

@@ -63,7 +63,7 @@ class NotificationHandler:
             self._metrics.notifications.labels("unresolved").inc()
             return
         if item.headers[RESOURCE_STATE] == "sync":
-            await self._channels.learn(channel_id, item.headers[RESOURCE_ID])
+            await self._channels.record_resource(channel_id, item.headers[RESOURCE_ID])
         found = await tx.get(CalendarState, calendar_id)
         if found is None:
             return

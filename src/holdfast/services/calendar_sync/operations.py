@@ -127,10 +127,10 @@ class CalendarSync:
         except HoldfastError:
             self.metrics.reloads.labels("failed").inc()
             if self.directory.loaded:
-                await self.channels.want(self.directory.entries)
+                await self.channels.set_wanted(self.directory.entries)
             raise
         self.metrics.reloads.labels("done").inc()
-        await self.channels.want(self.directory.entries)
+        await self.channels.set_wanted(self.directory.entries)
         return reloaded
 
     async def sweep(self) -> dict[str, int]:
@@ -183,13 +183,13 @@ class CalendarSync:
         self.require_loaded()
         entries = await self.directory.current()
         if not dry_run:
-            await self.channels.want(entries)
+            await self.channels.set_wanted(entries)
         return await self.channels.renew_expiring(threshold_ms / 1000, dry_run=dry_run)
 
     async def force(self, reason: str = "") -> ForcedResponse:
         """Replace every channel by a new one, from the mappings."""
         self.require_loaded()
-        await self.channels.want(await self.directory.current())
+        await self.channels.set_wanted(await self.directory.current())
         forced = await self.channels.force(reason)
         return ForcedResponse(
             registered=forced.opened, stopped=forced.stopped, failed=forced.failed, errors=forced.errors
