@@ -105,7 +105,7 @@ async def list_runs(
 ) -> RunPage:
     """Runs of one collection, newest first, with their steps."""
     runs = runs_in(runtime, tenant_id, collection)
-    page = await runs.listed(status=status, type=type, limit=limit, cursor=cursor)
+    page = await runs.page(status=status, type=type, limit=limit, cursor=cursor)
     return RunPage([row(doc, collection) for doc in page.docs], page.cursor)
 
 
