@@ -72,7 +72,7 @@ class Thing(Document):
     claim=Claim(due="due"),
 )
 class Book(Document):
-    mapping: str
+    shelf: str
     id: str
     pages: int = 0
     due: datetime | None = None
@@ -162,12 +162,12 @@ async def test_values_are_kept_in_firestores_own_types(store: Store, connection:
 async def test_a_document_lies_under_its_path_without_the_fields_that_say_so(
     store: Store, connection: CountedLink
 ) -> None:
-    await store.commit(create(Book(mapping="{env}", id="b", pages=7)))
+    await store.commit(create(Book(shelf="{env}", id="b", pages=7)))
     name = f"{connection.address.root}/dev-shelves/{{env}}/books/b"
     assert set((await connection.read([name]))[name].fields) == {"id", "pages", "due", "fence"}
     found = await store.get(Book, "{env}", "b")
     assert found is not None
-    assert found.doc == Book(mapping="{env}", id="b", pages=7)
+    assert found.doc == Book(shelf="{env}", id="b", pages=7)
 
 
 async def test_a_question_across_parents_sees_only_its_own_shape(

@@ -102,7 +102,7 @@ def install_service(home: Path) -> None:
         dedent("""
         import msgspec
         from holdfast.errors import ReauthRequiredError
-        from holdfast.service import Finding, Parts, Service
+        from holdfast.service import CheckResult, Parts, Service
 
         class Settings(msgspec.Struct):
             token: str = "wrong"
@@ -112,7 +112,7 @@ def install_service(home: Path) -> None:
             async def credentials():
                 if context.settings.token != "right":
                     raise ReauthRequiredError("the provider refuses the token of [services.probe]")
-                return Finding("probe credentials", True, "taken")
+                return CheckResult("probe credentials", True, "taken")
 
             return Parts(checks=[credentials])
 
