@@ -71,7 +71,7 @@ class Loop(Protocol):
 class WebhookStatuses(msgspec.Struct, frozen=True, kw_only=True):
     """The HTTP status of each outcome; providers differ in what they count as delivered."""
 
-    kept: int = 202
+    stored: int = 202
     duplicate: int = 200
     unverified: int = 401
     malformed: int = 400
@@ -86,7 +86,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     source: Source
-    answers: WebhookStatuses = WebhookStatuses()
+    statuses: WebhookStatuses = WebhookStatuses()
     time_limit_s: float | None = None
 
 

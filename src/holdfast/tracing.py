@@ -45,7 +45,7 @@ def switch_off() -> None:
     _tracer, on = trace.NoOpTracer(), False
 
 
-def switch_on_where_wanted(environ: Mapping[str, str] | None = None) -> bool:
+def configure_export(environ: Mapping[str, str] | None = None) -> bool:
     """Export by OTLP where the standard `OTEL_…` variables ask for it; says whether it does.
 
     Example: `OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 holdfast serve`
@@ -87,14 +87,14 @@ def span(
         yield made
 
 
-def carried() -> str:
+def traceparent() -> str:
     """Where we are, to be kept or sent along; empty outside of any trace."""
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier)
     return carrier.get(HEADER, "")
 
 
-def failed(part: Span, why: str) -> None:
+def mark_failed(part: Span, why: str) -> None:
     """Mark a part that ended without what it was for."""
     part.set_status(Status(StatusCode.ERROR, why))
 

@@ -53,7 +53,7 @@ async def fill(runtime: Runtime, *, deliveries: int = 160, seed: int = 7) -> Non
     ]
     await meter.record(facts)
     for name, taken, limit in (("runs 2026-11", 46, 50), ("seats", 3, 10), ("sources", 5, 5)):
-        await store.commit(*meter.take_writes(name, taken, limit=limit))
+        await store.commit(*meter.writes_take(name, taken, limit=limit))
 
 
 def _endpoints(now: datetime) -> list[Write]:

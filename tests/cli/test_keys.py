@@ -18,7 +18,7 @@ from holdfast.errors import DecryptionError
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, new_secret
 from holdfast.kit.vault import Vault, new_key
 from holdfast.model import schema_of
-from holdfast.runtime import documents_of, find_services, sealed_of
+from holdfast.runtime import documents_of, find_services, sealed_fields
 from holdfast.services.renewals.models import RmsEndpoint
 from holdfast.store import create
 
@@ -75,6 +75,6 @@ def test_after_a_rotation_the_new_key_opens_everything_alone(
 
 def test_every_endpoint_there_is_says_what_it_seals() -> None:
     services = find_services()
-    sealed = sealed_of(services)
+    sealed = sealed_fields(services)
     for kind in documents_of(services):
         assert not issubclass(kind, Endpoint) or kind in sealed, kind

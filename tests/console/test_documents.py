@@ -138,9 +138,9 @@ HOSTILE = (
 
 async def test_whatever_is_typed_is_looked_for_or_told_to_be_wrong(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
-    for way in DocumentBrowser(bed.runtime).collection(SERVICE, "-", "books").ways.values():
+    for way in DocumentBrowser(bed.runtime).collection(SERVICE, "-", "books").indexes.values():
         for typed in HOSTILE:
-            text = await _look(ann, by=way.name, **{f"is__{one.field}": typed for one in way.given})
+            text = await _look(ann, by=way.name, **{f"is__{one.field}": typed for one in way.filters})
             assert "<script>alert" not in text
     for typed in HOSTILE:
         status, _, _ = await ann.ask(
@@ -184,8 +184,8 @@ async def test_no_page_of_any_collection_shows_a_secret_that_is_kept(bed: Bed) -
     secrets = ["never-shown", "ghp_never", "told-in", "hf1.", endpoint.secrets[0].sealed, user.password]
     documents, looked = DocumentBrowser(bed.runtime), 0
     for collection in documents.collections(SERVICE, "-"):
-        for way in collection.ways.values():
-            if way.parents or any(one.needed for one in way.given):
+        for way in collection.indexes.values():
+            if way.parents or any(one.needed for one in way.filters):
                 continue
             pages = [await _look(ann, collection.name, by=way.name)]
             links = re.findall(r'href="([^"]+/document\?[^"]+)"', pages[0])

@@ -13,7 +13,7 @@ from holdfast.runtime import KIT_DOCUMENTS
 from holdfast.store import Store, create, patch
 from holdfast.store.commit import Fence
 from holdfast.store.contract.models import ALL
-from holdfast.store_copy import Copied, Copy, copy_store, verify_stores
+from holdfast.store_copy import Copy, CopyResult, copy_store, verify_stores
 from holdfast.testing import ManualClock
 from tests.copying.conftest import Open
 from tests.copying.reading import contents
@@ -35,7 +35,7 @@ async def _claim(store: Store, clock: ManualClock) -> Delivery:
     return taken.doc
 
 
-def _proved(copied: Copied) -> dict[str, tuple[int, str]]:
+def _proved(copied: CopyResult) -> dict[str, tuple[int, str]]:
     assert (copied.state, copied.in_step) == ("finished", True)
     assert all((one.documents, one.hash) == (one.target_documents, one.target_hash) for one in copied.proof)
     return {one.collection: (one.documents, one.hash) for one in copied.proof}

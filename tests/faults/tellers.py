@@ -44,7 +44,7 @@ async def take(store: Store, name: int, amount: int) -> int:
 
     async def one() -> int:
         try:
-            await acme.commit(*meter.take_writes("runs 2026-10", limit=100))
+            await acme.commit(*meter.writes_take("runs 2026-10", limit=100))
         except LimitReachedError:
             return 0
         return 1

@@ -80,7 +80,7 @@ async def _all(store: Store, cls: type[Any]) -> list[Any]:
 async def _assert_sound(store: Store, found: dict[str, set[str]]) -> None:
     """What the parts promise of themselves holds as well."""
     verdict = await Audit(store, tenant_id=TENANT).verify()
-    assert verdict.sound
+    assert verdict.intact
     assert verdict.events == len(found["document"])
     assert sum(doc.value for doc in await _all(store, UsageSum)) == len(found["document"])
     checkpoints = await _all(store, CheckpointDocument)

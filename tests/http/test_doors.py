@@ -168,7 +168,7 @@ async def test_a_hook_asks_for_the_senders_proof_whatever_credentials_come_along
         callers = await visitors(bed, issuer)
         assert "/echo-chamber/webhook" in bed.surface.webhooks
         for path, ingest in bed.surface.webhooks.items():
-            answers = ingest.hook.answers
+            answers = ingest.hook.statuses
             for name, visitor in callers.items():
                 route = Route("POST", path, "public", False, False)
                 status = await _status(bed, route, visitor)

@@ -136,7 +136,7 @@ async def test_log_lines_name_the_trace_they_belong_to(
     ],
 )
 def test_it_stays_off_unless_the_environment_asks(environ: dict[str, str]) -> None:
-    assert tracing.switch_on_where_wanted(environ) is False
+    assert tracing.configure_export(environ) is False
     assert tracing.on is False
 
 

@@ -67,10 +67,10 @@ def _id(sequence: int) -> str:
 
 
 async def test_an_untouched_chain_is_sound_and_counts_its_events(audit: Audit) -> None:
-    assert (await audit.verify()).sound
+    assert (await audit.verify()).intact
     await _write_ten(audit)
     verdict = await audit.verify()
-    assert verdict.sound
+    assert verdict.intact
     assert verdict.events == 10
 
 
@@ -97,7 +97,7 @@ async def test_the_store_refuses_to_change_or_delete_an_event(audit: Audit, kit_
     ):
         with pytest.raises(AppendOnlyError):
             await acme.commit(write)
-    assert (await audit.verify()).sound
+    assert (await audit.verify()).intact
 
 
 async def test_an_edit_of_any_field_is_found_and_located(audit: Audit, forger: Store) -> None:
@@ -110,7 +110,7 @@ async def test_an_edit_of_any_field_is_found_and_located(audit: Audit, forger: S
         assert verdict.fault is not None
         assert (verdict.fault.kind, verdict.fault.sequence) == ("changed", 4)
         await forger.commit(put(found.doc))
-    assert (await audit.verify()).sound
+    assert (await audit.verify()).intact
 
 
 async def test_a_deleted_event_is_found_wherever_it_stood(audit: Audit, forger: Store) -> None:
@@ -123,7 +123,7 @@ async def test_a_deleted_event_is_found_wherever_it_stood(audit: Audit, forger: 
         assert verdict.fault is not None
         assert (verdict.fault.kind, verdict.fault.sequence) == (kind, sequence)
         await forger.commit(put(found.doc))
-    assert (await audit.verify()).sound
+    assert (await audit.verify()).intact
 
 
 async def test_an_inserted_event_is_found(audit: Audit, forger: Store) -> None:
@@ -154,9 +154,9 @@ async def test_two_events_that_changed_places_are_found(audit: Audit, forger: St
 async def test_a_rewritten_chain_is_found_when_the_trail_has_a_key(kit_store: Store, forger: Store) -> None:
     keyed = Audit(kit_store, tenant_id=ACME, key=b"k" * 32)
     await _write_ten(keyed)
-    assert (await keyed.verify()).sound
+    assert (await keyed.verify()).intact
     plain = Audit(kit_store, tenant_id=ACME)
-    assert not (await plain.verify()).sound, "without the key the chain can't be made again"
+    assert not (await plain.verify()).intact, "without the key the chain can't be made again"
 
 
 async def test_a_short_key_is_refused(kit_store: Store) -> None:
@@ -173,7 +173,7 @@ async def test_eight_writers_at_once_keep_one_unbroken_chain(kit_store: Store) -
 
     await asyncio.gather(*(write(trail, n) for n, trail in enumerate(trails)))
     verdict = await trails[0].verify()
-    assert verdict.sound
+    assert verdict.intact
     assert verdict.events == 48
 
 

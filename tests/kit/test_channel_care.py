@@ -239,7 +239,7 @@ async def test_what_happens_to_channels_is_audited_in_the_same_commit(
     await one.turn()
     lines = [msgspec.json.decode(line) async for line in audit.export()]
     assert [line["action"] for line in lines] == ["channel.opened", "channel.opened", "channel.stopped"]
-    assert (await audit.verify()).sound
+    assert (await audit.verify()).intact
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,10 @@ async def test_a_lease_that_ran_out_but_was_not_taken_still_writes_and_renews(
     assert lease is not None
     await clock.advance(45)
     with pytest.raises(LeaseLostError):
-        lease.ensure()
+        lease.raise_if_lost()
     await store.commit(put(Report(id="r")), lease.guard())
     await leases.renew(lease)
-    lease.ensure()
+    lease.raise_if_lost()
 
 
 async def test_a_released_lease_is_free_at_once_and_its_own_guard_is_refused(kit_store: Store) -> None:

@@ -71,7 +71,7 @@ async def test_simultaneous_takers_never_pass_the_limit(meter: Meter, kit_store:
 
     async def take() -> bool:
         try:
-            await acme.commit(*meter.take_writes("runs 2026-11", limit=10))
+            await acme.commit(*meter.writes_take("runs 2026-11", limit=10))
         except LimitReachedError:
             return False
         return True
@@ -83,19 +83,19 @@ async def test_simultaneous_takers_never_pass_the_limit(meter: Meter, kit_store:
 
 async def test_what_is_given_back_can_be_taken_again(meter: Meter, kit_store: Store) -> None:
     acme = kit_store.tenant("acme")
-    await acme.commit(*meter.take_writes("at once", limit=1))
+    await acme.commit(*meter.writes_take("at once", limit=1))
     with pytest.raises(LimitReachedError, match="1 allowed"):
-        await acme.commit(*meter.take_writes("at once", limit=1))
-    await acme.commit(*meter.give_writes("at once"))
-    await acme.commit(*meter.take_writes("at once", limit=1))
-    await acme.commit(*meter.give_writes("at once"))
-    await acme.commit(*meter.give_writes("at once"))
+        await acme.commit(*meter.writes_take("at once", limit=1))
+    await acme.commit(*meter.writes_give_back("at once"))
+    await acme.commit(*meter.writes_take("at once", limit=1))
+    await acme.commit(*meter.writes_give_back("at once"))
+    await acme.commit(*meter.writes_give_back("at once"))
     assert await meter.used("at once") == 0
 
 
 async def test_asking_for_more_than_the_limit_is_refused_at_once(meter: Meter) -> None:
     with pytest.raises(LimitReachedError):
-        meter.take_writes("x", 11, limit=10)
+        meter.writes_take("x", 11, limit=10)
 
 
 async def test_what_is_taken_of_limits_is_listed_by_name_with_the_limit_of_the_last_taking(
@@ -104,13 +104,13 @@ async def test_what_is_taken_of_limits_is_listed_by_name_with_the_limit_of_the_l
     acme = kit_store.tenant("acme")
     meter = Meter(kit_store, tenant_id="acme")
     for name, limit in (("seats", 5), ("runs 2026-11", 10), ("seats", 8)):
-        await acme.commit(*meter.take_writes(name, 2, limit=limit))
-    await kit_store.tenant("beta").commit(*Meter(kit_store, tenant_id="beta").take_writes("seats", limit=1))
+        await acme.commit(*meter.writes_take(name, 2, limit=limit))
+    await kit_store.tenant("beta").commit(*Meter(kit_store, tenant_id="beta").writes_take("seats", limit=1))
     first = await meter.allowances(limit=1)
     rest = await meter.allowances(limit=2, cursor=first.cursor)
     found = [(one.name, one.used, one.limit) for one in (*first.docs, *rest.docs)]
     assert found == [("runs 2026-11", 2, 10), ("seats", 4, 8)]
-    await acme.commit(*meter.give_writes("seats", 3))
+    await acme.commit(*meter.writes_give_back("seats", 3))
     assert [(one.used, one.limit) for one in (await meter.allowances()).docs] == [(2, 10), (1, 8)]
 
 

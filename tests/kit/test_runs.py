@@ -159,7 +159,7 @@ async def test_what_a_step_writes_lands_with_its_checkpoint_or_not_at_all(live_s
 
 async def test_joins_add_to_the_commit_of_each_step_and_see_its_tokens(live_store: Store) -> None:
     async def talks(step: Step) -> str:
-        step.use(TokenUsage(100, 20))
+        step.add_tokens(TokenUsage(100, 20))
         if step.attempt == 1:
             raise RuntimeError("tokens of a failed try are used as well")
         return "ok"

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.model import schema_of
 from holdfast.runtime import documents_of, find_services
-from holdfast.runtime.document_browser import MASK, masked, names_secret
-from holdfast.runtime.document_registry import hidden_of
+from holdfast.runtime.document_browser import MASK, names_secret, redact_value
+from holdfast.runtime.document_registry import hidden_fields
 
 # Names that sound like secrets, and are none: hashes that prove nothing by themselves, and ids.
 HARMLESS = {
@@ -66,18 +66,18 @@ SOUNDS = (
     ],
 )  # fmt: skip
 def test_secrets_are_masked_and_the_rest_stays(value: Any, shown: Any) -> None:
-    assert masked(value) == shown
+    assert redact_value(value) == shown
 
 
 def test_a_hidden_field_shows_nothing_at_any_depth() -> None:
-    assert masked({"result": {"body": {"said": "x"}, "status": 200}}, {"result"}) == {
+    assert redact_value({"result": {"body": {"said": "x"}, "status": 200}}, {"result"}) == {
         "result": {"body": {"said": MASK}, "status": 200}
     }
 
 
 def test_no_stored_field_that_sounds_like_a_secret_is_shown_unless_somebody_found_it_harmless() -> None:
     services = find_services()
-    hidden = hidden_of(services)
+    hidden = hidden_fields(services)
     shown = {
         (cls.__name__, field.encode_name)
         for cls in documents_of(services)

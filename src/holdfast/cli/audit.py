@@ -83,8 +83,8 @@ def verify_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
     text = f"{found.events} events hold"
     if found.fault is not None:
         text += f"; then {found.fault.kind} at {found.fault.sequence}: {found.fault.message}"
-    print_result({"sound": found.sound, "events": found.events, "fault": found.fault}, text, as_json=as_json)
-    if not found.sound:
+    print_result({"sound": found.intact, "events": found.events, "fault": found.fault}, text, as_json=as_json)
+    if not found.intact:
         raise typer.Exit(1)
 
 

@@ -21,7 +21,7 @@ from holdfast.config import load_config
 from holdfast.errors import ConfigError
 from holdfast.model import Document
 from holdfast.store import Store
-from holdfast.store_copy import Copied, Copy, Walked
+from holdfast.store_copy import Copy, CopyResult, WalkResult
 from holdfast.store_copy.walk import Report
 
 
@@ -104,7 +104,7 @@ class _Job:
         if file is not None and not file.exists():
             raise ConfigError(f"there is no file {file}: check --from")
 
-    async def copy(self, *, final: bool, walks_max: int) -> Copied:
+    async def copy(self, *, final: bool, walks_max: int) -> CopyResult:
         async with self._opened() as (source, target):
             # Before it is changed in any way: it may be somebody's.
             await store_copy.check_target(target, self._classes, source=self.name)
@@ -115,7 +115,7 @@ class _Job:
                     report=report,
                 )  # fmt: skip
 
-    async def verify(self) -> Walked:
+    async def verify(self) -> WalkResult:
         self._refuse_missing_target()
         async with self._opened() as (source, target):
             if await target.diff():
@@ -195,7 +195,7 @@ def _tell_plan(plan: dict[str, Any], *, as_json: bool) -> None:
     typer.echo(f"{total:,} documents would be copied from {plan['source']}; the target is {plan['target']}")
 
 
-def _tell_verified(walked: Walked, *, as_json: bool) -> None:
+def _tell_verified(walked: WalkResult, *, as_json: bool) -> None:
     lines = [f"{one.kind}: {one.collection}/{one.id}" for one in walked.named]
     if walked.differing > len(walked.named):
         lines.append(f"and {walked.differing - len(walked.named):,} more")
@@ -207,7 +207,7 @@ def _tell_verified(walked: Walked, *, as_json: bool) -> None:
     print_result(walked, "\n".join([*lines, told]), as_json=as_json)
 
 
-def _tell_copied(copied: Copied, *, as_json: bool) -> None:
+def _tell_copied(copied: CopyResult, *, as_json: bool) -> None:
     lines = [
         f"walk {number}: {one.missing:,} missing, {one.changed:,} changed, {one.extra:,} extra"
         for number, one in enumerate(copied.walks, 1)

@@ -51,7 +51,8 @@ def collections_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> N
     async def act(runtime: Runtime) -> list[dict[str, Any]]:
         there = DocumentBrowser(runtime).collections(SERVICE, tenant)
         return [
-            {"name": c.name, "of": c.owner, "by": " ".join(c.ways) or "-", "keeps": c.said} for c in there
+            {"name": c.name, "of": c.owner, "by": " ".join(c.indexes) or "-", "keeps": c.summary}
+            for c in there
         ]
 
     print_table(with_runtime(act, services=None), ("name", "of", "by", "keeps"), as_json=as_json)
@@ -87,11 +88,11 @@ def list_command(
     async def act(runtime: Runtime) -> tuple[list[dict[str, Any]], list[str], str | None]:
         documents = DocumentBrowser(runtime)
         found = documents.collection(SERVICE, tenant, collection)
-        way = found.way(by)
+        way = found.find_index(by)
         if way is None:
             raise NotFoundError(f"no index lists {collection}; `holdfast documents show` opens one by its id")
-        query = found.question(way, parents=_pairs(under), values=_pairs(equal))
-        page = await documents.reach(found, tenant).query(query.limit(limit).after(cursor))
+        query = found.query(way, parents=_pairs(under), values=_pairs(equal))
+        page = await documents.store_for(found, tenant).query(query.limit(limit).after(cursor))
         columns = found.columns(way)
         rows = [found.row(one, columns) for one in page.items]
         return [{"_id": "/".join(one.ids.values()), **one.fields} for one in rows], columns, page.cursor
@@ -121,7 +122,7 @@ def show_command(
     async def act(runtime: Runtime) -> dict[str, Any]:
         documents = DocumentBrowser(runtime)
         found = documents.collection(SERVICE, tenant, collection)
-        return found.shown(await documents.document(found, tenant, ids=_named(found, ids)))
+        return found.redact(await documents.document(found, tenant, ids=_named(found, ids)))
 
     shown = with_runtime(act, services=None)
     print_result(shown, msgspec.json.format(msgspec.json.encode(shown)).decode(), as_json=as_json)

@@ -13,7 +13,7 @@ from holdfast.cli.context import AsJson, print_result
 from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
 from holdfast.kit.vault import Rotation, new_key, rotate
-from holdfast.runtime import documents_of, find_services, sealed_of, vault_of
+from holdfast.runtime import documents_of, find_services, sealed_fields, vault_of
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -56,7 +56,7 @@ def rotate_command(as_json: AsJson = False) -> None:
             vault = vault_of(config)
             return [
                 await rotate(vault, kind, fields=fields, store=store, report=_progress)
-                for kind, fields in sealed_of(services).items()
+                for kind, fields in sealed_fields(services).items()
             ]
         finally:
             await store.close()

@@ -36,7 +36,7 @@ def work(
 
 
 async def _work(config: Config, only: Sequence[str] | None) -> None:
-    tracing.switch_on_where_wanted()
+    tracing.configure_export()
     runtime = await Runtime.open(config, only=only)
     try:
         stop = asyncio.Event()

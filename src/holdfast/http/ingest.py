@@ -58,17 +58,17 @@ class Ingest:
             log.error("webhook failed", path=scope["path"], request_id=id, exc_info=fault)
             return await _answer(send, 500, _ENCODE(internal(id)), _told(id))
         if received.duplicate:
-            return await _answer(send, self.hook.answers.duplicate, _KNOWN)
-        return await _answer(send, self.hook.answers.kept, _KEPT)
+            return await _answer(send, self.hook.statuses.duplicate, _KNOWN)
+        return await _answer(send, self.hook.statuses.stored, _KEPT)
 
     async def _refuse(self, send: Send, fault: HoldfastError, id: str) -> int:
         if isinstance(fault, NotOursError):
             # A refusal would only make the provider send it again.
             return await _answer(send, 200, _IGNORED)
         if isinstance(fault, UnverifiedError):
-            status = self.hook.answers.unverified
+            status = self.hook.statuses.unverified
         elif isinstance(fault, InvalidError) and not isinstance(fault, TooLargeError):
-            status = self.hook.answers.malformed
+            status = self.hook.statuses.malformed
         else:
             status = status_of(fault)
         after = retry_after(fault)

@@ -66,7 +66,7 @@ async def live(
 
     `greet` says more to whoever started it; `more` gives further routes, told if a service is at the root.
     """
-    tracing.switch_on_where_wanted()
+    tracing.configure_export()
     runtime = await Runtime.open(config, only=only, services=services)
     try:
         at_root = only is not None and len(runtime.services) == 1

@@ -11,7 +11,7 @@ services and the keys of the vault, `runtime` composes them, `health` reports on
 """
 
 from holdfast.runtime.discovery import find_services
-from holdfast.runtime.document_registry import KIT_DOCUMENTS, KIT_SEALED, documents_of, sealed_of
+from holdfast.runtime.document_registry import KIT_DOCUMENTS, KIT_SEALED, documents_of, sealed_fields
 from holdfast.runtime.health import BACKLOG_S_MAX, DEPTH_MAX
 from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.settings import KEYS_FILE, keys_in, settings_of, vault_of
@@ -26,7 +26,7 @@ __all__ = [
     "documents_of",
     "find_services",
     "keys_in",
-    "sealed_of",
+    "sealed_fields",
     "settings_of",
     "vault_of",
 ]

@@ -50,15 +50,15 @@ def documents_of(services: Sequence[Service]) -> list[type[Document]]:
     return list(dict.fromkeys([*KIT_DOCUMENTS, *(cls for service in services for cls in service.documents)]))
 
 
-def sealed_of(services: Sequence[Service]) -> dict[type[Document], Sequence[str]]:
+def sealed_fields(services: Sequence[Service]) -> dict[type[Document], Sequence[str]]:
     """The fields with vault ciphertext, by document class: the kit's and those of the services."""
     return {**KIT_SEALED, **{cls: fields for one in services for cls, fields in one.sealed.items()}}
 
 
-def hidden_of(services: Sequence[Service]) -> dict[type[Document], frozenset[str]]:
+def hidden_fields(services: Sequence[Service]) -> dict[type[Document], frozenset[str]]:
     """The fields that people never see, by their stored names: sealed ones and `_HIDDEN`."""
     hidden: dict[type[Document], set[str]] = {}
-    for cls, paths in (*sealed_of(services).items(), *_HIDDEN.items()):
+    for cls, paths in (*sealed_fields(services).items(), *_HIDDEN.items()):
         names = {schema_of(cls).fields[path.partition(".")[0]].encode_name for path in paths}
         hidden.setdefault(cls, set()).update(names)
     return {cls: frozenset(names) for cls, names in hidden.items()}

@@ -37,7 +37,7 @@ from holdfast.runtime.health import HealthMonitor
 from holdfast.runtime.settings import settings_of, vault_of
 from holdfast.service import Context, Health, Loop, Parts, Service
 from holdfast.store import Store
-from holdfast.store_copy import check_whole
+from holdfast.store_copy import refuse_unfinished_copy
 from holdfast.subprocess_worker import StoreSubprocessPool
 from holdfast.worker import Supervisor
 
@@ -100,7 +100,7 @@ class Runtime:
                 steps = await store.migrate()
                 if steps:
                     log.info("migrated", steps=len(steps), last=steps[-1])
-                await check_whole(store)
+                await refuse_unfinished_copy(store)
                 await note_release(store, __version__)
             runtime = cls(config, store, chosen, vault=vault)
         except BaseException:

@@ -11,23 +11,23 @@ after the writers stopped proves that both stores are the same; that one finishe
 """
 
 from holdfast.store_copy.copier import copy_store
-from holdfast.store_copy.marker import check_target, check_whole
-from holdfast.store_copy.models import CollectionDigest, Copied, Copy, Difference, Progress, Walked
+from holdfast.store_copy.marker import check_target, refuse_unfinished_copy
+from holdfast.store_copy.models import CollectionDigest, Copy, CopyResult, Difference, Progress, WalkResult
 from holdfast.store_copy.store_names import local_file, name_of
 from holdfast.store_copy.walk import count_all, verify_stores
 
 __all__ = [
     "CollectionDigest",
-    "Copied",
     "Copy",
+    "CopyResult",
     "Difference",
     "Progress",
-    "Walked",
+    "WalkResult",
     "check_target",
-    "check_whole",
     "copy_store",
     "count_all",
     "local_file",
     "name_of",
+    "refuse_unfinished_copy",
     "verify_stores",
 ]

@@ -22,8 +22,8 @@ from holdfast.store.commit import ABSENT, Commit
 from holdfast.store.plan import resolve
 from holdfast.store_copy.diff import Pair
 from holdfast.store_copy.marker import check_target
-from holdfast.store_copy.models import Copied, Copy, Difference, Walked
-from holdfast.store_copy.walk import Report, StoreDiff, collection_of, count_all, everything
+from holdfast.store_copy.models import Copy, CopyResult, Difference, WalkResult
+from holdfast.store_copy.walk import Report, StoreDiff, all_documents, collection_of, count_all
 
 WALKS_MAX: Final = 10
 # What Firestore takes in one request, with room to spare.
@@ -40,7 +40,7 @@ async def copy_store(
     final: bool = False,
     walks_max: int = WALKS_MAX,
     report: Report | None = None,
-) -> Copied:
+) -> CopyResult:
     """Bring the target in step with the source, called `name`; call it again after a crash: it goes on.
 
     With `final` nobody may write to the source any more: a walk that finds nothing finishes the copy, and
@@ -82,11 +82,11 @@ class Copier:
             committed = await self._target.commit(put(self._copy, found.unchanged))
         self._version = committed.versions[0]
 
-    async def run(self, *, final: bool, walks_max: int) -> Copied:
+    async def run(self, *, final: bool, walks_max: int) -> CopyResult:
         """Walk until a whole walk finds nothing, `walks_max` times at most."""
         total = sum((await count_all(self._source, self._classes)).values())
         before = (self._copy.written, self._copy.removed)
-        walks: list[Walked] = []
+        walks: list[WalkResult] = []
         in_step = False
         # The walk that copies can't prove anything: to finish takes one more.
         walks_max = max(walks_max, 2) if final else walks_max
@@ -97,12 +97,12 @@ class Copier:
             in_step = walks[-1].differing == 0 and not went_on
         if final:
             await self._finish(walks[-1], in_step=in_step)
-        return Copied(
+        return CopyResult(
             state=self._copy.state, in_step=in_step, walks=walks, proof=self._copy.proof,
             written=self._copy.written - before[0], removed=self._copy.removed - before[1],
         )  # fmt: skip
 
-    async def _walk(self, total: int, *, went_on: bool) -> Walked:
+    async def _walk(self, total: int, *, went_on: bool) -> WalkResult:
         walk = StoreDiff(
             self._source, self._target, report=self._report, settle=self._settle,
             number=self._copy.walk, total=total,
@@ -114,7 +114,7 @@ class Copier:
         self._copy.collection, self._copy.cursor = "", None
         return walked
 
-    async def _finish(self, walked: Walked, *, in_step: bool) -> None:
+    async def _finish(self, walked: WalkResult, *, in_step: bool) -> None:
         if not in_step:
             raise ConflictError(
                 f"the source still changes ({walked.differing} documents differed in the last walk): "
@@ -170,4 +170,4 @@ def _write(cls: type[Document], one: Snapshot[Any] | None, other: Snapshot[Any] 
 def _cursor(cls: type[Document], one: Snapshot[Any] | None, other: Snapshot[Any] | None) -> str:
     item = one or other
     assert item is not None
-    return resolve(everything(cls), tenant=None, privileged=True).cursor_at(item.doc, item.key)
+    return resolve(all_documents(cls), tenant=None, privileged=True).cursor_at(item.doc, item.key)

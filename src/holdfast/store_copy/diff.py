@@ -47,7 +47,7 @@ class Comparison:
         self._collection = collection
         self._ours, self._theirs = _Sum(), _Sum()
 
-    def judge(self, pair: Pair) -> Difference | None:
+    def compare(self, pair: Pair) -> Difference | None:
         ours = self._ours.add(pair[0])
         theirs = self._theirs.add(pair[1])
         if ours == theirs:
@@ -57,7 +57,7 @@ class Comparison:
         kind: Kind = "missing" if theirs is None else "extra" if ours is None else "changed"
         return Difference(collection=self._collection, id="/".join(split_key(item.key)), kind=kind)
 
-    def tally(self) -> CollectionDigest:
+    def digest(self) -> CollectionDigest:
         return CollectionDigest(
             collection=self._collection, documents=self._ours.count, hash=self._ours.hash,
             target_documents=self._theirs.count, target_hash=self._theirs.hash,

@@ -8,10 +8,10 @@ from holdfast.errors import ConfigError, HoldfastError
 from holdfast.model import Document, schema_of
 from holdfast.store import Snapshot, Store
 from holdfast.store_copy.models import COPY_ID, Copy
-from holdfast.store_copy.walk import collection_of, everything
+from holdfast.store_copy.walk import all_documents, collection_of
 
 
-async def check_whole(store: Store) -> None:
+async def refuse_unfinished_copy(store: Store) -> None:
     """Refuse a store that is being made by a copy: what is written to it now would be undone."""
     if schema_of(Copy) not in store.catalog:
         return
@@ -57,7 +57,7 @@ async def _marker(target: Store) -> Snapshot[Copy] | None:
 async def _refuse_filled(target: Store, classes: Sequence[type[Document]]) -> None:
     for cls in classes:
         try:
-            page = await target.privileged().query(everything(cls).limit(1))
+            page = await target.privileged().query(all_documents(cls).limit(1))
         except HoldfastError:
             continue
         if page.items:

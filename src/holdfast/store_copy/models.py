@@ -64,7 +64,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     differing: int
 
 
-class Walked(msgspec.Struct, kw_only=True, rename="camel"):
+class WalkResult(msgspec.Struct, kw_only=True, rename="camel"):
     """What one walk over both stores found; the first differences by name."""
 
     missing: int = 0
@@ -84,12 +84,12 @@ class Walked(msgspec.Struct, kw_only=True, rename="camel"):
             self.named.append(difference)
 
 
-class Copied(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CopyResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What one run did. `in_step` says that its last walk, over everything, found nothing to do."""
 
     state: Literal["unfinished", "finished"]
     in_step: bool
-    walks: list[Walked]
+    walks: list[WalkResult]
     written: int
     removed: int
     proof: list[CollectionDigest]

@@ -12,7 +12,7 @@ from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
 from holdfast.store import Query, Store
 from holdfast.store_copy.diff import Comparison, Pair, pairs
-from holdfast.store_copy.models import Difference, Progress, Walked
+from holdfast.store_copy.models import Difference, Progress, WalkResult
 
 Report = Callable[[Progress], None]
 Settle = Callable[[type[Document], Pair, Difference], Awaitable[None]]
@@ -25,7 +25,7 @@ def collection_of(cls: type[Document]) -> str:
     return "/".join(schema_of(cls).path.names)
 
 
-def everything(cls: type[Document]) -> Query[Any]:
+def all_documents(cls: type[Document]) -> Query[Any]:
     """All of a collection, whoever's it is, in the order of ids."""
     query: Query[Any] = Query(cls).limit(PAGE)
     return query.across_parents() if schema_of(cls).path.nested else query
@@ -33,12 +33,12 @@ def everything(cls: type[Document]) -> Query[Any]:
 
 async def count_all(store: Store, classes: Iterable[type[Document]]) -> dict[str, int]:
     """How many documents each collection has now."""
-    return {collection_of(cls): await store.privileged().count(everything(cls)) for cls in classes}
+    return {collection_of(cls): await store.privileged().count(all_documents(cls)) for cls in classes}
 
 
 async def verify_stores(
     source: Store, target: Store, classes: Sequence[type[Document]], *, report: Report | None = None
-) -> Walked:
+) -> WalkResult:
     """Compare everything and change nothing; exact once nobody writes to either.
 
     Example: `assert (await verify_stores(old, new, [Run])).differing == 0`
@@ -62,12 +62,12 @@ class StoreDiff:
         self._source, self._target = source.privileged(), target.privileged()
         self._report, self._settle = report, settle
         self._number, self._total = number, total
-        self.walked = Walked()
+        self.walked = WalkResult()
         self._last = ""  # the id looked at last in this collection
 
     async def over(
         self, classes: Sequence[type[Document]], *, collection: str = "", cursor: str | None = None
-    ) -> Walked:
+    ) -> WalkResult:
         """Walk these collections, from the named one and its cursor on."""
         for cls in sorted(classes, key=collection_of):
             name = collection_of(cls)
@@ -78,16 +78,16 @@ class StoreDiff:
     async def _collection(self, cls: type[Document], name: str, *, cursor: str | None) -> None:
         comparison = Comparison(name)
         self._last = ""
-        query = everything(cls).after(await self._known(cls, cursor))
+        query = all_documents(cls).after(await self._known(cls, cursor))
         try:
             async for pair in pairs(self._source.scan(query), self._target.scan(query)):
-                await self._look(cls, pair, comparison.judge(pair))
+                await self._look(cls, pair, comparison.compare(pair))
         except msgspec.ValidationError as fault:
             raise DecryptionError(
                 f"{name}: one of the {PAGE} documents after {self._last or 'its start'!r} is not as declared "
                 f"({fault}); mend or remove it, then run this again"
             ) from None
-        self.walked.tallies.append(comparison.tally())
+        self.walked.tallies.append(comparison.digest())
         self._tell(name)
 
     async def _look(self, cls: type[Document], pair: Pair, difference: Difference | None) -> None:
@@ -106,7 +106,7 @@ class StoreDiff:
         if cursor is None:
             return None
         try:
-            await self._source.query(everything(cls).limit(1).after(cursor))
+            await self._source.query(all_documents(cls).limit(1).after(cursor))
         except BadCursorError:
             return None
         return cursor

@@ -23,7 +23,7 @@ ROUTES = [("GET", "/admin/channel-status"), *(("POST", f"/admin/{act}") for act 
 
 async def _trail(bed: Bed) -> list[AuditEvent]:
     page = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
-    assert (await Audit(bed.runtime.store, tenant_id="-").verify()).sound
+    assert (await Audit(bed.runtime.store, tenant_id="-").verify()).intact
     return page.docs
 
 

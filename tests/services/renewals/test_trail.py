@@ -54,7 +54,7 @@ async def test_a_change_and_its_entry_on_the_trail_are_one_commit(
         (last,) = (await bed.store.query(query)).docs
         assert last.action == f"renewals.{action}"
         assert last.actor
-    assert (await bed.renewals.context.audit("-").verify()).sound
+    assert (await bed.renewals.context.audit("-").verify()).intact
 
 
 async def test_a_change_that_is_refused_leaves_nothing_on_the_trail(bed: Bed) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.clock import to_us
 from holdfast.kit.leases import LeaseDocument
-from holdfast.kit.leases.decision import Free, HeldLease, Sighting, decide, see
+from holdfast.kit.leases.decision import Free, HeldLease, Sighting, decide, update_sighting
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -35,16 +35,16 @@ def test_a_lease_within_its_time_is_held_for_what_is_left() -> None:
 
 def test_a_lease_that_stood_unrenewed_for_its_whole_length_is_free_whatever_the_clock_says() -> None:
     stored = _lease(86_400.0)
-    seen = see(stored, None, 100.0)
+    seen = update_sighting(stored, None, 100.0)
     assert decide(stored, now=NOW, monotonic_s=130.0, sighting=seen) == HeldLease(30.0)
     assert decide(stored, now=NOW, monotonic_s=160.0, sighting=seen) == Free(8)
 
 
 def test_a_renewal_starts_the_watching_over() -> None:
-    seen = see(_lease(86_400.0), None, 100.0)
+    seen = update_sighting(_lease(86_400.0), None, 100.0)
     renewed = _lease(86_420.0)
     assert decide(renewed, now=NOW, monotonic_s=160.0, sighting=seen) == HeldLease(86_420.0)
-    assert see(renewed, seen, 160.0) == Sighting(7, renewed.expires_at, 160.0)
+    assert update_sighting(renewed, seen, 160.0) == Sighting(7, renewed.expires_at, 160.0)
 
 
 @given(
@@ -54,5 +54,5 @@ def test_no_lease_is_free_before_either_its_end_or_its_length_has_passed(
     expires_in_s: float, watched_s: float, ttl_s: float
 ) -> None:
     stored = _lease(expires_in_s, ttl_s=ttl_s)
-    verdict = decide(stored, now=NOW, monotonic_s=watched_s, sighting=see(stored, None, 0.0))
+    verdict = decide(stored, now=NOW, monotonic_s=watched_s, sighting=update_sighting(stored, None, 0.0))
     assert isinstance(verdict, Free) == (watched_s >= ttl_s)

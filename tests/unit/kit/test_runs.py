@@ -16,17 +16,17 @@ from holdfast.kit.runs.decision import (
     SUMMARY_BYTES_MAX,
     Begin,
     End,
-    Failed,
-    Finished,
-    Waiting,
-    judge_fault,
-    judge_output,
-    next_turn,
+    StepCompleted,
+    StepFailed,
+    StepWaiting,
+    check_output,
+    classify_error,
+    next_action,
     retry_after_s,
-    summed,
+    update_summary,
 )
 from holdfast.kit.runs.models import StepStatus
-from holdfast.kit.runs.transitions import ending
+from holdfast.kit.runs.transitions import end_transition
 from holdfast.kit.runs.workflow import STEPS_MAX, StepDefinition
 from holdfast.model.limits import DOCUMENT_BYTES_MAX
 
@@ -50,31 +50,31 @@ def _run(*statuses: StepStatus) -> RunDocument:
 def test_the_first_step_that_is_not_completed_is_next(
     statuses: tuple[StepStatus, ...], turn: Begin | End
 ) -> None:
-    assert next_turn(_run(*statuses), NOW) == turn
+    assert next_action(_run(*statuses), NOW) == turn
 
 
 def test_a_cancelled_run_begins_no_step() -> None:
     run = _run("completed", "pending")
     run.cancel_requested_at, run.cancel_reason = NOW, "enough"
-    assert next_turn(run, NOW) == End("cancelled", "enough")
+    assert next_action(run, NOW) == End("cancelled", "enough")
 
 
 def test_a_run_over_its_time_begins_no_step_but_a_finished_one_is_completed() -> None:
     run = _run("completed", "pending")
     run.deadline_at = NOW
-    assert next_turn(run, NOW - timedelta(microseconds=1)) == Begin(1)
-    assert isinstance(next_turn(run, NOW), End)
+    assert next_action(run, NOW - timedelta(microseconds=1)) == Begin(1)
+    assert isinstance(next_action(run, NOW), End)
     done = _run("completed")
     done.deadline_at = NOW
-    assert next_turn(done, NOW) == End("completed")
+    assert next_action(done, NOW) == End("completed")
 
 
 def test_a_step_that_keeps_losing_its_worker_ends_the_run() -> None:
     run = _run("running")
     run.steps[0].attempts, run.steps[0].failures = LOSSES_MAX + 1, 2
-    assert next_turn(run, NOW) == Begin(0)
+    assert next_action(run, NOW) == Begin(0)
     run.steps[0].attempts += 1
-    assert next_turn(run, NOW) == End("failed", f"s0 lost its worker {LOSSES_MAX} times")
+    assert next_action(run, NOW) == End("failed", f"s0 lost its worker {LOSSES_MAX} times")
 
 
 def _plan(retries: int = 3) -> StepDefinition:
@@ -86,56 +86,56 @@ def _plan(retries: int = 3) -> StepDefinition:
 
 
 def test_three_retries_wait_twice_as_long_each_up_to_the_most() -> None:
-    failed = Failed("x")
+    failed = StepFailed("x")
     assert [retry_after_s(failed, n, plan=_plan()) for n in (1, 2, 3, 4)] == [2.0, 4.0, 5.0, None]
 
 
 def test_what_no_retry_can_mend_is_not_tried_again() -> None:
-    assert retry_after_s(Failed("x", again=False), 1, plan=_plan()) is None
+    assert retry_after_s(StepFailed("x", again=False), 1, plan=_plan()) is None
 
 
 def test_a_step_that_says_when_is_not_tried_sooner() -> None:
-    assert retry_after_s(Failed("x", after_s=30.0), 1, plan=_plan()) == 30.0
-    assert retry_after_s(Failed("x", after_s=0.5), 1, plan=_plan()) == 2.0
+    assert retry_after_s(StepFailed("x", after_s=30.0), 1, plan=_plan()) == 30.0
+    assert retry_after_s(StepFailed("x", after_s=0.5), 1, plan=_plan()) == 2.0
 
 
 @pytest.mark.parametrize(
     ("fault", "outcome"),
     [
-        (StepWaits(5.0), Waiting(5.0)),
-        (StepWaits(), Waiting(None)),
-        (ValueError("bad"), Failed("ValueError: bad")),
-        (RetryLaterError("busy", after_s=9.0), Failed("RetryLaterError: busy", after_s=9.0)),
-        (InvalidError("no"), Failed("InvalidError: no", again=False)),
-        (ForbiddenError("no"), Failed("ForbiddenError: no", again=False)),
+        (StepWaits(5.0), StepWaiting(5.0)),
+        (StepWaits(), StepWaiting(None)),
+        (ValueError("bad"), StepFailed("ValueError: bad")),
+        (RetryLaterError("busy", after_s=9.0), StepFailed("RetryLaterError: busy", after_s=9.0)),
+        (InvalidError("no"), StepFailed("InvalidError: no", again=False)),
+        (ForbiddenError("no"), StepFailed("ForbiddenError: no", again=False)),
     ],
 )
 def test_what_a_step_raises_says_whether_to_try_again(fault: Exception, outcome: object) -> None:
-    assert judge_fault(fault) == outcome
+    assert classify_error(fault) == outcome
 
 
 def test_an_error_text_is_bounded() -> None:
-    judged = judge_fault(ValueError("x" * 100_000))
-    assert isinstance(judged, Failed)
+    judged = classify_error(ValueError("x" * 100_000))
+    assert isinstance(judged, StepFailed)
     assert len(judged.error) == 1_000
 
 
 def test_outputs_become_plain_values() -> None:
-    judged = judge_output(TokenUsage(1, 2), {"at": NOW})
-    assert judged == Finished({"input": 1, "output": 2}, {"at": "2026-05-01T12:00:00Z"})
+    judged = check_output(TokenUsage(1, 2), {"at": NOW})
+    assert judged == StepCompleted({"input": 1, "output": 2}, {"at": "2026-05-01T12:00:00Z"})
 
 
 @pytest.mark.parametrize(("output", "state"), [(object(), {}), ("x" * 900_001, {}), (1, {"x": object()})])
 def test_what_cannot_be_kept_fails_without_retry(output: object, state: dict[str, object]) -> None:
-    judged = judge_output(output, state)
-    assert isinstance(judged, Failed)
+    judged = check_output(output, state)
+    assert isinstance(judged, StepFailed)
     assert judged.again is False
 
 
 @given(st.integers(0, 3_000))
 def test_a_summary_holds_an_output_only_while_it_is_small(length: int) -> None:
     output = "x" * length
-    summary = summed(StepSummary(id="s", run_id="r", name="s"), {"output": output})
+    summary = update_summary(StepSummary(id="s", run_id="r", name="s"), {"output": output})
     assert summary.output == (output if length + 2 <= SUMMARY_BYTES_MAX else None)
     assert summary.output_bytes == length + 2
 
@@ -154,7 +154,7 @@ def test_the_largest_run_fits_a_document() -> None:
 
 def test_an_ending_skips_what_had_not_ended_and_leaves_the_rest() -> None:
     run = _run("completed", "running", "pending")
-    after = ending(run, End("cancelled", "enough"), now=NOW).after(run)
+    after = end_transition(run, End("cancelled", "enough"), now=NOW).apply(run)
     assert [step.status for step in after.steps] == ["completed", "skipped", "skipped"]
     assert (after.status, after.error, after.due_at, after.fence) == (
         "cancelled",

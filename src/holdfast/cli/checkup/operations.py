@@ -14,7 +14,7 @@ from holdfast.kit.releases import is_newer, release_of
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
-from holdfast.runtime import BACKLOG_S_MAX, Runtime, sealed_of
+from holdfast.runtime import BACKLOG_S_MAX, Runtime, sealed_fields
 from holdfast.service import CheckResult, Health
 from holdfast.store import Query
 
@@ -67,7 +67,7 @@ async def admin(runtime: Runtime) -> CheckResult:
 
 async def sealed(runtime: Runtime) -> CheckResult:
     """Whether the keys that are set open what is kept: the first few of each collection tell."""
-    for kind, fields in sealed_of(runtime.services).items():
+    for kind, fields in sealed_fields(runtime.services).items():
         for name in fields:
             unreadable = await _unreadable(runtime, kind, name)
             if unreadable:

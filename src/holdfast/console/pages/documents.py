@@ -24,7 +24,7 @@ class DocumentPages:
 
     async def collection(self, ask: PageRequest) -> Mapping[str, Any]:
         collection = self._collection(ask)
-        way = collection.way(ask.text("by"))
+        way = collection.find_index(ask.text("by"))
         typed = _typed(ask, *_asked(way))
         about: dict[str, Any] = {
             "title": collection.name, "collection": collection, "way": way, "typed": typed, "fault": "",
@@ -44,11 +44,13 @@ class DocumentPages:
     async def _page(
         self, ask: PageRequest, collection: Collection, way: BrowseIndex, *, typed: Mapping[str, str]
     ) -> dict[str, Any]:
-        query = collection.question(way, parents=_behind(_IN, typed), values=_behind(_IS, typed))
-        store = self._documents.reach(collection, ask.tenant_id)
+        query = collection.query(way, parents=_behind(_IN, typed), values=_behind(_IS, typed))
+        store = self._documents.store_for(collection, ask.tenant_id)
         page = await store.query(query.limit(ROWS).after(ask.cursor))
         columns = collection.columns(way)
-        rows = [(collection.row(found, columns), collection.narrowing(way, found)) for found in page.items]
+        rows = [
+            (collection.row(found, columns), collection.prefix_values(way, found)) for found in page.items
+        ]
         return {"rows": rows, "columns": columns, "after": page.cursor}
 
     async def document(self, ask: PageRequest) -> Mapping[str, Any]:
@@ -59,7 +61,7 @@ class DocumentPages:
         ids = collection.ids(found)
         return {
             "title": "/".join(ids.values()), "collection": collection, "ids": ids,
-            "shown": collection.shown(found), "version": found.version,
+            "shown": collection.redact(found), "version": found.version,
         }  # fmt: skip
 
     def _collection(self, ask: PageRequest) -> Collection:
@@ -70,7 +72,7 @@ def _asked(way: BrowseIndex | None) -> list[str]:
     """What a way asks for, as the form names it; what another way left in the address says nothing here."""
     if way is None:
         return []
-    return [*(_IN + name for name in way.parents), *(_IS + one.field for one in way.given)]
+    return [*(_IN + name for name in way.parents), *(_IS + one.field for one in way.filters)]
 
 
 def _typed(ask: PageRequest, *names: str) -> dict[str, str]:

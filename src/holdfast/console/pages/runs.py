@@ -15,7 +15,7 @@ from holdfast.kit.runs import RunFields, StepSummary
 from holdfast.kit.runs.models import RunStatus
 from holdfast.operations.runs import KIT_RUNS, get, runs_in
 from holdfast.runtime import Runtime
-from holdfast.runtime.document_browser import masked
+from holdfast.runtime.document_browser import redact_value
 from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
@@ -80,7 +80,7 @@ class RunPages:
         return {
             "title": f"Run {run.id}", "run": run, "collection": runs.collection, "retriable": runs.retriable,
             "standing": standing(run, now), "steps": [(step, bar(step, run, now)) for step in run.steps],
-            "values": {name: masked(value) for name, value in values.items() if value is not None},
+            "values": {name: redact_value(value) for name, value in values.items() if value is not None},
             "topics": topics(self._runtime),
         }  # fmt: skip
 

@@ -43,7 +43,7 @@ async def audit(
 async def verify(runtime: RuntimeDependency, tenant_id: TenantId) -> AuditVerdict:
     """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
     found = await Audit(runtime.store, tenant_id).verify()
-    return AuditVerdict(found.sound, found.events, found.fault)
+    return AuditVerdict(found.intact, found.events, found.fault)
 
 
 ROUTES: Final = (audit, verify)

@@ -92,7 +92,7 @@ async def revoke_connection(
 
     ended = await audit.transact(end)
     try:
-        return await runtime.connections.tell(ended)
+        return await runtime.connections.notify_provider(ended)
     except (RetryLaterError, ForbiddenError, ConfigError, DecryptionError) as fault:
         raise RetryLaterError(
             f"ended here, but {connection.provider} could not be told ({fault.message}): check it later, "

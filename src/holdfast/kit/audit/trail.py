@@ -28,7 +28,7 @@ class ChainVerification(msgspec.Struct, frozen=True):
     fault: ChainFault | None
 
     @property
-    def sound(self) -> bool:
+    def intact(self) -> bool:
         return self.fault is None
 
 

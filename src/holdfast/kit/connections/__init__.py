@@ -12,17 +12,17 @@
 Any provider with the four methods of `OAuthProvider` will do. The vault seals tokens, each for its row.
 """
 
-from holdfast.kit.connections.connections import Connections, ConnectionTokens, Started
+from holdfast.kit.connections.connections import AuthorizationRequest, Connections, ConnectionTokens
 from holdfast.kit.connections.models import Connection, Consent, connection_id
 from holdfast.kit.connections.port import Grant, OAuthProvider
 
 __all__ = [
+    "AuthorizationRequest",
     "Connection",
     "ConnectionTokens",
     "Connections",
     "Consent",
     "Grant",
     "OAuthProvider",
-    "Started",
     "connection_id",
 ]

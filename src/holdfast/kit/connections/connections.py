@@ -18,10 +18,10 @@ from holdfast.errors import (
 )
 from holdfast.kit import NO_TENANT
 from holdfast.kit.connections.consents import Consents
-from holdfast.kit.connections.decision import LAST_S, connected, end_of, judge, lasts
+from holdfast.kit.connections.decision import LAST_S, decide, expiry_of, is_valid_for, merge_grant
 from holdfast.kit.connections.models import Connection, Consent, connection_id
 from holdfast.kit.connections.port import Grant, OAuthProvider
-from holdfast.kit.connections.token_refresh import LEASE_S, Refresher, SealedTokens, keep_trying
+from holdfast.kit.connections.token_refresh import LEASE_S, Refresher, SealedTokens, retry_store
 from holdfast.kit.vault import Vault
 from holdfast.store import Store, Transaction, put
 
@@ -29,7 +29,7 @@ MEMORY_S: Final = 60.0
 REFRESHES_MAX: Final = 3
 
 
-class Started(msgspec.Struct, frozen=True):
+class AuthorizationRequest(msgspec.Struct, frozen=True):
     """Where to send the person, and the state that they bring back."""
 
     url: str
@@ -68,24 +68,24 @@ class Connections:
         tenant_id: str | None = None,
         hint: str = "",
         bound_to: str = "",
-    ) -> Started:
+    ) -> AuthorizationRequest:
         """Begin a sign-in that must be finished within ten minutes, once, where it was begun (`bound_to`)."""
         chosen = self._refresher.provider(provider)
         tenant = self._store.tenant_id or tenant_id or NO_TENANT
-        asked = await self._consents.ask(
+        asked = await self._consents.create(
             provider, tenant_id=tenant, scopes=scopes, redirect_uri=redirect_uri, bound_to=bound_to
         )
         url = chosen.authorize_url(
             state=asked.state, challenge=asked.challenge, redirect_uri=redirect_uri, scopes=scopes, hint=hint
         )
-        return Started(url, asked.state)
+        return AuthorizationRequest(url, asked.state)
 
     async def finish(self, state: str, code: str = "", *, error: str = "", bound_to: str = "") -> Connection:
         """Turn what the person brought back into a connection, new or in place of the one with this account.
 
         `UnverifiedError` when the state is not good, `ForbiddenError` when they said no (`error`).
         """
-        consent, verifier = await self._consents.spend(state, bound_to=bound_to)
+        consent, verifier = await self._consents.redeem(state, bound_to=bound_to)
         if error or not code:
             raise ForbiddenError(f"{consent.provider} was not granted: {error[:100] or 'no code came back'}")
         provider = self._refresher.provider(consent.provider)
@@ -93,22 +93,22 @@ class Connections:
         if not grant.account:
             raise InvalidError(f"{consent.provider} did not say whose account this is")
         # The code is spent: what it brought exists nowhere else until it is kept.
-        return await keep_trying(
+        return await retry_store(
             self._clock.sleep, lambda: self._store.transact(lambda tx: self._connect(tx, consent, grant))
         )
 
     async def _connect(self, tx: Transaction, consent: Consent, grant: Grant) -> Connection:
         id = connection_id(consent.tenant_id, consent.provider, grant.account)
-        seal, now = self._tokens.sealing(id), self._clock.now()
+        seal, now = self._tokens.sealer(id), self._clock.now()
         found = await tx.get(Connection, id)
         made = Connection(
             id=id, tenant_id=consent.tenant_id, provider=consent.provider, account=grant.account,
             name=grant.name, scopes=list(grant.scopes) or consent.scopes, asked=consent.scopes,
             access_token=seal("access_token", grant.access_token),
             refresh_token=seal("refresh_token", grant.refresh_token),
-            expires_at=end_of(grant, now), connected_at=now,
+            expires_at=expiry_of(grant, now), connected_at=now,
         )  # fmt: skip
-        connection = connected(made, None if found is None else found.doc)
+        connection = merge_grant(made, None if found is None else found.doc)
         tx.write(put(connection))
         return connection
 
@@ -131,7 +131,7 @@ class Connections:
         for _ in range(REFRESHES_MAX):
             token = self._tokens.open(connection, "access_token")
             unwanted = token == rejected
-            act = judge(connection, self._clock.now(), rejected=unwanted)
+            act = decide(connection, self._clock.now(), rejected=unwanted)
             if act == "refuse":
                 raise ReauthRequiredError(f"{_label(connection)}: {connection.reason or connection.status}")
             if act == "use":
@@ -141,7 +141,7 @@ class Connections:
                     raise self._later(connection)
                 connection = await self._refreshed(connection)
             except RetryLaterError:
-                if not unwanted and lasts(connection, self._clock.now(), LAST_S):
+                if not unwanted and is_valid_for(connection, self._clock.now(), LAST_S):
                     return token
                 raise
         raise RetryLaterError(f"{_label(connection)}: each new token was refused at once", after_s=60.0)
@@ -181,7 +181,7 @@ class Connections:
     async def revoke(self, id: str, *, reason: str = "") -> Connection:
         """End a grant, here first and then at the provider; run it again where that could not be told."""
         ended, _ = await self._store.transact(lambda tx: self.end(tx, id, reason=reason))
-        return await self.tell(ended)
+        return await self.notify_provider(ended)
 
     async def end(self, tx: Transaction, id: str, *, reason: str = "") -> tuple[Connection, bool]:
         """End a grant here, in the caller's transaction, and `tell` the provider after it.
@@ -200,7 +200,7 @@ class Connections:
         tx.write(put(ended))
         return ended, True
 
-    async def tell(self, ended: Connection) -> Connection:
+    async def notify_provider(self, ended: Connection) -> Connection:
         """Tell the provider of a grant that has ended here, and forget its tokens."""
         token = self._tokens.open(ended, "refresh_token") or self._tokens.open(ended, "access_token")
         if not token:

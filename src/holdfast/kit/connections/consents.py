@@ -39,7 +39,7 @@ class Consents:
         self._store, self._clock = store, store.clock
         self._verifier = vault.field(Consent, "verifier")
 
-    async def ask(
+    async def create(
         self, provider: str, *, tenant_id: str, scopes: Sequence[str], redirect_uri: str, bound_to: str
     ) -> ConsentRequest:
         """Keep a new consent; `bound_to` names the browser that must bring the answer (its session's id)."""
@@ -53,7 +53,7 @@ class Consents:
         await self._store.commit(create(consent))
         return ConsentRequest(state, _challenge(verifier))
 
-    async def spend(self, state: str, *, bound_to: str) -> tuple[Consent, Secret]:
+    async def redeem(self, state: str, *, bound_to: str) -> tuple[Consent, Secret]:
         """The consent of this state and its verifier; of many who bring it, one gets it, once."""
         found = await self._store.get(Consent, _hash(state))
         consent = self._good(found, bound_to)

@@ -22,24 +22,24 @@ Seal = Callable[[str, str], str]
 Act = Literal["use", "refresh", "wait", "refuse"]
 
 
-def lasts(connection: Connection, now: datetime, seconds: float) -> bool:
+def is_valid_for(connection: Connection, now: datetime, seconds: float) -> bool:
     """Whether the access token is good for so long."""
     end = connection.expires_at
     return bool(connection.access_token) and (end is None or now + timedelta(seconds=seconds) < end)
 
 
-def judge(connection: Connection, now: datetime, *, rejected: bool) -> Act:
+def decide(connection: Connection, now: datetime, *, rejected: bool) -> Act:
     """Use the token, refresh it, wait until the provider may be asked, or have the owner connect anew."""
     if connection.status != "connected":
         return "refuse"
-    if lasts(connection, now, EARLY_S) and not rejected:
+    if is_valid_for(connection, now, EARLY_S) and not rejected:
         return "use"
     if connection.retry_at is not None and now < connection.retry_at:
         return "wait"
     return "refresh"
 
 
-def connected(made: Connection, before: Connection | None) -> Connection:
+def merge_grant(made: Connection, before: Connection | None) -> Connection:
     """A new grant in the place of the one before, whose refresh token stays where none came with it."""
     if before is None:
         return made
@@ -48,14 +48,16 @@ def connected(made: Connection, before: Connection | None) -> Connection:
     return replace(made, generation=before.generation + 1, name=made.name or before.name, **kept)
 
 
-def refreshed(connection: Connection, grant: Grant, *, used: str, now: datetime, seal: Seal) -> Connection:
+def apply_refresh(
+    connection: Connection, grant: Grant, *, used: str, now: datetime, seal: Seal
+) -> Connection:
     """The connection with what the refresh token `used` brought.
 
     One that was replaced is kept as the former one until its successor has worked, which this one now has.
     """
     replaced = bool(grant.refresh_token) and grant.refresh_token != used
     return replace(
-        connection, access_token=seal("access_token", grant.access_token), expires_at=end_of(grant, now),
+        connection, access_token=seal("access_token", grant.access_token), expires_at=expiry_of(grant, now),
         refresh_token=seal("refresh_token", grant.refresh_token or used),
         former_refresh_token=seal("former_refresh_token", used) if replaced else "",
         scopes=list(grant.scopes) or connection.scopes, refreshed_at=now, status="connected", reason="",
@@ -63,12 +65,12 @@ def refreshed(connection: Connection, grant: Grant, *, used: str, now: datetime,
     )  # fmt: skip
 
 
-def refused(connection: Connection, reason: str) -> Connection:
+def mark_refused(connection: Connection, reason: str) -> Connection:
     """The grant does not work any more; nothing but its owner can help."""
     return replace(connection, status="needs_reauth", reason=reason[:REASON_CHARS_MAX], retry_at=None)
 
 
-def delayed(connection: Connection, now: datetime, *, after_s: float, reason: str) -> Connection:
+def delay_retry(connection: Connection, now: datetime, *, after_s: float, reason: str) -> Connection:
     """The provider could not say: ask again later, each time a little later, at most every five minutes."""
     wait_s = max(after_s, min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(connection.failures, 10)))
     return replace(
@@ -77,5 +79,5 @@ def delayed(connection: Connection, now: datetime, *, after_s: float, reason: st
     )  # fmt: skip
 
 
-def end_of(grant: Grant, now: datetime) -> datetime | None:
+def expiry_of(grant: Grant, now: datetime) -> datetime | None:
     return None if grant.expires_in_s is None else now + timedelta(seconds=grant.expires_in_s)

@@ -25,7 +25,7 @@ from holdfast.errors import (
     ReauthRequiredError,
     RetryLaterError,
 )
-from holdfast.kit.connections.decision import delayed, refreshed, refused
+from holdfast.kit.connections.decision import apply_refresh, delay_retry, mark_refused
 from holdfast.kit.connections.models import SEALED_TOKENS, Connection
 from holdfast.kit.connections.port import Grant, OAuthProvider
 from holdfast.kit.leases import Lease, Leases
@@ -51,7 +51,7 @@ class SealedTokens:
         sealed: str = getattr(connection, name)
         return self._fields[name].open(sealed, connection.id).reveal() if sealed else ""
 
-    def sealing(self, id: str) -> Callable[[str, str], str]:
+    def sealer(self, id: str) -> Callable[[str, str], str]:
         return lambda name, token: self._fields[name].seal(token, id) if token else ""
 
 
@@ -105,15 +105,17 @@ class Refresher:
         except ReauthRequiredError as fault:
             return await self._refused(connection, fault)
         except RetryLaterError as fault:
-            wait = partial(delayed, now=self._clock.now(), after_s=fault.after_s, reason=fault.message)
+            wait = partial(delay_retry, now=self._clock.now(), after_s=fault.after_s, reason=fault.message)
             await self._settle(connection, wait)
             raise
-        seal = self._tokens.sealing(connection.id)
-        return await self._settle(connection, partial(refreshed, grant=grant, used=used, now=now, seal=seal))
+        seal = self._tokens.sealer(connection.id)
+        return await self._settle(
+            connection, partial(apply_refresh, grant=grant, used=used, now=now, seal=seal)
+        )
 
     async def _refused(self, connection: Connection, fault: ReauthRequiredError) -> Connection:
         """A refusal counts unless somebody brought something newer since the question."""
-        kept = await self._settle(connection, partial(refused, reason=fault.message))
+        kept = await self._settle(connection, partial(mark_refused, reason=fault.message))
         if kept.generation != connection.generation:
             return kept
         log.warning("connection needs reauth", connection=kept.id, provider=kept.provider)
@@ -149,7 +151,7 @@ class Refresher:
             tx.write(put(new))
             return new
 
-        return await keep_trying(self._clock.sleep, lambda: self._store.transact(act))
+        return await retry_store(self._clock.sleep, lambda: self._store.transact(act))
 
 
 def _state(connection: Connection) -> tuple[object, ...]:
@@ -157,7 +159,7 @@ def _state(connection: Connection) -> tuple[object, ...]:
     return connection.generation, connection.status, connection.retry_at
 
 
-async def keep_trying(sleep: Callable[[float], Awaitable[None]], act: Callable[[], Awaitable[T]]) -> T:
+async def retry_store(sleep: Callable[[float], Awaitable[None]], act: Callable[[], Awaitable[T]]) -> T:
     """Do what must not be lost for a store that is away for a moment; it looks before it writes again."""
     for attempt in range(1, KEEP_TRIES):
         try:

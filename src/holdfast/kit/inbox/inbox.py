@@ -63,7 +63,7 @@ class Inbox:
             return await self._receive(source, headers, body, trace)
         told = trace or headers.get(tracing.HEADER, "")
         with tracing.span(f"receive {source.name}", kind="server", parent=told, source=source.name):
-            return await self._receive(source, headers, body, tracing.carried())
+            return await self._receive(source, headers, body, tracing.traceparent())
 
     async def _receive(self, source: Source, headers: Mapping[str, str], body: bytes, trace: str) -> Receipt:
         if len(body) > source.body_bytes_max:

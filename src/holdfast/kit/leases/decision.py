@@ -53,7 +53,7 @@ def decide(
     return HeldLease(left_s)
 
 
-def see(stored: LeaseFields, sighting: Sighting | None, monotonic_s: float) -> Sighting:
+def update_sighting(stored: LeaseFields, sighting: Sighting | None, monotonic_s: float) -> Sighting:
     """The sighting to remember: the old one while nothing changed."""
     if sighting is not None and _same(sighting, stored):
         return sighting

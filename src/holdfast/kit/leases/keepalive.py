@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.kit.leases.leases import Leases
 
 
-class Holding:
+class HeldBlock:
     """What `Leases.hold` gives; made once, entered once."""
 
     def __init__(self, leases: Leases, acquire: Callable[[], Awaitable[Lease | None]], *, name: str) -> None:
@@ -68,7 +68,7 @@ class Holding:
 
     async def _keep(self, lease: Lease) -> None:
         try:
-            await keep(self._leases, lease, self._leases.clock)
+            await keep_alive(self._leases, lease, self._leases.clock)
         except LeaseLostError:
             lease.lost = True
             assert self._body is not None
@@ -76,12 +76,12 @@ class Holding:
             self._body.cancel()
 
 
-async def keep(leases: Leases, lease: Lease, clock: Clock) -> None:
+async def keep_alive(leases: Leases, lease: Lease, clock: Clock) -> None:
     """Renew at every third of the lease until cancelled; raises `LeaseLostError` once it can't be ours."""
     pause_s = lease.ttl_s / 3
     while True:
         await clock.sleep(min(pause_s, lease.remaining_s))
-        lease.ensure()
+        lease.raise_if_lost()
         pause_s = lease.ttl_s / 3
         # A renewal that hangs must not outlive the lease: by then another may hold it.
         with contextlib.suppress(RetryLaterError):

@@ -39,7 +39,7 @@ class Lease:
         """A write that changes nothing and lets the commit fail once the lease is another's."""
         return check(self.kind, self.lock_id, expect=Fence(self.fence))
 
-    def ensure(self) -> None:
+    def raise_if_lost(self) -> None:
         """Raise before starting something outside the store that only a holder may do."""
         if self.remaining_s <= 0:
             raise LeaseLostError(f"the lease {self.name!r} ran out or is another's")

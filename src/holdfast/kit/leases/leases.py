@@ -9,8 +9,8 @@ from typing import Final
 from holdfast.clock import from_us
 from holdfast.errors import BadQueryError, ConflictError, LeaseLostError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.leases.decision import Free, HeldLease, Sighting, decide, see
-from holdfast.kit.leases.keepalive import Holding
+from holdfast.kit.leases.decision import Free, HeldLease, Sighting, decide, update_sighting
+from holdfast.kit.leases.keepalive import HeldBlock
 from holdfast.kit.leases.lease import Lease
 from holdfast.kit.leases.models import LeaseDocument, LeaseFields, lock_id_of
 from holdfast.kit.worker_loop import wait_for_wake
@@ -65,13 +65,13 @@ class Leases:
 
     def hold(
         self, name: str, *, ttl_s: float = 60.0, owner: str, purpose: str = "", wait_s: float = 0.0
-    ) -> Holding:
+    ) -> HeldBlock:
         """The lease for the time of an `async with`, renewed at a third of its length.
 
         Where it is lost, the body is cancelled and `LeaseLostError` raised; where it is not free in
         `wait_s`, `RetryLaterError`.
         """
-        return Holding(
+        return HeldBlock(
             self,
             lambda: self.acquire(name, ttl_s=ttl_s, owner=owner, purpose=purpose, wait_s=wait_s),
             name=name,
@@ -136,7 +136,7 @@ class Leases:
         stored, sighting = (None if found is None else found.doc), self._sightings.get(name)
         verdict = decide(stored, now=self._steady_now(), monotonic_s=monotonic_s, sighting=sighting)
         if stored is not None and isinstance(verdict, HeldLease):
-            self._remember(name, see(stored, sighting, monotonic_s))
+            self._remember(name, update_sighting(stored, sighting, monotonic_s))
         return verdict
 
     def _remember(self, name: str, sighting: Sighting) -> None:

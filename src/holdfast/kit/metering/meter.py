@@ -110,7 +110,7 @@ class Meter:
 
     # -- limits -----------------------------------------------------------------------------------
 
-    def take_writes(self, name: str, amount: int = 1, *, limit: int) -> list[Write]:
+    def writes_take(self, name: str, amount: int = 1, *, limit: int) -> list[Write]:
         """Take from an allowance in the caller's commit; refused with LimitReachedError past the limit.
 
         However many ask at the same moment, their sum never passes it. Put the period into the name
@@ -123,7 +123,7 @@ class Meter:
         row = Allowance(tenant_id=self._tenant_id, name=_fact_id(name), used=amount, limit=limit)
         return [upsert(row, {"used": Increment(amount, at_most=limit), "limit": limit})]
 
-    def give_writes(self, name: str, amount: int = 1) -> list[Write]:
+    def writes_give_back(self, name: str, amount: int = 1) -> list[Write]:
         """Give back what was taken; never below zero."""
         key = f"{self._tenant_id}_{_fact_id(name)}"
         return [patch(Allowance, key, changes={"used": Increment(-amount, at_least=0)})]

@@ -128,14 +128,14 @@ class DeliveryWorker:
             f"deliver {delivery.event_type}", kind="client", parent=delivery.trace,
             delivery=delivery.id, endpoint=delivery.endpoint_id, attempt=delivery.attempt_count + 1,
         ) as part:  # fmt: skip
-            told = (*request.headers, (tracing.HEADER, tracing.carried()))
+            told = (*request.headers, (tracing.HEADER, tracing.traceparent()))
             result = await self._result(msgspec.structs.replace(request, headers=told))
             if isinstance(result, SendFailure):
-                tracing.failed(part, result.reason)
+                tracing.mark_failed(part, result.reason)
             else:
                 part.set_attribute("http.response.status_code", result.status)
                 if result.status >= 400:
-                    tracing.failed(part, str(result.status))
+                    tracing.mark_failed(part, str(result.status))
         return result
 
     def _conclude(

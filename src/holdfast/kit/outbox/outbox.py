@@ -173,7 +173,7 @@ class Outbox:
             next_attempt_at=now, **event.fields,
         )  # fmt: skip
         if tracing.on:
-            delivery.trace = tracing.carried()
+            delivery.trace = tracing.traceparent()
         why = self._why_skipped(event, endpoint)
         if why:
             delivery.status, delivery.reason = "skipped", why

@@ -33,14 +33,14 @@ class End(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Finished(msgspec.Struct, frozen=True):
+class StepCompleted(msgspec.Struct, frozen=True):
     """A step did its work."""
 
     output: Any
     state: dict[str, Any]
 
 
-class Failed(msgspec.Struct, frozen=True):
+class StepFailed(msgspec.Struct, frozen=True):
     """A step raised; `after_s` is what it asked for itself; not `again` where no retry can help."""
 
     error: str
@@ -48,16 +48,16 @@ class Failed(msgspec.Struct, frozen=True):
     after_s: float | None = None
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class StepWaiting(msgspec.Struct, frozen=True):
     """A step can't go on yet."""
 
     after_s: float | None
 
 
-Outcome = Finished | Failed | Waiting
+Outcome = StepCompleted | StepFailed | StepWaiting
 
 
-def next_turn(run: RunFields, now: datetime) -> Begin | End:
+def next_action(run: RunFields, now: datetime) -> Begin | End:
     """The first step not completed yet, unless the run was cancelled, is out of time or keeps dying."""
     if run.cancel_requested_at is not None:
         return End("cancelled", run.cancel_reason)
@@ -72,29 +72,31 @@ def next_turn(run: RunFields, now: datetime) -> Begin | End:
     return Begin(place)
 
 
-def judge_output(output: Any, state: dict[str, Any]) -> Outcome:
+def check_output(output: Any, state: dict[str, Any]) -> Outcome:
     """Output and state as JSON values, or a failure no retry can mend."""
     try:
-        finished = Finished(msgspec.to_builtins(output), msgspec.to_builtins(state))
+        finished = StepCompleted(msgspec.to_builtins(output), msgspec.to_builtins(state))
         size = len(msgspec.json.encode(finished.output))
     except (TypeError, ValueError) as fault:
-        return Failed(f"the output can't be kept: {fault}"[:ERROR_CHARACTERS_MAX], again=False)
+        return StepFailed(f"the output can't be kept: {fault}"[:ERROR_CHARACTERS_MAX], again=False)
     if size > OUTPUT_BYTES_MAX:
-        return Failed(f"an output takes at most {OUTPUT_BYTES_MAX:,} bytes; this one {size:,}", again=False)
+        return StepFailed(
+            f"an output takes at most {OUTPUT_BYTES_MAX:,} bytes; this one {size:,}", again=False
+        )
     return finished
 
 
-def judge_fault(fault: BaseException) -> Outcome:
+def classify_error(fault: BaseException) -> Outcome:
     """Whether what a step raised is worth another try."""
     if isinstance(fault, StepWaits):
-        return Waiting(fault.after_s)
+        return StepWaiting(fault.after_s)
     text = f"{type(fault).__name__}: {fault}"[:ERROR_CHARACTERS_MAX]
     if isinstance(fault, RetryLaterError):
-        return Failed(text, after_s=fault.after_s)
-    return Failed(text, again=not isinstance(fault, (InvalidError, ForbiddenError)))
+        return StepFailed(text, after_s=fault.after_s)
+    return StepFailed(text, again=not isinstance(fault, (InvalidError, ForbiddenError)))
 
 
-def retry_after_s(failed: Failed, failures: int, *, plan: StepDefinition) -> float | None:
+def retry_after_s(failed: StepFailed, failures: int, *, plan: StepDefinition) -> float | None:
     """How long until the next try, or None when there is none."""
     if not failed.again or failures > plan.retries:
         return None
@@ -102,7 +104,7 @@ def retry_after_s(failed: Failed, failures: int, *, plan: StepDefinition) -> flo
     return wanted if failed.after_s is None else max(wanted, failed.after_s)
 
 
-def bounded(value: Any, bytes_max: int) -> Any:
+def drop_if_large(value: Any, bytes_max: int) -> Any:
     """The value, or None where it is too large to stand here."""
     return value if len(msgspec.json.encode(value)) <= bytes_max else None
 
@@ -112,64 +114,66 @@ def bounded(value: Any, bytes_max: int) -> Any:
 Changes = dict[str, Any]
 
 
-def begun(summary: StepSummary, *, input: Any, now: datetime) -> Changes:
+def begin_step(summary: StepSummary, *, input: Any, now: datetime) -> Changes:
     return {
-        "status": "running", "input": bounded(input, INPUT_BYTES_MAX), "attempts": summary.attempts + 1,
+        "status": "running", "input": drop_if_large(input, INPUT_BYTES_MAX), "attempts": summary.attempts + 1,
         "started_at": summary.started_at or now,
     }  # fmt: skip
 
 
-def finished(summary: StepSummary, outcome: Finished, *, step: Step, now: datetime) -> Changes:
+def complete_step(summary: StepSummary, outcome: StepCompleted, *, step: Step, now: datetime) -> Changes:
     return _ended(summary, step=step, now=now) | {
         "status": "completed", "output": outcome.output, "error": None,
     }  # fmt: skip
 
 
-def failed(summary: StepSummary, outcome: Failed, *, step: Step, now: datetime, again: bool) -> Changes:
+def fail_step(
+    summary: StepSummary, outcome: StepFailed, *, step: Step, now: datetime, again: bool
+) -> Changes:
     changes = {"error": outcome.error, "failures": summary.failures + 1}
     if again:
         return changes | {"status": "pending", "tokens_used": _tokens(summary, step)}
     return changes | _ended(summary, step=step, now=now) | {"status": "failed"}
 
 
-def set_back(summary: StepSummary, *, forget: bool = True) -> Changes:
+def reset_attempt(summary: StepSummary, *, forget: bool = True) -> Changes:
     """The step waits for another attempt; to `forget` is as if this one had not begun."""
     return {"status": "pending", "attempts": summary.attempts - forget}
 
 
-def summed(summary: StepSummary, changes: Mapping[str, Any]) -> StepSummary:
+def update_summary(summary: StepSummary, changes: Mapping[str, Any]) -> StepSummary:
     """The summary with a step's changes, large values left out."""
     small = dict(changes)
     if "output" in small:
         small["output_bytes"] = len(msgspec.json.encode(small["output"]))
     for name in ("input", "output"):
         if name in small:
-            small[name] = bounded(small[name], SUMMARY_BYTES_MAX)
+            small[name] = drop_if_large(small[name], SUMMARY_BYTES_MAX)
     return msgspec.structs.replace(summary, **small)
 
 
-def given_up(run: RunFields, *, due_at: datetime | None) -> Changes:
+def release_claim(run: RunFields, *, due_at: datetime | None) -> Changes:
     """The claim let go: the new number refuses whatever this holder still has under way."""
     return {"due_at": due_at, "held_by": "", "fence": run.fence + 1}
 
 
-def ended(run: RunFields, end: End, *, now: datetime) -> Changes:
+def end_run(run: RunFields, end: End, *, now: datetime) -> Changes:
     """The run's last change."""
-    return given_up(run, due_at=None) | {
+    return release_claim(run, due_at=None) | {
         "status": end.status, "error": end.error, "current_step": None, "completed_at": now,
         "duration_ms": _ms(run.started_at or now, now), "updated_at": now,
     }  # fmt: skip
 
 
-def retried(run: RunFields, *, now: datetime) -> Changes:
+def requeue_run(run: RunFields, *, now: datetime) -> Changes:
     """The run back among those that are due, with the whole of its time before it; what it did stays done."""
-    return given_up(run, due_at=now) | {
+    return release_claim(run, due_at=now) | {
         "status": "pending", "error": None, "started_at": None, "completed_at": None, "duration_ms": None,
         "deadline_at": None, "updated_at": now,
     }  # fmt: skip
 
 
-def begin_anew() -> Changes:
+def reset_step() -> Changes:
     """The step as if it had not begun, but for what it used and the last error, which people may want."""
     return {
         "status": "pending", "attempts": 0, "failures": 0, "started_at": None, "completed_at": None,

@@ -20,9 +20,17 @@ from holdfast.errors import (
 )
 from holdfast.kit.checkpoints import CheckpointFields, Checkpoints
 from holdfast.kit.runs import decision
-from holdfast.kit.runs.decision import Begin, End, Failed, Finished, Outcome, Waiting, next_turn
+from holdfast.kit.runs.decision import (
+    Begin,
+    End,
+    Outcome,
+    StepCompleted,
+    StepFailed,
+    StepWaiting,
+    next_action,
+)
 from holdfast.kit.runs.models import RunFields, RunModels
-from holdfast.kit.runs.transitions import Join, Transition, ending
+from holdfast.kit.runs.transitions import Join, Transition, end_transition
 from holdfast.kit.runs.workflow import Step, StepDefinition, Workflow
 from holdfast.store.commit import Fence, Snapshot, Version, Write, patch
 from holdfast.store.store import Store
@@ -65,16 +73,16 @@ class Execution:
 
     async def work(self) -> None:
         """Go on from the last checkpoint until the run ends, waits, or must be given back."""
-        turn = await self._recall() or next_turn(self.run, self._clock.now())
+        turn = await self._recall() or next_action(self.run, self._clock.now())
         while isinstance(turn, Begin):
             if self.stopping:
-                return await self.give_back(0.0)
+                return await self.release(0.0)
             if await self._begin(turn):
                 step, outcome = await self._perform(turn.place)
                 if not await self._settle(turn.place, outcome, step=step):
                     return None
-            turn = next_turn(self.run, self._clock.now())
-        return await self._land(ending(self.run, turn, now=self._clock.now()), *self._retiring())
+            turn = next_action(self.run, self._clock.now())
+        return await self._land(end_transition(self.run, turn, now=self._clock.now()), *self._retiring())
 
     def renewal(self) -> Write:
         """The claim for another while."""
@@ -82,19 +90,19 @@ class Execution:
         return patch(self._models.run, self.run.id, changes=changes, expect=Fence(self._fence))
 
     @property
-    def holding(self) -> bool:
+    def holds_claim(self) -> bool:
         """Whether the claim is still ours: ending or giving back a run moves its number on."""
         return self.run.fence == self._fence
 
-    async def give_back(self, after_s: float, *, forget: bool = True) -> None:
+    async def release(self, after_s: float, *, forget: bool = True) -> None:
         """Let the run go for another worker; a step under way counts, to `forget`, as never begun."""
         while True:
             # What was under way when this was asked for may have landed: only the stored run knows.
             await self._refresh()
             now = self._clock.now()
-            changes = decision.given_up(self.run, due_at=now + timedelta(seconds=after_s))
+            changes = decision.release_claim(self.run, due_at=now + timedelta(seconds=after_s))
             running = {n: step for n, step in enumerate(self.run.steps) if step.status == "running"}
-            steps = {n: decision.set_back(step, forget=forget) for n, step in running.items()}
+            steps = {n: decision.reset_attempt(step, forget=forget) for n, step in running.items()}
             if await self._made(Transition(changes | {"updated_at": now}, steps)):
                 return
 
@@ -108,7 +116,7 @@ class Execution:
         if self.run.deadline_at is None:
             changes["deadline_at"] = now + timedelta(seconds=self._workflow.limit_s)
         move = Transition(
-            changes, {turn.place: decision.begun(summary, input=self._input, now=now)}, turn.place
+            changes, {turn.place: decision.begin_step(summary, input=self._input, now=now)}, turn.place
         )
         # By version, not only by fence: a cancel that was kept before this lets no step begin.
         if self._version != UNKNOWN and await self._made(move):
@@ -122,7 +130,7 @@ class Execution:
         state = {} if self._checkpoint is None else copy.deepcopy(self._checkpoint.state)
         step = Step(self.run, summary.name, input=self._input, state=state, attempt=summary.attempts)
         if plan is None:
-            return step, Failed(f"workflow {self._workflow.name} has no step {summary.name}", again=False)
+            return step, StepFailed(f"workflow {self._workflow.name} has no step {summary.name}", again=False)
         return step, await self._within_limit(plan, step)
 
     async def _within_limit(self, plan: StepDefinition, step: Step) -> Outcome:
@@ -134,13 +142,13 @@ class Execution:
         try:
             await asyncio.wait({acting, timer}, return_when=asyncio.FIRST_COMPLETED)
             if not acting.done():
-                return Failed(f"{plan.name} took longer than {limit_s:g} s")
+                return StepFailed(f"{plan.name} took longer than {limit_s:g} s")
             if acting.cancelled():
-                return Failed(f"{plan.name} cancelled itself")
+                return StepFailed(f"{plan.name} cancelled itself")
             fault = acting.exception()
             if fault is not None:
-                return decision.judge_fault(fault)
-            return decision.judge_output(acting.result(), step.state)
+                return decision.classify_error(fault)
+            return decision.check_output(acting.result(), step.state)
         finally:
             acting.cancel()
             timer.cancel()
@@ -148,18 +156,18 @@ class Execution:
 
     async def _settle(self, place: int, outcome: Outcome, *, step: Step) -> bool:
         """Land what a step came to; False when the run is out of this worker's hands after it."""
-        if isinstance(outcome, Finished):
+        if isinstance(outcome, StepCompleted):
             try:
                 return await self._finish(place, outcome, step=step)
             except _REFUSALS as refusal:
-                outcome = decision.judge_fault(refusal)
-        if isinstance(outcome, Waiting):
+                outcome = decision.classify_error(refusal)
+        if isinstance(outcome, StepWaiting):
             await self._wait(place, outcome)
-        elif isinstance(outcome, Failed):
+        elif isinstance(outcome, StepFailed):
             await self._fail(place, outcome, step=step)
         return False
 
-    async def _finish(self, place: int, outcome: Finished, *, step: Step) -> bool:
+    async def _finish(self, place: int, outcome: StepCompleted, *, step: Step) -> bool:
         now, summary = self._clock.now(), self.run.steps[place]
         last = place == len(self.run.steps) - 1
         changes: dict[str, Any] = step.changes | {
@@ -167,9 +175,11 @@ class Execution:
             "due_at": now + self._lease,
         }  # fmt: skip
         if last:
-            changes |= decision.ended(self.run, End("completed"), now=now)
-            changes["result"] = decision.bounded(outcome.output, decision.RESULT_BYTES_MAX)
-        move = Transition(changes, {place: decision.finished(summary, outcome, step=step, now=now)}, place)
+            changes |= decision.end_run(self.run, End("completed"), now=now)
+            changes["result"] = decision.drop_if_large(outcome.output, decision.RESULT_BYTES_MAX)
+        move = Transition(
+            changes, {place: decision.complete_step(summary, outcome, step=step, now=now)}, place
+        )
         new = self._checkpoints.next(
             self.run.id, step_id=summary.id, state=outcome.state, after=self._checkpoint,
             expires_at=self._checkpoints.expiry() if last else None,
@@ -179,33 +189,35 @@ class Execution:
         self._checkpoint, self._input = new, outcome.output
         return not last
 
-    async def _fail(self, place: int, outcome: Failed, *, step: Step) -> None:
+    async def _fail(self, place: int, outcome: StepFailed, *, step: Step) -> None:
         now, summary = self._clock.now(), self.run.steps[place]
         plan = self._workflow.steps.get(summary.name)
         wait_s = None if plan is None else decision.retry_after_s(outcome, summary.failures + 1, plan=plan)
         again = wait_s is not None
-        changes = {place: decision.failed(summary, outcome, step=step, now=now, again=again)}
+        changes = {place: decision.fail_step(summary, outcome, step=step, now=now, again=again)}
         tokens = {"tokens": self.run.tokens + step.tokens, "updated_at": now}
         if wait_s is not None:
             due = now + timedelta(seconds=wait_s)
-            await self._land(Transition(decision.given_up(self.run, due_at=due) | tokens, changes, place))
+            await self._land(
+                Transition(decision.release_claim(self.run, due_at=due) | tokens, changes, place)
+            )
             return
-        end = ending(self.run, End("failed", f"{summary.name}: {outcome.error}"), now=now)
+        end = end_transition(self.run, End("failed", f"{summary.name}: {outcome.error}"), now=now)
         await self._land(Transition(end.run | tokens, end.steps | changes, place), *self._retiring())
 
-    async def _wait(self, place: int, outcome: Waiting) -> None:
+    async def _wait(self, place: int, outcome: StepWaiting) -> None:
         """Park the run, unless it was woken since the step began."""
         wakes = self.run.wakes
         while True:
             due = self._due_after(outcome, woken=self.run.wakes != wakes)
-            changes = decision.given_up(self.run, due_at=due)
+            changes = decision.release_claim(self.run, due_at=due)
             changes |= {"deadline_at": None, "updated_at": self._clock.now()}
-            move = Transition(changes, {place: decision.set_back(self.run.steps[place])}, place)
+            move = Transition(changes, {place: decision.reset_attempt(self.run.steps[place])}, place)
             if await self._made(move):
                 return
             await self._refresh()
 
-    def _due_after(self, outcome: Waiting, *, woken: bool) -> datetime | None:
+    def _due_after(self, outcome: StepWaiting, *, woken: bool) -> datetime | None:
         if woken or self.run.cancel_requested_at is not None:
             return self._clock.now()
         return None if outcome.after_s is None else self._clock.now() + timedelta(seconds=outcome.after_s)
@@ -220,7 +232,7 @@ class Execution:
             # A fence lets by what others wrote meanwhile, such as a cancel: the next beginning looks first.
             self._version = UNKNOWN
             return
-        moved = move.moved(self.run)
+        moved = move.result(self.run)
 
         async def act(transaction: Transaction) -> None:
             transaction.write(*writes)
@@ -241,7 +253,7 @@ class Execution:
 
     async def _send(self, move: Transition, writes: list[Write]) -> None:
         committed = await self._insist(move, lambda: self._store.commit(*writes))
-        self.run = move.after(self.run)
+        self.run = move.apply(self.run)
         self._version = UNKNOWN if committed is None else committed.versions[0]
 
     async def _insist(self, move: Transition, commit: Callable[[], Awaitable[T]]) -> T | None:

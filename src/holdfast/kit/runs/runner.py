@@ -158,7 +158,7 @@ class Runner:
     async def _carry(self, execution: Execution, *, known: bool) -> None:
         try:
             # Left to workers that know its workflow, and looked at again when they might be there.
-            await (execution.work() if known else execution.give_back(self._lease_s))
+            await (execution.work() if known else execution.release(self._lease_s))
             self._status.settled += 1
         except asyncio.CancelledError:
             await self._let_go(execution, 0.0, forget=True)
@@ -175,7 +175,7 @@ class Runner:
             self._status.lost += 1
             return
         with contextlib.suppress(HoldfastError):
-            await execution.give_back(after_s, forget=forget)
+            await execution.release(after_s, forget=forget)
 
     def _note(self, fault: Exception) -> None:
         self._status.faults += 1
@@ -188,7 +188,7 @@ class Runner:
         while True:
             await self._clock.sleep(self._renew_s)
             # A run that has just ended must not come due again by being renewed.
-            held = {task: execution for task, execution in self._held.items() if execution.holding}
+            held = {task: execution for task, execution in self._held.items() if execution.holds_claim}
             sent_s = self._clock.monotonic()
             outcomes = await self._renew(list(held.values()))
             for (task, execution), outcome in zip(held.items(), outcomes, strict=True):

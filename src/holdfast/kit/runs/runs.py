@@ -14,7 +14,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import Checkpoints
 from holdfast.kit.runs.decision import End
 from holdfast.kit.runs.models import KIT, RunFields, RunModels, RunStatus, StepFields
-from holdfast.kit.runs.transitions import Join, ending, retrying
+from holdfast.kit.runs.transitions import Join, end_transition, retry_transition
 from holdfast.kit.runs.workflow import StepWaits, Workflow
 from holdfast.model.document import schema_of
 from holdfast.store.commit import Write, create, patch
@@ -142,12 +142,12 @@ class Runs:
             raise StepWaits(0)
 
     async def _end(self, transaction: Transaction, run: RunFields, end: End) -> RunStatus:
-        move = ending(run, end, now=self._store.clock.now())
+        move = end_transition(run, end, now=self._store.clock.now())
         transaction.write(*move.writes(run, self._models, None))
         last = await self._checkpoints.latest(run.id)
         if last is not None:
             transaction.write(*self._checkpoints.writes_retire(last))
-        moved = move.moved(run)
+        moved = move.result(run)
         for join in self._joins:
             await join(transaction, moved)
         return moved.run.status
@@ -176,10 +176,10 @@ class Runs:
             return run.status
         if not self.retriable:
             raise InvalidError(f"runs in {self.collection} end for good when they fail; start another")
-        move = retrying(run, now=self._store.clock.now())
+        move = retry_transition(run, now=self._store.clock.now())
         transaction.write(*move.writes(run, self._models, None), *await self._revived(run))
         for join in self._joins:
-            await join(transaction, move.moved(run))
+            await join(transaction, move.result(run))
         return "pending"
 
     async def _revived(self, run: RunFields) -> list[Write]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.kit.runs.decision import Changes, End, begin_anew, ended, retried, summed
+from holdfast.kit.runs.decision import Changes, End, end_run, requeue_run, reset_step, update_summary
 from holdfast.kit.runs.models import RunFields, RunModels, StepSummary
 from holdfast.model.document import schema_of
 from holdfast.store.commit import Expect, Write, patch
@@ -33,7 +33,7 @@ class Transition(msgspec.Struct, frozen=True):
     steps: dict[int, Changes]
     about: int | None = None
 
-    def after(self, run: RunFields) -> RunFields:
+    def apply(self, run: RunFields) -> RunFields:
         """The run with the move made."""
         new: RunFields = apply(schema_of(type(run)), run, self.run | {"steps": self._summaries(run)})
         return new
@@ -45,25 +45,25 @@ class Transition(msgspec.Struct, frozen=True):
             made.append(patch(models.step, run.id, run.steps[place].id, changes=one))
         return made
 
-    def moved(self, run: RunFields) -> TransitionResult:
-        after = self.after(run)
+    def result(self, run: RunFields) -> TransitionResult:
+        after = self.apply(run)
         return TransitionResult(after, None if self.about is None else after.steps[self.about])
 
     def _summaries(self, run: RunFields) -> list[Any]:
         return [
-            summed(step, self.steps[place]) if place in self.steps else step
+            update_summary(step, self.steps[place]) if place in self.steps else step
             for place, step in enumerate(run.steps)
         ]
 
 
-def ending(run: RunFields, end: End, *, now: datetime) -> Transition:
+def end_transition(run: RunFields, end: End, *, now: datetime) -> Transition:
     """The run over, and every step skipped that had not come to its own end."""
     skipped: Changes = {"status": "skipped", "completed_at": now}
     open_steps = {n: skipped for n, step in enumerate(run.steps) if step.status in ("pending", "running")}
-    return Transition(ended(run, end, now=now), open_steps)
+    return Transition(end_run(run, end, now=now), open_steps)
 
 
-def retrying(run: RunFields, *, now: datetime) -> Transition:
+def retry_transition(run: RunFields, *, now: datetime) -> Transition:
     """The run due again, and every step that is not done pending again."""
-    again = {n: begin_anew() for n, step in enumerate(run.steps) if step.status in ("failed", "skipped")}
-    return Transition(retried(run, now=now), again)
+    again = {n: reset_step() for n, step in enumerate(run.steps) if step.status in ("failed", "skipped")}
+    return Transition(requeue_run(run, now=now), again)

@@ -129,6 +129,6 @@ class Step:
                 raise InvalidError(f"{name} is kept by the runner itself", name)
         self.changes.update(fields)
 
-    def use(self, tokens: TokenUsage) -> None:
+    def add_tokens(self, tokens: TokenUsage) -> None:
         """Count tokens; also those of attempts that fail."""
         self.tokens += tokens

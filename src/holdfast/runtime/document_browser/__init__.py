@@ -16,7 +16,7 @@ from holdfast.runtime.document_browser.collection import (
     Collection,
 )
 from holdfast.runtime.document_browser.documents import DocumentBrowser
-from holdfast.runtime.document_browser.redaction import MASK, masked, names_secret
+from holdfast.runtime.document_browser.redaction import MASK, names_secret, redact_value
 
 __all__ = [
     "MASK",
@@ -25,6 +25,6 @@ __all__ = [
     "BrowsedDocument",
     "Collection",
     "DocumentBrowser",
-    "masked",
     "names_secret",
+    "redact_value",
 ]

@@ -15,7 +15,7 @@ from holdfast.model.columns import Column, enum_values, find_field
 from holdfast.model.index import IndexField, ResolvedIndex
 from holdfast.model.path import split_key
 from holdfast.model.schema import Schema
-from holdfast.runtime.document_browser.redaction import masked, names_secret
+from holdfast.runtime.document_browser.redaction import names_secret, redact_value
 from holdfast.runtime.document_browser.values import read_value, write_value
 from holdfast.store import Query, Snapshot
 from holdfast.store.plan import resolve
@@ -38,9 +38,9 @@ class BrowseIndex(msgspec.Struct, frozen=True, kw_only=True):
     """One way to look through a collection. `parents` are the ids of the document it is asked under."""
 
     name: str
-    said: str
+    label: str
     parents: tuple[str, ...] = ()
-    given: tuple[BrowseFilter, ...] = ()
+    filters: tuple[BrowseFilter, ...] = ()
     index: ResolvedIndex | None = None
 
 
@@ -60,21 +60,23 @@ class Collection:
     def __init__(self, schema: Schema[Any], name: str, *, owner: str, hidden: frozenset[str]) -> None:
         self.schema, self.name, self.owner = schema, name, owner
         self._hidden = hidden
-        self.said = (schema.cls.__doc__ or "").strip().partition("\n")[0]
-        self.ways = {way.name: way for way in self._ways()}
+        self.summary = (schema.cls.__doc__ or "").strip().partition("\n")[0]
+        self.indexes = {way.name: way for way in self._ways()}
 
     # -- asking -----------------------------------------------------------------------------------
 
-    def way(self, name: str) -> BrowseIndex | None:
+    def find_index(self, name: str) -> BrowseIndex | None:
         """The way of this name; the first where none is named, None where there is none at all."""
         if not name:
-            return next(iter(self.ways.values()), None)
-        if name not in self.ways:
-            there = f"the ways are {', '.join(self.ways)}" if self.ways else "only ids lead to a document"
+            return next(iter(self.indexes.values()), None)
+        if name not in self.indexes:
+            there = (
+                f"the ways are {', '.join(self.indexes)}" if self.indexes else "only ids lead to a document"
+            )
             raise InvalidError(f"{self.name} can't be looked through by {name[:100]!r}; {there}", "by")
-        return self.ways[name]
+        return self.indexes[name]
 
-    def question(
+    def query(
         self,
         way: BrowseIndex,
         *,
@@ -84,7 +86,7 @@ class Collection:
         """The query that looks so; what is given wrongly raises `InvalidError` with what to give."""
         query: Query[Any] = Query(self.schema.cls)
         if way.parents:
-            query = query.under(*(wanted(parents or {}, name) for name in way.parents))
+            query = query.under(*(required_id(parents or {}, name) for name in way.parents))
         if way.index is None:
             return query
         if way.index.across == "parents":
@@ -106,9 +108,9 @@ class Collection:
         ids = {self.schema.fields[name].encode_name for name in self.schema.path.parameters}
         return [name for name in dict.fromkeys(names) if name not in ids][:SHOWN_MAX]
 
-    def shown(self, found: Snapshot[Any]) -> dict[str, Any]:
+    def redact(self, found: Snapshot[Any]) -> dict[str, Any]:
         """The document as JSON knows it, without its secrets."""
-        shown: dict[str, Any] = masked(self.schema.to_fields(found.doc), self._hidden)
+        shown: dict[str, Any] = redact_value(self.schema.to_fields(found.doc), self._hidden)
         return shown
 
     def ids(self, found: Snapshot[Any]) -> dict[str, str]:
@@ -116,11 +118,11 @@ class Collection:
 
     def row(self, found: Snapshot[Any], columns: Sequence[str]) -> BrowsedDocument:
         """Its ids and these fields; times stay times, for lists that say how long ago they were."""
-        stored, shown = self.schema.to_fields(found.doc), self.shown(found)
+        stored, shown = self.schema.to_fields(found.doc), self.redact(found)
         times = {name: at for name in columns if isinstance(at := _at(stored, name), datetime)}
         return BrowsedDocument(self.ids(found), {name: times.get(name, _at(shown, name)) for name in columns})
 
-    def narrowing(self, way: BrowseIndex, found: Snapshot[Any]) -> dict[str, dict[str, str]]:
+    def prefix_values(self, way: BrowseIndex, found: Snapshot[Any]) -> dict[str, dict[str, str]]:
         """For each field of the way, the values to give for the documents that agree with this one so far."""
         narrowing: dict[str, dict[str, str]] = {}
         typed: dict[str, str] = {}
@@ -147,7 +149,7 @@ class Collection:
             resolve(query, tenant=NO_TENANT, privileged=False)
         except UnindexedQueryError:
             return []
-        return [BrowseIndex(name=BY_ID, said="ids in order", parents=self._parents)]
+        return [BrowseIndex(name=BY_ID, label="ids in order", parents=self._parents)]
 
     def _by(self, index: ResolvedIndex) -> BrowseIndex | None:
         if index.across == "tenants" or any(self._secret(field.column) for field in index.fields):
@@ -155,7 +157,7 @@ class Collection:
         given = tuple(self._given(field) for field in index.fields)
         parents = self._parents if index.across == "nothing" else ()
         said = ", ".join(f"{one.column.stored}{' ↓' if one.descending else ''}" for one in index.fields)
-        return BrowseIndex(name=index.name, said=said, parents=parents, given=given, index=index)
+        return BrowseIndex(name=index.name, label=said, parents=parents, filters=given, index=index)
 
     @property
     def _parents(self) -> tuple[str, ...]:
@@ -172,7 +174,7 @@ class Collection:
         return column.stored.partition(".")[0] in self._hidden or names_secret(column.stored)
 
 
-def wanted(ids: Mapping[str, str], name: str) -> str:
+def required_id(ids: Mapping[str, str], name: str) -> str:
     """The id of this name, which must be given."""
     value = ids.get(name, "")
     if not value:

@@ -9,8 +9,8 @@ from holdfast.errors import NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.authorization import privileged
 from holdfast.model import Caller
-from holdfast.runtime.document_browser.collection import Collection, wanted
-from holdfast.runtime.document_registry import hidden_of
+from holdfast.runtime.document_browser.collection import Collection, required_id
+from holdfast.runtime.document_registry import hidden_fields
 from holdfast.runtime.runtime import Runtime
 from holdfast.store import Snapshot, Store
 
@@ -26,7 +26,7 @@ class DocumentBrowser:
 
     def __init__(self, runtime: Runtime) -> None:
         self._store = runtime.store
-        catalog, hidden = runtime.store.catalog, hidden_of(runtime.services)
+        catalog, hidden = runtime.store.catalog, hidden_fields(runtime.services)
         owners = {cls: one.name for one in runtime.services for cls in one.documents}
         self._all = [
             Collection(
@@ -46,7 +46,7 @@ class DocumentBrowser:
             raise NotFoundError(f"there is no collection {name[:100]!r} here that you may look into")
         return found
 
-    def reach(self, collection: Collection, tenant_id: str) -> Store:
+    def store_for(self, collection: Collection, tenant_id: str) -> Store:
         """The handle that reads it: the tenant's own, or the root's where there are no tenants."""
         return self._store if collection.schema.tenant is None else self._store.tenant(tenant_id)
 
@@ -54,8 +54,8 @@ class DocumentBrowser:
         self, collection: Collection, tenant_id: str, *, ids: Mapping[str, str]
     ) -> Snapshot[Any]:
         """The document with these ids, or `NotFoundError`."""
-        whole = [wanted(ids, name) for name in collection.schema.path.parameters]
-        found = await self.reach(collection, tenant_id).get(collection.schema.cls, *whole)
+        whole = [required_id(ids, name) for name in collection.schema.path.parameters]
+        found = await self.store_for(collection, tenant_id).get(collection.schema.cls, *whole)
         if found is None:
             raise NotFoundError(f"there is no {'/'.join(whole)[:200]!r} in {collection.name} here")
         return found

@@ -27,7 +27,7 @@ _BY_ITSELF: Final = re.compile(r"\bhf_[a-z0-9]{32,}|\bwhsec_[\w+/=-]{16,}|\b[Bb]
 _SEALED: Final = f"{FORMAT}."
 
 
-def masked(value: Any, hidden: Collection[str] = ()) -> Any:
+def redact_value(value: Any, hidden: Collection[str] = ()) -> Any:
     """The value as JSON knows it, with secrets masked and bytes told by their size.
 
     Secret is what the vault sealed, what stands in a field named in `hidden`, any text under a name that says

@@ -34,7 +34,7 @@ def build(context: Context) -> Parts:
     first_look = InitialReload(context.store, operations.refresh)
     return Parts(
         routes=routes_of(operations),
-        webhooks=[Webhook(path="/webhook", source=source, answers=WebhookStatuses(kept=200))],
+        webhooks=[Webhook(path="/webhook", source=source, statuses=WebhookStatuses(stored=200))],
         handlers={SOURCE: handler},
         jobs=jobs_of(operations) if in_use else [],
         loops={"mappings": first_look, "channels": operations.channels, "syncs": operations.syncs}
