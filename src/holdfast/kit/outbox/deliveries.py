@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import ConflictError, InvalidError, NotFoundError
+from holdfast.errors import InvalidError, NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.models import (
@@ -26,10 +26,12 @@ BATCH: Final = 100
 SAMPLE_MAX: Final = 20
 ATTEMPTS: Final = 100
 REPLAYABLE: Final[tuple[DeliveryStatus, ...]] = ("dead", "failed", "delivered", "skipped", "cancelled")
-_CANCELLABLE: Final = ("pending", "failed")
+CANCELLABLE: Final[tuple[DeliveryStatus, ...]] = ("pending", "failed")
 
-# What lands in each commit of a replay, such as an entry on the audit trail; told how many it puts out.
+# Adds to each commit that replays or cancels, such as an audit event; gets the number of deliveries in it.
 Also = Callable[[Transaction, int], Awaitable[None]]
+# Changes one delivery and returns whether its endpoint keeps order.
+Step = Callable[[Transaction, Delivery], Awaitable[bool]]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,47 +131,16 @@ class Deliveries:
         """Put finished deliveries out again, each under its old event id with its old body.
 
         Dead letters that are marked as dealt with are left alone; `replay_one` sends also those. It takes a
-        commit for each hundred at most; `also` adds to each, told how many it puts out.
+        commit for each hundred at most; `also` adds to each.
         """
         wrong = set(selection.statuses) - set(REPLAYABLE)
         if wrong:
             raise InvalidError(f"can't replay what is {', '.join(sorted(wrong))}", "statuses")
 
         async def act(ids: Sequence[str]) -> int:
-            return await self._replay_some(ids, only=selection.statuses, also=also)
+            return await self._each_in_commit(ids, self._replay, only=selection.statuses, also=also)
 
         return await self._each(selection, act, dry_run=dry_run, limit=limit, cursor=cursor)
-
-    async def _replay_some(
-        self, ids: Sequence[str], *, only: Collection[DeliveryStatus], also: Also | None
-    ) -> int:
-        async def act(tx: Transaction) -> tuple[int, list[str]]:
-            begun, left = await self._replay_apart(tx, ids, only)
-            if begun and also is not None:
-                await also(tx, begun)
-            return begun, left
-
-        done, left = await self._store.transact(act, attempts=ATTEMPTS)
-        return done + sum([await self._replay_some([one], only=only, also=also) for one in left])
-
-    async def _replay_apart(
-        self, tx: Transaction, ids: Sequence[str], only: Collection[DeliveryStatus]
-    ) -> tuple[int, list[str]]:
-        """Replay these in one commit but for those it gives back: of each ordered endpoint only the first,
-        since the next one's place depends on what that changes."""
-        begun, left = 0, list[str]()
-        queued: set[str] = set()
-        for id in ids:
-            found = await tx.get(self._models.delivery, id)
-            if found is None or found.doc.status not in only:
-                continue
-            if found.doc.endpoint_id in queued:
-                left.append(id)
-                continue
-            begun += 1
-            if await self._replay(tx, found.doc):
-                queued.add(found.doc.endpoint_id)
-        return begun, left
 
     async def cancel(
         self,
@@ -178,16 +149,42 @@ class Deliveries:
         dry_run: bool = True,
         limit: int | None = None,
         cursor: str | None = None,
+        also: Also | None = None,
     ) -> Report:
-        """Give up deliveries that wait; what is being sent at this moment is left alone."""
-        wrong = set(selection.statuses) - set(_CANCELLABLE)
+        """Cancel deliveries that wait; one that is being sent at this moment is left alone."""
+        wrong = set(selection.statuses) - set(CANCELLABLE)
         if wrong:
             raise InvalidError(f"can't cancel what is {', '.join(sorted(wrong))}", "statuses")
 
         async def act(ids: Sequence[str]) -> int:
-            return sum([await self.cancel_one(id) for id in ids])
+            return await self._each_in_commit(ids, self._cancel, only=selection.statuses, also=also)
 
         return await self._each(selection, act, dry_run=dry_run, limit=limit, cursor=cursor)
+
+    async def _each_in_commit(
+        self, ids: Sequence[str], step: Step, *, only: Collection[DeliveryStatus], also: Also | None
+    ) -> int:
+        """Change these in one commit, but of each ordered endpoint only the first: the next one's place
+        depends on what that changes, so it gets a commit of its own."""
+
+        async def act(tx: Transaction) -> tuple[int, list[str]]:
+            changed, left, ordered = 0, list[str](), set[str]()
+            for id in ids:
+                found = await tx.get(self._models.delivery, id)
+                if found is None or found.doc.status not in only:
+                    continue
+                if found.doc.endpoint_id in ordered:
+                    left.append(id)
+                    continue
+                changed += 1
+                if await step(tx, found.doc):
+                    ordered.add(found.doc.endpoint_id)
+            if changed and also is not None:
+                await also(tx, changed)
+            return changed, left
+
+        changed, left = await self._store.transact(act, attempts=ATTEMPTS)
+        return changed + sum([await self._each_in_commit([id], step, only=only, also=also) for id in left])
 
     async def replay_one(
         self,
@@ -226,36 +223,37 @@ class Deliveries:
             await self._resolve(tx, delivery.id, "replayed")
         return ordered
 
-    async def cancel_one(self, delivery_id: str) -> bool:
-        """Give up one that waits; False where it is under way or finished."""
-        found = await self._store.get(self._models.delivery, delivery_id)
+    async def cancel_one(self, delivery_id: str, transaction: Transaction | None = None) -> bool:
+        """Cancel one that waits, in the caller's transaction, if given; False where it is being sent or has
+        finished."""
+        if transaction is None:
+            return await self._store.transact(lambda own: self.cancel_one(delivery_id, own))
+        found = await transaction.get(self._models.delivery, delivery_id)
         if found is None:
             raise NotFoundError(f"no delivery {delivery_id!r}")
-        delivery = found.doc
-        if delivery.status not in _CANCELLABLE:
+        if found.doc.status not in CANCELLABLE:
             return False
+        await self._cancel(transaction, found.doc)
+        return True
+
+    async def _cancel(self, tx: Transaction, delivery: Delivery) -> bool:
+        """Whether its endpoint keeps order."""
         now = self._store.clock.now()
         was_head = delivery.next_attempt_at is not None
         delivery.status, delivery.finished_at, delivery.next_attempt_at = "cancelled", now, None
-        writes = [put(delivery, found.unchanged)]
-        endpoint = await self._store.get(self._models.endpoint, delivery.endpoint_id)
-        try:
-            if was_head and endpoint is not None and endpoint.doc.fifo:
-                await ordering.leave(self._store, delivery, writes, models=self._models, now=now)
-            else:
-                await self._store.commit(*writes)
-        except ConflictError:
-            return False
-        return True
+        tx.write(put(delivery))
+        endpoint = await tx.get(self._models.endpoint, delivery.endpoint_id)
+        ordered = endpoint is not None and endpoint.doc.fifo
+        if ordered and was_head:
+            tx.write(*await ordering.advance(self._store, delivery, models=self._models, now=now))
+        return ordered
 
-    async def resolve(self, delivery_id: str, note: str) -> None:
-        """Mark a dead letter as dealt with."""
-
-        async def act(tx: Transaction) -> None:
-            if not await self._resolve(tx, delivery_id, note):
-                raise NotFoundError(f"no dead letter {delivery_id!r}")
-
-        await self._store.transact(act)
+    async def resolve(self, delivery_id: str, note: str, transaction: Transaction | None = None) -> None:
+        """Mark a dead letter as resolved, in the caller's transaction, if given."""
+        if transaction is None:
+            await self._store.transact(lambda own: self.resolve(delivery_id, note, own))
+        elif not await self._resolve(transaction, delivery_id, note):
+            raise NotFoundError(f"no dead letter {delivery_id!r}")
 
     async def _resolve(self, tx: Transaction, delivery_id: str, note: str) -> bool:
         found = await tx.get(self._models.dead_letter, delivery_id)

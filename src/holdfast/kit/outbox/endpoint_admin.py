@@ -9,7 +9,6 @@ from holdfast.errors import NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox.models import (
     OUTBOX_MODELS,
-    Endpoint,
     EndpointNotice,
     EndpointStatus,
     NoticeKind,
@@ -18,7 +17,7 @@ from holdfast.kit.outbox.models import (
 from holdfast.store import Store, Transaction, create, put
 
 OnNotice = Callable[[EndpointNotice], Awaitable[None]]
-_STATUS: Final[dict[NoticeKind, EndpointStatus]] = {
+STATUS_AFTER: Final[dict[NoticeKind, EndpointStatus]] = {
     "paused": "paused", "resumed": "active", "disabled": "disabled", "enabled": "active",
 }  # fmt: skip
 
@@ -36,39 +35,51 @@ class Endpoints:
         self._on_notice, self._models = on_notice, models
 
     async def pause(self, endpoint_id: str, *, reason: str, by: str) -> bool:
-        """Send nothing until resumed; what is put out meanwhile waits."""
+        """Send nothing until resumed; new deliveries wait."""
         return await self.change(endpoint_id, "paused", reason=reason, by=by)
 
     async def resume(self, endpoint_id: str, *, reason: str = "", by: str) -> bool:
         return await self.change(endpoint_id, "resumed", reason=reason, by=by)
 
     async def disable(self, endpoint_id: str, *, reason: str, by: str) -> bool:
-        """Take no more events: new ones are recorded as skipped; what is there already waits."""
+        """Take no more events: new ones are recorded as skipped; open deliveries wait."""
         return await self.change(endpoint_id, "disabled", reason=reason, by=by)
 
     async def enable(self, endpoint_id: str, *, reason: str = "", by: str) -> bool:
         return await self.change(endpoint_id, "enabled", reason=reason, by=by)
 
-    async def change(self, endpoint_id: str, kind: NoticeKind, *, reason: str, by: str) -> bool:
-        """Make the change where it changes something; False where the endpoint is so already."""
+    async def change(
+        self,
+        endpoint_id: str,
+        kind: NoticeKind,
+        transaction: Transaction | None = None,
+        *,
+        reason: str,
+        by: str,
+    ) -> bool:
+        """Make the change and write its notice; False where the endpoint is in that state already.
 
-        async def act(tx: Transaction) -> EndpointNotice | None:
-            found = await tx.get(self._models.endpoint, endpoint_id)
-            if found is None:
-                raise NotFoundError(f"no endpoint {endpoint_id!r}")
-            return self._changed(tx, found.doc, kind, reason=reason, by=by)
-
-        notice = await self._store.transact(act)
+        In the caller's transaction `on_notice` is not called: the caller knows when it is committed.
+        """
+        if transaction is not None:
+            return await self._change(transaction, endpoint_id, kind, reason=reason, by=by) is not None
+        notice = await self._store.transact(
+            lambda own: self._change(own, endpoint_id, kind, reason=reason, by=by)
+        )
         if notice is not None and self._on_notice is not None:
             await self._on_notice(notice)
         return notice is not None
 
-    def _changed(
-        self, tx: Transaction, endpoint: Endpoint, kind: NoticeKind, *, reason: str, by: str
+    async def _change(
+        self, tx: Transaction, endpoint_id: str, kind: NoticeKind, *, reason: str, by: str
     ) -> EndpointNotice | None:
-        if endpoint.status == _STATUS[kind]:
+        found = await tx.get(self._models.endpoint, endpoint_id)
+        if found is None:
+            raise NotFoundError(f"no endpoint {endpoint_id!r}")
+        endpoint = found.doc
+        if endpoint.status == STATUS_AFTER[kind]:
             return None
-        endpoint.status, endpoint.reason = _STATUS[kind], reason
+        endpoint.status, endpoint.reason = STATUS_AFTER[kind], reason
         notice = self._models.notice(
             tenant_id=endpoint.tenant_id, endpoint_id=endpoint.id, kind=kind, reason=reason, by=by,
             at=self._store.clock.now(),

@@ -49,7 +49,7 @@ async def leave(
     home = store.tenant(delivery.tenant_id)
     for attempt in range(1, CONFLICTS_MAX + 1):
         try:
-            await home.commit(*writes, *await _next(home, delivery, models=models, now=now))
+            await home.commit(*writes, *await advance(home, delivery, models=models, now=now))
         except (VersionConflictError, NotFoundError):
             if attempt == CONFLICTS_MAX:
                 raise
@@ -57,7 +57,8 @@ async def leave(
             return
 
 
-async def _next(home: Store, delivery: Delivery, *, models: OutboxModels, now: datetime) -> list[Write]:
+async def advance(home: Store, delivery: Delivery, *, models: OutboxModels, now: datetime) -> list[Write]:
+    """The writes that make the delivery after this head due, or the lane idle."""
     # The lane before the query: what is added after this look changes the lane's version.
     lane = await home.get(models.fifo_lane, delivery.endpoint_id)
     following = await _first_waiting(home, delivery, models=models)
