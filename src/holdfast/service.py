@@ -28,6 +28,7 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import InvalidError
+from holdfast.kit import NO_TENANT
 from holdfast.kit.access.authorization import has_role
 from holdfast.kit.audit import Audit
 from holdfast.kit.connections import Connections, OAuthProvider
@@ -39,6 +40,7 @@ from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller, Document
+from holdfast.operation import Operator
 from holdfast.store import Store
 
 T = TypeVar("T")
@@ -195,6 +197,11 @@ class CommandContext(Protocol):
 
     def with_service(self, service: str, act: Callable[[Any], Awaitable[T]]) -> T:
         """Open the configured store with this service, run `act` on its `Parts.operations`, close it."""
+
+    def operate_service(
+        self, service: str, act: Callable[[Any, Operator], Awaitable[T]], *, tenant_id: str = NO_TENANT
+    ) -> T:
+        """Like `with_service`, for an operation: `act` is also given who types here as its `Operator`."""
 
     def print_table(
         self,

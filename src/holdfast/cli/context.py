@@ -73,10 +73,25 @@ def operate(
 def with_service(service: str, act: Callable[[Any], Awaitable[T]]) -> T:
     """Run an act on what a service works with (its `Parts.operations`), on the configured store."""
 
-    async def on_its_own(runtime: Runtime) -> T:
-        return await act(runtime.parts[service].operations)
+    return with_runtime(lambda runtime: act(runtime.parts[service].operations), services=_only(service))
 
-    return with_runtime(on_its_own, services=[one for one in find_services() if one.name == service])
+
+def operate_service(
+    service: str, act: Callable[[Any, Operator], Awaitable[T]], *, tenant_id: str = PLATFORM
+) -> T:
+    """Call an operation of a service as the person at this terminal.
+
+    Example: `ctx.obj.operate_service("greetings", lambda operations, by: operations.greet(by, name))`
+    """
+    return operate(
+        tenant_id,
+        lambda runtime, by: act(runtime.parts[service].operations, by),
+        services=_only(service),
+    )
+
+
+def _only(service: str) -> list[Service]:
+    return [one for one in find_services() if one.name == service]
 
 
 def os_actor() -> str:
