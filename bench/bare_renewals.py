@@ -17,9 +17,16 @@ import msgspec
 
 from holdfast.clock import to_us
 from holdfast.model import Document
-from holdfast.services.renewals.dates import months_before
+from holdfast.services.renewals.domain.dates import months_before
+from holdfast.services.renewals.domain.scoring import (
+    Assessment,
+    Facts,
+    LeaseFacts,
+    LedgerTotals,
+    Rules,
+    assess,
+)
 from holdfast.services.renewals.models import LeaseRow, LedgerRow, OfferRow, Resident, UnitPricing
-from holdfast.services.renewals.scoring import Assessment, Facts, LeaseFacts, LedgerTotals, Rules, assess
 
 _JSON: Final = msgspec.json.Encoder()
 TABLES: Final = {

@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from holdfast.clock import to_us
-from holdfast.services.renewals.dates import months_before
-from holdfast.services.renewals.scoring import Facts, LeaseFacts, LedgerTotals, Rules, assess
+from holdfast.services.renewals.domain.dates import months_before
+from holdfast.services.renewals.domain.scoring import Facts, LeaseFacts, LedgerTotals, Rules, assess
 
 
 class Table(DeclarativeBase):

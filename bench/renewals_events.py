@@ -19,10 +19,10 @@ from holdfast.app import open_store
 from holdfast.kit.outbox import Dispatcher, EndpointSecrets
 from holdfast.kit.vault import Vault, new_key
 from holdfast.net import AddressGuard, RawSender
+from holdfast.services.renewals.domain.scoring import SIGNALS, Signal
 from holdfast.services.renewals.endpoints import EndpointRequest, RmsEndpoints
+from holdfast.services.renewals.jobs.risk_events import Triggered, Triggers
 from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS, DeliveryState, Property, RiskScore
-from holdfast.services.renewals.risk_events import Triggered, Triggers
-from holdfast.services.renewals.scoring import SIGNALS, Signal
 from holdfast.store import Store, create
 
 PER_S: Final = 200

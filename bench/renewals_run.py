@@ -20,8 +20,8 @@ from bench.measure import Goal, Measure, Pair, Place, Workload
 from holdfast.app import open_store
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.runs import Runner
-from holdfast.services.renewals.calculation import workflow
-from holdfast.services.renewals.jobs import Jobs
+from holdfast.services.renewals.jobs.calculation import workflow
+from holdfast.services.renewals.jobs.calculation_jobs import Jobs
 from holdfast.services.renewals.models import DOCUMENTS, JOBS
 from holdfast.services.renewals.sample_data import SamplePlan, keep, sample
 from holdfast.subprocess_worker import StoreSubprocessPool

@@ -15,11 +15,11 @@ from holdfast.clock import SystemClock
 from holdfast.kit.outbox import BreakerPolicy, RetryPolicy
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
-from holdfast.services.renewals.dates import months_before
-from holdfast.services.renewals.deliveries import Status
+from holdfast.services.renewals.domain.dates import months_before
 from holdfast.services.renewals.endpoints import EndpointRequest
 from holdfast.services.renewals.models import DeliveryState, Property, Resident, RmsEndpoint
 from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.queries.deliveries import Status
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query, patch, put

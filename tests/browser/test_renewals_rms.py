@@ -72,7 +72,7 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
 async def test_a_tier_of_a_great_many_is_told_of_while_the_page_shows_how_far_it_is(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.services.renewals.portfolio.AT_ONCE_MAX", 1)
+    monkeypatch.setattr("holdfast.services.renewals.queries.portfolio.AT_ONCE_MAX", 1)
     async with renewals(tmp_path) as (bed, rms):
         await scene.settle(bed.runtime)
         await scene.connect(bed.runtime, rms)

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from holdfast.kit.audit import AuditEvent
-from holdfast.services.renewals.scoring import Thresholds, Weights
+from holdfast.services.renewals.domain.scoring import Thresholds, Weights
 from holdfast.store import Query
 from tests.browser import renewals_scene as scene
 from tests.browser.renewals_page import HOUSE, PROPERTY, come_in, confirm, open_page, picture, renewals

@@ -20,7 +20,7 @@ from holdfast.kit.access import ApiTokens
 from holdfast.model import Document
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
-from holdfast.services.renewals.dates import months_before
+from holdfast.services.renewals.domain.dates import months_before
 from holdfast.services.renewals.models import (
     LeaseRow,
     LedgerRow,

@@ -16,8 +16,8 @@ from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.runs import Runner
 from holdfast.model import Document
-from holdfast.services.renewals.calculation import workflow
-from holdfast.services.renewals.jobs import Jobs
+from holdfast.services.renewals.jobs.calculation import workflow
+from holdfast.services.renewals.jobs.calculation_jobs import Jobs
 from holdfast.services.renewals.models import DOCUMENTS, JOBS
 from holdfast.store import Store
 from holdfast.subprocess_worker import StoreSubprocessPool, StoreSubprocessWorker

@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from holdfast.services.renewals.dates import months_before
+from holdfast.services.renewals.domain.dates import months_before
 
 Ledger = Sequence[tuple[str, str, str, str]]
 Offer = tuple[str, str, str, str]

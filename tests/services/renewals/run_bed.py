@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from holdfast.services.renewals.domain.scoring import TIERS
+from holdfast.services.renewals.jobs.risk_events import scores_of_run
 from holdfast.services.renewals.models import CalculationJob, RiskScore
-from holdfast.services.renewals.risk_events import scores_of_run
-from holdfast.services.renewals.scoring import TIERS
 from holdfast.store import Store
 from tests.faults.puppet import Puppet
 from tests.services.renewals.bed import Person

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from holdfast.services.renewals.money import to_cents
-from holdfast.services.renewals.scoring import (
+from holdfast.services.renewals.domain.money import to_cents
+from holdfast.services.renewals.domain.scoring import (
     Assessment,
     Facts,
     LeaseFacts,

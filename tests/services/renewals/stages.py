@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from holdfast.kit.runs import RunModels, Runner, Workflow
-from holdfast.services.renewals.calculation import workflow
+from holdfast.services.renewals.jobs.calculation import workflow
+from holdfast.services.renewals.jobs.trigger_jobs import trigger_workflow
 from holdfast.services.renewals.models import JOBS, TRIGGER_JOBS, DeliveryState, RiskScore
-from holdfast.services.renewals.trigger_jobs import trigger_workflow
 from holdfast.store import Store
 from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.port import ClaimRequest

@@ -9,7 +9,9 @@ from datetime import timedelta
 
 from holdfast.kit.outbox import RetryPolicy
 from holdfast.kit.runs import Runner
-from holdfast.services.renewals.calculation import workflow
+from holdfast.services.renewals.domain.scoring import SIGNALS, Signal, Tier
+from holdfast.services.renewals.jobs.calculation import workflow
+from holdfast.services.renewals.jobs.trigger_jobs import TriggerJobs, trigger_workflow
 from holdfast.services.renewals.models import (
     EVENT_TYPE,
     TRIGGER_JOBS,
@@ -20,9 +22,7 @@ from holdfast.services.renewals.models import (
     RmsEndpoint,
     Summary,
 )
-from holdfast.services.renewals.portfolio import Portfolio
-from holdfast.services.renewals.scoring import SIGNALS, Signal, Tier
-from holdfast.services.renewals.trigger_jobs import TriggerJobs, trigger_workflow
+from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.store import Query, Store, create
 from tests.services.renewals.bed import AS_OF, P
 

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 import holdfast.subprocess_worker
+from holdfast.services.renewals.domain.scoring import TIERS, Rules
+from holdfast.services.renewals.jobs.risk_events import scores_of_run
+from holdfast.services.renewals.jobs.scoring_pipeline import PART_NAME, Assignment, scored_pages
 from holdfast.services.renewals.models import CalculationJob, RiskScore
-from holdfast.services.renewals.risk_events import scores_of_run
 from holdfast.services.renewals.sample_data import SamplePlan, keep
-from holdfast.services.renewals.scoring import TIERS, Rules
-from holdfast.services.renewals.scoring_pipeline import PART_NAME, Assignment, scored_pages
 from holdfast.store import Store
 from holdfast.subprocess_worker import StoreSubprocessWorker
 from tests.services.renewals.bed import AS_OF

@@ -11,8 +11,8 @@ import structlog
 from typer.testing import CliRunner
 
 from holdfast.cli import app
+from holdfast.services.renewals.domain.scoring import DELINQUENT, EXPIRY, MARKET, NO_OFFER
 from holdfast.services.renewals.models import CalculationJob, Property
-from holdfast.services.renewals.scoring import DELINQUENT, EXPIRY, MARKET, NO_OFFER
 from holdfast.store import Query, patch
 from holdfast.testing import ManualClock
 from tests.services.renewals.bed import Bed, serving, settle_in

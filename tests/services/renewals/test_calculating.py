@@ -10,11 +10,11 @@ import pytest
 
 from holdfast.errors import NotFoundError
 from holdfast.kit.runs import Runs
-from holdfast.services.renewals.lease_end_order import LeaseEndOrder
+from holdfast.services.renewals.domain.scoring import TIERS
+from holdfast.services.renewals.jobs.risk_events import scores_of_run
 from holdfast.services.renewals.models import JOBS, CalculationJob, Property, PropertyState, RiskScore
-from holdfast.services.renewals.risk_events import scores_of_run
+from holdfast.services.renewals.queries.lease_end_order import LeaseEndOrder
 from holdfast.services.renewals.sample_data import SamplePlan, keep
-from holdfast.services.renewals.scoring import TIERS
 from holdfast.store import Query, Store, patch
 from tests.faults.puppet import puppets
 from tests.services.renewals.bed import AS_OF, P, settle_in

@@ -85,7 +85,7 @@ def test_a_tier_of_a_great_many_is_told_of_by_a_job(monkeypatch: pytest.MonkeyPa
     job = run("calculate", P, "--as-of", "2026-03-01")
     flagged = job["high"] + job["medium"]
     run("endpoints", "set", P, "https://rms.example/1")
-    monkeypatch.setattr("holdfast.services.renewals.portfolio.AT_ONCE_MAX", 1)
+    monkeypatch.setattr("holdfast.services.renewals.queries.portfolio.AT_ONCE_MAX", 1)
     left = run("trigger", P, "--no-wait")
     assert (left["status"], left["told"], left["residents"]) == ("pending", 0, flagged)
     told = run("trigger", P)

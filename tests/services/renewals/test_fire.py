@@ -15,11 +15,11 @@ from holdfast.app import open_store
 from holdfast.clock import SystemClock
 from holdfast.kit.outbox import BreakerPolicy, RetryPolicy
 from holdfast.kit.vault import Vault, new_key
-from holdfast.services.renewals.deliveries import RmsDeliveries
+from holdfast.services.renewals.domain.scoring import SIGNALS, Signal
 from holdfast.services.renewals.endpoints import EndpointRequest, RmsEndpoints
+from holdfast.services.renewals.jobs.risk_events import Triggers
 from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS, DeliveryState, RiskScore, RmsEndpoint
-from holdfast.services.renewals.risk_events import Triggers
-from holdfast.services.renewals.scoring import SIGNALS, Signal
+from holdfast.services.renewals.queries.deliveries import RmsDeliveries
 from holdfast.simulators.rms import Behave, InjectedFault, RmsSimulator
 from holdfast.simulators.rms.world import ReceivedMessage
 from holdfast.store import Query, Store, patch

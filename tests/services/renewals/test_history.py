@@ -11,10 +11,10 @@ import pytest
 
 from holdfast.kit.runs.models import RunStatus
 from holdfast.services.renewals import service
-from holdfast.services.renewals.calculation import workflow
+from holdfast.services.renewals.jobs.calculation import workflow
 from holdfast.services.renewals.models import CalculationJob, RiskScore
-from holdfast.services.renewals.outcomes import Outcomes
-from holdfast.services.renewals.portfolio import Portfolio
+from holdfast.services.renewals.queries.outcomes import Outcomes
+from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.store import Store, create, patch
 from holdfast.store.plan import QueryPlan
 from tests.browser import renewals_scene as scene

@@ -13,10 +13,12 @@ import pytest
 from holdfast.app import open_store
 from holdfast.errors import InvalidError
 from holdfast.kit.leases import LeaseDocument
-from holdfast.services.renewals.dates import zone_named
+from holdfast.services.renewals.domain.dates import zone_named
+from holdfast.services.renewals.domain.money import from_cents, to_cents
 from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.reports import TableReport, write_aside
 from holdfast.services.renewals.ingest.sources import Folder
+from holdfast.services.renewals.jobs.resident_facts import Moment, Reading
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     LeaseRow,
@@ -25,8 +27,6 @@ from holdfast.services.renewals.models import (
     Resident,
     UnitPricing,
 )
-from holdfast.services.renewals.money import from_cents, to_cents
-from holdfast.services.renewals.resident_facts import Moment, Reading
 from holdfast.store import Query, Store
 
 RESIDENTS = 200

@@ -39,7 +39,7 @@ from holdfast.services.renewals.models import (
     Unit,
 )
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.resident_search import find_residents
+from holdfast.services.renewals.queries.resident_search import find_residents
 from holdfast.services.renewals.views.calibration import CalibrationPages
 from holdfast.services.renewals.views.property_header import heading
 from holdfast.store import create, patch

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.services.renewals.dates import months_before, whole_months
-from holdfast.services.renewals.scoring import DELINQUENT, LeaseFacts, rent_due
+from holdfast.services.renewals.domain.dates import months_before, whole_months
+from holdfast.services.renewals.domain.scoring import DELINQUENT, LeaseFacts, rent_due
 from tests.services.renewals.scored import Row, lease_from, payments, scored
 
 LEDGERS: dict[str, tuple[list[Row], bool | None]] = {

@@ -11,6 +11,7 @@ import pytest
 from holdfast.app import open_store
 from holdfast.errors import AlreadyExistsError, AppendOnlyError, IllegalMoveError, WrongTypeError
 from holdfast.model import Document, schema_of
+from holdfast.services.renewals.domain.scoring import Signal, Thresholds, tier_of
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     TABLES,
@@ -21,7 +22,6 @@ from holdfast.services.renewals.models import (
     RiskScore,
     UnitPricing,
 )
-from holdfast.services.renewals.scoring import Signal, Thresholds, tier_of
 from holdfast.store import Store, create, patch
 from tests.services.renewals.bed import AS_OF
 

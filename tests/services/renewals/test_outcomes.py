@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.services.renewals.calibration import Judged, calibrate
+from holdfast.services.renewals.domain.calibration import Judged, calibrate
+from holdfast.services.renewals.domain.scoring import SIGNALS, Signal
 from holdfast.services.renewals.models import LeaseRow, Outcome, Property, RiskScore
-from holdfast.services.renewals.outcomes import Outcomes
-from holdfast.services.renewals.scoring import SIGNALS, Signal
+from holdfast.services.renewals.queries.outcomes import Outcomes
 from holdfast.store import Query, Store, create, patch
 from tests.services.renewals.bed import Bed, P, Person, settle_in
 from tests.services.renewals.calculations import opened

@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from holdfast.services.renewals import service
-from holdfast.services.renewals.csv_export import plain
+from holdfast.services.renewals.domain.scoring import Thresholds
 from holdfast.services.renewals.endpoints import EndpointRequest
 from holdfast.services.renewals.models import Property, PropertyRules, Resident
-from holdfast.services.renewals.resident_search import find_residents
-from holdfast.services.renewals.scoring import Thresholds
+from holdfast.services.renewals.queries.csv_export import plain
+from holdfast.services.renewals.queries.resident_search import find_residents
 from holdfast.store import put
 from tests.browser import renewals_scene as scene
 from tests.console.bed import Bed, console

@@ -6,9 +6,9 @@ from datetime import date, timedelta
 
 import pytest
 
-from holdfast.services.renewals.dates import zone_named
+from holdfast.services.renewals.domain.dates import zone_named
+from holdfast.services.renewals.jobs.resident_facts import PRICES_EACH_MAX, Moment, Reading
 from holdfast.services.renewals.models import LeaseRow, Property, Resident, UnitPricing
-from holdfast.services.renewals.resident_facts import PRICES_EACH_MAX, Moment, Reading
 from holdfast.store import Store, create
 from tests.services.renewals.bed import AS_OF, TENANT, P
 from tests.services.renewals.calculations import opened

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.services.renewals.domain.scoring import Thresholds
 from holdfast.services.renewals.models import LeaseRow, RiskScore
-from holdfast.services.renewals.scoring import Thresholds
 from holdfast.store import Query, patch
 from tests.services.renewals.bed import AS_OF, Bed, P, Person, settle_in
 from tests.services.renewals.calculations import opened

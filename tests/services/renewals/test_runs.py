@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.services.renewals.domain.scoring import Thresholds
 from holdfast.services.renewals.models import CalculationJob, Property, PropertyRules, PropertyState
-from holdfast.services.renewals.scoring import Thresholds
 from holdfast.store import Query, Store, create, delete
 from tests.faults.puppet import puppets
 from tests.services.renewals.bed import AS_OF, Bed, P, Person, settle_in

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.errors import InvalidError
-from holdfast.services.renewals.scoring import (
+from holdfast.services.renewals.domain.scoring import (
     DELINQUENT,
     EXPIRY,
     MARKET,

@@ -15,9 +15,9 @@ from holdfast.kit.audit import AuditEvent
 from holdfast.kit.runs import Runs
 from holdfast.services.renewals import service
 from holdfast.services.renewals.commands.options import at_work
+from holdfast.services.renewals.domain.scoring import FLAGGED
+from holdfast.services.renewals.jobs.risk_events import Triggered
 from holdfast.services.renewals.models import TRIGGER_JOBS, DeliveryState, RmsEndpoint, TriggerJob
-from holdfast.services.renewals.risk_events import Triggered
-from holdfast.services.renewals.scoring import FLAGGED
 from holdfast.store import Query, Store, patch
 from tests.browser import renewals_scene as scene
 from tests.console.bed import console
@@ -205,7 +205,7 @@ async def test_a_job_ends_with_the_reason_where_the_rms_is_switched_off_and_is_g
 
 @pytest.fixture
 def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.services.renewals.portfolio.AT_ONCE_MAX", 1)
+    monkeypatch.setattr("holdfast.services.renewals.queries.portfolio.AT_ONCE_MAX", 1)
 
 
 async def test_the_api_answers_with_the_job_and_the_rms_hears_of_each_once(

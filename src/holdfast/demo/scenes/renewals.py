@@ -13,10 +13,10 @@ from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConflictError
 from holdfast.kit import NO_TENANT
 from holdfast.services.renewals.endpoints import EndpointRequest
+from holdfast.services.renewals.jobs.risk_events import Triggered
 from holdfast.services.renewals.models import Outcome, RiskScore
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.portfolio import Portfolio
-from holdfast.services.renewals.risk_events import Triggered
+from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.simulators.rms import RmsSimulator
 from holdfast.store import put

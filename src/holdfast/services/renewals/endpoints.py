@@ -13,8 +13,8 @@ from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, RetryPolicy, n
 from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.vault import Vault
 from holdfast.net import SendFailure, read_url
-from holdfast.services.renewals.lookup import get_or_404
 from holdfast.services.renewals.models import EVENT_TYPE, OUTBOX_MODELS, Property, RmsEndpoint
+from holdfast.services.renewals.queries.lookup import get_or_404
 from holdfast.store import Query, Store, Transaction, create, put
 
 RATE_MAX: Final = 100_000

@@ -10,12 +10,12 @@ from holdfast.kit.audit import AuditEntry
 from holdfast.kit.outbox import Delivery, Endpoint
 from holdfast.kit.runs import RunModels, Runner, Runs
 from holdfast.service import Context, Health, Notice
-from holdfast.services.renewals.calculation import workflow
-from holdfast.services.renewals.deliveries import RmsDeliveries
 from holdfast.services.renewals.endpoints import RmsEndpoints
 from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.refresh import SourceRefresh
 from holdfast.services.renewals.ingest.sources import TableSource
+from holdfast.services.renewals.jobs.calculation import workflow
+from holdfast.services.renewals.jobs.trigger_jobs import AuditHook, trigger_workflow
 from holdfast.services.renewals.metrics import RenewalsMetrics
 from holdfast.services.renewals.models import (
     JOBS,
@@ -25,10 +25,10 @@ from holdfast.services.renewals.models import (
     RmsEndpoint,
     SourceState,
 )
-from holdfast.services.renewals.outcomes import Outcomes
-from holdfast.services.renewals.portfolio import Portfolio
-from holdfast.services.renewals.rules import RuleBook
-from holdfast.services.renewals.trigger_jobs import AuditHook, trigger_workflow
+from holdfast.services.renewals.queries.deliveries import RmsDeliveries
+from holdfast.services.renewals.queries.outcomes import Outcomes
+from holdfast.services.renewals.queries.portfolio import Portfolio
+from holdfast.services.renewals.queries.rules import RuleBook
 from holdfast.store import Query, Store, Transaction
 
 T = TypeVar("T")

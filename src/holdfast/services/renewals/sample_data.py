@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model import Document
-from holdfast.services.renewals.dates import months_before
+from holdfast.services.renewals.domain.dates import months_before
 from holdfast.services.renewals.models import (
     LeaseRow,
     LedgerRow,

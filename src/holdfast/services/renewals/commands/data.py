@@ -23,10 +23,10 @@ from holdfast.services.renewals.commands.options import (
     terminal,
     with_renewals,
 )
-from holdfast.services.renewals.dates import check_day
+from holdfast.services.renewals.domain.dates import check_day
 from holdfast.services.renewals.ingest.reports import TableReport, write_aside
 from holdfast.services.renewals.ingest.sources import Folder, TableSource, open_source
-from holdfast.services.renewals.jobs import KEY_MAX, failure_of
+from holdfast.services.renewals.jobs.calculation_jobs import KEY_MAX, failure_of
 from holdfast.services.renewals.models import BadRow, CalculationJob, SourceState
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.sample_data import PER_PROPERTY, SamplePlan, keep

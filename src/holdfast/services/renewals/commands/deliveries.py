@@ -22,12 +22,17 @@ from holdfast.services.renewals.commands.options import (
     terminal,
     with_renewals,
 )
-from holdfast.services.renewals.deliveries import STATUSES, RmsDeadLetterResponse, RmsDeliveryResponse, Wait
+from holdfast.services.renewals.domain.scoring import FLAGGED, Tier
+from holdfast.services.renewals.jobs.risk_events import Triggered, counts_of
+from holdfast.services.renewals.jobs.trigger_jobs import progress_of, started_details
 from holdfast.services.renewals.models import TriggerJob
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.risk_events import Triggered, counts_of
-from holdfast.services.renewals.scoring import FLAGGED, Tier
-from holdfast.services.renewals.trigger_jobs import progress_of, started_details
+from holdfast.services.renewals.queries.deliveries import (
+    STATUSES,
+    RmsDeadLetterResponse,
+    RmsDeliveryResponse,
+    Wait,
+)
 
 dlq = typer.Typer(help="What the RMS did not take: list, replay, resolve.", no_args_is_help=True)
 

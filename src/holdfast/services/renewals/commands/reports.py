@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from holdfast.errors import InvalidError
-from holdfast.services.renewals.calibration import Calibration
 from holdfast.services.renewals.commands.options import (
     OWN,
     AsJson,
@@ -22,10 +21,11 @@ from holdfast.services.renewals.commands.options import (
     terminal,
     with_renewals,
 )
+from holdfast.services.renewals.domain.calibration import Calibration
+from holdfast.services.renewals.domain.scoring import TIERS
 from holdfast.services.renewals.models import Outcome, RiskScore, Summary
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.portfolio import PropertySummary, Sort
-from holdfast.services.renewals.scoring import TIERS
+from holdfast.services.renewals.queries.portfolio import PropertySummary, Sort
 
 COLUMNS = (
     "resident_id",

@@ -17,13 +17,19 @@ from holdfast.services.renewals.commands.options import (
     terminal,
     with_renewals,
 )
+from holdfast.services.renewals.domain.money import from_cents, to_cents
+from holdfast.services.renewals.domain.scoring import TIERS
 from holdfast.services.renewals.models import PropertyRules
 from holdfast.services.renewals.models.scores import Sending
-from holdfast.services.renewals.money import from_cents, to_cents
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.portfolio import WhatIf
-from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RuleBook, RulesRequest, changed, order_of
-from holdfast.services.renewals.scoring import TIERS
+from holdfast.services.renewals.queries.portfolio import WhatIf
+from holdfast.services.renewals.queries.rules import (
+    TOLERANCE_CENTS_MAX,
+    RuleBook,
+    RulesRequest,
+    changed,
+    order_of,
+)
 from holdfast.store import Transaction
 
 _Change = Callable[[RuleBook, Transaction], Awaitable[PropertyRules]]

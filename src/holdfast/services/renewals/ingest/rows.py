@@ -12,9 +12,9 @@ import msgspec
 
 from holdfast.errors import InvalidError
 from holdfast.model import Document
-from holdfast.services.renewals.dates import zone_named
+from holdfast.services.renewals.domain.dates import zone_named
+from holdfast.services.renewals.domain.money import to_cents
 from holdfast.services.renewals.models import TABLES, LeaseRow, Property, UnitPricing
-from holdfast.services.renewals.money import to_cents
 
 _MONEY: Final = frozenset({"base_rent", "market_rent", "monthly_rent", "amount", "proposed_rent"})
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from holdfast.kit import NO_TENANT
 from holdfast.model import MEMBERS_READ, CompositeId, Document, Index, document
-from holdfast.services.renewals.scoring import Points, Tier
+from holdfast.services.renewals.domain.scoring import Points, Tier
 
 
 @document(

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
 from holdfast.model import MEMBERS_READ, CompositeId, Document, Index, document
-from holdfast.services.renewals.scoring import (
+from holdfast.services.renewals.domain.scoring import (
     TOLERANCE_CENTS,
     Days,
     Points,

@@ -11,8 +11,8 @@ from typing import Literal
 
 from holdfast.kit import NO_TENANT
 from holdfast.model import ADMINS_READ, MEMBERS_READ, CompositeId, Document, Index, ProvidedId, document
-from holdfast.services.renewals.money import Cents
-from holdfast.services.renewals.scoring import LeaseType
+from holdfast.services.renewals.domain.money import Cents
+from holdfast.services.renewals.domain.scoring import LeaseType
 
 # An endpoint has its property's id, and the outbox joins ids with `~`.
 PROPERTY_ID = ProvidedId(pattern=r"[^~/]{1,100}")

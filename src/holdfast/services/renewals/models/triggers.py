@@ -9,8 +9,8 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import CheckpointDocument
 from holdfast.kit.runs import RUN_CLAIM, RUN_INDEXES, RUN_LIFE, RunFields, RunModels, StepDocument
 from holdfast.model import MEMBERS_READ, Document, Retention, TimestampId, document
+from holdfast.services.renewals.domain.scoring import Tier
 from holdfast.services.renewals.models.scores import Count
-from holdfast.services.renewals.scoring import Tier
 
 Told = Literal["created", "already queued", "already delivered", "re-queued"]
 

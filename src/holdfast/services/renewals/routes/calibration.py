@@ -10,11 +10,11 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from holdfast.routing import Actor, RequestBody, RuntimeDependency, TenantId
-from holdfast.services.renewals.calibration import Calibration
+from holdfast.services.renewals.domain.calibration import Calibration
 from holdfast.services.renewals.models import Outcome, PropertyRules
+from holdfast.services.renewals.queries.rules import RulesRequest
 from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of, sets
 from holdfast.services.renewals.routes.events import PropertyFilter
-from holdfast.services.renewals.rules import RulesRequest
 
 Id = Annotated[str, Meta(min_length=1, max_length=400)]
 

@@ -9,10 +9,10 @@ from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
 from holdfast.routing import RuntimeDependency, TenantId
-from holdfast.services.renewals.csv_export import csv_of
+from holdfast.services.renewals.domain.scoring import TIERS, Tier
+from holdfast.services.renewals.queries.csv_export import csv_of
 from holdfast.services.renewals.routes.dependencies import reads, renewals_of
 from holdfast.services.renewals.routes.risk import AsOf, RunId
-from holdfast.services.renewals.scoring import TIERS, Tier
 
 
 @reads("/properties/{property_id:str}/renewal-risk.csv", time_limit_s=120.0)

@@ -11,7 +11,7 @@ from msgspec import Meta
 from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Report
 from holdfast.routing import Actor, Cursor, Limit, RequestBody, RuntimeDependency, TenantId
-from holdfast.services.renewals.deliveries import (
+from holdfast.services.renewals.queries.deliveries import (
     NOTE_MAX,
     RmsDeadLetterResponse,
     RmsDeliveryDetail,

@@ -11,11 +11,11 @@ from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from holdfast.kit.runs.models import RunStatus
 from holdfast.routing import PREFIX, Actor, Cursor, Limit, RequestBody, RuntimeDependency, TenantId
-from holdfast.services.renewals.jobs import KEY_MAX, RunSummary
+from holdfast.services.renewals.domain.scoring import TIERS, Signal, Thresholds, Tier, Weights
+from holdfast.services.renewals.jobs.calculation_jobs import KEY_MAX, RunSummary
 from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary
-from holdfast.services.renewals.portfolio import PropertySummary, Sort, WhatIf
+from holdfast.services.renewals.queries.portfolio import PropertySummary, Sort, WhatIf
 from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of
-from holdfast.services.renewals.scoring import TIERS, Signal, Thresholds, Tier, Weights
 
 WAIT_S_MAX: Final = 60.0
 Key = Annotated[

@@ -13,11 +13,11 @@ from msgspec import Meta
 
 from holdfast.kit.runs.models import RunStatus
 from holdfast.routing import PREFIX, Actor, RequestBody, RuntimeDependency, TenantId
+from holdfast.services.renewals.domain.scoring import FLAGGED, Tier
+from holdfast.services.renewals.jobs.risk_events import Triggered, counts_of, summary_of
+from holdfast.services.renewals.jobs.trigger_jobs import progress_of, started_details
 from holdfast.services.renewals.models import Told, TriggerJob
-from holdfast.services.renewals.risk_events import Triggered, counts_of, summary_of
 from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of
-from holdfast.services.renewals.scoring import FLAGGED, Tier
-from holdfast.services.renewals.trigger_jobs import progress_of, started_details
 
 SHOWN_MAX: Final = 100
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.service import Page, PageRequest
-from holdfast.services.renewals.history import History
-from holdfast.services.renewals.lookup import get_or_404
+from holdfast.services.renewals.domain.scoring import Thresholds, Weights
 from holdfast.services.renewals.models import LeaseRow, PropertyRules, Resident, RiskScore, Unit
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.rules import TOLERANCE_CENTS_MAX, RulesRequest, order_of
-from holdfast.services.renewals.scoring import Thresholds, Weights
+from holdfast.services.renewals.queries.history import History
+from holdfast.services.renewals.queries.lookup import get_or_404
+from holdfast.services.renewals.queries.rules import TOLERANCE_CENTS_MAX, RulesRequest, order_of
 from holdfast.services.renewals.views.property_header import SENDINGS, choices, heading
 from holdfast.services.renewals.views.reasons import reasons_of
 from holdfast.store import Query, Store

@@ -9,12 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.service import Page, PageRequest
-from holdfast.services.renewals.deliveries import RmsDeliveries, RmsDeliveryResponse
+from holdfast.services.renewals.domain.scoring import TIERS
 from holdfast.services.renewals.models import RiskScore, Summary, Unit
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.portfolio import Portfolio, Sort
-from holdfast.services.renewals.resident_search import FOUND_MAX, find_residents
-from holdfast.services.renewals.scoring import TIERS
+from holdfast.services.renewals.queries.deliveries import RmsDeliveries, RmsDeliveryResponse
+from holdfast.services.renewals.queries.portfolio import Portfolio, Sort
+from holdfast.services.renewals.queries.resident_search import FOUND_MAX, find_residents
 from holdfast.services.renewals.views.property_header import Heading, heading
 from holdfast.services.renewals.views.reasons import ScoreReason, reasons_of
 

@@ -8,9 +8,9 @@ from typing import Any, Final, get_args
 
 from holdfast.errors import NotFoundError
 from holdfast.service import Page, PageRequest
-from holdfast.services.renewals.deliveries import STATUSES, Wait
 from holdfast.services.renewals.models import DeadLetterRow, DeliveryState, Property, Resident, RmsEndpoint
 from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.queries.deliveries import STATUSES, Wait
 from holdfast.services.renewals.views.property_header import ON_THE_WAY, Heading, choices, heading
 
 ROWS: Final = 50

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.service import Page, PageRequest
 from holdfast.services.renewals.models import CalculationJob, RmsEndpoint
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.portfolio import PropertySummary
+from holdfast.services.renewals.queries.portfolio import PropertySummary
 from holdfast.services.renewals.views.property_header import count_dead, count_waiting
 from holdfast.store import Store
 

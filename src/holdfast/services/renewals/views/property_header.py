@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from holdfast.services.renewals.dates import zone_or_utc
+from holdfast.services.renewals.domain.dates import zone_or_utc
 from holdfast.services.renewals.models import (
     CalculationJob,
     DeadLetterRow,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from holdfast.services.renewals.domain.scoring import DELINQUENT, EXPIRY, MARKET, NO_OFFER
 from holdfast.services.renewals.models import RiskScore
-from holdfast.services.renewals.scoring import DELINQUENT, EXPIRY, MARKET, NO_OFFER
 
 # A word for each signal, and its shortest one.
 _WORDS: Final = (

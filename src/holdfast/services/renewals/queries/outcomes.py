@@ -6,11 +6,11 @@ from datetime import date, datetime, time
 from typing import Final, Literal
 
 from holdfast.errors import NotFoundError
-from holdfast.services.renewals.calibration import Calibration, Judged, calibrate
-from holdfast.services.renewals.dates import check_day, zone_or_utc
-from holdfast.services.renewals.history import History
-from holdfast.services.renewals.lookup import get_or_404
+from holdfast.services.renewals.domain.calibration import Calibration, Judged, calibrate
+from holdfast.services.renewals.domain.dates import check_day, zone_or_utc
 from holdfast.services.renewals.models import LeaseRow, Outcome, Property, Resident, RiskScore
+from holdfast.services.renewals.queries.history import History
+from holdfast.services.renewals.queries.lookup import get_or_404
 from holdfast.store import Query, Store, Transaction, put
 
 SCORES_LOOKED_AT: Final = 500

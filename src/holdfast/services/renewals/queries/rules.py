@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
-from holdfast.services.renewals.lookup import get_or_404
+from holdfast.services.renewals.domain.scoring import TOLERANCE_CENTS, Thresholds, Weights
 from holdfast.services.renewals.models import Property, PropertyRules
 from holdfast.services.renewals.models.scores import Sending
-from holdfast.services.renewals.scoring import TOLERANCE_CENTS, Thresholds, Weights
+from holdfast.services.renewals.queries.lookup import get_or_404
 from holdfast.store import Store, Transaction, put
 
 TOLERANCE_CENTS_MAX: Final = 10**9

@@ -16,7 +16,9 @@ import msgspec
 import structlog
 
 from holdfast.service import SubprocessTask, SubprocessWorker, WorkerLostError
-from holdfast.services.renewals.dates import zone_named
+from holdfast.services.renewals.domain.dates import zone_named
+from holdfast.services.renewals.domain.scoring import Rules, Tier, assess
+from holdfast.services.renewals.jobs.resident_facts import PAGE, Known, Moment, Reading
 from holdfast.services.renewals.models import (
     LeaseRow,
     LedgerRow,
@@ -25,8 +27,6 @@ from holdfast.services.renewals.models import (
     RiskScore,
     UnitPricing,
 )
-from holdfast.services.renewals.resident_facts import PAGE, Known, Moment, Reading
-from holdfast.services.renewals.scoring import Rules, Tier, assess
 from holdfast.store import Store, encoded
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ import io
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+from holdfast.services.renewals.domain.scoring import SIGNALS, Tier
 from holdfast.services.renewals.models import RiskScore, Summary, Unit
-from holdfast.services.renewals.portfolio import Portfolio
-from holdfast.services.renewals.scoring import SIGNALS, Tier
+from holdfast.services.renewals.queries.portfolio import Portfolio
 
 PAGE: Final = 500
 COLUMNS: Final = (

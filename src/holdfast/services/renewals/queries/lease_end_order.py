@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from holdfast.errors import BadCursorError
+from holdfast.services.renewals.domain.scoring import Tier
 from holdfast.services.renewals.models import RiskScore, RunOrder
-from holdfast.services.renewals.scoring import Tier
 from holdfast.store import QueryPage, Store, Write, put
 from holdfast.store.cursors import cursor_at, mark_of, place_in
 

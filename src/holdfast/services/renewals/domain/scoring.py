@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
-from holdfast.services.renewals.dates import months_before, whole_months
-from holdfast.services.renewals.money import Cents, from_cents
+from holdfast.services.renewals.domain.dates import months_before, whole_months
+from holdfast.services.renewals.domain.money import Cents, from_cents
 
 Tier = Literal["high", "medium", "low"]
 LeaseType = Literal["fixed", "month_to_month"]

@@ -11,22 +11,7 @@ import msgspec
 from holdfast.errors import BadIdError, ConflictError, InvalidError, NotFoundError
 from holdfast.kit.outbox import Dispatcher
 from holdfast.kit.runs import Workflow
-from holdfast.services.renewals.history import History
-from holdfast.services.renewals.jobs import Jobs
-from holdfast.services.renewals.lease_end_order import LeaseEndOrder, ending
-from holdfast.services.renewals.lookup import get_or_404
-from holdfast.services.renewals.models import (
-    Property,
-    PropertyState,
-    Resident,
-    RiskScore,
-    Summary,
-    TriggerJob,
-)
-from holdfast.services.renewals.risk_events import Triggered, Triggers, of_run, scan_run, scores_of_run
-from holdfast.services.renewals.rules import RuleBook
-from holdfast.services.renewals.runs import FinishedRuns, count_of
-from holdfast.services.renewals.scoring import (
+from holdfast.services.renewals.domain.scoring import (
     DELINQUENT,
     FLAGGED,
     MARKET,
@@ -38,7 +23,22 @@ from holdfast.services.renewals.scoring import (
     expiry_share,
     tier_of,
 )
-from holdfast.services.renewals.trigger_jobs import AuditHook, TriggerJobs, trigger_workflow
+from holdfast.services.renewals.jobs.calculation_jobs import Jobs
+from holdfast.services.renewals.jobs.risk_events import Triggered, Triggers, of_run, scan_run, scores_of_run
+from holdfast.services.renewals.jobs.trigger_jobs import AuditHook, TriggerJobs, trigger_workflow
+from holdfast.services.renewals.models import (
+    Property,
+    PropertyState,
+    Resident,
+    RiskScore,
+    Summary,
+    TriggerJob,
+)
+from holdfast.services.renewals.queries.finished_runs import FinishedRuns, count_of
+from holdfast.services.renewals.queries.history import History
+from holdfast.services.renewals.queries.lease_end_order import LeaseEndOrder, ending
+from holdfast.services.renewals.queries.lookup import get_or_404
+from holdfast.services.renewals.queries.rules import RuleBook
 from holdfast.store import Query, QueryPage, Store
 
 Sort = Literal["score", "days"]

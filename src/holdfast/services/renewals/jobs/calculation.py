@@ -23,7 +23,10 @@ from holdfast.errors import InvalidError
 from holdfast.kit.outbox import Outbox
 from holdfast.kit.runs import Runs, Step, Workflow
 from holdfast.service import SubprocessPool
-from holdfast.services.renewals.lease_end_order import Ending, LeaseEndOrder, ending
+from holdfast.services.renewals.domain.scoring import FLAGGED, TIERS, Tier
+from holdfast.services.renewals.jobs.resident_facts import PAGE, Reading
+from holdfast.services.renewals.jobs.risk_events import event_of, of_run
+from holdfast.services.renewals.jobs.scoring_pipeline import PART_NAME, TURN, Assignment, Scored, scored_pages
 from holdfast.services.renewals.models import (
     JOBS,
     OUTBOX_MODELS,
@@ -34,10 +37,7 @@ from holdfast.services.renewals.models import (
     RmsEndpoint,
     Summary,
 )
-from holdfast.services.renewals.resident_facts import PAGE, Reading
-from holdfast.services.renewals.risk_events import event_of, of_run
-from holdfast.services.renewals.scoring import FLAGGED, TIERS, Tier
-from holdfast.services.renewals.scoring_pipeline import PART_NAME, TURN, Assignment, Scored, scored_pages
+from holdfast.services.renewals.queries.lease_end_order import Ending, LeaseEndOrder, ending
 from holdfast.store import Fence, Store, Write, check, create_encoded, patch
 
 WORKFLOW: Final = "calculate"

@@ -14,9 +14,9 @@ from holdfast.clock import from_us, to_us
 from holdfast.errors import BadCursorError, InvalidError
 from holdfast.kit.outbox import Attempt, DeadLetter, Deliveries, Report, Selection, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
-from holdfast.services.renewals.lookup import get_or_404
+from holdfast.services.renewals.jobs.risk_events import event_id_of
 from holdfast.services.renewals.models import DLQ, OUTBOX_MODELS, DeadLetterRow, DeliveryState, RiskScore
-from holdfast.services.renewals.risk_events import event_id_of
+from holdfast.services.renewals.queries.lookup import get_or_404
 from holdfast.store import Query, Store, Transaction
 
 Status = Literal["pending", "sending", "delivered", "failed", "dlq", "skipped", "cancelled"]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import date, datetime
 
 from holdfast.errors import InvalidError, NotFoundError
-from holdfast.services.renewals.lookup import get_or_404
+from holdfast.services.renewals.domain.scoring import Tier
 from holdfast.services.renewals.models import CalculationJob, Property, PropertyState, Summary
-from holdfast.services.renewals.scoring import Tier
+from holdfast.services.renewals.queries.lookup import get_or_404
 from holdfast.store import Query, Store
 
 

@@ -19,9 +19,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from holdfast.services.renewals.dates import local_date, months_before
-from holdfast.services.renewals.models import LeaseRow, LedgerRow, OfferRow, Resident, UnitPricing
-from holdfast.services.renewals.scoring import (
+from holdfast.services.renewals.domain.dates import local_date, months_before
+from holdfast.services.renewals.domain.scoring import (
     WINDOW_MONTHS,
     Facts,
     LeaseFacts,
@@ -30,6 +29,7 @@ from holdfast.services.renewals.scoring import (
     counts,
     current_lease,
 )
+from holdfast.services.renewals.models import LeaseRow, LedgerRow, OfferRow, Resident, UnitPricing
 from holdfast.store import Query, Store
 
 PAGE: Final = 2_000

@@ -11,8 +11,9 @@ import msgspec
 from holdfast.errors import ConflictError, JobFailedError, KeyReusedError, NotFoundError, RetryLaterError
 from holdfast.kit.idempotency import Done, Idempotency, StoredResponse, Ticket
 from holdfast.kit.runs import Runs, Workflow
-from holdfast.services.renewals.dates import check_day, local_date, zone_named
-from holdfast.services.renewals.lookup import get_or_404, wait_until_done
+from holdfast.services.renewals.domain.dates import check_day, local_date, zone_named
+from holdfast.services.renewals.domain.scoring import FLAGGED, Tier
+from holdfast.services.renewals.jobs.risk_events import scores_of_run
 from holdfast.services.renewals.models import (
     JOBS,
     CalculationJob,
@@ -21,8 +22,7 @@ from holdfast.services.renewals.models import (
     PropertyState,
     RiskScore,
 )
-from holdfast.services.renewals.risk_events import scores_of_run
-from holdfast.services.renewals.scoring import FLAGGED, Tier
+from holdfast.services.renewals.queries.lookup import get_or_404, wait_until_done
 from holdfast.store import ABSENT, Snapshot, Store, Write, put
 
 TRIES: Final = 20

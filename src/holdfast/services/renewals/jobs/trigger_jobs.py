@@ -22,7 +22,8 @@ from holdfast.errors import (
 )
 from holdfast.kit.runs import Runs, Step, Workflow
 from holdfast.model import schema_of
-from holdfast.services.renewals.lookup import get_or_404, wait_until_done
+from holdfast.services.renewals.domain.scoring import Tier
+from holdfast.services.renewals.jobs.risk_events import BATCH, Triggered, Triggers, of_run, summary_of
 from holdfast.services.renewals.models import (
     TRIGGER_JOBS,
     RiskScore,
@@ -31,9 +32,8 @@ from holdfast.services.renewals.models import (
     TriggerJob,
     TriggerState,
 )
-from holdfast.services.renewals.risk_events import BATCH, Triggered, Triggers, of_run, summary_of
-from holdfast.services.renewals.runs import count_of
-from holdfast.services.renewals.scoring import Tier
+from holdfast.services.renewals.queries.finished_runs import count_of
+from holdfast.services.renewals.queries.lookup import get_or_404, wait_until_done
 from holdfast.store import Fence, QueryPage, Store, Transaction, Write, patch, put
 
 WORKFLOW: Final = "trigger"

@@ -15,6 +15,7 @@ from holdfast.errors import AlreadyExistsError, ConflictError, RetryLaterError
 from holdfast.kit.outbox import Deliveries, Dispatcher, Event, Outbox, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.model.limits import ID_BYTES_MAX
+from holdfast.services.renewals.domain.scoring import Tier
 from holdfast.services.renewals.models import (
     EVENT_TYPE,
     OUTBOX_MODELS,
@@ -23,7 +24,6 @@ from holdfast.services.renewals.models import (
     RmsEndpoint,
     Told,
 )
-from holdfast.services.renewals.scoring import Tier
 from holdfast.store import Query, Store, Write
 
 BATCH: Final = 200

@@ -1,0 +1,1 @@
+"""Pure decisions: scores, calibration, dates, money, rules. Nothing here reads a store."""

@@ -1,0 +1,1 @@
+"""Work that runs under a claim: calculations and triggers of whole tiers."""

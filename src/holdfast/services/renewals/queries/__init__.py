@@ -1,0 +1,1 @@
+"""Reads of one portfolio, for operations and surfaces."""
