@@ -91,6 +91,7 @@ class Bed:
     runtime: Runtime
     surface: AsgiApp
     client: aiohttp.ClientSession
+    address: str
 
     async def ask(
         self, method: str, path: str, *, token: str | None = None, **more: Any
@@ -138,6 +139,6 @@ async def serving(
             served(serving_process.settings(surface)) as address,
             aiohttp.ClientSession(address) as client,
         ):
-            yield Bed(runtime, surface, client)
+            yield Bed(runtime, surface, client, address)
     finally:
         await runtime.close()

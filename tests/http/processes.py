@@ -32,7 +32,10 @@ async def running(
     home: Path, module: str, *arguments: str, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """A process that runs a module, and the first line it says."""
-    own = {"PYTHONPATH": f"{home}{os.pathsep}{_ROOT}", "HOLDFAST_HOME": str(home / "h")}
+    own = {
+        "PYTHONPATH": f"{home}{os.pathsep}{_ROOT}{os.pathsep}{_ROOT}/src",
+        "HOLDFAST_HOME": str(home / "h"),
+    }
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, *arguments, cwd=home, env={**os.environ, **own, **(environ or {})},
         stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,

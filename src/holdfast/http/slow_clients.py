@@ -1,4 +1,4 @@
-"""Slow clients: a request must arrive whole, and its head stay small, within a set time."""
+"""Slow and swollen requests: each must arrive whole in time, and what is not its body must stay small."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ from holdfast.http.error_responses import ErrorResponse, refusal
 from holdfast.ids import ulid
 
 HEAD_BYTES_MAX: Final = 65_536
+# A chunk's size in hexadecimal and its two line ends.
+CHUNK_FRAMING_BYTES: Final = 12
 _REASONS: Final = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
 class SlowClientProtocol(HttpToolsProtocol):
     """Notes since when a request is being read; the server's tick drops those that take too long.
 
-    Noting costs an assignment a request, where a timer each would cost far more.
+    Noting costs an assignment a request, where a timer each would cost far more. One byte budget covers the
+    head, chunk extensions and trailers: all that was received less the body and the framing of chunks.
+    Trailers are discarded, so that none of them is ever taken for a header.
     """
 
     reading_since_s: float | None = None
-    _head_bytes = 0
+    _overhead_bytes = 0
+    _first_bytes = 0
     _in_head = True
+    _complete = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -31,23 +37,38 @@ class SlowClientProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.reading_since_s = self.loop.time()
-        self._in_head, self._head_bytes = True, 0
+        self.reading_since_s, self._complete = self.loop.time(), False
+        self._in_head, self._overhead_bytes, self._first_bytes = True, self._first_bytes, 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()
 
+    def on_chunk_header(self) -> None:
+        self._overhead_bytes -= CHUNK_FRAMING_BYTES
+
+    def on_body(self, body: bytes) -> None:
+        self._overhead_bytes -= len(body)
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self.reading_since_s = None
+        self.reading_since_s, self._complete = None, True
 
     def data_received(self, data: bytes) -> None:
+        # Of what is pipelined, only the first message begins where these bytes do.
+        self._first_bytes = len(data) if self._complete else 0
+        self._overhead_bytes += len(data)
         super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self.drop(431, refusal("too_large", f"a head takes at most {HEAD_BYTES_MAX:,} bytes", ulid()))
+        # Short framing must not be saved up for a long extension.
+        self._overhead_bytes = max(0, self._overhead_bytes)
+        if self._overhead_bytes > HEAD_BYTES_MAX and self.reading_since_s is not None:
+            text = f"the head, chunk extensions and trailers take at most {HEAD_BYTES_MAX:,} bytes together"
+            self.drop(431, refusal("too_large", text, ulid()))
 
     def drop_if_slow(self, read_s: float) -> None:
         """Give up on a request that has been coming in for too long."""
