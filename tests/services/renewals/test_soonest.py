@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from holdfast.errors import BadCursorError, RetryLaterError
-from holdfast.services.renewals import lease_end_order, portfolio
 from holdfast.services.renewals.domain.scoring import FLAGGED, TIERS, Tier
 from holdfast.services.renewals.jobs.calculation import workflow
 from holdfast.services.renewals.jobs.risk_events import scores_of_run
 from holdfast.services.renewals.models import RiskScore, RunOrder, Summary
+from holdfast.services.renewals.queries import lease_end_order, portfolio
 from holdfast.services.renewals.queries.lease_end_order import LeaseEndOrder, OrderPosition, ending
 from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.services.renewals.sample_data import SamplePlan, keep
