@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.backoff import BackOff
 from holdfast.errors import BadQueryError, NotFoundError
 from holdfast.kit.audit import Audit, AuditEntry, AuditEvent, AuditHead
 from holdfast.kit.channels import (
@@ -96,7 +97,7 @@ async def test_a_provider_that_asks_to_wait_is_not_asked_sooner(
 async def test_waits_grow_with_failures_up_to_a_limit(
     channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
 ) -> None:
-    one = channels(life=ChannelPolicy(back_off_s=10, back_off_s_max=100))
+    one = channels(life=ChannelPolicy(back_off=BackOff(first_s=10, wait_s_max=100, jitter=0.5)))
     board.failing = 2.0
     await one.set_wanted([ALICE])
     waits = []

@@ -285,7 +285,8 @@ async def test_the_loop_opens_what_is_wanted_and_renews_by_the_clock(
         await board.opened.wait()
         (old,) = board.live(ALICE)
         while board.live(ALICE) == [old] or len(board.live(ALICE)) != 1:
-            await clock.advance(0.2 * DAY)
+            if not one.under_way:  # or its lease would end while a slow engine commits
+                await clock.advance(0.2 * DAY)
             await asyncio.sleep(0.005)
     stop.set()
     await running

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from holdfast.backoff import BackOff
 from holdfast.errors import RetryLaterError, TooLargeError, UnverifiedError
 from holdfast.kit.inbox import Inbox, InboxItem, InboxLane, InboxLimits, InboxWorker, Source, Verified
 from holdfast.model import Document, document
@@ -103,7 +104,9 @@ async def test_a_failing_item_waits_longer_each_time_and_is_parked_with_the_reas
 
     inbox = Inbox(kit_store)
     await _receive(inbox, "m1")
-    worker = InboxWorker(kit_store, {"loose": fail}, limits=InboxLimits(tries_max=3, back_off_s=10))
+    worker = InboxWorker(
+        kit_store, {"loose": fail}, limits=InboxLimits(tries_max=3, back_off=BackOff(first_s=10))
+    )
     assert await worker.turn() == 1
     for wait in (10, 20):
         clock.tick(wait - 1)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.backoff import BackOff
 from holdfast.errors import BadQueryError, LeaseLostError, NotFoundError
 from holdfast.kit.schedules import Job, Schedule, Scheduler, Slot, SlotRun
 from holdfast.model import Document, document
@@ -96,7 +97,7 @@ async def test_two_schedulers_run_each_slot_once(
 async def test_a_failing_act_is_tried_again_with_growing_waits_and_then_given_up(
     scheduler: Callable[..., Scheduler], kit_store: Store, clock: ManualClock, acts: Acts
 ) -> None:
-    one = scheduler(retries=2, back_off_s=10)
+    one = scheduler(retries=2, back_off=BackOff(first_s=10))
     await one.declare()
     acts.failures = 99
     clock.set(START + timedelta(minutes=1))

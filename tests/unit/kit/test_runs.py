@@ -81,7 +81,7 @@ def _plan(retries: int = 3) -> StepDefinition:
     async def act(step: Step) -> None: ...
 
     return StepDefinition(
-        name="s", act=act, retries=retries, limit_s=1.0, back_off=BackOff(first_s=2.0, most_s=5.0)
+        name="s", act=act, retries=retries, limit_s=1.0, back_off=BackOff(first_s=2.0, wait_s_max=5.0)
     )
 
 

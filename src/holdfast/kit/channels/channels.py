@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterable
-from datetime import datetime
+from collections.abc import Iterable
 from typing import Final
 
 from holdfast.errors import BadQueryError
-from holdfast.ids import ulid
 from holdfast.kit import NO_TENANT
 from holdfast.kit.channels import decision, report
 from holdfast.kit.channels.decision import ChannelPolicy
@@ -18,15 +15,16 @@ from holdfast.kit.channels.port import ChannelProvider
 from holdfast.kit.channels.reconciler import Hook, WatchReconciler, epoch_ms, log
 from holdfast.kit.channels.report import ChannelHealth, Forced, Listing, Renewal, Renewed
 from holdfast.kit.channels.watch_registry import WatchRegistry
-from holdfast.kit.worker_loop import wait_for_wake
+from holdfast.kit.worker_loop import WorkerLoop
 from holdfast.store import Query, Snapshot, Store
 from holdfast.webhook_verifier import CHANNEL_TOKEN_BYTES
 
 POLL_S: Final = 60.0
+GAP_S: Final = 0.02
 PAGE: Final = 500
 
 
-class Channels:
+class Channels(WorkerLoop[Watch]):
     """Keeps one channel open for each thing that is wanted watched. Any number of processes may run it.
 
     `name` begins every channel id and tells this set from others in the same store. `key` makes the
@@ -58,15 +56,16 @@ class Channels:
         self._life = life or ChannelPolicy()
         if self._life.lease_s <= self._life.call_limit_s:
             raise BadQueryError("the lease must be longer than a provider's answer may take")
-        self._store = store.tenant(store.tenant_id or NO_TENANT)
-        self._clock = store.clock
-        self._name, self._kind, self._owner = name, kind, owner or ulid()
+        # Twice as many watches as calls at once, so that the provider is never waited for in vain.
+        super().__init__(
+            store.tenant(store.tenant_id or NO_TENANT), Watch, concurrency=2 * self._life.concurrency,
+            lease_s=self._life.lease_s, poll_s=POLL_S, gap_s=GAP_S, owner=owner,
+        )  # fmt: skip
+        self._name, self._channel = name, kind
         self._register = WatchRegistry(self._store, kind, name=name, life=self._life)
         self._care = WatchReconciler(
             self._store, provider, kind=kind, key=key, life=self._life, hook=hook, known=self._register.known
         )
-        self.last_turn_at: datetime | None = None
-        self.under_way = 0
 
     async def load(self) -> int:
         """Read the active channels into memory, for `knows` and `find`; says how many there are."""
@@ -85,49 +84,16 @@ class Channels:
 
     # -- the loop ---------------------------------------------------------------------------------
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Open, renew, stop and repair until told to stop; then finish what is under way."""
-        subscription = self._store.watch(Watch)
-        try:
-            while not stop.is_set():
-                if await self.turn(stop) == 0:
-                    await wait_for_wake(self._clock, await self._idle_s(), wake=subscription, stop=stop)
-        finally:
-            subscription.close()
+    async def turn(self) -> int:
+        """Open, renew, stop and repair everything that is due now; return how many watches that took."""
+        return await self.work_off()
 
-    async def _idle_s(self) -> float:
-        due = await self._store.next_due(Watch)
-        wait = POLL_S if due is None else (due - self._clock.now()).total_seconds()
-        return min(max(wait, 0.05), POLL_S)
-
-    async def turn(self, stop: asyncio.Event | None = None) -> int:
-        """Do everything that is due now; says how many watches were tended."""
-        self.last_turn_at = self._clock.now()
-        crew = _Crew(self._life.concurrency)
-        tended = 0
-        try:
-            while stop is None or not stop.is_set():
-                claimed_s = self._clock.monotonic()
-                claimed = await self._claim(crew.room) if crew.room else []
-                crew.take(self._tend(one, claimed_s) for one in claimed)
-                tended += len(claimed)
-                if not crew.busy:
-                    break
-                await crew.some_done()
-        finally:
-            await crew.end()
-        return tended
-
-    async def _tend(self, claimed: Snapshot[Watch], claimed_s: float) -> None:
-        self.under_way += 1
-        try:
-            await self._care.reconcile(claimed, claimed_s)
-        finally:
-            self.under_way -= 1
+    async def _act(self, claimed: Snapshot[Watch], until_s: float) -> None:
+        await self._care.reconcile(claimed, until_s)
 
     async def _claim(self, room: int) -> list[Snapshot[Watch]]:
         return await self._store.claim_due(
-            Watch, limit=room, lease_s=self._life.lease_s, owner=self._owner, only_lanes=[self._name]
+            Watch, limit=room, lease_s=self._lease_s, owner=self.owner, only_lanes=[self._name]
         )
 
     # -- what people do ---------------------------------------------------------------------------
@@ -135,7 +101,9 @@ class Channels:
     async def renew_expiring(self, threshold_s: float = 86_400.0, *, dry_run: bool = False) -> Renewal:
         """Renew channels that end within `threshold_s`, now; says what became of each."""
         before = epoch_ms(self._clock.now()) + round(threshold_s * 1000)
-        query = Query(self._kind).where("status", "==", "active").where("expiration", "<", before).limit(PAGE)
+        query = (
+            Query(self._channel).where("status", "==", "active").where("expiration", "<", before).limit(PAGE)
+        )
         expiring = [found.doc async for found in self._store.scan(query.order_by("expiration"))]
         if dry_run:
             would = [
@@ -192,7 +160,7 @@ class Channels:
         known = self._register.known.get(channel_id)
         if known is not None:
             return known
-        found = await self._store.get(self._kind, channel_id)
+        found = await self._store.get(self._channel, channel_id)
         if found is not None:
             return found.doc.watched_id
         watch = await self._store.get(Watch, watch_id_of(channel_id)) if watch_id_of(channel_id) else None
@@ -211,7 +179,7 @@ class Channels:
         self, only: ChannelStatus | None = None, *, limit: int = 100, cursor: str | None = None
     ) -> Listing:
         """Channels with the time left to them, soonest end first."""
-        query = Query(self._kind) if only is None else Query(self._kind).where("status", "==", only)
+        query = Query(self._channel) if only is None else Query(self._channel).where("status", "==", only)
         page = await self._store.query(query.order_by("expiration").limit(limit).after(cursor))
         now_ms = epoch_ms(self._clock.now())
         rows = [report.row(channel, now_ms=now_ms, warn_s=self._life.warn_s) for channel in page.docs]
@@ -224,47 +192,6 @@ class Channels:
     async def health(self) -> ChannelHealth:
         """How channels are, as the store has it; what needs somebody's attention is named."""
         return await report.channel_health(
-            self._store, self._kind, name=self._name, last_turn_at=self.last_turn_at,
+            self._store, self._channel, name=self._name, last_turn_at=self.last_turn_at,
             last_error=self._care.last_error,
         )  # fmt: skip
-
-
-class _Crew:
-    """Watches at work: twice as many as calls at once, so that the provider is never waited for in vain."""
-
-    def __init__(self, calls_at_once: int) -> None:
-        self._most = 2 * calls_at_once
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._done = asyncio.Event()
-        self._fault: BaseException | None = None
-
-    @property
-    def room(self) -> int:
-        return self._most - len(self._tasks)
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._tasks)
-
-    def take(self, work: Iterable[Coroutine[None, None, None]]) -> None:
-        for one in work:
-            task = asyncio.create_task(one)
-            self._tasks.add(task)
-            task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            self._fault = self._fault or task.exception()
-        # Some room at a time: a claim for each one that ends would cost as much as its work.
-        if self.room * 4 >= self._most or self._fault is not None:
-            self._done.set()
-
-    async def some_done(self) -> None:
-        await self._done.wait()
-        self._done.clear()
-        if self._fault is not None:
-            raise self._fault
-
-    async def end(self) -> None:
-        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.backoff import BackOff
 from holdfast.errors import HoldfastError, OutcomeUnknownError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.channels.ids import channel_id
 from holdfast.kit.channels.models import OpenChannel, Watch
@@ -31,8 +32,7 @@ class ChannelPolicy(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 16
     lease_s: float = 90.0
     call_limit_s: float = 30.0
-    back_off_s: float = 5.0
-    back_off_s_max: float = 3_600.0
+    back_off: BackOff = BackOff(first_s=5.0, wait_s_max=3_600.0, jitter=0.5)
     keep_stopped: bool = False
     warn_s: float = 86_400.0
 
@@ -167,8 +167,7 @@ def may_be_open(fault: Exception) -> bool:
 
 def retry_delay_s(fault: Exception, tries: int, *, life: ChannelPolicy, spread: float) -> float:
     """Doubling waits, spread over their upper half, and never shorter than the provider asked for."""
-    doubled = min(life.back_off_s * 2.0 ** min(tries - 1, 30), life.back_off_s_max)
-    wait_s = doubled * (0.5 + spread / 2)
+    wait_s = life.back_off.wait_s(tries, spread)
     return max(wait_s, fault.after_s) if isinstance(fault, RetryLaterError) else wait_s
 
 

@@ -71,10 +71,9 @@ class WatchReconciler:
         self._calls = asyncio.Semaphore(life.concurrency)
         self.last_error = ""
 
-    async def reconcile(self, claimed: Snapshot[Watch], claimed_s: float) -> None:
+    async def reconcile(self, claimed: Snapshot[Watch], until_s: float) -> None:
         """Step by step until there is nothing to do; a fault leaves the rest to whoever claims next."""
         watch = claimed.doc
-        until_s = claimed_s + self._life.lease_s
         hold = WatchLease(id=watch.id, fence=watch.fence, owner=watch.owner, until_s=until_s)
         try:
             while watch.owner:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 import msgspec
 import structlog
 
 from holdfast import tracing
+from holdfast.backoff import BackOff
 from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
-from holdfast.ids import ulid
 from holdfast.kit.inbox.models import InboxItem, InboxLane
-from holdfast.kit.worker_loop import wait_first, wait_for_wake
+from holdfast.kit.worker_loop import WorkerLoop
 from holdfast.store import Query, Snapshot, Store, Transaction, Write, patch, put
 
 log = structlog.get_logger("holdfast.inbox")
@@ -32,15 +32,17 @@ class InboxLimits(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = 60.0
     time_limit_s: float = 50.0
     tries_max: int = 5
-    back_off_s: float = 1.0
-    back_off_s_max: float = 300.0
+    back_off: BackOff = BackOff(first_s=1.0, wait_s_max=300.0)
 
 
-class InboxWorker:
+_LIMITS: Final = InboxLimits()
+
+
+class InboxWorker(WorkerLoop[InboxItem]):
     """Claims items and hands them to their source's handler.
 
     A handler reads and writes through the transaction it is given. It may run more than once for an
-    item, its commit takes effect once.
+    item; its commit takes effect once.
 
     Example: `InboxWorker(store, {"github": on_github}).run(stop)`
     """
@@ -50,73 +52,18 @@ class InboxWorker:
         store: Store,
         handlers: Mapping[str, Handler],
         *,
-        limits: InboxLimits | None = None,
+        limits: InboxLimits = _LIMITS,
         owner: str = "",
     ) -> None:
-        self._store = store.privileged()
-        self._clock = store.clock
-        self._handlers = handlers
-        self._limits = limits or InboxLimits()
-        self._owner = owner or ulid()
-        self.last_turn_at: datetime | None = None
-        self.under_way = 0
+        super().__init__(
+            store.privileged(), InboxItem, concurrency=limits.concurrency, lease_s=limits.lease_s,
+            poll_s=POLL_S, owner=owner,
+        )  # fmt: skip
+        self._handlers, self._limits = handlers, limits
         self.handled = 0
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Work until told to stop; then finish what is under way."""
-        subscription = self._store.watch(InboxItem)
-        tasks: set[asyncio.Task[None]] = set()
-        room_made = asyncio.Event()
-        try:
-            while not stop.is_set():
-                room_made.clear()
-                room = self._limits.concurrency - len(tasks)
-                claimed, idle_s = await self._look(room) if room else ([], 0.0)
-                for one in claimed:
-                    task = asyncio.create_task(self._work(one))
-                    tasks.add(task)
-                    task.add_done_callback(tasks.discard)
-                    task.add_done_callback(lambda _: room_made.set())
-                if not room:
-                    await wait_first(room_made.wait(), stop.wait())
-                elif not claimed:
-                    await wait_for_wake(self._clock, idle_s, wake=subscription, stop=stop)
-        finally:
-            subscription.close()
-            await asyncio.gather(*tasks)
-
-    async def _look(self, room: int) -> tuple[list[Snapshot[InboxItem]], float]:
-        """What is due, or for how long to rest.
-
-        A store that is away is waited out here: to fail would be to wait for all that is under way first.
-        """
-        try:
-            claimed = await self._claim(room)
-            return claimed, 0.0 if claimed else await self._idle_s()
-        except RetryLaterError as later:
-            log.warning("the store is away", code=later.code, error=later.message)
-            return [], later.after_s
-
-    async def _idle_s(self) -> float:
-        due = await self._store.next_due(InboxItem)
-        wait = POLL_S if due is None else (due - self._clock.now()).total_seconds()
-        return min(max(wait, 0.001), POLL_S)
-
-    async def turn(self) -> int:
-        """Work on everything due now; says how many items were taken."""
-        claimed = await self._claim(self._limits.concurrency)
-        await asyncio.gather(*(self._work(one) for one in claimed))
-        return len(claimed)
-
-    async def _claim(self, room: int) -> list[Snapshot[InboxItem]]:
-        self.last_turn_at = self._clock.now()
-        return await self._store.claim_due(
-            InboxItem, limit=room, lease_s=self._limits.lease_s, owner=self._owner
-        )
-
-    async def _work(self, claimed: Snapshot[InboxItem]) -> None:
+    async def _act(self, claimed: Snapshot[InboxItem], until_s: float) -> None:
         item = claimed.doc
-        self.under_way += 1
         try:
             await self._attempt(claimed)
             self.handled += 1
@@ -126,8 +73,6 @@ class InboxWorker:
             if not isinstance(fault, HoldfastError):
                 log.warning("inbox handler failed", item=item.id, source=item.source, error=repr(fault))
             await self._set_aside(claimed, fault)
-        finally:
-            self.under_way -= 1
 
     async def _attempt(self, claimed: Snapshot[InboxItem]) -> None:
         item = claimed.doc
@@ -171,15 +116,12 @@ class InboxWorker:
         if tries >= self._limits.tries_max:
             await self._park(claimed, reason, tries=tries)
             return
-        wait = fault.after_s if isinstance(fault, RetryLaterError) else self._back_off(tries)
+        wait_s = fault.after_s if isinstance(fault, RetryLaterError) else self._limits.back_off.wait_s(tries)
         again = msgspec.structs.replace(
             item, status="pending", tries=tries, reason=reason, returned=item.fence,
-            due_at=self._clock.now() + timedelta(seconds=wait),
+            due_at=self._clock.now() + timedelta(seconds=wait_s),
         )  # fmt: skip
         await self._settle(put(again, claimed.fenced), item.id)
-
-    def _back_off(self, tries: int) -> float:
-        return min(self._limits.back_off_s * 2.0 ** (tries - 1), self._limits.back_off_s_max)
 
     async def _park(self, claimed: Snapshot[InboxItem], reason: str, *, tries: int | None = None) -> None:
         item = claimed.doc

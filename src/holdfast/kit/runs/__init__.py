@@ -9,6 +9,7 @@ its output, the run's summary, the checkpoint to go on from, the step's own writ
 add. Every commit carries the claim's fencing number, so a worker that lost the run can't write.
 """
 
+from holdfast.backoff import BackOff
 from holdfast.kit.runs.models import (
     KIT,
     RETRIED_RUN_LIFE,
@@ -27,7 +28,7 @@ from holdfast.kit.runs.models import (
 from holdfast.kit.runs.runner import Runner, RunnerStatus
 from holdfast.kit.runs.runs import Runs
 from holdfast.kit.runs.transitions import Join, TransitionResult
-from holdfast.kit.runs.workflow import BackOff, Step, StepWaits, Workflow
+from holdfast.kit.runs.workflow import Step, StepWaits, Workflow
 
 __all__ = [
     "KIT",

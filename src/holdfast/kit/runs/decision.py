@@ -100,7 +100,7 @@ def retry_after_s(failed: StepFailed, failures: int, *, plan: StepDefinition) ->
     """How long until the next try, or None when there is none."""
     if not failed.again or failures > plan.retries:
         return None
-    wanted = plan.back_off.after(failures)
+    wanted = plan.back_off.wait_s(failures)
     return wanted if failed.after_s is None else max(wanted, failed.after_s)
 
 

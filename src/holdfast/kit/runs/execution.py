@@ -54,10 +54,11 @@ class Execution:
         models: RunModels,
         joins: Sequence[Join],
         lease_s: float,
+        until_s: float,
     ) -> None:
         self.run = claimed.doc
         self._fence = claimed.doc.fence
-        self.good_until_s = store.clock.monotonic() + lease_s
+        self.good_until_s = until_s
         self.stopping = False
         self.lost = False
         self._version = claimed.version

@@ -1,12 +1,9 @@
-"""The worker that carries runs: claims what is due, keeps the claims alive, works many at once."""
+"""The worker that executes runs: claims what is due, renews the leases, works on many at once."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import secrets
-import socket
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
@@ -18,12 +15,12 @@ from holdfast.kit.runs.execution import Execution
 from holdfast.kit.runs.models import KIT, RunFields, RunModels
 from holdfast.kit.runs.transitions import Join
 from holdfast.kit.runs.workflow import Workflow
-from holdfast.kit.worker_loop import wait_first, wait_for_wake
+from holdfast.kit.worker_loop import WorkerLoop, cancel_all
 from holdfast.store.commit import Committed, Outcome, Snapshot
 from holdfast.store.store import Store
 
-# Between two claims at the least, so that a worker's own commits don't make it ask without pause.
-TURN_S_MIN: Final = 0.01
+# Between two claims at the least, so that a worker's own commits don't make it claim without pause.
+GAP_S: Final = 0.01
 CLAIM_MAX: Final = 50
 
 
@@ -39,8 +36,8 @@ class RunnerStatus(msgspec.Struct, kw_only=True):
     last_fault: str | None = None
 
 
-class Runner:
-    """Carries the runs that a store handle reaches: all tenants' with a privileged one.
+class Runner(WorkerLoop[RunFields]):
+    """Executes the runs that a store handle reaches: all tenants' with a privileged one.
 
     Example: `await Runner(store.privileged(), [autopilot, triage]).run(stop)`
     """
@@ -52,143 +49,88 @@ class Runner:
         *,
         models: RunModels = KIT,
         joins: Sequence[Join] = (),
-        owner: str | None = None,
+        owner: str = "",
         concurrency: int = 200,
         lease_s: float = 60.0,
         renew_s: float = 20.0,
         poll_s: float = 5.0,
         stop_s: float = 3.0,
     ) -> None:
-        self.owner = owner or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        self._store = store
-        self._clock = store.clock
+        super().__init__(
+            store, models.run, concurrency=concurrency, lease_s=lease_s, poll_s=poll_s, gap_s=GAP_S,
+            stop_s=stop_s, owner=owner,
+        )  # fmt: skip
         self._workflows = {workflow.name: workflow for workflow in workflows}
-        self._models = models
-        self._joins = tuple(joins)
-        self._concurrency = concurrency
-        self._lease_s = lease_s
-        self._renew_s = renew_s
-        self._poll_s = poll_s
-        self._stop_s = stop_s
-        self._held: dict[asyncio.Task[None], Execution] = {}
-        self._nudge = asyncio.Event()
+        self._models, self._joins, self._renew_s = models, tuple(joins), renew_s
+        self._executions: dict[asyncio.Task[None], Execution] = {}
         self._lane: str | None = None
-        self._status = RunnerStatus()
-
-    @property
-    def last_turn_at(self) -> datetime | None:
-        return self._status.last_turn_at
-
-    @property
-    def under_way(self) -> int:
-        """How many runs are in this worker's hands."""
-        return len(self._held)
+        self._claimed = self._settled = self._lost = 0
 
     def status(self) -> RunnerStatus:
-        return msgspec.structs.replace(self._status, held=len(self._held))
+        return RunnerStatus(
+            last_turn_at=self.last_turn_at, held=self.under_way, claimed=self._claimed, settled=self._settled,
+            lost=self._lost, faults=self.errors, last_fault=self.last_error or None,
+        )  # fmt: skip
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then finish the steps under way, or give them back after `stop_s`."""
-        subscription = self._store.watch(self._models.run)
-        keeper = asyncio.create_task(self._keep())
+        renewing = asyncio.create_task(self._renew_leases())
         try:
-            while not stop.is_set():
-                self._nudge.clear()
-                idle_s = await self._turn()
-                await wait_for_wake(self._clock, TURN_S_MIN, stop=stop)
-                await wait_first(
-                    wait_for_wake(self._clock, idle_s, wake=subscription, stop=stop), self._nudge.wait()
-                )
-        except asyncio.CancelledError:
-            # Whoever cancels does not want to wait for steps to finish.
-            self._stop_s = 0.0
-            raise
+            await super().run(stop)
         finally:
-            subscription.close()
-            try:
-                await self._wind_down()
-            finally:
-                keeper.cancel()
-                await asyncio.gather(keeper, return_exceptions=True)
+            await cancel_all([renewing])
 
-    # -- claiming ---------------------------------------------------------------------------------
-
-    async def _turn(self) -> float:
-        """Claim what is due and there is room for; gives how long nothing new can come due."""
-        self._status.last_turn_at = self._clock.now()
-        try:
-            while (free := self._concurrency - len(self._held)) > 0:
-                claimed = await self._claim(min(free, CLAIM_MAX))
-                for one in claimed:
-                    self._take(one)
-                if not claimed:
-                    due = await self._store.next_due(self._models.run)
-                    left_s = self._poll_s if due is None else (due - self._clock.now()).total_seconds()
-                    return min(self._poll_s, max(0.0, left_s))
-        except RetryLaterError as later:
-            self._note(later)
-        return self._poll_s
-
-    async def _claim(self, limit: int) -> list[Snapshot[RunFields]]:
-        """In turn from each tenant, so that one with a crowd of runs doesn't keep the others waiting."""
+    async def _claim(self, room: int) -> list[Snapshot[RunFields]]:
+        """Claim in turn from each tenant, so that one with many runs doesn't keep the others waiting."""
+        limit = min(room, CLAIM_MAX)
         fair = max(1, limit // 4) if self._store.tenant_id is None else None
         claimed = await self._store.claim_due(
-            self._models.run, limit=limit, lease_s=self._lease_s, owner=self.owner, per_lane=fair,
+            self._kind, limit=limit, lease_s=self._lease_s, owner=self.owner, per_lane=fair,
             after_lane=self._lane,
         )  # fmt: skip
         if claimed:
             self._lane = max(
                 (one.doc.tenant_id for one in claimed), key=lambda lane: (lane <= (self._lane or ""), lane)
             )
+        self._claimed += len(claimed)
         return claimed
 
-    def _take(self, claimed: Snapshot[RunFields]) -> None:
-        self._status.claimed += 1
-        kind = claimed.doc.type
-        execution = Execution(
+    async def _act(self, claimed: Snapshot[RunFields], until_s: float) -> None:
+        name, task = claimed.doc.type, asyncio.current_task()
+        assert task is not None
+        workflow = self._workflows.get(name)
+        execution = self._executions[task] = Execution(
             claimed, self._store.tenant(claimed.doc.tenant_id), models=self._models, joins=self._joins,
-            workflow=self._workflows.get(kind) or Workflow(kind), lease_s=self._lease_s,
+            workflow=workflow or Workflow(name), lease_s=self._lease_s, until_s=until_s,
         )  # fmt: skip
-        task = asyncio.create_task(self._carry(execution, known=kind in self._workflows))
-        self._held[task] = execution
-        task.add_done_callback(self._held.pop)
-
-    # -- carrying ---------------------------------------------------------------------------------
-
-    async def _carry(self, execution: Execution, *, known: bool) -> None:
         try:
-            # Left to workers that know its workflow, and looked at again when they might be there.
-            await (execution.work() if known else execution.release(self._lease_s))
-            self._status.settled += 1
+            # An unknown workflow is left to workers that know it, for as long as they may take to come.
+            await (execution.work() if workflow is not None else execution.release(self._lease_s))
+            self._settled += 1
         except asyncio.CancelledError:
-            await self._let_go(execution, 0.0, forget=True)
+            await self._give_back(execution, 0.0, forget=True)
         except LeaseLostError:
-            self._status.lost += 1
+            self._lost += 1
         except Exception as fault:
             self._note(fault)
-            await self._let_go(execution, self._poll_s, forget=False)
-        self._nudge.set()
+            await self._give_back(execution, self._poll_s, forget=False)
+        finally:
+            del self._executions[task]
 
-    async def _let_go(self, execution: Execution, after_s: float, *, forget: bool) -> None:
-        """Give the run back; where that fails too, its claim runs out, and it goes on from its checkpoint."""
+    async def _give_back(self, execution: Execution, after_s: float, *, forget: bool) -> None:
+        """Give the run back; where that fails too, its lease ends, and it goes on from its checkpoint."""
         if execution.lost:
-            self._status.lost += 1
+            self._lost += 1
             return
         with contextlib.suppress(HoldfastError):
             await execution.release(after_s, forget=forget)
 
-    def _note(self, fault: Exception) -> None:
-        self._status.faults += 1
-        self._status.last_fault = f"{type(fault).__name__}: {fault}"
-
-    # -- keeping ----------------------------------------------------------------------------------
-
-    async def _keep(self) -> None:
-        """Renew all claims together; a run whose claim is lost is dropped where it stands."""
+    async def _renew_leases(self) -> None:
+        """Renew all leases together; a run whose lease is lost is dropped where it stands."""
         while True:
             await self._clock.sleep(self._renew_s)
             # A run that has just ended must not come due again by being renewed.
-            held = {task: execution for task, execution in self._held.items() if execution.holds_claim}
+            held = {task: execution for task, execution in self._executions.items() if execution.holds_claim}
             sent_s = self._clock.monotonic()
             outcomes = await self._renew(list(held.values()))
             for (task, execution), outcome in zip(held.items(), outcomes, strict=True):
@@ -205,14 +147,6 @@ class Runner:
             return [later] * len(held)
 
     async def _wind_down(self) -> None:
-        for execution in self._held.values():
+        for execution in self._executions.values():
             execution.stopping = True
-        try:
-            if self._held:
-                await wait_first(asyncio.wait(set(self._held)), self._clock.sleep(self._stop_s))
-        finally:
-            # Also when whoever told us to stop has no patience left: what is held must be given back.
-            under_way = list(self._held)
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+        await super()._wind_down()

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from holdfast.backoff import BackOff
 from holdfast.errors import DeclarationError, InvalidError
 from holdfast.kit.runs.models import RunFields, TokenUsage
 from holdfast.store.commit import Fence, Write, check
@@ -29,17 +30,6 @@ class StepWaits(Exception):
     def __init__(self, after_s: float | None = None) -> None:
         super().__init__("the step waits")
         self.after_s = after_s
-
-
-class BackOff(msgspec.Struct, frozen=True):
-    """How long to wait before a retry: doubled each time, up to a limit."""
-
-    first_s: float = 1.0
-    factor: float = 2.0
-    most_s: float = 60.0
-
-    def after(self, failures: int) -> float:
-        return min(self.most_s, self.first_s * self.factor ** (failures - 1))
 
 
 class StepDefinition(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.backoff import BackOff
 from holdfast.kit import NO_TENANT
 from holdfast.kit.schedules.cron import Missed
 from holdfast.kit.schedules.models import Schedule
@@ -46,7 +47,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 60.0
     time_limit_s: float = 300.0
     retries: int = 3
-    back_off_s: float = 5.0
+    back_off: BackOff = BackOff(first_s=5.0, wait_s_max=3_600.0)
 
     @property
     def id(self) -> str:

@@ -18,43 +18,36 @@ from holdfast.errors import (
     LeaseLostError,
     NotFoundError,
 )
-from holdfast.ids import ulid
 from holdfast.kit.schedules.cron import Turn, check_cron, decide_turn, next_slot
 from holdfast.kit.schedules.jobs import Job, Slot
 from holdfast.kit.schedules.models import Schedule, SlotRun
-from holdfast.kit.worker_loop import cancel_all, wait_for_wake
+from holdfast.kit.worker_loop import WorkerLoop, cancel_all
 from holdfast.store import Fence, Snapshot, Store, Transaction, create, patch, put
 
 log = structlog.get_logger("holdfast.schedules")
 
 LEASE_S: Final = 30.0
 BATCH: Final = 20
+CONCURRENCY: Final = 1_000
 POLL_S: Final = 30.0
 ERROR_CHARACTERS_MAX: Final = 2_000
 
 
-class Scheduler:
+class Scheduler(WorkerLoop[Schedule]):
     """Runs jobs at their slots, each slot once however many processes look.
 
     Example: `await Scheduler(store, [job]).run(stop)`
     """
 
     def __init__(self, store: Store, jobs: Sequence[Job], *, owner: str = "") -> None:
-        self._store = store.privileged()
-        self._clock = store.clock
-        self._owner = owner or ulid()
+        super().__init__(
+            store.privileged(), Schedule, concurrency=CONCURRENCY, lease_s=LEASE_S, poll_s=POLL_S, owner=owner
+        )
         self._jobs = {job.id: job for job in jobs}
         if len(self._jobs) < len(jobs):
             raise BadQueryError("two jobs of one tenant have the same name")
         for job in jobs:
             check_cron(job.cron, job.zone)
-        self.last_turn_at: datetime | None = None
-        self._turns: set[asyncio.Task[None]] = set()
-
-    @property
-    def under_way(self) -> int:
-        """How many slots are being run here."""
-        return len(self._turns)
 
     async def declare(self) -> None:
         """Make the stored schedules agree with the code; a changed cron or zone starts anew."""
@@ -100,40 +93,16 @@ class Scheduler:
     # -- the loop ---------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run what comes due until told to stop; then finish what is under way."""
+        """Declare the jobs and run what comes due until told to stop; then finish what is under way."""
         await self.declare()
-        subscription = self._store.watch(Schedule)
-        try:
-            while not stop.is_set():
-                if not await self._begin():
-                    await wait_for_wake(self._clock, await self._idle_s(), wake=subscription, stop=stop)
-            if self._turns:
-                await asyncio.wait(self._turns)
-        except asyncio.CancelledError:
-            # Whoever cancels does not want to wait; after a fault of the store, acts under way go on.
-            await cancel_all(self._turns)
-            raise
-        finally:
-            subscription.close()
+        await super().run(stop)
 
-    async def turn(self) -> int:
-        """Run everything that is due now; says how many slots ran."""
-        begun = await self._begin()
-        await asyncio.gather(*begun)
-        return len(begun)
-
-    async def _begin(self) -> list[asyncio.Task[None]]:
-        """Claim what is due and let it run beside what runs already."""
-        self.last_turn_at = self._clock.now()
-        claimed = await self._store.claim_due(Schedule, limit=BATCH, lease_s=LEASE_S, owner=self._owner)
+    async def _claim(self, room: int) -> list[Snapshot[Schedule]]:
+        claimed = await super()._claim(min(room, BATCH))
         known = [one for one in claimed if one.doc.id in self._jobs]
-        begun = [asyncio.create_task(self._take_turn(one, self._jobs[one.doc.id])) for one in known]
-        for task in begun:
-            self._turns.add(task)
-            task.add_done_callback(self._turns.discard)
         if len(known) < len(claimed):
             await self._leave([one for one in claimed if one.doc.id not in self._jobs])
-        return begun
+        return known
 
     async def _leave(self, strangers: list[Snapshot[Schedule]]) -> None:
         """Another program's schedules in the same store: let it have them, soon."""
@@ -142,13 +111,8 @@ class Scheduler:
             [[patch(Schedule, s.doc.id, changes={"next_at": later}, expect=s.fenced)] for s in strangers]
         )
 
-    async def _idle_s(self) -> float:
-        due = await self._store.next_due(Schedule)
-        wait = POLL_S if due is None else (due - self._clock.now()).total_seconds()
-        return min(max(wait, 0.005), POLL_S)
-
-    async def _take_turn(self, claimed: Snapshot[Schedule], job: Job) -> None:
-        doc = claimed.doc
+    async def _act(self, claimed: Snapshot[Schedule], until_s: float) -> None:
+        doc, job = claimed.doc, self._jobs[claimed.doc.id]
         now = self._clock.now()
         by_hand = doc.run_now_at is not None
         slot = doc.run_now_at or doc.slot_at or now
@@ -214,9 +178,7 @@ class Scheduler:
             log.warning("scheduled act failed", schedule=slot.schedule_id, error=repr(fault))
             return (str(fault) or type(fault).__name__)[:ERROR_CHARACTERS_MAX], None
         finally:
-            for task in (act, keeper):
-                task.cancel()
-            await asyncio.gather(act, keeper, return_exceptions=True)
+            await cancel_all([act, keeper])
 
     async def _keep_lease(self, slot: Slot) -> None:
         """Push the end of the lease out while the act runs; ends when the lease is gone."""
@@ -241,7 +203,7 @@ class Scheduler:
         run.error, run.result = error, result
         run.finished_at = None if again else now
         if again:
-            wait = timedelta(seconds=job.back_off_s * 2 ** (run.attempts - 1))
+            wait = timedelta(seconds=job.back_off.wait_s(run.attempts))
             doc = msgspec.structs.replace(
                 doc, attempts=run.attempts, next_at=now + wait, last_status="retrying"
             )

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.backoff import BackOff
 from holdfast.errors import ReauthRequiredError, RetryLaterError
 from holdfast.services.calendar_sync.models import CalendarState, EventResult
 
@@ -27,8 +28,7 @@ class SyncPolicy(msgspec.Struct, frozen=True, kw_only=True):
     gap_s: float = 1.0
     poll_s: float = 6 * 3_600.0
     lease_s: float = 60.0
-    back_off_s: float = 5.0
-    back_off_s_max: float = 3_600.0
+    back_off: BackOff = BackOff(first_s=5.0, wait_s_max=3_600.0, jitter=0.5)
     attention_s: float = 3_600.0
 
 
@@ -109,8 +109,7 @@ def failed(
     if isinstance(fault, ReauthRequiredError):
         due_at = now + timedelta(seconds=pace.attention_s)
         return replace(state, standing="attention", due_at=due_at, owner="", failures=failures, error=error)
-    doubled = min(pace.back_off_s * 2.0 ** min(failures - 1, 30), pace.back_off_s_max)
-    wait_s = doubled * (0.5 + spread / 2)
+    wait_s = pace.back_off.wait_s(failures, spread)
     if isinstance(fault, RetryLaterError):
         wait_s = max(wait_s, fault.after_s)
     due_at = now + timedelta(seconds=wait_s)
