@@ -23,7 +23,7 @@ from holdfast.kit.access import (
     Users,
 )
 from holdfast.kit.access.login_throttle import BY_ADDRESS, BY_NAME, wait_s
-from holdfast.kit.access.sessions import IDLE_S, LASTS_S, csrf_of
+from holdfast.kit.access.sessions import IDLE_S, MAX_AGE_S, csrf_of
 from holdfast.kit.access.users import check_name
 from holdfast.store import Query, Store
 from holdfast.testing import ManualClock
@@ -104,7 +104,7 @@ async def test_a_session_ends_by_rest_by_time_and_by_signing_out(
     assert await sessions.verify(kept_up) is not None
     await clock.advance(2)
     assert await sessions.verify(resting) is None
-    for _ in range(int(LASTS_S / (IDLE_S / 2)) - 3):
+    for _ in range(int(MAX_AGE_S / (IDLE_S / 2)) - 3):
         assert await sessions.verify(kept_up) is not None
         await clock.advance(IDLE_S / 2)
     assert await sessions.verify(kept_up) is not None
@@ -164,7 +164,7 @@ async def test_a_link_ends_after_an_hour_and_when_somebody_was_added_otherwise(
     code = await links.first()
     assert code is not None
     await clock.advance(3_601)
-    with pytest.raises(UnverifiedError, match="make another"):
+    with pytest.raises(UnverifiedError, match="create another"):
         await links.redeem(code, name="ann", password=PASSWORD)
     code = await links.first()
     assert code is not None

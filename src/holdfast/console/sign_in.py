@@ -18,7 +18,7 @@ from holdfast.http.csrf import next_of
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import COOKIE, LoginThrottle, SessionCaller, Sessions, SignInLinks, User, Users
 from holdfast.kit.access.passwords import check_password, hash_password
-from holdfast.kit.access.sessions import LASTS_S
+from holdfast.kit.access.sessions import MAX_AGE_S
 from holdfast.kit.access.sign_in_links import link_to
 from holdfast.kit.access.users import normalize_name
 from holdfast.kit.audit import Audit, AuditEntry
@@ -164,7 +164,7 @@ class SignIn:
 
     def _welcome(self, cookie: str, after: str) -> Response[None]:
         return Response(
-            None, status_code=303, headers={"location": after}, cookies=[self._cookie(cookie, int(LASTS_S))]
+            None, status_code=303, headers={"location": after}, cookies=[self._cookie(cookie, int(MAX_AGE_S))]
         )
 
     async def _leave(self, request: AnyRequest, *, everywhere: bool) -> Response[SignedOut]:
@@ -201,7 +201,7 @@ class SignIn:
             self._runtime, next(iter(caller.roles)), renew, actor=str(caller.user_id),
             action="user.password_set", subject=caller.name,
         )  # fmt: skip
-        return Response(PasswordSet(caller.name), cookies=[self._cookie(cookie, int(LASTS_S))])
+        return Response(PasswordSet(caller.name), cookies=[self._cookie(cookie, int(MAX_AGE_S))])
 
     def _cookie(self, value: str, max_age_s: int) -> Cookie:
         return Cookie(

@@ -1,7 +1,7 @@
-"""The pulse: what all processes did in each minute, kept for a day; an hour of it costs 60 reads by key.
+"""Activity per minute of all processes, kept for a day; an hour of it costs 60 reads by key.
 
-Each working process adds what it did to the document of the running minute every few seconds, and nothing
-while nothing happens. Figures for eyes, not for accounts: a killed process takes its last seconds along.
+Each working process adds its counts to the document of the current minute every few seconds, and nothing
+while idle. For charts, not for accounting: a killed process loses its last seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.model import MEMBERS_READ, Document, ProvidedId, Retention, document
 from holdfast.store import Increment, Maximum, Store, upsert
 
-BEAT_S: Final = 5.0
+RECORD_EVERY_S: Final = 5.0
 COUNTED: Final = ("handled", "delivered", "failed", "dead")
 
 
@@ -29,7 +29,7 @@ COUNTED: Final = ("handled", "delivered", "failed", "dead")
     access=MEMBERS_READ,
 )
 class ActivityMinute(Document, rename="camel"):
-    """One minute: messages handled, attempts by their outcome, and the longest anything due has waited."""
+    """One minute: messages handled, attempts by outcome, and the longest wait of anything due."""
 
     id: str
     tenant_id: str = NO_TENANT
@@ -42,9 +42,9 @@ class ActivityMinute(Document, rename="camel"):
 
 
 class ActivityRecorder:
-    """Writes down what this process does; `counts` are its totals so far, `waited_s` the age of what is due.
+    """Records what this process does: `counts` are its totals, `waited_s` the age of the oldest due work.
 
-    Example: `await PulseKeeper(store, counts=totals, waited_s=oldest).run(stop)`
+    Example: `await ActivityRecorder(store, counts=totals, waited_s=oldest).run(stop)`
     """
 
     def __init__(
@@ -56,44 +56,46 @@ class ActivityRecorder:
     ) -> None:
         self._store, self._clock = store.tenant(NO_TENANT), store.clock
         self._counts, self._waited_s = counts, waited_s
-        self._told = dict.fromkeys(COUNTED, 0)
+        self._recorded = dict.fromkeys(COUNTED, 0)
         self.last_turn_at: datetime | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until told to stop; what was done up to then is written down."""
+        """Record until `stop` is set, the rest included."""
         while not stop.is_set():
             await self.record()
-            await wait_for_wake(self._clock, BEAT_S, stop=stop)
+            await wait_for_wake(self._clock, RECORD_EVERY_S, stop=stop)
         await self.record()
 
     async def record(self) -> None:
-        """Add what was done since the last beat to the running minute."""
+        """Add what was done since the last record to the current minute."""
         self.last_turn_at = self._clock.now()
         totals = dict(self._counts())
-        grown: dict[str, Any] = {
-            name: totals[name] - self._told[name] for name in COUNTED if totals[name] > self._told[name]
+        added: dict[str, Any] = {
+            name: totals[name] - self._recorded[name]
+            for name in COUNTED
+            if totals[name] > self._recorded[name]
         }
         waited_s = round(await self._waited_s(), 1)
-        if not grown and not waited_s:
+        if not added and not waited_s:
             return
         at = self.last_turn_at.replace(second=0, microsecond=0)
-        changes: dict[str, Any] = {name: Increment(count) for name, count in grown.items()}
-        pulse = ActivityMinute(id=_id(at), at=at, waited_s=waited_s, **grown)
+        changes: dict[str, Any] = {name: Increment(count) for name, count in added.items()}
+        activity = ActivityMinute(id=_id(at), at=at, waited_s=waited_s, **added)
         try:
-            await self._store.commit(upsert(pulse, {**changes, "waited_s": Maximum(waited_s)}))
+            await self._store.commit(upsert(activity, {**changes, "waited_s": Maximum(waited_s)}))
         except (ConflictError, RetryLaterError):
             return
-        self._told = totals
+        self._recorded = totals
 
 
 async def recent(store: Store, minutes: int = 60) -> Sequence[ActivityMinute]:
-    """The last minutes, oldest first, with nothing in those in which nothing happened."""
+    """The last minutes, oldest first; empty ones for minutes without activity."""
     now = store.clock.now().replace(second=0, microsecond=0)
-    times = [now - timedelta(minutes=back) for back in range(minutes - 1, -1, -1)]
-    found = await store.tenant(NO_TENANT).get_many(ActivityMinute, [_id(at) for at in times])
+    times = [now - timedelta(minutes=age) for age in range(minutes - 1, -1, -1)]
+    stored = await store.tenant(NO_TENANT).get_many(ActivityMinute, [_id(at) for at in times])
     return [
         ActivityMinute(id=_id(at), at=at) if one is None else one.doc
-        for at, one in zip(times, found, strict=True)
+        for at, one in zip(times, stored, strict=True)
     ]
 
 

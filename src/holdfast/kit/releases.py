@@ -1,4 +1,4 @@
-"""Which release of Holdfast a store was last brought up to date by, so that an older one can tell."""
+"""The newest release of Holdfast that migrated a store, so that an older one can refuse it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Release(Document, rename="camel"):
 def is_newer(version: str, than: str) -> bool:
     """Whether a version comes after another.
 
-    Example: `newer("0.10.0", than="0.9.2")` gives `True`
+    Example: `is_newer("0.10.0", than="0.9.2")` gives `True`
     """
     return _numbers(version) > _numbers(than)
 
@@ -35,17 +35,17 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 async def note_release(store: Store, version: str) -> None:
-    """Remember this release where it is the newest yet."""
+    """Record this release if it is the newest yet."""
 
     async def act(tx: Transaction) -> None:
-        found = await tx.get(Release, RELEASE_ID)
-        if found is None or is_newer(version, than=found.doc.version):
+        stored = await tx.get(Release, RELEASE_ID)
+        if stored is None or is_newer(version, than=stored.doc.version):
             tx.write(put(Release(version=version, at=store.clock.now())))
 
     await store.privileged().transact(act)
 
 
 async def release_of(store: Store) -> str:
-    """The newest release that migrated the store; empty where none was noted."""
-    found = await store.privileged().get(Release, RELEASE_ID)
-    return "" if found is None else found.doc.version
+    """The newest release that migrated the store; empty where none is recorded."""
+    stored = await store.privileged().get(Release, RELEASE_ID)
+    return "" if stored is None else stored.doc.version

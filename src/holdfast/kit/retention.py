@@ -1,4 +1,4 @@
-"""Retention: what has been kept long enough goes, in small batches, so that writers never wait for it."""
+"""Retention: expired documents are deleted in small batches, so that writers never wait for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BETWEEN_SWEEPS_S: Final = 300.0
 
 
 class Sweeper:
-    """Deletes what the declarations say may go. Any number of processes may run it: each document goes once.
+    """Deletes documents whose retention is over. Any number of processes may run it.
 
     Example: `await Sweeper(store, [Session, Delivery]).run(stop)`
     """
@@ -26,19 +26,19 @@ class Sweeper:
         self._kinds = [kind for kind in kinds if schema_of(kind).retention is not None]
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Sweep every few minutes until told to stop."""
+        """Sweep every few minutes until `stop` is set."""
         while not stop.is_set():
             await self.sweep(stop)
             await wait_for_wake(self._clock, BETWEEN_SWEEPS_S, stop=stop)
 
     async def sweep(self, stop: asyncio.Event | None = None) -> int:
-        """Delete all that may go now; says how much went."""
-        gone = 0
+        """Delete everything that is expired; return how many documents that was."""
+        deleted = 0
         for kind in self._kinds:
             while stop is None or not stop.is_set():
                 count = await self._store.expire(kind, limit=BATCH)
-                gone += count
+                deleted += count
                 if count < BATCH:
                     break
                 await wait_for_wake(self._clock, BETWEEN_BATCHES_S, stop=stop)
-        return gone
+        return deleted

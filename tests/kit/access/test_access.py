@@ -31,8 +31,8 @@ async def test_a_refusal_says_what_is_needed_and_what_the_caller_has(acme: Store
         await Gate(acme, person("viewer", "bob")).require("update", Note, "n1")
     assert refused.value.needs == ("self:owner_id", "admin")
     assert refused.value.has == "viewer"
-    assert refused.value.message == "update of Note needs self:owner_id or admin; bob is viewer in acme"
-    with pytest.raises(ForbiddenError, match="an unknown caller is nothing"):
+    assert refused.value.message == "update of Note needs self:owner_id or admin; bob has viewer in acme"
+    with pytest.raises(ForbiddenError, match="an unknown caller has no role"):
         await Gate(acme, ANONYMOUS).require("read", Note, "n1")
 
 
@@ -137,7 +137,7 @@ async def test_expectations_of_the_writer_hold_too(acme: Store) -> None:
 async def test_acts_that_are_no_documents_need_a_role(acme: Store) -> None:
     Gate(acme, SERVICE).require_act("channels", "renew", role="admin")
     Gate(acme, person("owner")).require_act("channels", "renew", role="admin", tenant_id="acme")
-    with pytest.raises(ForbiddenError, match="needs admin or service; ann is viewer in acme"):
+    with pytest.raises(ForbiddenError, match="needs admin or service; ann has viewer in acme"):
         Gate(acme, person("viewer")).require_act("channels", "renew", role="admin", tenant_id="acme")
     with pytest.raises(ForbiddenError):
         Gate(acme, person("owner")).require_act("channels", "renew", role="admin", tenant_id="other")

@@ -142,7 +142,7 @@ def test_each_purpose_has_a_key_of_its_own_and_the_root_key_is_never_used() -> N
 BAD_KEYS = [
     (None, "keys new"), ("", "keys new"), (" , ", "keys new"), ("no-colon-here", "id:base64"),
     ("A:xx", "id:base64"),
-    (":AAAA", "id:base64"), ("k1:!!!!", "no base64"), ("k1:c2hvcnQ=", "short: 5 bytes instead of 32"),
+    (":AAAA", "id:base64"), ("k1:!!!!", "not base64"), ("k1:c2hvcnQ=", "short: 5 bytes instead of 32"),
     ("k1:", "short: 0 bytes"), (f"{NEW},{NEW}", "twice"), ("k1:" + "A" * 44, "not random"),
     (f"{NEW},k1:c2hvcnQ=", "short"),
 ]  # fmt: skip

@@ -1,5 +1,4 @@
-"""Who may do what: the model's rules in one place for all surfaces, roles from the store, API tokens, and
-people: their names and passwords, sessions, one-time links and how often they may try."""
+"""Access control: permissions by the model's rules, API tokens, OIDC, and users with passwords."""
 
 from holdfast.kit.access.access_gate import Gate
 from holdfast.kit.access.login_throttle import LoginAttempts, LoginThrottle

@@ -1,4 +1,4 @@
-"""The one place where surfaces ask whether a caller may: the model's rules, judged on what is stored."""
+"""Authorization of a caller against stored documents, by the model's access rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ D = TypeVar("D", bound=Document)
 
 
 class Gate:
-    """A caller in front of a store handle. What is refused raises `ForbiddenError`, saying what it needs.
+    """A store handle with a caller's permissions; a refusal raises `ForbiddenError` that says what it needs.
 
     Example:
         gate = Gate(store.tenant("acme"), caller)
@@ -33,26 +33,26 @@ class Gate:
         self.caller = caller
 
     def check(self, action: Action, *, old: Document | None = None, new: Document | None = None) -> None:
-        """Judge a document in hand: as it is (`old`), as it would be (`new`), or a change with both."""
-        one = old if old is not None else new
-        if one is None:
-            raise BadQueryError("say which document: old, new or both")
-        schema = schema_of(type(one))
+        """Check a document in hand: as it is (`old`), as it would be (`new`), or a change with both."""
+        subject = old if old is not None else new
+        if subject is None:
+            raise BadQueryError("give the document: old, new or both")
+        schema = schema_of(type(subject))
         check_scope(self.caller, area_of(schema), action)
         if not permits(schema, self.caller, action=action, old=old, new=new):
-            tenant_id = None if schema.tenant is None else schema.tenant.read(one)
+            tenant_id = None if schema.tenant is None else schema.tenant.read(subject)
             raise refusal(f"{action} of {schema.name}", schema.access.rules(action), self.caller, tenant_id)
 
     async def require(self, action: Action, cls: type[D], *ids: str) -> Snapshot[D]:
-        """The stored document, if the caller may do this to it."""
+        """Return the stored document if the caller may do this to it; `NotFoundError` where there is none."""
         found = await self._store.get(cls, *ids)
         if found is None:
-            raise NotFoundError(f"{schema_of(cls).name} {'/'.join(ids)!r} is not there")
+            raise NotFoundError(f"{schema_of(cls).name} {'/'.join(ids)!r} does not exist")
         self.check(action, old=found.doc)
         return found
 
     def require_act(self, area: str, action: str, *, role: str, tenant_id: str = NO_TENANT) -> None:
-        """Judge an act that is no document's: it needs at least this role, and a token its scope.
+        """Check an act on no document: it needs at least this role, and a token its scope.
 
         Example: `gate.require_act("channels", "renew", role="admin")`
         """
@@ -61,7 +61,7 @@ class Gate:
             raise refusal(f"{action} of {area}", (role, "service"), self.caller, tenant_id)
 
     async def query(self, query: Query[D]) -> QueryPage[D]:
-        """One page, refused whole when it holds something the caller may not read: rules are no filters."""
+        """One page, refused when it holds a document the caller may not read: rules are no filters."""
         check_scope(self.caller, area_of(schema_of(query.cls)), "read")
         page = await self._store.query(query)
         for doc in page.docs:
@@ -69,35 +69,35 @@ class Gate:
         return page
 
     async def commit(self, *writes: Write) -> None:
-        """Commit what the caller may write; what was judged is what is written, or nothing is."""
+        """Commit writes that the caller may make; each is bound to the version that was checked."""
 
         async def act(tx: Transaction) -> None:
             for write in writes:
-                tx.write(await self._judged(tx, write))
+                tx.write(await self._checked(tx, write))
 
         await self._store.transact(act)
 
-    async def _judged(self, tx: Transaction, write: Write) -> Write:
+    async def _checked(self, tx: Transaction, write: Write) -> Write:
         if isinstance(write.expect, Fence):
-            raise BadQueryError("fenced writes are workers': commit them with the store itself")
+            raise BadQueryError("fenced writes are for workers: commit them with the store itself")
         if write.kind == "create":
             self.check("create", new=_prepared(write))
             return write
         found = await tx.get(write.schema.cls, *split_key(write.key))
         if isinstance(write.expect, Version) and found is not None and found.version != write.expect.number:
             raise VersionConflictError(f"{write.schema.name} was written since it was read")
-        self._judge(write, None if found is None else found.doc)
-        # Without an expectation of its own the transaction gives it the version that was judged.
-        judged = isinstance(write.expect, Present) and found is not None and write.kind != "check"
-        expect = None if judged else write.expect
+        self._check_write(write, None if found is None else found.doc)
+        # Without an expectation of its own the transaction gives it the version that was checked.
+        by_version = isinstance(write.expect, Present) and found is not None and write.kind != "check"
+        expect = None if by_version else write.expect
         return Write(write.kind, write.schema, write.key, expect, write.prepared, write.changes)
 
-    def _judge(self, write: Write, old: Any) -> None:
+    def _check_write(self, write: Write, old: Any) -> None:
         if old is None:
             if write.kind in ("put", "upsert"):
                 self.check("create", new=_prepared(write))
             elif write.kind == "patch":
-                raise NotFoundError(f"{write.schema.name} {write.key!r} is not there")
+                raise NotFoundError(f"{write.schema.name} {write.key!r} does not exist")
         elif write.kind == "delete":
             self.check("delete", old=old)
         elif write.kind == "check":

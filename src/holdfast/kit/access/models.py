@@ -1,4 +1,4 @@
-"""What is kept of a token that lets a machine in: its hash, never itself."""
+"""The stored form of an API token: its hash, never the token itself."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TokenRole = Literal["viewer", "developer", "admin", "owner", "service"]
     access=SERVICE_ONLY,
 )
 class ApiToken(Document, rename="camel"):
-    """One token. Its id is in the token, so that one read finds it; its hash proves the rest.
+    """An API token. Its id is part of the token, so that one read finds it; the hash proves the rest.
 
-    `ended_at` is set once it can let nobody in any more, by its end or by revocation.
+    `ended_at` is set when it expires or is revoked.
     """
 
     id: str

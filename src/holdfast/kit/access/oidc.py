@@ -1,7 +1,7 @@
-"""Identity tokens of issuers that the settings name: whose they are, and what that lets them do.
+"""Verification of identity tokens from the configured issuers.
 
-A token is judged from the cheap to the dear: its size and form, its algorithm, its issuer, audience and
-times, and only then its signature. So a token that can't be good never makes us ask an issuer for keys.
+Checks run from cheap to expensive: size and form, algorithm, issuer, audience and times, and only then the
+signature. So a token that can't be valid never makes us fetch an issuer's keys.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class _OidcClaims(msgspec.Struct, frozen=True):
 
 
 class Oidc:
-    """Believes the issuers it is given, and nobody else.
+    """Verifies tokens of the configured issuers, and no others.
 
-    `fetch_of` gives, for an issuer, the way to fetch its keys.
+    `fetch_of` returns the function that fetches an issuer's keys.
 
     Example: `caller = await Oidc(config.oidc, fetch_of, clock=clock).verify(token)`
     """
@@ -60,48 +60,50 @@ class Oidc:
         self._issuers = {one.issuer: (one, IssuerKeys(fetch_of(one), clock=clock)) for one in issuers}
 
     async def verify(self, token: str) -> Caller:
-        """Who asks; `UnverifiedError` where nobody does, `ForbiddenError` where nobody let them in."""
+        """The caller; `UnverifiedError` for an invalid token, `ForbiddenError` for an unknown person."""
         header, claims = _read(token)
         issuer, keys = self._issuers.get(claims.iss, (None, None))
         if issuer is None or keys is None:
-            raise UnverifiedError("the identity token's issuer is not believed here")
+            raise UnverifiedError("the identity token's issuer is not configured")
         _check_header(header)
         _check_claims(claims, issuer, now_s=self._clock.now().timestamp())
         key = await keys.find(header.kid)
         if key is None:
-            raise UnverifiedError("the identity token is signed with a key its issuer does not have")
+            raise UnverifiedError("the identity token is signed with a key that its issuer does not publish")
         try:
             jws.deserialize_compact(token, key, algorithms=[header.alg], registry=_REGISTRY)
         except (JoseError, ValueError, TypeError):
-            raise UnverifiedError("the identity token's signature does not fit") from None
+            raise UnverifiedError("the identity token's signature is invalid") from None
         return caller_of(claims.sub, _verified_email(claims), issuer.allow)
 
 
 def caller_of(subject: str, email: str, grants: Sequence[IssuerGrant]) -> Caller:
-    """Whom the grants make of a subject and its verified e-mail address; nobody is refused."""
-    found = [one for one in grants if _is_meant(one, subject, email)]
-    if not found:
-        raise ForbiddenError("the identity token is sound, but nobody here has let its owner in")
-    roles = {one.tenant: one.role for one in found if one.role != "service"}
-    service = any(one.role == "service" for one in found)
+    """The caller that the grants make of a subject and its verified e-mail address."""
+    matching = [one for one in grants if _matches(one, subject, email)]
+    if not matching:
+        raise ForbiddenError(
+            "the identity token is valid, but its owner has no access; add them to `allow` of the issuer"
+        )
+    roles = {one.tenant: one.role for one in matching if one.role != "service"}
+    service = any(one.role == "service" for one in matching)
     return Caller(user_id=f"oidc:{email or subject}", roles={} if service else roles, service=service)
 
 
-def _is_meant(grant: IssuerGrant, subject: str, email: str) -> bool:
+def _matches(grant: IssuerGrant, subject: str, email: str) -> bool:
     return grant.subject == subject if grant.subject else grant.email.lower() == email
 
 
 def _read(token: str) -> tuple[_OidcHeader, _OidcClaims]:
     parts = token.split(".")
     if len(token) > TOKEN_BYTES_MAX or len(parts) != 3 or not token.isascii():
-        raise UnverifiedError("this is no identity token")
+        raise UnverifiedError("this is not an identity token")
     try:
         return (
             msgspec.json.decode(_bytes(parts[0]), type=_OidcHeader),
             msgspec.json.decode(_bytes(parts[1]), type=_OidcClaims),
         )
     except (msgspec.DecodeError, binascii.Error, UnicodeDecodeError, RecursionError):
-        raise UnverifiedError("the identity token can't be read, or lacks what one must have") from None
+        raise UnverifiedError("the identity token is malformed or lacks a required claim") from None
 
 
 def _bytes(part: str) -> bytes:
@@ -112,18 +114,18 @@ def _check_header(header: _OidcHeader) -> None:
     if header.alg not in ALGORITHMS:
         raise UnverifiedError(f"the identity token must be signed by one of {', '.join(ALGORITHMS)}")
     if header.typ.upper() != "JWT" or header.crit is not None:
-        raise UnverifiedError("the identity token asks for something that is not understood here")
+        raise UnverifiedError("the identity token has an unsupported type or critical header")
 
 
 def _check_claims(claims: _OidcClaims, issuer: Issuer, *, now_s: float) -> None:
     audiences = (claims.aud,) if isinstance(claims.aud, str) else claims.aud
     if not set(audiences) & set(issuer.audiences):
-        raise UnverifiedError("the identity token was made for somebody else")
+        raise UnverifiedError("the identity token is for another audience")
     if now_s >= claims.exp + issuer.leeway_s:
-        raise UnverifiedError("the identity token has ended; get a fresh one")
-    begins = max(claims.nbf or 0.0, claims.iat or 0.0)
-    if now_s < begins - issuer.leeway_s:
-        raise UnverifiedError("the identity token is not good yet; check the clocks")
+        raise UnverifiedError("the identity token has expired; get a new one")
+    valid_from = max(claims.nbf or 0.0, claims.iat or 0.0)
+    if now_s < valid_from - issuer.leeway_s:
+        raise UnverifiedError("the identity token is not valid yet; check the clocks")
 
 
 def _verified_email(claims: _OidcClaims) -> str:

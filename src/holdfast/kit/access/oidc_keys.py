@@ -1,4 +1,4 @@
-"""An issuer's public keys: fetched when needed, kept, renewed, good for a while when it is away."""
+"""An issuer's public keys: fetched on demand, cached, refreshed, usable for a while when it is down."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _KINDS: Final = ("RSA", "EC")
 
 
 class KeyPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How long keys are taken as they are, how long they stay usable when they can't be renewed, and how
-    soon the issuer is asked again, whatever is sent here."""
+    """Cache times of keys: fresh, still usable while refreshing fails, and the least time between fetches."""
 
     fresh_s: float = 3_600.0
     usable_s: float = 86_400.0
@@ -34,10 +33,9 @@ USUAL: Final = KeyPolicy()
 
 
 class IssuerKeys:
-    """One issuer's keys by their ids.
+    """One issuer's keys by id.
 
-    However many ask at once, the issuer is asked once; however many unknown ids are tried, it is asked at
-    most every `ask_again_s`.
+    Concurrent callers share one fetch; unknown ids cause a fetch at most every `ask_again_s`.
 
     Example: `key = await IssuerKeys(fetch, clock=clock).find("2f5a")`
     """
@@ -46,16 +44,16 @@ class IssuerKeys:
         self._fetch, self._clock, self._times = fetch, clock, times
         self._keys: dict[str, Key] = {}
         self._fetched_s: float | None = None
-        self._asked_s: float | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._last_fetch_s: float | None = None
+        self._fetching: asyncio.Task[None] | None = None
 
     async def find(self, id: str) -> Key | None:
-        """The key of that id; None where the issuer has none; `RetryLaterError` while it can't be asked."""
+        """The key with this id, None where there is none; `RetryLaterError` while it can't be fetched."""
         if id not in self._keys or self._age_s() >= self._times.fresh_s:
-            self._ask()
-        # A known key goes on being used while it is renewed; only an unknown one is worth waiting for.
-        if self._asking is not None and (id not in self._keys or self._age_s() >= self._times.usable_s):
-            await asyncio.shield(self._asking)
+            self._start_fetch()
+        # A known key stays in use while it is refreshed; only an unknown one is worth waiting for.
+        if self._fetching is not None and (id not in self._keys or self._age_s() >= self._times.usable_s):
+            await asyncio.shield(self._fetching)
         if self._age_s() >= self._times.usable_s:
             raise RetryLaterError(
                 "the issuer's keys can't be had now; try again later", after_s=self._times.ask_again_s
@@ -65,40 +63,40 @@ class IssuerKeys:
     def _age_s(self) -> float:
         return float("inf") if self._fetched_s is None else self._clock.monotonic() - self._fetched_s
 
-    def _ask(self) -> None:
+    def _start_fetch(self) -> None:
         now_s = self._clock.monotonic()
-        if self._asking is not None or (
-            self._asked_s is not None and now_s - self._asked_s < self._times.ask_again_s
+        if self._fetching is not None or (
+            self._last_fetch_s is not None and now_s - self._last_fetch_s < self._times.ask_again_s
         ):
             return
-        self._asked_s = now_s
-        self._asking = asyncio.create_task(self._renew())
+        self._last_fetch_s = now_s
+        self._fetching = asyncio.create_task(self._refresh())
 
-    async def _renew(self) -> None:
+    async def _refresh(self) -> None:
         try:
-            found = parse_keys(await self._fetch())
-            if found:
-                self._keys, self._fetched_s = found, self._clock.monotonic()
+            keys = parse_keys(await self._fetch())
+            if keys:
+                self._keys, self._fetched_s = keys, self._clock.monotonic()
             else:
-                log.warning("an issuer gave no usable key; the old ones stay")
+                log.warning("issuer returned no usable key; the old ones stay in use")
         except HoldfastError as fault:
-            log.warning("an issuer's keys could not be fetched", code=fault.code, error=fault.message)
+            log.warning("issuer keys could not be fetched", code=fault.code, error=fault.message)
         finally:
-            self._asking = None
+            self._fetching = None
 
 
-def parse_keys(answer: Mapping[str, Any]) -> dict[str, Key]:
-    """The public signing keys in the answer; what is of another kind or broken is passed over."""
-    found: dict[str, Key] = {}
-    listed = answer.get("keys")
-    for one in listed[:KEYS_MAX] if isinstance(listed, list) else ():
-        id = one.get("kid") if isinstance(one, dict) else None
-        if not isinstance(id, str) or one.get("kty") not in _KINDS or one.get("use", "sig") != "sig":
+def parse_keys(document: Mapping[str, Any]) -> dict[str, Key]:
+    """The public signing keys of a JWKS document; keys of another kind and broken ones are skipped."""
+    keys: dict[str, Key] = {}
+    entries = document.get("keys")
+    for entry in entries[:KEYS_MAX] if isinstance(entries, list) else ():
+        id = entry.get("kid") if isinstance(entry, dict) else None
+        if not isinstance(id, str) or entry.get("kty") not in _KINDS or entry.get("use", "sig") != "sig":
             continue
         try:
-            found[id] = import_key(one)
-            # Read now: the library would find a broken key only when it is first used.
-            found[id].public_key  # noqa: B018
+            keys[id] = import_key(entry)
+            # Read now: the library would report a broken key only at its first use.
+            keys[id].public_key  # noqa: B018
         except (JoseError, ValueError, TypeError, KeyError):
-            found.pop(id, None)
-    return found
+            keys.pop(id, None)
+    return keys

@@ -1,4 +1,4 @@
-"""Sessions of people in a browser: a random cookie, kept hashed, that ends by time, by rest and by will."""
+"""Browser sessions: a random cookie, stored hashed, ended by time, by inactivity or by sign-out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from holdfast.model import SERVICE_ONLY, Caller, Document, ProvidedId, Retention
 from holdfast.store import Store, Transaction, Write, create, delete, patch
 
 COOKIE: Final = "holdfast_session"
-LASTS_S: Final = 7 * 86_400.0
+MAX_AGE_S: Final = 7 * 86_400.0
 IDLE_S: Final = 12 * 3_600.0
-SEEN_AGAIN_S: Final = 60.0
+SEEN_EVERY_S: Final = 60.0
 _COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
@@ -33,7 +33,7 @@ _COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
     access=SERVICE_ONLY,
 )
 class Session(Document, rename="camel"):
-    """One browser that is signed in. The id is the cookie's hash: the cookie itself is kept nowhere."""
+    """A signed-in browser. The id is the cookie's hash; the cookie itself is not stored."""
 
     id: str
     tenant_id: str = NO_TENANT
@@ -45,7 +45,7 @@ class Session(Document, rename="camel"):
 
 
 class SessionCaller(Caller, frozen=True, kw_only=True):
-    """Who asks from a browser. What changes something must bring `csrf` in the header X-CSRF-Token."""
+    """A caller with a browser session. Changing requests must send `csrf` in the header X-CSRF-Token."""
 
     name: str
     session_id: str
@@ -64,10 +64,7 @@ class Sessions:
         self._store, self._clock = store.privileged(), store.clock
 
     async def begin(self, user: User, transaction: Transaction | None = None) -> str:
-        """A new session's cookie, of 256 random bits; every sign-in begins one, so none can be planted.
-
-        It begins in the caller's transaction, if given.
-        """
+        """Begin a session, in the caller's transaction if given; return its cookie, new at every sign-in."""
         if transaction is None:
             return await self._store.transact(lambda own: self.begin(user, own))
         cookie, write = self.write(user)
@@ -75,44 +72,45 @@ class Sessions:
         return cookie
 
     def write(self, user: User) -> tuple[str, Write]:
-        """The same for the caller's own commit."""
+        """The cookie and the write of a new session, for the caller's own commit."""
         cookie, now = _text(secrets.token_bytes(32)), self._clock.now()
         session = Session(
             id=_hash(cookie), tenant_id=user.tenant_id, user_id=user.id, generation=user.generation,
-            began_at=now, seen_at=now, expires_at=now + timedelta(seconds=LASTS_S),
+            began_at=now, seen_at=now, expires_at=now + timedelta(seconds=MAX_AGE_S),
         )  # fmt: skip
         return cookie, create(session)
 
     async def verify(self, cookie: str, *, by_person: bool = True) -> SessionCaller | None:
-        """Who asks with this cookie; None once the session or the person's right to it has ended.
+        """The caller with this cookie; None once the session or the user's access has ended.
 
-        What a page asks by itself is not `by_person`: nobody has to be there, so it is rest all the same.
+        Requests that a page makes by itself are not `by_person`: they do not keep an idle session
+        alive.
         """
         if not _COOKIE.fullmatch(cookie):
             return None
-        found = await self._store.get(Session, _hash(cookie))
-        if found is None or not self._lives(found.doc):
+        session = await self._store.get(Session, _hash(cookie))
+        if session is None or not self._is_active(session.doc):
             return None
-        user = await self._store.get(User, found.doc.user_id)
-        if user is None or user.doc.disabled_at is not None or found.doc.generation != user.doc.generation:
+        user = await self._store.get(User, session.doc.user_id)
+        if user is None or user.doc.disabled_at is not None or session.doc.generation != user.doc.generation:
             return None
         if by_person:
-            await self._note_seen(found.doc)
+            await self._record_seen(session.doc)
         return SessionCaller(
             user_id=f"user:{user.doc.id}", roles={user.doc.tenant_id: user.doc.role}, name=user.doc.id,
-            session_id=found.doc.id, csrf=csrf_of(cookie),
+            session_id=session.doc.id, csrf=csrf_of(cookie),
         )  # fmt: skip
 
-    def _lives(self, session: Session) -> bool:
+    def _is_active(self, session: Session) -> bool:
         now = self._clock.now()
         return now < session.expires_at and now < session.seen_at + timedelta(seconds=IDLE_S)
 
-    async def _note_seen(self, session: Session) -> None:
-        """Coarse on purpose: at most one write a minute, however much somebody clicks."""
+    async def _record_seen(self, session: Session) -> None:
+        """Coarse on purpose: at most one write a minute, however many requests come."""
         now = self._clock.now()
-        if (now - session.seen_at).total_seconds() < SEEN_AGAIN_S:
+        if (now - session.seen_at).total_seconds() < SEEN_EVERY_S:
             return
-        # Ended or noted by another request meanwhile: nothing is lost.
+        # A session that ended or was noted by another request meanwhile loses nothing.
         with contextlib.suppress(ConflictError, RetryLaterError):
             await self._store.commit(
                 patch(Session, session.id, changes={"seen_at": now}),
@@ -120,14 +118,14 @@ class Sessions:
             )
 
     async def end(self, session_id: str, transaction: Transaction | None = None) -> None:
-        """Sign out, in the caller's transaction, if given; once more is fine."""
+        """Sign out, in the caller's transaction if given; idempotent."""
         if transaction is None:
             return await self._store.transact(lambda own: self.end(session_id, own))
         transaction.write(delete(Session, session_id))
 
 
 def csrf_of(cookie: str) -> str:
-    """What a page sends with each act: another site can have the cookie sent, but can't read this."""
+    """The CSRF token of a session: another site can have the cookie sent, but can't read this."""
     return _text(hmac.digest(cookie.encode(), b"holdfast csrf", "sha256"))
 
 

@@ -1,4 +1,4 @@
-"""Links that let a person in once: the first one there is, or one who is invited or forgot the password."""
+"""One-time sign-in links: for the first user, for invitations and for forgotten passwords."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from holdfast.model import SERVICE_ONLY, Document, ProvidedId, Retention, docume
 from holdfast.store import Store, Transaction, Write, create, put
 
 FIRST: Final = ""
-LASTS_S: Final = 3_600.0
+TTL_S: Final = 3_600.0
 ATTEMPTS: Final = 100
 _CODE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
-_SPENT: Final = "this link was used, has ended or was never given; make another: holdfast users link NAME"
+_UNUSABLE: Final = (
+    "this link was used, has expired or never existed; create another: holdfast users link NAME"
+)
 
 
 @document(
@@ -34,7 +36,7 @@ _SPENT: Final = "this link was used, has ended or was never given; make another:
     access=SERVICE_ONLY,
 )
 class SignInLink(Document, rename="camel"):
-    """One link, by the hash of its code. `user_id` is who it lets in; empty is whoever comes first."""
+    """A link, by the hash of its code. `user_id` is whom it signs in; empty for the first user."""
 
     id: str
     tenant_id: str = NO_TENANT
@@ -45,12 +47,12 @@ class SignInLink(Document, rename="camel"):
     used_at: datetime | None = None
 
 
-# What lands with the use of a link, such as its entry on the audit trail.
+# Adds writes to the commit that redeems a link, such as its audit event.
 Also = Callable[[Transaction, User], Awaitable[None]]
 
 
 class SignInLinks:
-    """Makes links' codes and lets each be used once.
+    """Creates codes and redeems each once.
 
     Example:
         code = await links.create("ann")
@@ -62,7 +64,7 @@ class SignInLinks:
         self._users, self._sessions = Users(store), Sessions(store)
 
     async def first(self) -> str | None:
-        """A code for the first person; None where there has been one already."""
+        """A code for the first user; None where there has been one."""
         if await self._users.any_exists():
             return None
         code, write = self._write(FIRST, NO_TENANT, "")
@@ -70,8 +72,7 @@ class SignInLinks:
         return code
 
     async def create(self, name: str, transaction: Transaction | None = None, *, created_by: str = "") -> str:
-        """A code with which this person sets a new password, kept in the caller's transaction, if given; it
-        ends after an hour."""
+        """A code, valid for an hour, to set a password with; in the caller's transaction if given."""
         if transaction is None:
             return await self._store.transact(lambda own: self.create(name, own, created_by=created_by))
         user = await self._users.get(name, transaction)
@@ -82,89 +83,89 @@ class SignInLinks:
         return code
 
     def write(self, user: User, *, created_by: str) -> tuple[str, Write]:
-        """The same for somebody who is added in the caller's own commit."""
+        """The code and its write for a user who is added in the caller's own commit."""
         return self._write(user.id, user.tenant_id, created_by)
 
     def _write(self, user_id: str, tenant_id: str, created_by: str) -> tuple[str, Write]:
         code, now = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("="), self._clock.now()
         link = SignInLink(
             id=_hash(code), tenant_id=tenant_id, user_id=user_id, created_at=now, created_by=created_by,
-            expires_at=now + timedelta(seconds=LASTS_S),
+            expires_at=now + timedelta(seconds=TTL_S),
         )  # fmt: skip
         return code, create(link)
 
     async def check(self, code: str) -> str:
-        """Whom the link lets in, empty for the first person; raises once it lets nobody in."""
+        """The user id that the link signs in, empty for the first user; raises for an unusable link."""
         if not _CODE.fullmatch(code):
-            raise UnverifiedError(_SPENT)
-        found = await self._store.get(SignInLink, _hash(code))
-        link = self._good(found.doc if found else None)
+            raise UnverifiedError(_UNUSABLE)
+        stored = await self._store.get(SignInLink, _hash(code))
+        link = self._check_usable(stored.doc if stored else None)
         if link.user_id == FIRST and await self._users.any_exists():
-            raise UnverifiedError(_SPENT)
+            raise UnverifiedError(_UNUSABLE)
         return link.user_id
 
-    def _good(self, link: SignInLink | None) -> SignInLink:
+    def _check_usable(self, link: SignInLink | None) -> SignInLink:
         if link is None or link.used_at is not None or self._clock.now() >= link.expires_at:
-            raise UnverifiedError(_SPENT)
+            raise UnverifiedError(_UNUSABLE)
         return link
 
     async def redeem(
         self, code: str, *, name: str, password: str, also: Also | None = None
     ) -> tuple[User, str]:
-        """Set the password and begin a session: person and cookie. Of many at once, one gets in.
+        """Set the password and begin a session; return user and cookie. Of concurrent callers one succeeds.
 
-        Spending the link, keeping the person and beginning the session is one commit, with what `also` adds.
+        Link, user and session change in one commit, together with what `also` adds.
         """
-        wanted = await self.check(code)
+        user_id = await self.check(code)
         check_password(password)
-        if wanted == FIRST:
-            made = await self._users.build(
+        if user_id == FIRST:
+            user = await self._users.build(
                 name, role="owner", tenant_id=NO_TENANT, password=password, created_by="first link"
             )
-            return await self._in_one(lambda tx: self._first(tx, code, made), also)
-        kept = await hash_password(password)
-        return await self._in_one(lambda tx: self._again(tx, code, kept), also)
+            return await self._commit(lambda tx: self._create_first(tx, code, user), also)
+        password_hash = await hash_password(password)
+        return await self._commit(lambda tx: self._set_password(tx, code, password_hash), also)
 
-    async def _in_one(
+    async def _commit(
         self, act: Callable[[Transaction], Awaitable[tuple[User, str]]], also: Also | None
     ) -> tuple[User, str]:
-        async def whole(tx: Transaction) -> tuple[User, str]:
+        async def act_and_also(tx: Transaction) -> tuple[User, str]:
             user, cookie = await act(tx)
             if also is not None:
                 await also(tx, user)
             return user, cookie
 
-        return await self._store.transact(whole, attempts=ATTEMPTS)
+        return await self._store.transact(act_and_also, attempts=ATTEMPTS)
 
-    async def _first(self, tx: Transaction, code: str, user: User) -> tuple[User, str]:
-        await self._spend(tx, code)
+    async def _create_first(self, tx: Transaction, code: str, user: User) -> tuple[User, str]:
+        await self._mark_used(tx, code)
         if await tx.get(Setup, "users") is not None:
-            raise UnverifiedError(_SPENT)
-        cookie, began = self._sessions.write(user)
-        tx.write(create(user), put(Setup(at=user.created_at)), began)
+            raise UnverifiedError(_UNUSABLE)
+        cookie, session_write = self._sessions.write(user)
+        tx.write(create(user), put(Setup(at=user.created_at)), session_write)
         return user, cookie
 
-    async def _again(self, tx: Transaction, code: str, kept: str) -> tuple[User, str]:
-        link = await self._spend(tx, code)
-        found = await tx.get(User, link.user_id)
-        if found is None or found.doc.disabled_at is not None:
-            raise UnverifiedError(_SPENT)
-        user = found.doc
-        user.password, user.generation = kept, user.generation + 1
-        cookie, began = self._sessions.write(user)
-        tx.write(put(user), began)
+    async def _set_password(self, tx: Transaction, code: str, password_hash: str) -> tuple[User, str]:
+        link = await self._mark_used(tx, code)
+        stored = await tx.get(User, link.user_id)
+        if stored is None or stored.doc.disabled_at is not None:
+            raise UnverifiedError(_UNUSABLE)
+        user = stored.doc
+        user.password, user.generation = password_hash, user.generation + 1
+        cookie, session_write = self._sessions.write(user)
+        tx.write(put(user), session_write)
         return user, cookie
 
-    async def _spend(self, tx: Transaction, code: str) -> SignInLink:
-        found = await tx.get(SignInLink, _hash(code))
-        link = self._good(found.doc if found else None)
+    async def _mark_used(self, tx: Transaction, code: str) -> SignInLink:
+        stored = await tx.get(SignInLink, _hash(code))
+        link = self._check_usable(stored.doc if stored else None)
         link.used_at = self._clock.now()
         tx.write(put(link))
         return link
 
 
 def link_to(kind: str, code: str, address: str) -> str:
-    """A link as a person opens it: `first` for the first person, `link` for one who is known."""
+    """The URL of a link: `first` for the first user, `link` for a known one."""
     return f"{address.rstrip('/')}/sign-in/{kind}?code={code}"
 
 

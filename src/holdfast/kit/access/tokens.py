@@ -1,4 +1,4 @@
-"""API tokens: shown once, kept hashed, scoped, expiring, revocable."""
+"""API tokens: shown once, stored hashed, scoped, expiring, revocable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from holdfast.store import Query, Store, Transaction, Write, create, patch
 PREFIX: Final = "hf_"
 ID_BYTES: Final = 10
 SECRET_BYTES: Final = 30
-USED_AGAIN_S: Final = 60.0
+USED_EVERY_S: Final = 60.0
 EXPIRES_S_MAX: Final = 10 * 366 * 86_400.0
 NAME_CHARACTERS_MAX: Final = 100
 _TOKEN: Final = re.compile(rf"{PREFIX}([a-z2-7]{{16}})[a-z2-7]{{48}}")
@@ -32,14 +32,14 @@ _NO_HASH: Final = hashlib.sha256(b"").hexdigest()
 
 
 class TokenCaller(Caller, frozen=True, kw_only=True):
-    """Who asks with a token: its role in its tenant, and the most its scopes let it do."""
+    """A caller with an API token: its role in its tenant, limited by its scopes."""
 
     token_id: str
     scopes: tuple[str, ...]
 
 
 class ApiTokens:
-    """Makes, verifies, lists and revokes tokens.
+    """Creates, verifies, lists and revokes tokens.
 
     Example:
         token = await tokens.create("deploys", role="admin", tenant_id="acme", scopes=["channels:*"])
@@ -60,7 +60,7 @@ class ApiTokens:
         expires_in_s: float | None = None,
         created_by: str = "",
     ) -> str:
-        """A new token. It is not kept: whoever asked must keep it now."""
+        """Create a token and return it. Only its hash is stored, so it can't be shown again."""
         token, write = self.write(
             name, role=role, tenant_id=tenant_id, scopes=scopes, expires_in_s=expires_in_s,
             created_by=created_by,
@@ -78,13 +78,15 @@ class ApiTokens:
         expires_in_s: float | None = None,
         created_by: str = "",
     ) -> tuple[str, Write]:
-        """The same for the caller's own commit."""
+        """The token and its write, for the caller's own commit."""
         if not 1 <= len(name) <= NAME_CHARACTERS_MAX:
             raise InvalidError(f"a token's name has 1 to {NAME_CHARACTERS_MAX} characters", "name")
         if expires_in_s is not None and not 0 < expires_in_s <= EXPIRES_S_MAX:
-            raise InvalidError(f"a token lives up to {EXPIRES_S_MAX:,.0f} s, from now on", "expires_in_s")
+            raise InvalidError(
+                f"a token expires within {EXPIRES_S_MAX:,.0f} s, and in the future", "expires_in_s"
+            )
         if role == "service" and self._store.tenant_id is not None:
-            raise ForbiddenError("a tenant can't make tokens of the service itself")
+            raise ForbiddenError("a tenant can't create service tokens")
         id = _text(ID_BYTES)
         token = f"{PREFIX}{id}{_text(SECRET_BYTES)}"
         now = self._clock.now()
@@ -95,48 +97,47 @@ class ApiTokens:
         ))  # fmt: skip
 
     async def verify(self, token: str) -> TokenCaller | None:
-        """Who asks with this token; None for one that was never given, has ended or was revoked."""
-        told = _TOKEN.fullmatch(token)
-        found = await self._store.get(ApiToken, told.group(1)) if told else None
-        # The same work for an unknown id: the time it takes tells nothing.
-        same = hmac.compare_digest(_hash(token), found.doc.hash if found else _NO_HASH)
-        if found is None or not same or not self._good(found.doc):
+        """The caller with this token; None for one that is unknown, expired or revoked."""
+        match = _TOKEN.fullmatch(token)
+        stored = await self._store.get(ApiToken, match.group(1)) if match else None
+        # The same work for an unknown id, so that timing reveals nothing.
+        same = hmac.compare_digest(_hash(token), stored.doc.hash if stored else _NO_HASH)
+        if stored is None or not same or not self._is_active(stored.doc):
             return None
-        await self._note_use(found.doc)
-        doc = found.doc
+        await self._record_use(stored.doc)
+        doc = stored.doc
         roles = {} if doc.role == "service" else {doc.tenant_id: doc.role}
         return TokenCaller(
             user_id=f"token:{doc.id}", roles=roles, service=doc.role == "service", token_id=doc.id,
             scopes=tuple(doc.scopes),
         )  # fmt: skip
 
-    def _good(self, doc: ApiToken) -> bool:
+    def _is_active(self, doc: ApiToken) -> bool:
         return doc.revoked_at is None and (doc.expires_at is None or self._clock.now() < doc.expires_at)
 
-    async def _note_use(self, doc: ApiToken) -> None:
+    async def _record_use(self, doc: ApiToken) -> None:
         """Coarse on purpose: at most one write a minute, however often a token is used."""
         now = self._clock.now()
-        if doc.last_used_at is not None and (now - doc.last_used_at).total_seconds() < USED_AGAIN_S:
+        if doc.last_used_at is not None and (now - doc.last_used_at).total_seconds() < USED_EVERY_S:
             return
         with contextlib.suppress(ConflictError, RetryLaterError):
             await self._store.commit(patch(ApiToken, doc.id, changes={"last_used_at": now}))
 
     async def revoke(self, id: str, transaction: Transaction | None = None) -> None:
-        """Let nobody in with this token any more, at once, in the caller's transaction, if given; once more
-        is fine."""
+        """Revoke a token at once, in the caller's transaction if given; idempotent."""
         if transaction is None:
             return await self._store.transact(lambda own: self.revoke(id, own))
-        found = await transaction.get(ApiToken, id)
-        if found is None:
+        stored = await transaction.get(ApiToken, id)
+        if stored is None:
             raise NotFoundError(f"no token {id!r}")
-        if found.doc.revoked_at is None:
+        if stored.doc.revoked_at is None:
             now = self._clock.now()
             transaction.write(patch(ApiToken, id, changes={"revoked_at": now, "ended_at": now}))
 
     async def page(
         self, *, limit: int = 50, cursor: str | None = None
     ) -> tuple[Sequence[ApiToken], str | None]:
-        """Tokens, newest first, of the handle's tenant or of all; without their hashes."""
+        """Tokens of the handle's tenant, or of all, newest first, without their hashes."""
         page = await self._store.query(Query(ApiToken).order_by("-created_at").limit(limit).after(cursor))
         return [msgspec.structs.replace(doc, hash="") for doc in page.docs], page.cursor
 
@@ -146,5 +147,5 @@ def _text(size: int) -> str:
 
 
 def _hash(token: str) -> str:
-    # Plain and fast is right here: 240 random bits can't be guessed, slow hashing is for passwords.
+    # A fast hash is enough: 240 random bits can't be guessed; slow hashing is for passwords.
     return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""People who sign in here: a name, a password kept as a hash, one role in one tenant or in the whole."""
+"""Users: a name, a password hash, and one role in one tenant or on the platform."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _NAME: Final = r"[a-z0-9][a-z0-9._@+-]{0,99}"
     ),
 )
 class User(Document, rename="camel"):
-    """One person; the id is the name they sign in with.
+    """A user; the id is the login name.
 
-    A session counts while its `generation` is the person's, so that one write ends them all, whatever the
-    clock says. Without a password (`password` empty) a person comes in by a link alone, and sets one there.
+    A session counts while its `generation` is the user's, so that one write ends them all, whatever the
+    clock says. Without a password (`password` empty) a user signs in by a link, and sets one there.
     """
 
     id: str
@@ -50,7 +50,7 @@ class User(Document, rename="camel"):
 
 @document("holdfast_set_up/{id}", tenant="tenant_id", access=SERVICE_ONLY)
 class Setup(Document, rename="camel"):
-    """Written with the first person: of all who use a first-run link at once, one finds it absent."""
+    """Created with the first user: of all who redeem a first-run link at once, one finds it absent."""
 
     id: str = "users"
     tenant_id: str = NO_TENANT
@@ -58,11 +58,11 @@ class Setup(Document, rename="camel"):
 
 
 class Users:
-    """Adds, finds, disables people and checks their passwords.
+    """Adds, finds and disables users and checks their passwords.
 
     Example:
         await users.add("ann", role="admin", password="correct horse battery")
-        person = await users.verify("ann", "correct horse battery")
+        user = await users.verify("ann", "correct horse battery")
     """
 
     def __init__(self, store: Store) -> None:
@@ -70,7 +70,7 @@ class Users:
         self._clock = store.clock
 
     async def any_exists(self) -> bool:
-        """Whether there is, or was, anybody: without, the first-run link lets the first one in."""
+        """Whether a user exists or ever existed; otherwise the first-run link creates one."""
         return await self._store.get(Setup, "users") is not None
 
     async def add(
@@ -82,7 +82,7 @@ class Users:
         password: str | None = None,
         created_by: str = "",
     ) -> User:
-        """A new person; without a password they need a link to set one."""
+        """Add a user; without a password they need a link to set one."""
         user = await self.build(
             name, role=role, tenant_id=tenant_id, password=password, created_by=created_by
         )
@@ -90,7 +90,7 @@ class Users:
         return user
 
     async def insert(self, user: User, transaction: Transaction) -> None:
-        """Keep a person who was `made`, in the caller's transaction; raises where the name is taken."""
+        """Insert a user that was built, in the caller's transaction; raises where the name is taken."""
         if await transaction.get(User, user.id) is not None:
             raise AlreadyExistsError(f"somebody is called {user.id!r} already; choose another name")
         transaction.write(create(user), put(Setup(at=user.created_at)))
@@ -98,7 +98,7 @@ class Users:
     async def build(
         self, name: str, *, role: UserRole, tenant_id: str, password: str | None, created_by: str
     ) -> User:
-        """A person who is not kept yet, for the caller's own commit."""
+        """A user that is not stored yet, for the caller's own commit."""
         now = self._clock.now()
         return User(
             id=check_name(name), tenant_id=tenant_id, role=role, created_at=now, created_by=created_by,
@@ -106,76 +106,75 @@ class Users:
         )  # fmt: skip
 
     async def verify(self, name: str, password: str) -> User | None:
-        """Who this is; None for a wrong password, an unknown name and a disabled person alike."""
-        found = await self._found(normalize_name(name))
-        kept = found.password if found is not None and found.disabled_at is None else ""
-        return found if await verify_password(password, kept or None) else None
+        """The user; None for a wrong password, an unknown name and a disabled user alike."""
+        user = await self._find(normalize_name(name))
+        stored = user.password if user is not None and user.disabled_at is None else ""
+        return user if await verify_password(password, stored or None) else None
 
     async def get(self, name: str, transaction: Transaction | None = None) -> User:
-        return msgspec.structs.replace(await self._whole(name, transaction), password="")
+        return msgspec.structs.replace(await self._get_or_raise(name, transaction), password="")
 
-    async def _whole(self, name: str, transaction: Transaction | None) -> User:
-        found = await self._found(normalize_name(name), transaction)
-        if found is None:
+    async def _get_or_raise(self, name: str, transaction: Transaction | None) -> User:
+        user = await self._find(normalize_name(name), transaction)
+        if user is None:
             raise NotFoundError(f"nobody is called {name!r}")
-        return found
+        return user
 
     async def exists(self, name: str) -> bool:
-        """Whether somebody is called so."""
-        return await self._found(normalize_name(name)) is not None
+        return await self._find(normalize_name(name)) is not None
 
-    async def _found(self, name: str, transaction: Transaction | None = None) -> User | None:
+    async def _find(self, name: str, transaction: Transaction | None = None) -> User | None:
         if not re.fullmatch(_NAME, name):
             return None
-        found = await (transaction or self._store).get(User, name)
-        return None if found is None else found.doc
+        user = await (transaction or self._store).get(User, name)
+        return None if user is None else user.doc
 
-    # Each of these is in the caller's transaction, if given, ends all sessions and gives the person then.
+    # These run in the caller's transaction if given, end all sessions and return the changed user.
 
     async def disable(self, name: str, transaction: Transaction | None = None) -> User:
-        """Let the person in no more and end their sessions, at once."""
+        """Disable a user and end their sessions at once."""
         return await self._change(name, {"disabled_at": self._clock.now()}, transaction)
 
     async def enable(self, name: str, transaction: Transaction | None = None) -> User:
-        """Let a disabled person in again."""
+        """Enable a disabled user."""
         return await self._change(name, {"disabled_at": None}, transaction)
 
     async def set_password(self, name: str, password: str) -> User:
-        """A new password; whoever is signed in with the old one is signed out."""
+        """Set a password; sessions with the old one end."""
         return await self.set_password_hash(name, await hash_password(password))
 
-    async def set_password_hash(self, name: str, kept: str, transaction: Transaction | None = None) -> User:
-        """The same with what `hashed` made of it: slow on purpose, so not to be done at every try."""
-        return await self._change(name, {"password": kept}, transaction)
+    async def set_password_hash(self, name: str, stored: str, transaction: Transaction | None = None) -> User:
+        """Set a password by its hash, which is slow to compute, so not to be repeated at every retry."""
+        return await self._change(name, {"password": stored}, transaction)
 
     async def end_sessions(self, name: str, transaction: Transaction | None = None) -> User:
-        """Sign the person out, wherever they are."""
+        """End all sessions of the user."""
         return await self._change(name, {}, transaction)
 
     async def _change(self, name: str, changes: dict[str, Any], transaction: Transaction | None) -> User:
         if transaction is None:
             return await self._store.transact(lambda own: self._change(name, changes, own))
-        found = await self._whole(name, transaction)
-        user = msgspec.structs.replace(found, **changes, generation=found.generation + 1)
+        user = await self._get_or_raise(name, transaction)
+        user = msgspec.structs.replace(user, **changes, generation=user.generation + 1)
         transaction.write(put(user))
         return msgspec.structs.replace(user, password="")
 
     async def page(self, *, limit: int = 50, cursor: str | None = None) -> tuple[Sequence[User], str | None]:
-        """People, newest first, of the handle's tenant or of all; without their passwords' hashes."""
+        """Users of the handle's tenant, or of all, newest first, without their password hashes."""
         page = await self._store.query(Query(User).order_by("-created_at").limit(limit).after(cursor))
         return [msgspec.structs.replace(doc, password="") for doc in page.docs], page.cursor
 
 
 def normalize_name(name: str) -> str:
-    """A name as it is kept: people type capitals and blanks."""
+    """The stored form of a name: people type capitals and spaces."""
     return name.strip().lower()
 
 
 def check_name(name: str) -> str:
-    """The name as it is kept; raises for one that can't be."""
-    plain = normalize_name(name)
-    if not re.fullmatch(_NAME, plain):
+    """The stored form of a name; raises for an invalid one."""
+    normalized = normalize_name(name)
+    if not re.fullmatch(_NAME, normalized):
         raise InvalidError(
             "a name has 1 to 100 letters, digits and . _ @ + -, as in ann@acme.example", "name"
         )
-    return plain
+    return normalized

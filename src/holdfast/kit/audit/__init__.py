@@ -1,4 +1,4 @@
-"""Who did what, when and why: appended, chained by hashes, never changed."""
+"""Audit trail: who did what, when and why; append-only and hash-chained."""
 
 from holdfast.kit.audit.chain import ChainFault
 from holdfast.kit.audit.models import AuditEntry, AuditEvent, AuditHead, AuditOutcome

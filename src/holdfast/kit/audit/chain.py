@@ -1,4 +1,4 @@
-"""The chain itself, without a store: making links and judging them."""
+"""The hash chain, without a store: building and checking links."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FaultKind = Literal["missing", "changed", "inserted", "reordered", "cut off", "m
 
 
 class ChainFault(msgspec.Struct, frozen=True):
-    """The first thing wrong with a chain, and where."""
+    """The first fault of a chain, and where it is."""
 
     kind: FaultKind
     sequence: int
@@ -29,10 +29,10 @@ class ChainFault(msgspec.Struct, frozen=True):
 
 def seal(event: AuditEvent, key: bytes) -> str:
     """The hash of a link: over all its fields and, through `previous`, over all links before it."""
-    whole = _ENCODER.encode(msgspec.structs.replace(event, hash="", id=""))
+    encoded = _ENCODER.encode(msgspec.structs.replace(event, hash="", id=""))
     if key:
-        return hmac.new(key, whole, hashlib.sha256).hexdigest()
-    return hashlib.sha256(whole).hexdigest()
+        return hmac.new(key, encoded, hashlib.sha256).hexdigest()
+    return hashlib.sha256(encoded).hexdigest()
 
 
 def link(head: AuditHead, entry: AuditEntry, *, at: datetime, key: bytes) -> tuple[AuditEvent, AuditHead]:
@@ -47,22 +47,22 @@ def link(head: AuditHead, entry: AuditEntry, *, at: datetime, key: bytes) -> tup
 
 
 def check_link(before: AuditHead, event: AuditEvent, *, stored_id: str, key: bytes) -> ChainFault | None:
-    """Whether an event is the true next link after `before`."""
+    """Check that an event is the next link after `before`; return the fault otherwise."""
     expected = before.sequence + 1
 
     def fault(kind: FaultKind, message: str) -> ChainFault:
         return ChainFault(kind, expected, stored_id, message)
 
     if seal(event, key) != event.hash:
-        return fault("changed", f"event {event.sequence} is not what was written")
+        return fault("changed", f"event {event.sequence} was changed after it was written")
     if stored_id != f"{event.tenant_id}_{event.place}" or event.place != zero_padded(
         event.sequence, PLACE_WIDTH
     ):
-        return fault("misfiled", f"event {event.sequence} lies under another id")
+        return fault("misfiled", f"event {event.sequence} is stored under another id")
     if event.sequence > expected:
-        return fault("missing", f"event {expected} is gone; {event.sequence} follows {before.sequence}")
+        return fault("missing", f"event {expected} is missing; {event.sequence} follows {before.sequence}")
     if event.sequence < expected:
-        return fault("reordered", f"event {event.sequence} stands after {before.sequence}")
+        return fault("reordered", f"event {event.sequence} comes after {before.sequence}")
     if event.previous != before.hash:
-        return fault("inserted", f"event {event.sequence} does not follow from the one before it")
+        return fault("inserted", f"event {event.sequence} does not continue the chain")
     return None

@@ -1,4 +1,4 @@
-"""What the audit trail keeps."""
+"""Documents of the audit trail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AuditOutcome = Literal["done", "refused", "failed"]
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller says happened. The receipt fields tell why, how far and on what grounds.
+    """One audited act. The receipt fields give its intent, extent and grounds.
 
     Example: `AuditEntry(action="run.cancelled", actor="user-7", subject="run-1")`
     """
@@ -44,12 +44,12 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     access=ADMINS_READ,
 )
 class AuditEvent(Document, rename="camel"):
-    """One link of a tenant's chain: its hash covers everything in it and the link before."""
+    """One link of a tenant's chain: its hash covers all its fields and the link before."""
 
     id: str = ""
     tenant_id: str
     sequence: int
-    place: str  # the sequence padded, so that ids sort as the chain runs
+    place: str  # the sequence zero-padded, so that ids sort in chain order
     at: datetime
     action: str
     actor: str
@@ -67,7 +67,7 @@ class AuditEvent(Document, rename="camel"):
 
 @document("holdfast_audit_heads/{tenant_id}", tenant="tenant_id", access=ADMINS_READ)
 class AuditHead(Document, rename="camel"):
-    """Where a tenant's chain ends: what the next link must follow."""
+    """The end of a tenant's chain: what the next link must follow."""
 
     tenant_id: str
     sequence: int = 0

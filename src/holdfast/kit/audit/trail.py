@@ -22,7 +22,7 @@ _INDEXED: Final = ("action", "actor", "subject")
 
 
 class ChainVerification(msgspec.Struct, frozen=True):
-    """What a verification found: how many events hold, and the first fault if there is one."""
+    """Result of a verification: the number of valid events, and the first fault if any."""
 
     events: int
     fault: ChainFault | None
@@ -38,7 +38,7 @@ class Audit:
     Example:
         async def cancel(tx):
             tx.write(patch(Run, run_id, changes={"status": "cancelled"}))
-            await audit.add(tx, Entry(action="run.cancelled", actor=user, subject=run_id))
+            await audit.add(tx, AuditEntry(action="run.cancelled", actor=user, subject=run_id))
         await audit.transact(cancel)
     """
 
@@ -48,12 +48,12 @@ class Audit:
         self._all, self._store = store, store.tenant(tenant_id)
         self._tenant_id = tenant_id
         self._key = key
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def add(self, tx: Transaction, *entries: AuditEntry) -> list[AuditEvent]:
-        """Append inside the caller's transaction; call it once a transaction, with all entries."""
-        found = await tx.get(AuditHead, self._tenant_id)
-        head = found.doc if found else AuditHead(tenant_id=self._tenant_id)
+        """Append inside the caller's transaction; call it once per transaction, with all entries."""
+        stored = await tx.get(AuditHead, self._tenant_id)
+        head = stored.doc if stored else AuditHead(tenant_id=self._tenant_id)
         at = self._store.clock.now()
         events: list[AuditEvent] = []
         for entry in entries:
@@ -65,19 +65,21 @@ class Audit:
     async def transact(
         self, act: Callable[[Transaction], Awaitable[T]], *, attempts: int = ATTEMPTS, across: bool = False
     ) -> T:
-        """`store.transact` for acts that append here, one at a time in this process, so that they don't
-        conflict on the chain's head; conflicts with other processes are retried. With `across`, the act
-        reaches every tenant's documents."""
+        """`store.transact` for acts that append here; with `across` it reaches all tenants.
+
+        Serialized in this process, so that they do not conflict on the chain's head; conflicts with other
+        processes are retried.
+        """
         store = self._all.privileged() if across else self._store
-        async with self._turn:
+        async with self._lock:
             return await store.transact(act, attempts=attempts)
 
     async def append(self, *entries: AuditEntry) -> list[AuditEvent]:
-        """Append by itself, where nothing else is written with it."""
+        """Append in a commit of its own."""
         return await self.transact(lambda tx: self.add(tx, *entries))
 
     async def verify(self) -> ChainVerification:
-        """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
+        """Walk the whole chain; finds any change, gap, insertion, reordering or truncation."""
         before = await self._head()
         last = AuditHead(tenant_id=self._tenant_id)
         seen: dict[str, Counter[str]] = {field: Counter() for field in _INDEXED}
@@ -90,24 +92,26 @@ class Audit:
             if last.sequence == before.sequence and last.hash != before.hash:
                 return ChainVerification(
                     last.sequence,
-                    ChainFault("changed", last.sequence, snapshot.key, "not what its head says"),
+                    ChainFault("changed", last.sequence, snapshot.key, "differs from its head"),
                 )
             for field in _INDEXED:
                 seen[field][getattr(event, field)] += 1
         return ChainVerification(
-            last.sequence, await self._judge_end(before, last) or await self._judge_filing(seen, last)
+            last.sequence, await self._check_end(before, last) or await self._check_indexes(seen, last)
         )
 
     async def _head(self) -> AuditHead:
-        found = await self._store.get(AuditHead, self._tenant_id)
-        return found.doc if found else AuditHead(tenant_id=self._tenant_id)
+        stored = await self._store.get(AuditHead, self._tenant_id)
+        return stored.doc if stored else AuditHead(tenant_id=self._tenant_id)
 
-    async def _judge_end(self, before: AuditHead, last: AuditHead) -> ChainFault | None:
-        """The chain must reach the head read before the walk and not pass the one read after it:
-        what others append meanwhile lies between the two."""
+    async def _check_end(self, before: AuditHead, last: AuditHead) -> ChainFault | None:
+        """The chain must reach the head read before the walk and not pass the one read after it.
+
+        Events that others append meanwhile lie between the two.
+        """
         end = last.sequence
         if before.sequence > end:
-            return ChainFault("cut off", end + 1, "", f"events {end + 1} to {before.sequence} are gone")
+            return ChainFault("cut off", end + 1, "", f"events {end + 1} to {before.sequence} are missing")
         after = await self._head()
         if after.sequence < end:
             return ChainFault(
@@ -115,8 +119,8 @@ class Audit:
             )
         return None
 
-    async def _judge_filing(self, seen: dict[str, Counter[str]], last: AuditHead) -> ChainFault | None:
-        """An index must answer with the events that really say so."""
+    async def _check_indexes(self, seen: dict[str, Counter[str]], last: AuditHead) -> ChainFault | None:
+        """An index must return exactly the events that have its value."""
         for field, counted in seen.items():
             for value, expected in counted.items():
                 query = Query(AuditEvent).where(field, "==", value).where("sequence", "<=", last.sequence)
@@ -129,9 +133,9 @@ class Audit:
         async for snapshot in self._store.scan(query):
             if getattr(snapshot.doc, field) != value:
                 return ChainFault(
-                    "misfiled", snapshot.doc.sequence, snapshot.key, f"filed under {field} {value!r}"
+                    "misfiled", snapshot.doc.sequence, snapshot.key, f"indexed under {field} {value!r}"
                 )
-        return ChainFault("misfiled", 0, "", f"an event with {field} {value!r} is not found by it")
+        return ChainFault("misfiled", 0, "", f"an event with {field} {value!r} is missing from its index")
 
     async def export(self) -> AsyncIterator[bytes]:
         """The chain as JSON lines, oldest first."""

@@ -1,4 +1,4 @@
-"""Checkpoints: the state to go on from, of which exactly one is the latest."""
+"""Checkpoints: the state to resume from, of which exactly one is the latest."""
 
 from holdfast.kit.checkpoints.checkpoints import Checkpoints
 from holdfast.kit.checkpoints.models import CheckpointDocument, CheckpointFields

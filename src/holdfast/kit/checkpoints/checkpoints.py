@@ -1,4 +1,4 @@
-"""Where to go on from after a crash: moved in the same commit as the work it stands for."""
+"""Checkpoints to resume from after a crash, written in the same commit as the work they stand for."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Checkpoints:
         self._kind = kind
 
     async def latest(self, run_id: str) -> CheckpointFields | None:
-        """The checkpoint to go on from, or None before the first."""
+        """The checkpoint to resume from, or None before the first."""
         query = Query(self._kind).where("run_id", "==", run_id).where("is_latest", "==", True).limit(1)
         page = await self._store.query(query)
         return page.items[0].doc if page.items else None
 
     async def history(self, run_id: str, *, limit: int = 100) -> list[CheckpointFields]:
-        """The run's checkpoints that are still kept, latest first."""
+        """The run's stored checkpoints, latest first."""
         query = Query(self._kind).where("run_id", "==", run_id).order_by("-number").limit(limit)
         return list((await self._store.query(query)).docs)
 
@@ -53,7 +53,7 @@ class Checkpoints:
         after: CheckpointFields | None,
         expires_at: datetime | None = None,
     ) -> CheckpointFields:
-        """The checkpoint that follows `after`; `expires_at` where nobody will go on from it."""
+        """The checkpoint after `after`; `expires_at` where nothing will resume from it."""
         size = len(msgspec.json.encode(state))
         if size > STATE_BYTES_MAX:
             raise TooLargeError(
@@ -67,18 +67,18 @@ class Checkpoints:
         )  # fmt: skip
 
     def writes_checkpoint(self, new: CheckpointFields, *, after: CheckpointFields | None) -> list[Write]:
-        """The new checkpoint becomes the latest and the one before it stops being so: for one commit."""
+        """Writes that make the new checkpoint the latest in place of the one before it."""
         return [create(new), *(self.writes_retire(after, is_latest=False) if after is not None else [])]
 
     def writes_retire(self, last: CheckpointFields, *, is_latest: bool = True) -> list[Write]:
-        """Nobody will go on from this checkpoint any more: it may be removed after a while."""
+        """Writes that let a checkpoint expire, because nothing will resume from it."""
         changes = {"is_latest": is_latest, "expires_at": self.expiry()}
         return [patch(self._kind, last.checkpoint_id, changes=changes, expect=PRESENT)]
 
     def writes_revive(self, last: CheckpointFields) -> list[Write]:
-        """Somebody goes on from it after all: it stays."""
+        """Writes that keep a checkpoint after all, because something resumes from it."""
         return [patch(self._kind, last.checkpoint_id, changes={"expires_at": None}, expect=PRESENT)]
 
     def expiry(self) -> datetime:
-        """When a checkpoint that is done with now may be removed."""
+        """When a checkpoint that is retired now may be deleted."""
         return self._store.clock.now() + timedelta(seconds=RETIRED_S)

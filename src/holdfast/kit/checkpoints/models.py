@@ -1,4 +1,4 @@
-"""What is kept of a checkpoint."""
+"""Documents of checkpoints."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from holdfast.model import SERVICE_ONLY, Document, Index, Retention, document
 
 
 class CheckpointFields(Document, rename="camel"):
-    """The fields of a checkpoint; declare a subclass to keep checkpoints under another collection name.
+    """The fields of a checkpoint; declare a subclass for another collection name.
 
     `checkpoint_id` is made of run and number, so that two writers of the same number can't both succeed.
-    `expires_at` is null as long as somebody may have to go on from here.
+    `expires_at` is null as long as something may resume from here.
     """
 
     checkpoint_id: str

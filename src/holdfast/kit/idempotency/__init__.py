@@ -1,4 +1,4 @@
-"""Idempotency: the first caller works, the others get the stored answer."""
+"""Idempotency: the first caller does the work, all others get the stored response."""
 
 from holdfast.kit.idempotency.decision import Proceed, Replay, Wait, decide
 from holdfast.kit.idempotency.idempotency import Done, Idempotency, IdempotentResult, Ticket

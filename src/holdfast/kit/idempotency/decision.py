@@ -1,4 +1,4 @@
-"""What a caller with a key does next: a pure rule over the record that is stored."""
+"""What a caller with an idempotency key does next: a pure rule over the stored record."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from holdfast.kit.idempotency.models import IdempotencyFields, StoredResponse
 
 
 class Proceed(msgspec.Struct, frozen=True):
-    """Nobody has done it and nobody is at it: do it, under this fencing number."""
+    """Do the work, under this fencing number."""
 
     fence: int
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """It was done: give this answer."""
+    """Return this stored response."""
 
     answer: StoredResponse
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Somebody is at it, for at most so long before it may be taken over."""
+    """Another caller is working on it, for at most this long."""
 
     after_s: float
 
 
 def decide(stored: IdempotencyFields | None, *, body_hash: str, now: datetime) -> Proceed | Replay | Wait:
-    """First come, first to work; the same answer to all others; another body under the key is refused."""
+    """The first caller proceeds, all others get its response; another body under the key is refused."""
     if stored is None:
-        # Numbers begin at the time, so that a record removed and made anew never repeats one.
+        # Fences start at the time, so that a record that was deleted and created again never repeats one.
         return Proceed(to_us(now))
     if stored.expires_at <= now:
         return Proceed(stored.fence + 1)

@@ -1,4 +1,4 @@
-"""The first caller works, the others get the stored answer."""
+"""Runs the work of an idempotency key once and stores its response."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from holdfast.store.store import Store
 KEY_CHARACTERS_MAX: Final = 255
 ANSWER_BYTES_MAX: Final = 256 * 1024
 POLL_S: Final = 1.0
-TRIES: Final = 10
+ATTEMPTS: Final = 10
 
 
 class Ticket(msgspec.Struct, frozen=True):
-    """The right to do the work of one key, until `processing_s` are over."""
+    """The right to do the work of one key, for `processing_s`."""
 
     id: str
     key: str
@@ -46,30 +46,30 @@ class Ticket(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What the work came to: the answer, and the writes that land in one commit with it."""
+    """The response, and the writes to commit together with it."""
 
     answer: StoredResponse
     writes: Sequence[Write] = ()
 
 
 class IdempotentResult(msgspec.Struct, frozen=True):
-    """The answer to a caller; `replayed` when the work was another's."""
+    """The response for a caller; `replayed` when another did the work."""
 
     answer: StoredResponse
     replayed: bool
 
 
 class Idempotency:
-    """Keys of one tenant, or of none.
+    """Idempotency keys of one tenant, or of none.
 
     Example:
         idempotency = Idempotency(store.tenant("acme"))
 
         async def start(ticket: Ticket) -> Done:
             run = Run(tenant_id="acme")
-            return Done(Answer(status=202, body={"id": run.id}), [create(run)])
+            return Done(StoredResponse(status=202, body={"id": run.id}), [create(run)])
 
-        given = await idempotency.run(request.key, request.body, start)
+        result = await idempotency.run(request.key, request.body, start)
     """
 
     def __init__(
@@ -94,23 +94,23 @@ class Idempotency:
     async def run(
         self, key: str, body: Any, act: Callable[[Ticket], Awaitable[Done]], *, wait_s: float = 0.0
     ) -> IdempotentResult:
-        """Do the work once for the key and give everybody its answer.
+        """Do the work once for the key and return its response to everybody.
 
-        While another is at it, waits up to `wait_s` and then raises `InProgressError`. Where `act`
-        raises, nothing is kept and the next caller may try at once.
+        While another caller works, waits up to `wait_s` and then raises `InProgressError`. When `act` raises,
+        nothing is stored and the next caller may try at once.
         """
         deadline_s = self._clock.monotonic() + wait_s
         while True:
             left_s = deadline_s - self._clock.monotonic()
-            begun = await self.begin(key, body, wait_s=max(0.0, left_s))
-            if isinstance(begun, StoredResponse):
-                return IdempotentResult(begun, True)
-            answer = await self._work(begun, act)
+            ticket = await self.begin(key, body, wait_s=max(0.0, left_s))
+            if isinstance(ticket, StoredResponse):
+                return IdempotentResult(ticket, True)
+            answer = await self._work(ticket, act)
             if answer is not None:
                 return IdempotentResult(answer, False)
 
     async def begin(self, key: str, body: Any, *, wait_s: float = 0.0) -> Ticket | StoredResponse:
-        """A ticket to do the work with, or the answer when it was done.
+        """A ticket to do the work with, or the stored response.
 
         Put `writes_complete(ticket, answer)` into the commit of the work, or `release(ticket)` it.
         """
@@ -120,13 +120,13 @@ class Idempotency:
         subscription = self._store.watch(self._kind) if wait_s > 0 else None
         try:
             while True:
-                found = await self._try(key, body_hash)
+                found = await self._try_claim(key, body_hash)
                 left_s = deadline_s - self._clock.monotonic()
                 if not isinstance(found, Wait):
                     return found
                 if left_s <= 0:
                     raise InProgressError(
-                        f"the request with the key {key!r} is being worked on", after_s=found.after_s
+                        f"the request with the key {key!r} is in progress", after_s=found.after_s
                     )
                 await wait_for_wake(self._clock, min(found.after_s, left_s, POLL_S), wake=subscription)
         finally:
@@ -134,28 +134,28 @@ class Idempotency:
                 subscription.close()
 
     def writes_complete(self, ticket: Ticket, answer: StoredResponse) -> list[Write]:
-        """The answer as a write for the commit of the work; refused when another took the work over."""
+        """The response as a write for the commit of the work; refused when another caller took over."""
         size = len(msgspec.json.encode(answer))
         if size > ANSWER_BYTES_MAX:
             raise TooLargeError(
-                f"an answer takes at most {ANSWER_BYTES_MAX:,} bytes; this one {size:,}", "result"
+                f"a response has at most {ANSWER_BYTES_MAX:,} bytes; this one has {size:,}", "result"
             )
         now = self._clock.now()
-        kept_s = self._failed_s if answer.failed else self._completed_s
+        ttl_s = self._failed_s if answer.failed else self._completed_s
         changes = {
             "status": "failed" if answer.failed else "completed", "result": answer, "completed_at": now,
-            "expires_at": now + timedelta(seconds=kept_s), "held_until": None,
+            "expires_at": now + timedelta(seconds=ttl_s), "held_until": None,
         }  # fmt: skip
         return [patch(self._kind, ticket.id, changes=changes, expect=Fence(ticket.fence))]
 
     def guard(self, ticket: Ticket) -> Write:
-        """For commits made on the way to the answer: refused when another took the work over."""
+        """For commits made on the way to the response: refused when another caller took over."""
         return check(self._kind, ticket.id, expect=Fence(ticket.fence))
 
     async def release(self, ticket: Ticket) -> None:
-        """Give the work up undone; the next caller may do it at once."""
+        """Release the key without a response; the next caller may work at once."""
         changes = {"held_until": self._clock.now(), "held_by": ""}
-        # Whoever took it over, or the end of its time, frees the key as well.
+        # A takeover or the end of the lease frees the key as well.
         with contextlib.suppress(LeaseLostError, RetryLaterError):
             found = await self._store.get(self._kind, ticket.id)
             if found is None or found.doc.result is not None:
@@ -165,7 +165,7 @@ class Idempotency:
             )
 
     async def _work(self, ticket: Ticket, act: Callable[[Ticket], Awaitable[Done]]) -> StoredResponse | None:
-        """The answer, or None when the record must be asked again."""
+        """The response, or None when the record must be read again."""
         try:
             done = await act(ticket)
             writes = self.writes_complete(ticket, done.answer)
@@ -177,7 +177,7 @@ class Idempotency:
         except LeaseLostError:
             return None
         except OutcomeUnknownError:
-            # Perhaps it landed. Released or not, our own fencing number lets it land once at most.
+            # It may have landed. Released or not, our fencing number lets it land once at most.
             await self.release(ticket)
             return None
         except BaseException:
@@ -185,9 +185,9 @@ class Idempotency:
             raise
         return done.answer
 
-    async def _try(self, key: str, body_hash: str) -> Ticket | StoredResponse | Wait:
+    async def _try_claim(self, key: str, body_hash: str) -> Ticket | StoredResponse | Wait:
         id = record_id(self._tenant_id, key)
-        for _ in range(TRIES):
+        for _ in range(ATTEMPTS):
             found = await self._store.get(self._kind, id)
             verdict = decide(None if found is None else found.doc, body_hash=body_hash, now=self._clock.now())
             if isinstance(verdict, Replay):
@@ -195,11 +195,13 @@ class Idempotency:
             if isinstance(verdict, Wait):
                 return verdict
             with contextlib.suppress(ConflictError):
-                await self._store.commit(self._taking(verdict, id, key=key, body_hash=body_hash, found=found))
+                await self._store.commit(
+                    self._claim_write(verdict, id, key=key, body_hash=body_hash, found=found)
+                )
                 return Ticket(id, key, verdict.fence)
         return Wait(POLL_S)
 
-    def _taking(
+    def _claim_write(
         self, work: Proceed, id: str, *, key: str, body_hash: str, found: Snapshot[IdempotencyFields] | None
     ) -> Write:
         now = self._clock.now()

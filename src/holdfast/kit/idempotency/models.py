@@ -1,4 +1,4 @@
-"""What is kept of a request that must be done once: whose it is, who works on it, what was answered."""
+"""Documents of idempotency: the key, its lease and the stored response."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from holdfast.model import SERVICE_ONLY, Claim, Document, Retention, document
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the first caller got and all others get: JSON values, as they will be stored.
+    """The response that all callers get, as JSON values.
 
-    `failed` answers are kept for a shorter time; then the key may be used for a new try.
+    `failed` responses expire sooner; then the key may be used for a new attempt.
 
     Example: `StoredResponse(status=201, body={"id": "run-1"})`
     """
@@ -27,7 +27,7 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class IdempotencyFields(Document, rename="camel"):
-    """The fields of a record; declare a subclass to keep records under another collection name."""
+    """The fields of a record; declare a subclass for another collection name."""
 
     id: str
     key: str
@@ -55,12 +55,12 @@ class IdempotencyDocument(IdempotencyFields, rename="camel"):
 
 
 def record_id(tenant_id: str, key: str) -> str:
-    """A collection's ids are shared by all tenants and short; callers' keys are neither."""
+    """Ids are shared by all tenants and short; callers' keys are neither, so they are hashed."""
     return hashlib.sha256(f"{len(tenant_id)}:{tenant_id}:{key}".encode()).hexdigest()[:40]
 
 
 def body_hash_of(body: Any) -> str:
-    """The same for the same request: bytes and text as they are, values whatever the order of their names."""
+    """A hash of the request: bytes and text as they are, values independent of the order of their keys."""
     if isinstance(body, str):
         body = body.encode()
     if not isinstance(body, (bytes, bytearray, memoryview)):

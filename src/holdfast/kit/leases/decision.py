@@ -1,4 +1,4 @@
-"""Whether a lease may be taken: a pure rule over what is stored and what this process has seen."""
+"""Whether a lease may be taken: a pure rule over the stored lease and what this process observed."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ class HeldLease(msgspec.Struct, frozen=True):
 def decide(
     stored: LeaseFields | None, *, now: datetime, monotonic_s: float, sighting: Sighting | None
 ) -> Free | HeldLease:
-    """Free when absent, when its time is over, or when it has stood unrenewed for its whole length.
+    """Free when absent, expired, or observed unrenewed for its whole length.
 
-    `now` must be an instant that no jump of the clock has moved forward. The second rule keeps a
-    clock that was set back from leaving a dead holder's lease standing: this process's own
-    monotonic time has seen it go unrenewed.
+    `now` must be an instant that no jump of the clock has moved forward. The last rule keeps a clock that was
+    set back from leaving a dead holder's lease standing.
     """
     if stored is None:
-        # Numbers begin at the time, so that a document removed and made anew never repeats one.
+        # Fences start at the time, so that a document that was deleted and created again never repeats one.
         return Free(to_us(now))
     if stored.expires_at is None or stored.expires_at <= now:
         return Free(stored.fence + 1)

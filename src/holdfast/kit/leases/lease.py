@@ -12,10 +12,10 @@ from holdfast.store.commit import Fence, Write, check
 
 @dataclass(eq=False)
 class Lease:
-    """The right to act under a name, until it is released, runs out or is lost.
+    """The right to act under a name, until it is released, expires or is lost.
 
-    Put `guard()` first into every commit made under the lease: then the store itself refuses a write
-    that arrives after somebody else took over, and says why.
+    Put `guard()` first into every commit made under the lease: then the store refuses a write that arrives
+    after a takeover.
 
     Example: `await store.commit(lease.guard(), put(report))`
     """
@@ -32,14 +32,14 @@ class Lease:
 
     @property
     def remaining_s(self) -> float:
-        """How long nobody else can have taken it, by this process's own monotonic time."""
+        """Seconds during which nobody else can have taken it, by this process's monotonic clock."""
         return 0.0 if self.lost else max(0.0, self.good_until_s - self.clock.monotonic())
 
     def guard(self) -> Write:
-        """A write that changes nothing and lets the commit fail once the lease is another's."""
+        """A write that changes nothing and fails the commit once the lease is another's."""
         return check(self.kind, self.lock_id, expect=Fence(self.fence))
 
     def raise_if_lost(self) -> None:
-        """Raise before starting something outside the store that only a holder may do."""
+        """Raise before a side effect outside the store that only the holder may have."""
         if self.remaining_s <= 0:
-            raise LeaseLostError(f"the lease {self.name!r} ran out or is another's")
+            raise LeaseLostError(f"the lease {self.name!r} expired or was taken over")

@@ -19,14 +19,14 @@ from holdfast.store.store import Store
 
 WAIT_S_MAX: Final = 5.0
 SIGHTINGS_MAX: Final = 10_000
-TRIES: Final = 3
+ATTEMPTS: Final = 3
 
 
 class Leases:
     """Takes, renews and releases leases of one tenant, or of none.
 
-    The guard of a lease joins commits of handles that reach the lease's tenant. Safety rests on the
-    guard alone; time only decides when a takeover is tried.
+    A lease's guard joins commits of handles that reach the lease's tenant. Safety rests on the guard alone;
+    time only decides when a takeover is tried.
 
     Example:
         leases = Leases(store.tenant("acme"))
@@ -45,19 +45,19 @@ class Leases:
     async def acquire(
         self, name: str, *, ttl_s: float = 60.0, owner: str, purpose: str = "", wait_s: float = 0.0
     ) -> Lease | None:
-        """The lease, or None when another holder still has it after `wait_s`. Not re-entrant."""
+        """Acquire the lease, or return None when another still holds it after `wait_s`. Not re-entrant."""
         if ttl_s <= 0:
             raise BadQueryError("a lease needs ttl_s > 0")
         deadline_s = self.clock.monotonic() + wait_s
         subscription = self._store.watch(self._kind) if wait_s > 0 else None
         try:
             while True:
-                took = await self._try(name, ttl_s=ttl_s, owner=owner, purpose=purpose)
+                result = await self._try_acquire(name, ttl_s=ttl_s, owner=owner, purpose=purpose)
                 left_s = deadline_s - self.clock.monotonic()
-                if isinstance(took, Lease) or left_s <= 0:
-                    return took if isinstance(took, Lease) else None
-                # Spread out, so that those who wait for one lease don't all ask at the instant it ends.
-                pause_s = min(took.after_s, left_s, WAIT_S_MAX) + random.uniform(0.0, 0.02)
+                if isinstance(result, Lease) or left_s <= 0:
+                    return result if isinstance(result, Lease) else None
+                # Jittered, so that waiters don't all ask at the instant it ends.
+                pause_s = min(result.after_s, left_s, WAIT_S_MAX) + random.uniform(0.0, 0.02)
                 await wait_for_wake(self.clock, pause_s, wake=subscription)
         finally:
             if subscription is not None:
@@ -66,10 +66,10 @@ class Leases:
     def hold(
         self, name: str, *, ttl_s: float = 60.0, owner: str, purpose: str = "", wait_s: float = 0.0
     ) -> HeldBlock:
-        """The lease for the time of an `async with`, renewed at a third of its length.
+        """Hold the lease for an `async with` block, renewed at every third of its length.
 
-        Where it is lost, the body is cancelled and `LeaseLostError` raised; where it is not free in
-        `wait_s`, `RetryLaterError`.
+        When it is lost, the body is cancelled and `LeaseLostError` raised; `RetryLaterError` when it is not
+        free within `wait_s`.
         """
         return HeldBlock(
             self,
@@ -78,9 +78,9 @@ class Leases:
         )
 
     async def renew(self, lease: Lease) -> None:
-        """Start its time over; raises `LeaseLostError` when it is another's."""
+        """Restart its time; raises `LeaseLostError` when another took it."""
         sent_s = self.clock.monotonic()
-        changes = {"expires_at": self._end(lease.ttl_s), "held_by": lease.owner}
+        changes = {"expires_at": self._expiry(lease.ttl_s), "held_by": lease.owner}
         try:
             await self._store.commit(
                 patch(self._kind, lease.lock_id, changes=changes, expect=Fence(lease.fence))
@@ -91,7 +91,7 @@ class Leases:
         lease.good_until_s = sent_s + lease.ttl_s
 
     async def release(self, lease: Lease) -> bool:
-        """Let it go now; False when it was another's already. Its guard is refused from here on."""
+        """Release it now; False when another has it already. Its guard is refused from here on."""
         lease.lost = True
         try:
             await self._store.commit(*self.writes_release(lease))
@@ -100,29 +100,31 @@ class Leases:
         return True
 
     def writes_release(self, lease: Lease) -> list[Write]:
-        """The release as a write, to end the lease in the commit of its last work (in place of the guard)."""
+        """The release as a write, for the commit of the lease's last work (in place of the guard)."""
         changes = {"expires_at": self.clock.now(), "held_by": "", "fence": lease.fence + 1}
         return [patch(self._kind, lease.lock_id, changes=changes, expect=Fence(lease.fence))]
 
     async def get(self, name: str) -> LeaseFields | None:
-        """What is stored of a lease, for people who ask who holds it."""
-        found = await self._store.get(self._kind, self._lock_id(name))
-        return None if found is None else found.doc
+        """The stored lease, for people who ask who holds it."""
+        snapshot = await self._store.get(self._kind, self._lock_id(name))
+        return None if snapshot is None else snapshot.doc
 
-    async def _try(self, name: str, *, ttl_s: float, owner: str, purpose: str) -> Lease | HeldLease:
-        for _ in range(TRIES):
-            found = await self._store.get(self._kind, self._lock_id(name))
-            verdict = self._judge(name, found)
+    async def _try_acquire(self, name: str, *, ttl_s: float, owner: str, purpose: str) -> Lease | HeldLease:
+        for _ in range(ATTEMPTS):
+            snapshot = await self._store.get(self._kind, self._lock_id(name))
+            verdict = self._decide(name, snapshot)
             if isinstance(verdict, HeldLease):
                 return verdict
             sent_s = self.clock.monotonic()
             fields = self._kind(
                 lock_id=self._lock_id(name), tenant_id=self._tenant_id, held_by=owner,
-                acquired_at=self.clock.now(), expires_at=self._end(ttl_s), ttl_s=ttl_s, purpose=purpose,
+                acquired_at=self.clock.now(), expires_at=self._expiry(ttl_s), ttl_s=ttl_s, purpose=purpose,
                 fence=verdict.fence,
             )  # fmt: skip
             try:
-                await self._store.commit(create(fields) if found is None else put(fields, found.unchanged))
+                await self._store.commit(
+                    create(fields) if snapshot is None else put(fields, snapshot.unchanged)
+                )
             except ConflictError:
                 continue
             self._sightings.pop(name, None)
@@ -131,9 +133,9 @@ class Leases:
             )
         return HeldLease(0.0)
 
-    def _judge(self, name: str, found: Snapshot[LeaseFields] | None) -> Free | HeldLease:
+    def _decide(self, name: str, snapshot: Snapshot[LeaseFields] | None) -> Free | HeldLease:
         monotonic_s = self.clock.monotonic()
-        stored, sighting = (None if found is None else found.doc), self._sightings.get(name)
+        stored, sighting = (None if snapshot is None else snapshot.doc), self._sightings.get(name)
         verdict = decide(stored, now=self._steady_now(), monotonic_s=monotonic_s, sighting=sighting)
         if stored is not None and isinstance(verdict, HeldLease):
             self._remember(name, update_sighting(stored, sighting, monotonic_s))
@@ -152,5 +154,5 @@ class Leases:
     def _lock_id(self, name: str) -> str:
         return lock_id_of(self._tenant_id, name)
 
-    def _end(self, ttl_s: float) -> datetime:
+    def _expiry(self, ttl_s: float) -> datetime:
         return self.clock.now() + timedelta(seconds=ttl_s)

@@ -1,4 +1,4 @@
-"""What is kept of a lease: who holds it, until when, and the number that fences out everybody before."""
+"""Documents of leases: the holder, the expiry and the fencing number."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from holdfast.model import SERVICE_ONLY, Claim, Document, Retention, document
 
 
 class LeaseFields(Document, rename="camel"):
-    """The fields of a lease; declare a subclass to keep leases under another collection name.
+    """The fields of a lease; declare a subclass for another collection name.
 
-    The document stays after release, expired and without holder: its fencing number must not
-    start over while anybody could still remember an old one.
+    The document stays after release, expired and without holder: its fencing number must not start over while
+    anybody could still hold an old one.
     """
 
     lock_id: str
@@ -26,7 +26,7 @@ class LeaseFields(Document, rename="camel"):
 
 
 def lock_id_of(tenant_id: str, name: str) -> str:
-    """A collection's ids are shared by all tenants, so a tenant's lease carries the tenant in its own.
+    """The document id of a lease: ids are shared by all tenants, so it carries the tenant.
 
     Example: `lock_id_of("acme", "nightly")` gives `acme:nightly`, without a tenant just `nightly`
     """

@@ -1,4 +1,4 @@
-"""How much was used: one event per fact, exact sums at every moment, limits that hold."""
+"""Metering: one ledger event per fact, exact sums in the same commit, limits that hold."""
 
 from holdfast.kit.metering.meter import Drift, Meter, Recorded
 from holdfast.kit.metering.models import Allowance, UsageEvent, UsageSum

@@ -1,4 +1,4 @@
-"""The meter: record with the fact itself, read exact sums, hold limits, prove there is no drift."""
+"""The meter: record usage with the fact itself, read exact sums, enforce limits, check for drift."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FACT_BYTES_MAX: Final = 200
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """How many facts were new, and how many had been counted before."""
+    """How many facts were new, and how many were counted before."""
 
     counted: int
     repeated: int
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """A sum that does not agree with the ledger."""
+    """A sum that disagrees with the ledger."""
 
     metric: str
     day: str
@@ -46,8 +46,6 @@ class Meter:
         self._store = store.tenant(tenant_id)
         self._tenant_id = tenant_id
 
-    # -- recording --------------------------------------------------------------------------------
-
     def writes(
         self,
         fact: str,
@@ -59,7 +57,7 @@ class Meter:
     ) -> list[Write]:
         """The ledger event and the sums it moves, for the commit of the fact itself.
 
-        The commit is refused with AlreadyExistsError when the fact has been counted before.
+        The commit is refused with AlreadyExistsError when the fact was counted before.
         """
         at = (at or self._store.clock.now()).astimezone(UTC)
         event = UsageEvent(
@@ -76,7 +74,7 @@ class Meter:
         return upsert(row, {"value": Increment(by)})
 
     async def record(self, facts: Iterable[tuple[str, Mapping[str, int], datetime]]) -> Recorded:
-        """Count many facts in one go, each by itself; repeated ones are passed over."""
+        """Count many facts, each in its own commit; repeated ones are skipped."""
         outcomes = await self._store.settle([self.writes(f, metrics, at=at) for f, metrics, at in facts])
         repeated = sum(isinstance(o, AlreadyExistsError) for o in outcomes)
         for outcome in outcomes:
@@ -84,14 +82,12 @@ class Meter:
                 raise outcome
         return Recorded(len(outcomes) - repeated, repeated)
 
-    # -- reading ----------------------------------------------------------------------------------
-
     async def day(self, metric: str, day: str) -> int:
         """The exact sum of one day, `2026-11-15`."""
         return int(await self._store.sum(self._of(metric).where("day", "==", day), "value"))
 
     async def month(self, metric: str, month: str) -> int:
-        """The exact sum of one month, `2026-11`; a new month starts at zero."""
+        """The exact sum of one month, `2026-11`."""
         return int(await self._store.sum(self._of(metric).where("month", "==", month), "value"))
 
     async def month_sums(self, month: str) -> dict[str, int]:
@@ -108,18 +104,16 @@ class Meter:
     def _of(self, metric: str) -> Query[UsageSum]:
         return Query(UsageSum).where("metric", "==", metric)
 
-    # -- limits -----------------------------------------------------------------------------------
-
     def writes_take(self, name: str, amount: int = 1, *, limit: int) -> list[Write]:
-        """Take from an allowance in the caller's commit; refused with LimitReachedError past the limit.
+        """Take from an allowance in the caller's commit; LimitReachedError past the limit.
 
-        However many ask at the same moment, their sum never passes it. Put the period into the name
-        (`"runs 2026-11"`) for a limit per period; give back (`give_writes`) what is limited at a time.
+        Concurrent callers never exceed it together. Put the period into the name (`"runs 2026-11"`) for a
+        limit per period; use `writes_give_back` for a limit on what is in use at a time.
         """
         if amount < 1:
             raise BadQueryError("take at least 1")
         if amount > limit:
-            raise LimitReachedError(f"{amount} wanted, {limit} allowed")
+            raise LimitReachedError(f"{amount} requested, {limit} allowed")
         row = Allowance(tenant_id=self._tenant_id, name=_fact_id(name), used=amount, limit=limit)
         return [upsert(row, {"used": Increment(amount, at_most=limit), "limit": limit})]
 
@@ -129,17 +123,15 @@ class Meter:
         return [patch(Allowance, key, changes={"used": Increment(-amount, at_least=0)})]
 
     async def used(self, name: str) -> int:
-        found = await self._store.get(Allowance, f"{self._tenant_id}_{_fact_id(name)}")
-        return found.doc.used if found else 0
+        stored = await self._store.get(Allowance, f"{self._tenant_id}_{_fact_id(name)}")
+        return stored.doc.used if stored else 0
 
     async def allowances(self, *, limit: int = 50, cursor: str | None = None) -> QueryPage[Allowance]:
-        """What is taken of everything limited, by name."""
+        """All allowances with their usage, by name."""
         return await self._store.query(Query(Allowance).order_by("name").limit(limit).after(cursor))
 
-    # -- proving ----------------------------------------------------------------------------------
-
     async def rebuild(self, month: str, *, mend: bool = False) -> list[Drift]:
-        """Add up the ledger of a month again and compare; with `mend`, set sums right."""
+        """Sum up the ledger of a month again and compare; with `mend`, correct the stored sums."""
         ledger: Counter[tuple[str, str]] = Counter()
         query = Query(UsageEvent).where("month", "==", month).order_by("at").limit(PAGE)
         async for event in self._store.scan(query):
@@ -149,25 +141,25 @@ class Meter:
         rows: dict[tuple[str, str], list[UsageSum]] = {}
         sums = Query(UsageSum).where("month", "==", month).order_by("metric", "day").limit(PAGE)
         async for row in self._store.scan(sums):
-            place = (row.doc.metric, row.doc.day)
-            stored[place] += row.doc.value
-            rows.setdefault(place, []).append(row.doc)
+            key = (row.doc.metric, row.doc.day)
+            stored[key] += row.doc.value
+            rows.setdefault(key, []).append(row.doc)
         drifts = [
             Drift(metric, day, ledger[metric, day], stored[metric, day])
             for metric, day in sorted(ledger.keys() | stored.keys())
             if ledger[metric, day] != stored[metric, day]
         ]
         if mend:
-            await self._mend(drifts, rows)
+            await self._correct(drifts, rows)
         return drifts
 
-    async def _mend(self, drifts: list[Drift], rows: dict[tuple[str, str], list[UsageSum]]) -> None:
-        """Move sums by their distance, so that what is counted meanwhile stays counted."""
+    async def _correct(self, drifts: list[Drift], rows: dict[tuple[str, str], list[UsageSum]]) -> None:
+        """Move sums by their difference, so that concurrent counts stay counted."""
         for drift in drifts:
             by = drift.ledger - drift.stored
-            known = rows.get((drift.metric, drift.day))
-            if known:
-                await self._store.commit(patch(UsageSum, known[0].id, changes={"value": Increment(by)}))
+            stored_rows = rows.get((drift.metric, drift.day))
+            if stored_rows:
+                await self._store.commit(patch(UsageSum, stored_rows[0].id, changes={"value": Increment(by)}))
             else:
                 day = UsageSum(tenant_id=self._tenant_id, metric=drift.metric, day=drift.day,
                                month=drift.day[:7], shard=0, value=by)  # fmt: skip
@@ -175,7 +167,7 @@ class Meter:
 
 
 def limit_state(used: int, limit: int) -> Literal["ok", "warning", "reached"]:
-    """Where usage stands against a limit; the warning comes at four fifths."""
+    """State of usage against a limit; the warning comes at four fifths."""
     if used >= limit:
         return "reached"
     return "warning" if used >= WARN_AT * limit else "ok"
@@ -190,7 +182,7 @@ def month_of(at: datetime) -> str:
 
 
 def _fact_id(fact: str) -> str:
-    """A key of any kind as an id: itself where it fits, otherwise a digest of it."""
+    """A key of any kind as an id: itself where it is valid, otherwise its digest."""
     if fact and len(fact.encode()) <= _FACT_BYTES_MAX and "/" not in fact and fact.isprintable():
         return fact
     return "sha256-" + hashlib.sha256(fact.encode()).hexdigest()

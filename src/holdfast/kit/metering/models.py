@@ -1,4 +1,4 @@
-"""What metering keeps: a ledger of events, and sums that move in the same commit."""
+"""Documents of metering: a ledger of events, and sums that move in the same commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.model import MEMBERS_READ, CompositeId, Document, Index, document
     access=MEMBERS_READ,
 )
 class UsageEvent(Document, rename="camel"):
-    """One fact that used something. `fact` is its idempotency key: the same fact never counts twice."""
+    """One fact that used something. `fact` is its idempotency key: a fact never counts twice."""
 
     id: str = ""
     tenant_id: str
@@ -60,9 +60,9 @@ class UsageSum(Document, rename="camel"):
     access=MEMBERS_READ,
 )
 class Allowance(Document, rename="camel"):
-    """How much of something limited is taken, in a period or at the moment.
+    """Usage of something limited, in a period or at the moment.
 
-    `limit` is the one it was last taken against; 0 where nothing was taken since limits are kept.
+    `limit` is the one it was last taken against; 0 where nothing was taken since limits are stored.
     """
 
     id: str = ""

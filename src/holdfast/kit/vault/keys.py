@@ -1,4 +1,4 @@
-"""The keys: one current, any number of old ones that still open, and one derived for each purpose."""
+"""The keyring: one current key, old ones that still decrypt, and a derived key for each purpose."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _HOW_TO: Final = f"make one with `holdfast keys new` and put it first in {SETTIN
 
 
 class Keyring:
-    """Root keys by id, the first one current. A key is never used itself, only what HKDF makes of it.
+    """Root keys by id, the first one current. Only keys derived from them by HKDF are used.
 
     Example: `Keyring({"2026-03": new_bytes, "2025-07": old_bytes})`
     """
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         if not keys:
-            raise ConfigError(f"{SETTING} is not set, so secrets can't be kept: {_HOW_TO}", SETTING)
+            raise ConfigError(f"{SETTING} is not set, so secrets can't be stored: {_HOW_TO}", SETTING)
         for key_id, key in keys.items():
             _check(key_id, key)
         if len(set(keys.values())) < len(keys):
@@ -44,7 +44,7 @@ class Keyring:
 
     @classmethod
     def read(cls, text: str | None) -> Keyring:
-        """From `id:base64,id:base64`, the current key first; `ConfigError` says what to do."""
+        """Parse `id:base64,id:base64`, the current key first; `ConfigError` says what to do."""
         keys: dict[str, bytes] = {}
         for part in _parts(text or ""):
             key_id, colon, encoded = part.partition(":")
@@ -52,9 +52,7 @@ class Keyring:
                 # Not shown: without its colon it may be the key itself.
                 raise ConfigError(f"{SETTING}: write each key as id:base64, the current one first", SETTING)
             if key_id in keys:
-                raise ConfigError(
-                    f"{SETTING}: the key id {key_id!r} is there twice; ids never repeat", SETTING
-                )
+                raise ConfigError(f"{SETTING}: the key id {key_id!r} occurs twice; ids never repeat", SETTING)
             keys[key_id] = _decoded(key_id, encoded)
         return cls(keys)
 
@@ -62,12 +60,12 @@ class Keyring:
         return key_id in self._keys
 
     def cipher(self, key_id: str, purpose: str) -> AESGCM:
-        """The cipher for one purpose: each has a key of its own, so that none wears out another's."""
-        made = self._derived.get((key_id, purpose))
-        if made is None:
+        """The cipher for one purpose, with a key of its own, so that no key is overused."""
+        cipher = self._derived.get((key_id, purpose))
+        if cipher is None:
             derived = self._derive(key_id, b"holdfast vault hf1 " + purpose.encode())
-            made = self._derived[key_id, purpose] = AESGCM(derived)
-        return made
+            cipher = self._derived[key_id, purpose] = AESGCM(derived)
+        return cipher
 
     def secrets(self, purpose: str) -> list[bytes]:
         """A secret of 32 bytes for one purpose from each key, the current one's first."""
@@ -78,14 +76,14 @@ class Keyring:
 
 
 def new_key(key_id: str) -> str:
-    """A fresh key, as the setting takes it."""
+    """A new key, as the setting takes it."""
     if not _KEY_ID.fullmatch(key_id):
         raise ConfigError(f"a key id is 1 to 32 of a-z, 0-9 and '-', not {key_id!r}", SETTING)
     return f"{key_id}:{base64.urlsafe_b64encode(secrets.token_bytes(KEY_BYTES_MIN)).decode()}"
 
 
 def legacy_cipher(key: str) -> AESGCM:
-    """The cipher of values from before the vault: the key's own characters, padded with "0", cut at 32."""
+    """The cipher of values from before the vault: the key's characters, padded with "0", cut at 32."""
     material = key.ljust(_LEGACY_KEY_LENGTH, "0")[:_LEGACY_KEY_LENGTH].encode()
     if not key or len(material) != _LEGACY_KEY_LENGTH:
         raise ConfigError(
@@ -99,11 +97,11 @@ def _parts(text: str) -> Iterable[str]:
 
 
 def _decoded(key_id: str, encoded: str) -> bytes:
-    plain = encoded.replace("-", "+").replace("_", "/")
+    standard = encoded.replace("-", "+").replace("_", "/")
     try:
-        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+        return base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise ConfigError(f"{SETTING}: the key {key_id!r} is no base64; {_HOW_TO}", SETTING) from None
+        raise ConfigError(f"{SETTING}: the key {key_id!r} is not base64; {_HOW_TO}", SETTING) from None
 
 
 def _check(key_id: str, key: bytes) -> None:

@@ -1,8 +1,8 @@
-"""Bringing a collection to the current key while others read and write it.
+"""Key rotation: re-encrypts a collection under the current key while others read and write it.
 
-Small batches; each document is written only if it is still as it was read, so a concurrent writer
-always wins and its document is looked at again. How far the walk has come is kept, so a killed
-rotation goes on where it was; walks repeat until one finds nothing left to do.
+Small batches; each document is written only if it is unchanged since it was read, so a concurrent writer
+always wins and its document is read again. The position is stored, so a killed rotation resumes; walks repeat
+until one finds nothing to do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.store import Query, QueryPage, Snapshot, Store, Write, patch, put
 D = TypeVar("D", bound=Document)
 Report = Callable[[Rotation], None]
 WALKS_MAX: Final = 20
-TRIES_MAX: Final = 20
+ATTEMPTS_MAX: Final = 20
 UNREADABLE_NAMED_MAX: Final = 100
 
 
@@ -36,23 +36,23 @@ async def rotate(
     batch: int = 200,
     report: Report | None = None,
 ) -> Rotation:
-    """Seal these fields of every document again under the current key; says how it went.
+    """Re-encrypt these fields of every document under the current key; return the outcome.
 
-    Call it again after a crash: it goes on. Values that don't open are left, counted and named. The
-    store must know `Rotation`; `report` hears of each batch.
+    Call it again after a crash: it resumes. Values that can't be decrypted are left, counted and named. The
+    store must know `Rotation`; `report` is called after each batch.
 
     Example: `await rotate(vault, Connection, fields=["refresh_token"], store=store)`
     """
-    work = _Work(vault, cls, fields=fields, store=store.privileged(), batch=batch)
-    rotation = await work.resume()
+    rotator = _Rotator(vault, cls, fields=fields, store=store.privileged(), batch=batch)
+    rotation = await rotator.resume()
     while rotation.state == "running":
-        await work.step(rotation)
+        await rotator.step(rotation)
         if report is not None:
             report(rotation)
     return rotation
 
 
-class _Work(Generic[D]):
+class _Rotator(Generic[D]):
     def __init__(
         self, vault: Vault, cls: type[D], *, fields: Sequence[str], store: Store, batch: int
     ) -> None:
@@ -63,21 +63,21 @@ class _Work(Generic[D]):
         self._query = query.across_parents() if schema_of(cls).path.nested else query
 
     async def resume(self) -> Rotation:
-        """The rotation of these fields to this key where it stands; a finished one starts over."""
+        """The running rotation of these fields to this key, or a new one."""
         now, names = self._store.clock.now(), [field.name for field in self._fields]
         collection = "/".join(schema_of(self._cls).path.names)
         # The collection's own name may hold characters that an id can't.
-        mark = hashlib.sha256(msgspec.msgpack.encode((collection, names))).hexdigest()[:16]
-        found = await self._store.get(Rotation, f"{mark}-{self._key_id}")
-        if found is not None and found.doc.state == "running":
-            return found.doc
+        digest = hashlib.sha256(msgspec.msgpack.encode((collection, names))).hexdigest()[:16]
+        stored = await self._store.get(Rotation, f"{digest}-{self._key_id}")
+        if stored is not None and stored.doc.state == "running":
+            return stored.doc
         return Rotation(
-            id=f"{mark}-{self._key_id}", collection=collection, fields=names, key_id=self._key_id,
+            id=f"{digest}-{self._key_id}", collection=collection, fields=names, key_id=self._key_id,
             started_at=now, updated_at=now,
         )  # fmt: skip
 
     async def step(self, rotation: Rotation) -> None:
-        """One batch, then where it ended is kept: after a crash at most one batch is looked at twice."""
+        """Process one batch, then store the position: after a crash at most one batch is processed twice."""
         page = await self._page(rotation)
         rotation.seen_in_walk += len(page.items)
         resealed = await self._reseal(page.items, rotation)
@@ -93,7 +93,7 @@ class _Work(Generic[D]):
         try:
             return await self._store.query(self._query.after(rotation.cursor))
         except BadCursorError:
-            # Kept by another version of the declaration: walk from the start.
+            # Written by another version of the declaration: walk from the start.
             return await self._store.query(self._query)
 
     def _end_walk(self, rotation: Rotation) -> None:
@@ -105,20 +105,22 @@ class _Work(Generic[D]):
         rotation.unreadable = []
 
     async def _reseal(self, items: Sequence[Snapshot[D]], rotation: Rotation) -> int:
-        done = 0
-        for _ in range(TRIES_MAX):
+        resealed = 0
+        for _ in range(ATTEMPTS_MAX):
             writes = [(item, write) for item in items if (write := self._write(item, rotation)) is not None]
             if not writes:
-                return done
+                return resealed
             outcomes = await self._store.settle([[write] for _, write in writes])
-            lost = [item for (item, _), outcome in zip(writes, outcomes, strict=True) if _lost(outcome)]
-            done += len(writes) - len(lost)
-            if not lost:
-                return done
-            again = await self._store.get_many(self._cls, [split_key(item.key) for item in lost])
-            items = [item for item in again if item is not None]
-        # Whoever writes that fast gets another look in the next walk.
-        return done + 1
+            conflicts = [
+                item for (item, _), outcome in zip(writes, outcomes, strict=True) if _conflicted(outcome)
+            ]
+            resealed += len(writes) - len(conflicts)
+            if not conflicts:
+                return resealed
+            fresh = await self._store.get_many(self._cls, [split_key(item.key) for item in conflicts])
+            items = [item for item in fresh if item is not None]
+        # A document that is written this often gets another look in the next walk.
+        return resealed + 1
 
     def _write(self, item: Snapshot[D], rotation: Rotation) -> Write | None:
         changes: dict[str, Any] = {}
@@ -126,12 +128,12 @@ class _Work(Generic[D]):
         for field in self._fields:
             head = field.path[0]
             old = changes.get(head, getattr(item.doc, head))
-            new = _mapped(old, field.path[1:], self._resealing(field, ids, rotation=rotation))
+            new = _map_path(old, field.path[1:], self._resealer(field, ids, rotation=rotation))
             if new != old:
                 changes[head] = new
         return patch(self._cls, *ids, changes=changes, expect=item.unchanged) if changes else None
 
-    def _resealing(
+    def _resealer(
         self, field: SealedField, ids: tuple[str, ...], *, rotation: Rotation
     ) -> Callable[[str], str]:
         def reseal(text: str) -> str:
@@ -148,8 +150,8 @@ class _Work(Generic[D]):
         return reseal
 
 
-def _lost(outcome: object) -> bool:
-    """Whether somebody wrote first. A document that is gone has nothing left to seal."""
+def _conflicted(outcome: object) -> bool:
+    """Whether somebody wrote first. A deleted document has nothing left to seal."""
     if isinstance(outcome, ConflictError):
         return not isinstance(outcome, NotFoundError)
     if isinstance(outcome, HoldfastError):
@@ -157,12 +159,12 @@ def _lost(outcome: object) -> bool:
     return False
 
 
-def _mapped(value: Any, path: tuple[str, ...], act: Callable[[str], str]) -> Any:
-    """The value with `act` applied to the texts at the end of the path; lists are gone through."""
+def _map_path(value: Any, path: tuple[str, ...], act: Callable[[str], str]) -> Any:
+    """The value with `act` applied to the texts at the end of the path, through lists."""
     if value is None or value is msgspec.UNSET:
         return value
     if isinstance(value, list):
-        return [_mapped(one, path, act) for one in value]
+        return [_map_path(one, path, act) for one in value]
     if path:
-        return msgspec.structs.replace(value, **{path[0]: _mapped(getattr(value, path[0]), path[1:], act)})
+        return msgspec.structs.replace(value, **{path[0]: _map_path(getattr(value, path[0]), path[1:], act)})
     return act(value)

@@ -1,4 +1,4 @@
-"""A text that is seen only by whoever asks for it by name."""
+"""A text that logs, error messages and JSON can't reveal."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Secret:
     Example: `f"token={Secret('hunter2')}"` gives `"token=***"`
     """
 
-    __slots__ = ("_shown_by_reveal",)
+    __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
-        self._shown_by_reveal = value
+        self._value = value
 
     def reveal(self) -> str:
-        """The secret itself: call it where it is used, keep what it gives nowhere."""
-        return self._shown_by_reveal
+        """The secret itself: call it where it is used, and store the result nowhere."""
+        return self._value
 
     def __repr__(self) -> str:
         return f"Secret({MASK})"
@@ -36,12 +36,12 @@ class Secret:
         yield MASK
 
     def __bool__(self) -> bool:
-        return bool(self._shown_by_reveal)
+        return bool(self._value)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(self._shown_by_reveal.encode(), other._shown_by_reveal.encode())
+        return hmac.compare_digest(self._value.encode(), other._value.encode())
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -1,4 +1,4 @@
-"""Sealing and opening. A sealed text is `hf1.<key id>.<base64url of nonce, ciphertext and tag>`."""
+"""Encryption of secrets. A sealed text is `hf1.<key id>.<base64url of nonce, ciphertext and tag>`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 class Vault:
     """Seals texts under the current key and opens what any of its keys sealed.
 
-    Whatever names the place of a secret (its collection, document and field) is bound to it: the same
-    sealed text anywhere else does not open.
+    The place of a secret (its collection, document and field) is authenticated data: the same sealed text
+    does not open anywhere else.
 
     Example: `vault.open(vault.seal("hunter2", "users", "u1", "pin"), "users", "u1", "pin").reveal()`
     """
@@ -39,7 +39,7 @@ class Vault:
 
     @classmethod
     def from_settings(cls, keys: str | None, *, legacy_key: str | None = None) -> Vault:
-        """From `id:base64,id:base64` (the current key first), or `ConfigError` saying what to do.
+        """Parse `id:base64,id:base64` (the current key first), or raise `ConfigError` that says what to do.
 
         `legacy_key` opens values from before the vault: base64 of IV and ciphertext, bound to nothing.
         """
@@ -60,20 +60,22 @@ class Vault:
         return self._keys.secrets(purpose)
 
     def field(self, cls: type[Document], name: str) -> SealedField:
-        """Seals and opens one field of one document class; see `SealedField`."""
+        """The `SealedField` of one field of one document class."""
         return SealedField(self, cls, name)
 
     def seal(self, secret: str | Secret, *place: str) -> str:
-        """The secret as it may be stored at this place, under the current key."""
+        """Encrypt a secret for this place under the current key."""
         plain = (secret.reveal() if isinstance(secret, Secret) else secret).encode()
         if len(plain) > SECRET_BYTES_MAX:
             raise WrongTypeError(f"a secret has at most {SECRET_BYTES_MAX:,} bytes")
         key_id, nonce = self._keys.current, os.urandom(NONCE_BYTES)
-        sealed = self._keys.cipher(key_id, _purpose(place)).encrypt(nonce, plain, _bound(key_id, place))
+        sealed = self._keys.cipher(key_id, _purpose(place)).encrypt(
+            nonce, plain, _associated_data(key_id, place)
+        )
         return f"{FORMAT}.{key_id}.{base64.urlsafe_b64encode(nonce + sealed).decode().rstrip('=')}"
 
     def open(self, sealed: str, *place: str) -> Secret:
-        """What was sealed at this place, or `DecryptionError` (the text never shows in it)."""
+        """Decrypt what was sealed at this place, or raise `DecryptionError` (which never shows the text)."""
         if not sealed.startswith(f"{FORMAT}."):
             return self._open_legacy(sealed)
         _, _, rest = sealed.partition(".")
@@ -81,17 +83,17 @@ class Vault:
         if key_id not in self._keys:
             raise DecryptionError(f"the secret was sealed with the key {key_id[:32]!r}, which is not set")
         cipher = self._keys.cipher(key_id, _purpose(place))
-        raw = _decoded(encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4))
-        return _decrypted(cipher, raw, bound=_bound(key_id, place))
+        raw = _decode(encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4))
+        return _decrypt(cipher, raw, associated_data=_associated_data(key_id, place))
 
     def is_current(self, sealed: str) -> bool:
-        """Whether the text is in today's format under today's key; if not, seal it again when writing."""
+        """Whether the text has the current format and key; if not, seal it again at the next write."""
         return sealed.startswith(f"{FORMAT}.{self._keys.current}.")
 
     def _open_legacy(self, sealed: str) -> Secret:
         if self._legacy is None:
             raise DecryptionError("the text is not in the vault's format, and no legacy key is set")
-        return _decrypted(self._legacy, _decoded(sealed), bound=None)
+        return _decrypt(self._legacy, _decode(sealed), associated_data=None)
 
 
 class SealedField:
@@ -108,15 +110,15 @@ class SealedField:
         schema.check_field(head)
         self._vault, self._cls = vault, cls
         self.path = tuple(name.split("."))
-        # Stored names: what the Python attribute is called may change.
+        # The stored name: the Python attribute may be renamed.
         self.name = schema.fields[head].encode_name + dot + rest
 
     def seal(self, secret: str | Secret, *ids: str) -> str:
-        """The secret as it may be stored in this field of the document with these ids."""
+        """Encrypt a secret for this field of the document with these ids."""
         return self._vault.seal(secret, *self._place(ids))
 
     def open(self, sealed: str, *ids: str) -> Secret:
-        """What was sealed for this field of this document, or `DecryptionError`."""
+        """Decrypt what was sealed for this field of this document, or raise `DecryptionError`."""
         return self._vault.open(sealed, *self._place(ids))
 
     def is_current(self, sealed: str) -> bool:
@@ -129,29 +131,29 @@ class SealedField:
 
 def _purpose(place: tuple[str, ...]) -> str:
     if not place:
-        raise WrongTypeError("a secret is sealed for a place: say its collection, document and field")
+        raise WrongTypeError("a secret is sealed for a place: give its collection, document and field")
     return place[0]
 
 
-def _bound(key_id: str, place: tuple[str, ...]) -> bytes:
+def _associated_data(key_id: str, place: tuple[str, ...]) -> bytes:
     # An encoding, not a join: ("ab", "c") and ("a", "bc") are different places.
     return _ENCODER.encode((FORMAT, key_id, *place))
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise DecryptionError("the sealed text is damaged") from None
     if len(raw) < NONCE_BYTES + TAG_BYTES:
-        raise DecryptionError("the sealed text is cut short")
+        raise DecryptionError("the sealed text is truncated")
     return raw
 
 
-def _decrypted(cipher: AESGCM, raw: bytes, *, bound: bytes | None) -> Secret:
+def _decrypt(cipher: AESGCM, raw: bytes, *, associated_data: bytes | None) -> Secret:
     try:
-        return Secret(cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], bound).decode())
+        return Secret(cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], associated_data).decode())
     except (InvalidTag, UnicodeDecodeError):
         raise DecryptionError(
-            "the sealed text does not open here: it is damaged, from another place or another key"
+            "the sealed text can't be decrypted: it is damaged, or from another place or key"
         ) from None
