@@ -12,7 +12,7 @@ from playwright.async_api import Locator, Page, expect
 from holdfast.clock import SystemClock
 from holdfast.services.renewals import service
 from holdfast.simulators.rms import RmsSimulator
-from tests.browser import renewals_scene as scene
+from tests.browser import renewals_fixtures as scene
 from tests.browser.look import LOOKS, cut_off, sideways
 from tests.console.bed import Bed, console
 

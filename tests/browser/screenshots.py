@@ -14,7 +14,7 @@ from typing import Final
 from playwright.async_api import Browser, async_playwright
 
 from holdfast.kit.outbox import Deliveries
-from tests.browser import renewals_scene
+from tests.browser import renewals_fixtures
 from tests.browser.look import LOOKS, chromium, sideways
 from tests.browser.scene import fill
 from tests.console.bed import PASSWORD, Bed, console
@@ -42,7 +42,7 @@ async def shell(home: Path) -> AsyncIterator[tuple[Bed, Mapping[str, str]]]:
         )
 
 
-SCENES: Final = (shell, renewals_scene.played)
+SCENES: Final = (shell, renewals_fixtures.played)
 
 
 async def take(folder: Path) -> int:

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from holdfast.services.renewals.models import CalculationJob, PropertyState
-from tests.browser import renewals_scene as scene
+from tests.browser import renewals_fixtures as scene
 from tests.browser.look import cut_off, sideways
 from tests.browser.renewals_page import (
     HOUSE,
@@ -22,7 +22,7 @@ from tests.browser.renewals_page import (
     renewals,
 )
 from tests.console.bed import Bed
-from tests.services.renewals.calculations import runner_of
+from tests.services.renewals.calculation_fixtures import runner_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from holdfast.simulators.rms import Behave
-from tests.browser import renewals_scene as scene
+from tests.browser import renewals_fixtures as scene
 from tests.browser.renewals_page import (
     HOUSE,
     PROPERTY,

@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 from holdfast.kit.audit import AuditEvent
 from holdfast.services.renewals.domain.scoring import Thresholds, Weights
 from holdfast.store import Query
-from tests.browser import renewals_scene as scene
+from tests.browser import renewals_fixtures as scene
 from tests.browser.renewals_page import HOUSE, PROPERTY, come_in, confirm, open_page, picture, renewals
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -9,11 +9,11 @@ import structlog
 
 from holdfast.store import Store
 from holdfast.store.plan import QueryPlan
-from tests.services.renewals.bed import Bed, serving, settle_in
+from tests.services.renewals.server import Server, serving, settle_in
 
 
 @pytest.fixture
-async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
     """The reference residents, served."""
     async with serving(tmp_path) as made:
         await settle_in(made.store)

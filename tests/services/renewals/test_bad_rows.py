@@ -14,8 +14,8 @@ from holdfast.services.renewals.ingest.reports import TableReport, write_aside
 from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import TABLES
 from holdfast.store import Store
-from tests.services.renewals.platform import everything, kept_in
-from tests.services.renewals.test_importing import write
+from tests.services.renewals.platform_schema import everything, kept_in
+from tests.services.renewals.test_import import write
 
 EACH = 824
 COLUMNS = {

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from holdfast.cli import app
 from holdfast.services.renewals.models import Property
 from holdfast.store import patch
-from tests.services.renewals.calculations import opened
-from tests.services.renewals.test_importing import good_files, write
+from tests.services.renewals.calculation_fixtures import opened
+from tests.services.renewals.test_import import good_files, write
 
 pytestmark = pytest.mark.usefixtures("home")
 P = "property-0001"

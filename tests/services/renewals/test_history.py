@@ -17,10 +17,10 @@ from holdfast.services.renewals.queries.outcomes import Outcomes
 from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.store import Store, create, patch
 from holdfast.store.plan import QueryPlan
-from tests.browser import renewals_scene as scene
+from tests.browser import renewals_fixtures as scene
 from tests.console.bed import console
-from tests.services.renewals.bed import AS_OF, Bed, P, settle_in
-from tests.services.renewals.calculations import opened, working
+from tests.services.renewals.calculation_fixtures import opened, working
+from tests.services.renewals.server import AS_OF, P, Server, settle_in
 
 ENGINES: Final = ["sqlite", "postgres", "firestore"]
 SECOND: Final = timedelta(seconds=1)
@@ -134,25 +134,25 @@ async def test_an_outcome_is_judged_by_a_run_that_finished(sqlite_url: str) -> N
         assert (made.risk_score, made.calculated_at) == (67, kept.calculated_at)
 
 
-async def test_the_api_tells_the_history_of_finished_runs(bed: Bed) -> None:
-    await bed.calculate()
-    (score,) = (await bed.renewals.portfolio("-").history("jane")).docs
-    await leave(bed.store, later(score, SECOND, risk_score=99), "running")
+async def test_the_api_tells_the_history_of_finished_runs(server: Server) -> None:
+    await server.calculate()
+    (score,) = (await server.renewals.portfolio("-").history("jane")).docs
+    await leave(server.store, later(score, SECOND, risk_score=99), "running")
     for limit in (1, 50):
-        told = await bed.get(f"/residents/jane/risk-history?limit={limit}")
+        told = await server.get(f"/residents/jane/risk-history?limit={limit}")
         assert [one["riskScore"] for one in told["items"]] == [67]
 
 
 async def test_the_page_of_a_resident_shows_finished_runs(tmp_path: Path) -> None:
-    async with console(tmp_path, services=[service], work=True) as bed:
-        await scene.settle(bed.runtime, residents=3)
-        await scene.calculate(bed.runtime)
-        portfolio = scene.renewals_of(bed.runtime).portfolio("-")
+    async with console(tmp_path, services=[service], work=True) as server:
+        await scene.settle(server.runtime, residents=3)
+        await scene.calculate(server.runtime)
+        portfolio = scene.renewals_of(server.runtime).portfolio("-")
         run = await portfolio.latest(scene.PROPERTIES[0])
         assert run is not None
         score = (await portfolio.risk(run, scene.PROPERTIES[0])).docs[0]
         await leave(portfolio.store, later(score, SECOND, risk_score=99, risk_tier="high"), "running")
-        ann = await bed.signed_in("ann")
+        ann = await server.signed_in("ann")
         shown = await ann.page(f"/console/renewals/residents/{score.resident_id}")
         assert "One run so far." in shown
         assert f"<b>{score.risk_score}</b>" in shown

@@ -47,7 +47,7 @@ from holdfast.store.plan import QueryPlan
 from holdfast.store.sql import index_scan
 from holdfast.store.sql.tables import index_name
 from holdfast.store.sqlite.dialect import DIALECT
-from tests.services.renewals.bed import AS_OF, P, Person, settle_in
+from tests.services.renewals.server import AS_OF, P, Person, settle_in
 
 Question = Callable[[Renewals], Awaitable[object]]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.services.renewals.domain.dates import months_before, whole_months
 from holdfast.services.renewals.domain.scoring import DELINQUENT, LeaseFacts, rent_due
-from tests.services.renewals.scored import Row, lease_from, payments, scored
+from tests.services.renewals.scored_resident import Row, lease_from, payments, scored
 
 LEDGERS: dict[str, tuple[list[Row], bool | None]] = {
     "no rows": ([], None),

@@ -23,7 +23,7 @@ from holdfast.services.renewals.models import (
     UnitPricing,
 )
 from holdfast.store import Store, create, patch
-from tests.services.renewals.bed import AS_OF
+from tests.services.renewals.server import AS_OF
 
 # The tables of the platform, as they are given.
 GIVEN = {

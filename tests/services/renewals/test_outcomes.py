@@ -15,8 +15,8 @@ from holdfast.services.renewals.domain.scoring import SIGNALS, Signal
 from holdfast.services.renewals.models import LeaseRow, Outcome, Property, RiskScore
 from holdfast.services.renewals.queries.outcomes import Outcomes
 from holdfast.store import Query, Store, create, patch
-from tests.services.renewals.bed import Bed, P, Person, settle_in
-from tests.services.renewals.calculations import opened
+from tests.services.renewals.calculation_fixtures import opened
+from tests.services.renewals.server import P, Person, Server, settle_in
 
 # -- the numbers ----------------------------------------------------------------------------------
 
@@ -138,49 +138,49 @@ async def test_the_last_score_of_the_lease_before_the_propertys_own_day_is_judge
         assert await judged_by(home, "2026-03-10", lease_id="lease-next") is None
 
 
-async def test_an_outcome_said_again_is_corrected_and_counted_once(bed: Bed) -> None:
-    await bed.calculate()
-    tomorrow = (bed.runtime.clock.now() + timedelta(days=2)).date().isoformat()
+async def test_an_outcome_said_again_is_corrected_and_counted_once(server: Server) -> None:
+    await server.calculate()
+    tomorrow = (server.runtime.clock.now() + timedelta(days=2)).date().isoformat()
 
     async def say(who: str, what: str, lease: str | None = None) -> tuple[int, Any]:
         order = {
             "residentId": who, "leaseId": lease or f"lease-{who}", "outcome": what, "decidedOn": tomorrow,
         }  # fmt: skip
-        return await bed.ask("POST", "/outcomes", json=order)
+        return await server.ask("POST", "/outcomes", json=order)
 
     for what in ("left", "left", "renewed", "left"):
         assert (await say("john", what))[0] == 201
     assert (await say("alice", "renewed"))[0] == 201
-    told = await bed.get(f"/calibration?propertyId={P}")
+    told = await server.get(f"/calibration?propertyId={P}")
     assert (told["count"], told["left"], told["auc"]) == (2, 1, 1.0)
     assert (await say("john", "renewed"))[0] == 201
-    told = await bed.get("/calibration")
+    told = await server.get("/calibration")
     assert (told["count"], told["left"], told["auc"]) == (2, 0, None)
     # Somebody else's lease is not theirs to end.
     assert (await say("john", "left", "lease-alice"))[0] == 404
 
 
-async def test_two_outcomes_never_share_a_place(bed: Bed) -> None:
+async def test_two_outcomes_never_share_a_place(server: Server) -> None:
     """Ids may hold whatever joins them: a-and-b_c are others than a_b-and-c."""
-    await settle_in(bed.store, [Person("a", 10, 1_000), Person("a_b", 10, 1_000)], property_id="p-2")
+    await settle_in(server.store, [Person("a", 10, 1_000), Person("a_b", 10, 1_000)], property_id="p-2")
     for resident, lease in (("a", "b_c"), ("a_b", "c")):
         row = LeaseRow(
             id=lease, property_id="p-2", resident_id=resident, lease_start_date=date(2026, 1, 1),
             lease_end_date=date(2026, 12, 31), monthly_rent=100_000,
         )  # fmt: skip
-        await bed.store.commit(create(row))
+        await server.store.commit(create(row))
         order = {"residentId": resident, "leaseId": lease, "outcome": "left", "decidedOn": "2026-03-01"}
-        await bed.post("/outcomes", order, status=201)
+        await server.post("/outcomes", order, status=201)
     query = Query(Outcome).where("property_id", "==", "p-2").order_by("-decided_on")
-    assert await bed.store.count(query) == 2
+    assert await server.store.count(query) == 2
 
 
-async def test_an_outcome_before_any_score_is_kept_and_not_judged(bed: Bed) -> None:
+async def test_an_outcome_before_any_score_is_kept_and_not_judged(server: Server) -> None:
     order = {"residentId": "john", "leaseId": "lease-john", "outcome": "left", "decidedOn": "2026-03-01"}
-    made = await bed.post("/outcomes", order, status=201)
+    made = await server.post("/outcomes", order, status=201)
     assert (made["riskScore"], made["calculatedAt"]) == (None, None)
-    await bed.calculate()
+    await server.calculate()
     assert datetime.fromisoformat(made["recordedAt"]) <= datetime.now(UTC)
-    told = await bed.get("/calibration")
+    told = await server.get("/calibration")
     assert (told["count"], told["brier"], told["auc"]) == (0, None, None)
     assert all(band["rate"] is None for band in told["bands"])

@@ -19,9 +19,9 @@ from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import Property, SourceState
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import create, delete, patch, put
-from tests.browser import renewals_scene as scene
+from tests.browser import renewals_fixtures as scene
 from tests.console.bed import Bed, console
-from tests.services.renewals.bed import settle_in
+from tests.services.renewals.server import settle_in
 
 ROOT: Final = "/console/renewals"
 HOUSE: Final = f"{ROOT}/properties/{scene.PROPERTIES[0]}"

@@ -8,7 +8,7 @@ from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import Property
 from holdfast.store import Query
-from tests.services.renewals.calculations import opened
+from tests.services.renewals.calculation_fixtures import opened
 
 NAMES = ("Mill House", "x" * 2_000, "Bell \x07 Court", "Nord/Süd", "__x__")
 

@@ -21,9 +21,9 @@ from holdfast.services.renewals.models import Property, PropertyRules, Resident
 from holdfast.services.renewals.queries.csv_export import plain
 from holdfast.services.renewals.queries.resident_search import find_residents
 from holdfast.store import put
-from tests.browser import renewals_scene as scene
+from tests.browser import renewals_fixtures as scene
 from tests.console.bed import Bed, console
-from tests.services.renewals.bed import settle_in
+from tests.services.renewals.server import settle_in
 
 ROOT: Final = "/console/renewals"
 HOUSE: Final = f"{ROOT}/properties/{scene.PROPERTIES[0]}"
@@ -77,7 +77,9 @@ async def test_what_is_found_is_sorted_like_what_is_listed(bed: Bed) -> None:
         assert len(rows[0]) == 30
 
 
-async def test_an_earlier_run_is_shown_with_the_tiers_of_its_day_beside_the_latest(bed: Bed) -> None:
+async def test_an_earlier_run_is_shown_with_the_tiers_of_its_day_beside_the_latest(
+    bed: Bed,
+) -> None:
     await scene.settle(bed.runtime, residents=40)
     store, house = bed.runtime.store.tenant("-"), scene.PROPERTIES[0]
     found = await store.get(Property, house)
@@ -218,7 +220,9 @@ async def test_the_forms_of_a_property_lead_back_to_it_whatever_its_id(bed: Bed,
         assert "House block #7? 50%" in await ann.page(f"{unescape(action)}?sort=days")
 
 
-async def test_a_property_whose_runs_send_by_themselves_says_so_before_one_is_begun(bed: Bed) -> None:
+async def test_a_property_whose_runs_send_by_themselves_says_so_before_one_is_begun(
+    bed: Bed,
+) -> None:
     await scene.settle(bed.runtime, residents=5)
     await scene.calculate(bed.runtime)
     ann, store = await bed.signed_in("ann", role="developer"), bed.runtime.store.tenant("-")

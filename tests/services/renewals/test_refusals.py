@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.kit.access import ApiTokens
 from holdfast.services.renewals.routes import ROUTES
-from tests.services.renewals.bed import Bed, P
+from tests.services.renewals.server import P, Server
 
 CALCULATE = f"/properties/{P}/renewal-risk/calculate"
 OUTCOME = {"residentId": "nobody", "leaseId": "l", "outcome": "left", "decidedOn": "2026-03-01"}
@@ -71,26 +71,28 @@ WRONG: list[tuple[str, str, Any, str]] = [
 ]  # fmt: skip
 
 
-async def test_what_is_not_there_is_404_and_what_does_not_fit_is_422_with_its_field(bed: Bed) -> None:
-    await bed.calculate()
-    await bed.endpoint()
+async def test_what_is_not_there_is_404_and_what_does_not_fit_is_422_with_its_field(
+    server: Server,
+) -> None:
+    await server.calculate()
+    await server.endpoint()
     for method, path, body in NOT_THERE:
-        status, answer = await bed.ask(method, path, json=body)
+        status, answer = await server.ask(method, path, json=body)
         assert (status, answer["error"]["code"]) == (404, "not_found"), (method, path, answer)
     for method, path, body, field in WRONG:
-        status, answer = await bed.ask(method, path, json=body)
+        status, answer = await server.ask(method, path, json=body)
         assert status == 422, (method, path, body, answer)
         assert field in str(answer["error"]), (method, path, body, answer)
-    status, answer = await bed.ask("GET", f"/properties/{P}/renewal-risk?cursor=nonsense")
+    status, answer = await server.ask("GET", f"/properties/{P}/renewal-risk?cursor=nonsense")
     assert (status, answer["error"]["code"]) == (400, "bad_cursor")
 
 
-async def test_another_portfolio_sees_nothing_of_this_one(bed: Bed) -> None:
-    await bed.calculate()
-    bed.token = await ApiTokens(bed.runtime.store).create("other", role="admin", tenant_id="acme")
-    assert (await bed.get("/portfolio"))["items"] == []
+async def test_another_portfolio_sees_nothing_of_this_one(server: Server) -> None:
+    await server.calculate()
+    server.token = await ApiTokens(server.runtime.store).create("other", role="admin", tenant_id="acme")
+    assert (await server.get("/portfolio"))["items"] == []
     for path in (f"/properties/{P}/renewal-risk", "/residents/jane/risk-history"):
-        status, _ = await bed.ask("GET", path)
+        status, _ = await server.ask("GET", path)
         assert status == 404
 
 

@@ -10,42 +10,42 @@ from holdfast.services.renewals.domain.scoring import Thresholds
 from holdfast.services.renewals.models import CalculationJob, Property, PropertyRules, PropertyState
 from holdfast.store import Query, Store, create, delete
 from tests.faults.puppet import puppets
-from tests.services.renewals.bed import AS_OF, Bed, P, Person, settle_in
-from tests.services.renewals.calculations import jobs_of, opened, working
-from tests.services.renewals.killing import MODULE, PAGE, order, standing
-from tests.services.renewals.run_bed import PEOPLE, lives, scores_by_resident
-from tests.services.renewals.wayward import Wayward
+from tests.services.renewals.adjustable_clock import AdjustableClock
+from tests.services.renewals.calculation_fixtures import jobs_of, opened, working
+from tests.services.renewals.crash_points import MODULE, PAGE, order, standing
+from tests.services.renewals.run_fixtures import PEOPLE, lives, scores_by_resident
+from tests.services.renewals.server import AS_OF, P, Person, Server, settle_in
 
 CALCULATE = f"/properties/{P}/renewal-risk/calculate"
 
 
-async def test_a_key_stands_for_one_request(bed: Bed) -> None:
-    await settle_in(bed.store, [], property_id="p-2")
+async def test_a_key_stands_for_one_request(server: Server) -> None:
+    await settle_in(server.store, [], property_id="p-2")
     for key in ("k", "a/b", "..", "__x__", "ключ".encode().decode("latin-1"), "x" * 200, "'; drop table"):
         headers = {"Idempotency-Key": key}
         body = {"asOfDate": "2026-03-01"}
-        first = await bed.post(CALCULATE + "?wait=true", body, headers=headers)
-        again = await bed.post(CALCULATE + "?wait=true", body, headers=headers)
+        first = await server.post(CALCULATE + "?wait=true", body, headers=headers)
+        again = await server.post(CALCULATE + "?wait=true", body, headers=headers)
         assert again == first, key
         for path, other in (
             (CALCULATE, {"asOfDate": "2026-03-02"}),
             (CALCULATE, {}),
             ("/properties/p-2/renewal-risk/calculate", body),
         ):
-            status, answer = await bed.ask("POST", path, json=other, headers=headers)
+            status, answer = await server.ask("POST", path, json=other, headers=headers)
             assert (status, answer["error"]["code"]) == (422, "key_reused"), (key, answer)
             said = f"the key {key!r} was used for another property or day"
             # What is not ASCII comes in as its bytes, and is told so.
             assert said in answer["error"]["message"] or not key.isascii()
     for key in ("", "x" * 201):
-        status, answer = await bed.ask("POST", CALCULATE, json={}, headers={"Idempotency-Key": key})
+        status, answer = await server.ask("POST", CALCULATE, json={}, headers={"Idempotency-Key": key})
         assert status == 422, (key, answer)
     # What came to nothing may be asked for again under its key.
     headers, path = {"Idempotency-Key": "early"}, "/properties/p-3/renewal-risk/calculate"
     for _ in range(2):
-        assert (await bed.ask("POST", path, json={}, headers=headers))[0] == 404
-    await settle_in(bed.store, [], property_id="p-3")
-    assert (await bed.post(path, {}, status=202, headers=headers))["propertyId"] == "p-3"
+        assert (await server.ask("POST", path, json={}, headers=headers))[0] == 404
+    await settle_in(server.store, [], property_id="p-3")
+    assert (await server.post(path, {}, status=202, headers=headers))["propertyId"] == "p-3"
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
@@ -124,7 +124,7 @@ async def test_a_run_keeps_to_the_rules_it_was_asked_for_by(sqlite_url: str) -> 
 
 
 async def test_runs_of_one_moment_and_of_a_clock_turned_back_keep_their_order(sqlite_url: str) -> None:
-    clock = Wayward()
+    clock = AdjustableClock()
     async with opened(sqlite_url, clock=clock) as store:
         await settle_in(store.tenant("-"))
         ended: list[CalculationJob] = []
@@ -154,13 +154,13 @@ async def test_runs_of_one_moment_and_of_a_clock_turned_back_keep_their_order(sq
         assert state.doc.latest.job_id == ended[-1].id
 
 
-async def test_a_property_without_residents_and_one_that_is_gone(bed: Bed) -> None:
-    await settle_in(bed.store, [], property_id="empty")
-    told = await bed.calculate("empty")
+async def test_a_property_without_residents_and_one_that_is_gone(server: Server) -> None:
+    await settle_in(server.store, [], property_id="empty")
+    told = await server.calculate("empty")
     assert (told["totalResidents"], told["flaggedCount"], told["flags"]) == (0, 0, [])
     assert told["riskTiers"] == {"high": 0, "medium": 0, "low": 0}
-    await settle_in(bed.store, [Person("Solo", 5, 1_000)], property_id="doomed")
-    await bed.calculate("doomed")
-    await bed.store.commit(delete(Property, "doomed"))
-    status, _ = await bed.ask("POST", "/properties/doomed/renewal-risk/calculate", json={})
+    await settle_in(server.store, [Person("Solo", 5, 1_000)], property_id="doomed")
+    await server.calculate("doomed")
+    await server.store.commit(delete(Property, "doomed"))
+    status, _ = await server.ask("POST", "/properties/doomed/renewal-risk/calculate", json={})
     assert status == 404

@@ -29,7 +29,7 @@ from holdfast.services.renewals.domain.scoring import (
     counts,
     current_lease,
 )
-from tests.services.renewals.scored import AS_OF, lease_from, payments, scored
+from tests.services.renewals.scored_resident import AS_OF, lease_from, payments, scored
 
 
 def test_the_reference_residents_score_as_the_rules_say() -> None:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli import app
-from tests.services.renewals.platform import PASSWORD, Platform, id_of, platform
+from tests.services.renewals.platform_schema import PASSWORD, Platform, id_of, platform
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -19,14 +19,21 @@ from holdfast.services.renewals.domain.scoring import FLAGGED
 from holdfast.services.renewals.jobs.risk_events import Triggered
 from holdfast.services.renewals.models import TRIGGER_JOBS, DeliveryState, RmsEndpoint, TriggerJob
 from holdfast.store import Query, Store, patch
-from tests.browser import renewals_scene as scene
+from tests.browser import renewals_fixtures as scene
 from tests.console.bed import console
 from tests.faults.puppet import Puppet, puppets
-from tests.services.renewals.bed import AS_OF, Bed, P, serving, settle_in
-from tests.services.renewals.calculations import opened
-from tests.services.renewals.killing import AHEAD_S, MODULE, PAGE, order, orders, standing, until_dead
-from tests.services.renewals.tellings import connect, flag, portfolio_of, telling, told_of, trigger_jobs_of
-from tests.services.renewals.wayward import Wayward
+from tests.services.renewals.adjustable_clock import AdjustableClock
+from tests.services.renewals.calculation_fixtures import opened
+from tests.services.renewals.crash_points import AHEAD_S, MODULE, PAGE, order, orders, standing, until_dead
+from tests.services.renewals.flagged_property import (
+    connect,
+    flag,
+    portfolio_of,
+    telling,
+    told_of,
+    trigger_jobs_of,
+)
+from tests.services.renewals.server import AS_OF, P, Server, serving, settle_in
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
@@ -71,7 +78,7 @@ STAGES = [("before", "events", 1), ("after", "events", 1), ("before", "events", 
 async def test_a_job_whose_workers_are_killed_at_every_stage_tells_of_everybody_once(
     url: str, stages: list[tuple[str, str, int]]
 ) -> None:
-    clock = Wayward()
+    clock = AdjustableClock()
     async with opened(url, clock=clock) as store:
         run = await flag(store, high=23)
         await connect(store)
@@ -209,26 +216,26 @@ def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_api_answers_with_the_job_and_the_rms_hears_of_each_once(
-    bed: Bed, two_are_many: None
+    server: Server, two_are_many: None
 ) -> None:
-    await bed.calculate()
-    await bed.endpoint()
+    await server.calculate()
+    await server.endpoint()
     path = f"/properties/{P}/trigger-renewal-events"
-    assert (await bed.post(path, {"tier": "high"}))["counts"]["created"] == 1
-    job = await bed.post(path, {}, status=202)
+    assert (await server.post(path, {"tier": "high"}))["counts"]["created"] == 1
+    job = await server.post(path, {}, status=202)
     assert job["statusUrl"] == f"/renewals/api/v1/trigger-jobs/{job['jobId']}"
     assert job["summary"] == "The RMS is being told of 3 residents; 0 are done."
-    await bed.renewals.portfolio("-").trigger_jobs.ended(job["jobId"], within_s=30)
-    seen = await bed.get(f"/trigger-jobs/{job['jobId']}")
+    await server.renewals.portfolio("-").trigger_jobs.ended(job["jobId"], within_s=30)
+    seen = await server.get(f"/trigger-jobs/{job['jobId']}")
     assert (seen["status"], seen["told"], seen["residents"]) == ("completed", 3, 3)
     assert (seen["counts"]["created"], sum(seen["counts"].values())) == (2, 3)
     assert seen["summary"].startswith("2 new events are on their way; 1 was ")
     async with asyncio.timeout(20):
-        while len(bed.rms.world.received) < 3:  # noqa: ASYNC110 - the RMS is another's
+        while len(server.rms.world.received) < 3:  # noqa: ASYNC110 - the RMS is another's
             await asyncio.sleep(0.02)
-    heard = [msgspec.json.decode(one.body)["residentId"] for one in bed.rms.world.received]
+    heard = [msgspec.json.decode(one.body)["residentId"] for one in server.rms.world.received]
     assert sorted(heard) == ["bob", "jane", "john"]
-    async with bed.client.get("/metrics", headers={"authorization": f"Bearer {bed.token}"}) as answer:
+    async with server.client.get("/metrics", headers={"authorization": f"Bearer {server.token}"}) as answer:
         assert 'holdfast_renewals_trigger_jobs_total{outcome="carried"} 1.0' in await answer.text()
 
 
@@ -236,19 +243,19 @@ async def test_who_asks_second_gets_the_first_ones_job_or_is_told_what_is_under_
     tmp_path: Path, two_are_many: None
 ) -> None:
     # Calculations are worked on here, trigger jobs are not: so that one stands still.
-    async with serving(tmp_path, working=False) as bed, at_work(bed.renewals.runner):
-        await settle_in(bed.store)
-        await bed.calculate()
-        await bed.endpoint()
+    async with serving(tmp_path, working=False) as server, at_work(server.renewals.runner):
+        await settle_in(server.store)
+        await server.calculate()
+        await server.endpoint()
         path = f"/properties/{P}/trigger-renewal-events"
-        first = await bed.post(path, {}, status=202)
-        joined = await bed.post(path, {}, status=202)
+        first = await server.post(path, {}, status=202)
+        joined = await server.post(path, {}, status=202)
         assert (joined["jobId"], joined["requestedBy"]) == (first["jobId"], first["requestedBy"])
         assert first["requestedBy"]
         started = Query(AuditEvent).where("action", "==", "renewals.trigger_started").order_by("-sequence")
-        assert [one.details["job"] for one in (await bed.store.query(started)).docs] == [first["jobId"]]
-        await bed.calculate(as_of=AS_OF + timedelta(days=1))
-        status, refused = await bed.ask("POST", path, json={})
+        assert [one.details["job"] for one in (await server.store.query(started)).docs] == [first["jobId"]]
+        await server.calculate(as_of=AS_OF + timedelta(days=1))
+        status, refused = await server.ask("POST", path, json={})
     assert status == 409
     said = refused["error"]["message"]
     assert f"is being told of 3 residents (high and medium risk by an earlier run, {first['jobId']}" in said
@@ -257,12 +264,12 @@ async def test_who_asks_second_gets_the_first_ones_job_or_is_told_what_is_under_
 
 
 async def test_operators_see_calculations_and_trigger_jobs_among_the_runs(
-    bed: Bed, two_are_many: None
+    server: Server, two_are_many: None
 ) -> None:
-    run = await bed.calculate()
-    await bed.endpoint()
-    job = await bed.post(f"/properties/{P}/trigger-renewal-events", {}, status=202)
-    found = bed.runtime.runs("-")
+    run = await server.calculate()
+    await server.endpoint()
+    job = await server.post(f"/properties/{P}/trigger-renewal-events", {}, status=202)
+    found = server.runtime.runs("-")
     for name, id in (("renewal_calculation_jobs", run["jobId"]), ("renewal_trigger_jobs", job["jobId"])):
         assert [one.id for one in (await found[name].page()).docs] == [id]
 
@@ -270,12 +277,12 @@ async def test_operators_see_calculations_and_trigger_jobs_among_the_runs(
 async def test_the_page_of_the_property_shows_how_far_it_is_and_why_it_stopped(
     tmp_path: Path, two_are_many: None
 ) -> None:
-    async with console(tmp_path, services=[service]) as bed:
-        store = bed.runtime.store
+    async with console(tmp_path, services=[service]) as server:
+        store = server.runtime.store
         await flag(store, high=7)
         await connect(store)
-        portfolio, home = scene.renewals_of(bed.runtime).portfolio("-"), store.tenant("-")
-        ann, page = await bed.signed_in("ann"), f"/console/renewals/properties/{P}"
+        portfolio, home = scene.renewals_of(server.runtime).portfolio("-"), store.tenant("-")
+        ann, page = await server.signed_in("ann"), f"/console/renewals/properties/{P}"
         assert "Telling the RMS of" not in await ann.page(page)
         job = await portfolio.trigger_tiers(P, tiers=["high"])
         assert isinstance(job, TriggerJob)
@@ -285,7 +292,7 @@ async def test_the_page_of_the_property_shows_how_far_it_is_and_why_it_stopped(
         shown = await ann.page(f"/console/runs/renewal_trigger_jobs/{job.id}")
         assert f"&#34;propertyId&#34;: &#34;{P}&#34;" in shown
         assert "&#34;residents&#34;: 7" in shown
-        ben = await bed.signed_in("ben", role="viewer")
+        ben = await server.signed_in("ben", role="viewer")
         assert "propertyId" not in await ben.page(f"/console/runs/renewal_trigger_jobs/{job.id}")
         await home.commit(patch(RmsEndpoint, P, changes={"status": "disabled", "reason": "gone"}))
         async with telling(store):

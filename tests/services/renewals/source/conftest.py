@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.store import Store
-from tests.services.renewals.platform import Platform, kept_in, platform
+from tests.services.renewals.adjustable_clock import AdjustableClock
+from tests.services.renewals.platform_schema import Platform, kept_in, platform
 from tests.services.renewals.source.mirror import RESIDENTS
-from tests.services.renewals.wayward import Wayward
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def store_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def hands() -> Wayward:
+def hands() -> AdjustableClock:
     """The clock of the mirror's store."""
-    return Wayward()
+    return AdjustableClock()
 
 
 @pytest.fixture
-async def whole(store_url: str, hands: Wayward) -> AsyncIterator[Store]:
+async def whole(store_url: str, hands: AdjustableClock) -> AsyncIterator[Store]:
     async with kept_in(store_url, hands) as store:
         yield store
 

@@ -11,7 +11,7 @@ from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.reports import TableReport
 from holdfast.services.renewals.ingest.sources import open_source
 from holdfast.store import Store
-from tests.services.renewals.platform import Platform, everything
+from tests.services.renewals.platform_schema import Platform, everything
 
 RESIDENTS = 60
 

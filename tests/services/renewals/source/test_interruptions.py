@@ -13,7 +13,8 @@ from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.sources import Folder, open_source
 from holdfast.store import Store
 from tests.faults.puppet import puppets
-from tests.services.renewals.platform import Platform, everything
+from tests.services.renewals.adjustable_clock import AdjustableClock
+from tests.services.renewals.platform_schema import Platform, everything
 from tests.services.renewals.source.mirror import (
     NOTHING,
     RESIDENTS,
@@ -23,8 +24,7 @@ from tests.services.renewals.source.mirror import (
     sums,
     take,
 )
-from tests.services.renewals.test_importing import write
-from tests.services.renewals.wayward import Wayward
+from tests.services.renewals.test_import import write
 
 LEASE_S = 60.0
 
@@ -87,10 +87,10 @@ async def test_all_tables_are_read_as_at_one_moment(store: Store, source: Platfo
 
 @both
 async def test_an_import_that_was_killed_is_gone_on_with(
-    store: Store, store_url: str, source: Platform, hands: Wayward
+    store: Store, store_url: str, source: Platform, hands: AdjustableClock
 ) -> None:
     order = {"store": store_url, "source": source.url, "lease_s": LEASE_S, "until": "residents"}
-    async with puppets("tests.services.renewals.imports", "take", order) as (process,):
+    async with puppets("tests.services.renewals.import_process", "take", order) as (process,):
         await process.hear_until("residents")
         await process.kill()
     made = await contents(store)
@@ -101,14 +101,14 @@ async def test_an_import_that_was_killed_is_gone_on_with(
 
 @sqlite
 async def test_after_a_kill_no_digest_hides_what_was_half_kept(
-    store: Store, store_url: str, source: Platform, hands: Wayward
+    store: Store, store_url: str, source: Platform, hands: AdjustableClock
 ) -> None:
     await take(store, source)
     before = await contents(store)
     await source.owner.execute("CREATE TABLE public.was AS SELECT * FROM rop.residents")
     await source.owner.execute("UPDATE rop.residents SET last_name = 'Changed'")
     order = {"store": store_url, "source": source.url, "lease_s": LEASE_S, "until": "residents"}
-    async with puppets("tests.services.renewals.imports", "take", order) as (process,):
+    async with puppets("tests.services.renewals.import_process", "take", order) as (process,):
         await process.hear_until("residents")
         await process.kill()
     assert await contents(store) != before
@@ -122,10 +122,10 @@ async def test_after_a_kill_no_digest_hides_what_was_half_kept(
 
 @both
 async def test_an_import_that_slept_through_its_lease_can_write_no_more(
-    store: Store, store_url: str, source: Platform, hands: Wayward
+    store: Store, store_url: str, source: Platform, hands: AdjustableClock
 ) -> None:
     order = {"store": store_url, "source": source.url, "lease_s": LEASE_S, "until": "residents"}
-    async with puppets("tests.services.renewals.imports", "take", order) as (process,):
+    async with puppets("tests.services.renewals.import_process", "take", order) as (process,):
         await process.hear_until("residents")
         await source.owner.execute("UPDATE rop.leases SET monthly_rent = 1; DELETE FROM rop.renewal_offers")
         hands.moved = timedelta(seconds=LEASE_S)

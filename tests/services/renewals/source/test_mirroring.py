@@ -31,7 +31,7 @@ from holdfast.services.renewals.models import (
 from holdfast.services.renewals.sample_data import name_key
 from holdfast.store import Store, create, delete
 from holdfast.store.io_counters import TALLY
-from tests.services.renewals.platform import Platform, everything, id_of
+from tests.services.renewals.platform_schema import Platform, everything, id_of
 from tests.services.renewals.source.mirror import (
     NOTHING,
     both,

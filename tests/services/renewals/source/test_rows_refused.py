@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.services.renewals.models import SourceState
 from holdfast.store import Store
-from tests.services.renewals.platform import Platform, id_of
+from tests.services.renewals.platform_schema import Platform, id_of
 from tests.services.renewals.source.mirror import RESIDENTS, both, contents, doc, sqlite, sums, take
 
 

@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import ConfigError, HoldfastError, InvalidError, RetryLaterError
 from holdfast.services.renewals.ingest.sources import open_source, parse_address
 from holdfast.store import Store
-from tests.services.renewals.platform import PASSWORD, Platform, everything
+from tests.services.renewals.platform_schema import PASSWORD, Platform, everything
 from tests.services.renewals.source.mirror import sqlite, take
 
 

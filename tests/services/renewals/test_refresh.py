@@ -24,9 +24,9 @@ from holdfast.services.renewals.operations import Renewals
 from holdfast.store import Query
 from holdfast.testing import ManualClock
 from tests.kit.eventually import until_found
-from tests.services.renewals.bed import serving
-from tests.services.renewals.platform import PASSWORD, Platform, id_of, platform
-from tests.services.renewals.test_importing import write
+from tests.services.renewals.platform_schema import PASSWORD, Platform, id_of, platform
+from tests.services.renewals.server import serving
+from tests.services.renewals.test_import import write
 
 LEASE = id_of("lease", 3)
 SCHEDULE = f"-_{JOB}"
@@ -255,11 +255,11 @@ async def test_callers_are_told_how_old_the_data_is(tmp_path: Path) -> None:
     folder = tmp_path / "export"
     folder.mkdir()
     write(folder, "properties", "id name", [["p-1", "Mill House"], ["p-2", ""]])
-    async with serving(tmp_path, working=False) as bed:
-        status, body = await bed.ask("GET", "/source")
+    async with serving(tmp_path, working=False) as server:
+        status, body = await server.ask("GET", "/source")
         assert (status, body["error"]["message"]) == (404, "nothing was imported into this portfolio yet")
-        await bed.renewals.importer("-", Folder(folder)).run()
-        told = await bed.get("/source")
+        await server.renewals.importer("-", Folder(folder)).run()
+        told = await server.get("/source")
         assert (told["source"], told["rows"], told["bad"]) == ("export", {"properties": 2}, 1)
         assert told["badRows"] == [
             {"table": "properties", "row": 3, "field": "name", "reason": told["badRows"][0]["reason"]}

@@ -7,41 +7,43 @@ from pathlib import Path
 from holdfast.kit.runs import Runs
 from holdfast.services.renewals.models import JOBS, Property
 from holdfast.store import patch
-from tests.services.renewals.bed import Bed, P, serving, settle_in
+from tests.services.renewals.server import P, Server, serving, settle_in
 
 CALCULATE = f"/properties/{P}/renewal-risk/calculate"
 # With a day given only the run itself meets the zone, and can't go on.
 BODY = {"asOfDate": "2026-03-01"}
 
 
-async def _break(bed: Bed) -> None:
-    await bed.store.commit(patch(Property, P, changes={"time_zone": "Nowhere/Land"}))
+async def _break(server: Server) -> None:
+    await server.store.commit(patch(Property, P, changes={"time_zone": "Nowhere/Land"}))
 
 
-async def test_who_waits_for_a_run_that_fails_is_told_why_and_which_job_it_was(bed: Bed) -> None:
-    await _break(bed)
+async def test_who_waits_for_a_run_that_fails_is_told_why_and_which_job_it_was(
+    server: Server,
+) -> None:
+    await _break(server)
     headers = {"Idempotency-Key": "today"}
-    status, answer = await bed.ask("POST", CALCULATE + "?wait=true", json=BODY, headers=headers)
+    status, answer = await server.ask("POST", CALCULATE + "?wait=true", json=BODY, headers=headers)
     fault = answer["error"]
     assert (status, fault["code"]) == (409, "failed")
     assert "Nowhere/Land" in fault["message"]
     assert "calculate again" in fault["message"]
-    job = await bed.get(f"/jobs/{fault['details']['jobId']}")
+    job = await server.get(f"/jobs/{fault['details']['jobId']}")
     assert (job["status"], job["error"]) == ("failed", fault["details"]["reason"])
     # The key stands for that job, so it fails alike; without waiting it is told of as any job is.
-    again, answer = await bed.ask("POST", CALCULATE + "?wait=true", json=BODY, headers=headers)
+    again, answer = await server.ask("POST", CALCULATE + "?wait=true", json=BODY, headers=headers)
     assert (again, answer["error"]["details"]) == (409, fault["details"])
-    told = await bed.post(CALCULATE, BODY, status=202, headers=headers)
+    told = await server.post(CALCULATE, BODY, status=202, headers=headers)
     assert (told["jobId"], told["status"]) == (job["jobId"], "failed")
-    await bed.store.commit(patch(Property, P, changes={"time_zone": "UTC"}))
-    assert (await bed.calculate())["totalResidents"] == 4
+    await server.store.commit(patch(Property, P, changes={"time_zone": "UTC"}))
+    assert (await server.calculate())["totalResidents"] == 4
 
 
 async def test_who_waits_for_a_run_that_is_cancelled_is_told_so(tmp_path: Path) -> None:
-    async with serving(tmp_path, working=False) as bed:
-        await settle_in(bed.store)
+    async with serving(tmp_path, working=False) as server:
+        await settle_in(server.store)
         headers = {"Idempotency-Key": "today"}
-        job = await bed.post(CALCULATE, BODY, status=202, headers=headers)
-        await Runs(bed.store, models=JOBS).cancel(job["jobId"], reason="not today")
-        status, answer = await bed.ask("POST", CALCULATE + "?wait=true", json=BODY, headers=headers)
+        job = await server.post(CALCULATE, BODY, status=202, headers=headers)
+        await Runs(server.store, models=JOBS).cancel(job["jobId"], reason="not today")
+        status, answer = await server.ask("POST", CALCULATE + "?wait=true", json=BODY, headers=headers)
         assert (status, answer["error"]["details"]["reason"]) == (409, "not today")

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from holdfast.services.renewals.models import DeadLetterRow, DeliveryState
 from holdfast.store import Query
-from tests.services.renewals.bed import AS_OF, Bed, P, Person, serving, settle_in
+from tests.services.renewals.server import AS_OF, P, Person, Server, serving, settle_in
 
 PLAIN = "x-webhook-signature"
 
@@ -76,16 +76,16 @@ async def receiving() -> AsyncIterator[Receiver]:
         await runner.cleanup()
 
 
-async def set_endpoint(bed: Bed, receiver: Receiver, property_id: str = P) -> Any:
-    status, made = await bed.ask(
+async def set_endpoint(server: Server, receiver: Receiver, property_id: str = P) -> Any:
+    status, made = await server.ask(
         "PUT", f"/properties/{property_id}/endpoint", json={"url": receiver.url(property_id)}
     )
     assert status == 200, made
     return made
 
 
-async def trigger(bed: Bed, who: str, property_id: str = P) -> Any:
-    return await bed.post(f"/properties/{property_id}/residents/{who}/trigger-renewal-event")
+async def trigger(server: Server, who: str, property_id: str = P) -> Any:
+    return await server.post(f"/properties/{property_id}/residents/{who}/trigger-renewal-event")
 
 
 def seconds_between(attempts: list[Any]) -> list[float]:
@@ -137,29 +137,29 @@ async def test_every_answer_is_judged_as_it_should_be(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue("postgres_url") if engine == "postgres" else None
-    async with serving(tmp_path, url=url) as bed, receiving() as receiver:
+    async with serving(tmp_path, url=url) as server, receiving() as receiver:
         people = [Person(name, 10, 1_000) for name in FIRST_ANSWERS]
-        await settle_in(bed.store, people)
-        await bed.calculate()
-        await set_endpoint(bed, receiver)
+        await settle_in(server.store, people)
+        await server.calculate()
+        await set_endpoint(server, receiver)
         told = {}
         for name, (answer, _, _) in FIRST_ANSWERS.items():
             receiver.answers[name].append(answer)
-            told[name] = await trigger(bed, name)
+            told[name] = await trigger(server, name)
         for name, (_, status, statuses) in FIRST_ANSWERS.items():
-            found = await bed.delivery(told[name]["deliveryId"], "delivered", "dlq", within_s=10)
+            found = await server.delivery(told[name]["deliveryId"], "delivered", "dlq", within_s=10)
             assert (found["status"], [one["status"] for one in found["attempts"]]) == (status, statuses), name
             assert len({one.body for one in receiver.got[name]}) == 1, name
             assert len(receiver.got[name]) == len(statuses), name
             # A wait that makes no sense is as if none was asked for: the schedule's own second.
             assert all(0.99 <= wait < 10 for wait in seconds_between(found["attempts"])), (name, found)
-        await every_dead_letter_has_its_delivery(bed)
+        await every_dead_letter_has_its_delivery(server)
 
 
-async def every_dead_letter_has_its_delivery(bed: Bed) -> None:
-    letters = (await bed.store.query(_letters().limit(100))).docs
+async def every_dead_letter_has_its_delivery(server: Server) -> None:
+    letters = (await server.store.query(_letters().limit(100))).docs
     query = Query(DeliveryState).where("status", "==", "dead").order_by("-created_at")
-    dead = (await bed.store.query(query.limit(100))).docs
+    dead = (await server.store.query(query.limit(100))).docs
     assert {one.id: one.reason for one in letters} == {one.id: one.reason for one in dead}
     assert len(dead) == sum(status == "dlq" for _, status, _ in FIRST_ANSWERS.values())
 
@@ -168,21 +168,23 @@ def _letters() -> Query[DeadLetterRow]:
     return Query(DeadLetterRow).where("resolved", "==", False).order_by("-died_at")
 
 
-async def test_a_date_to_retry_after_is_waited_for_and_an_absurd_one_for_an_hour_at_most(bed: Bed) -> None:
-    await settle_in(bed.store, [Person("Dora", 10, 1_000)], property_id="p-2")
-    await settle_in(bed.store, [Person("Egon", 10, 1_000)], property_id="p-3")
+async def test_a_date_to_retry_after_is_waited_for_and_an_absurd_one_for_an_hour_at_most(
+    server: Server,
+) -> None:
+    await settle_in(server.store, [Person("Dora", 10, 1_000)], property_id="p-2")
+    await settle_in(server.store, [Person("Egon", 10, 1_000)], property_id="p-3")
     async with receiving() as receiver:
         for id in ("p-2", "p-3"):
-            await bed.calculate(id)
-            await set_endpoint(bed, receiver, id)
+            await server.calculate(id)
+            await set_endpoint(server, receiver, id)
         receiver.answers["dora"].append(Answer(503, {"Retry-After": on_date(3)}))
         receiver.answers["egon"].append(Answer(429, {"Retry-After": "9" * 400}))
-        dora, egon = await trigger(bed, "dora", "p-2"), await trigger(bed, "egon", "p-3")
-        found = await bed.delivery(dora["deliveryId"], "delivered")
+        dora, egon = await trigger(server, "dora", "p-2"), await trigger(server, "egon", "p-3")
+        found = await server.delivery(dora["deliveryId"], "delivered")
         (waited,) = seconds_between(found["attempts"])
         # A date has whole seconds; a busy machine may be late, but not by an hour.
         assert 1.9 <= waited < 15
-        held = await bed.delivery(egon["deliveryId"], "failed")
+        held = await server.delivery(egon["deliveryId"], "failed")
         due, tried = [datetime.fromisoformat(held[name]) for name in ("nextRetryAt", "lastAttemptAt")]
         assert timedelta(minutes=59) < due - tried < timedelta(minutes=61)
 
@@ -196,13 +198,15 @@ def fits(got: Got, secret: str) -> tuple[bool, bool]:
     return f"v1,{made}" in got.headers["webhook-signature"].split(), got.headers[PLAIN] == f"sha256={plain}"
 
 
-async def test_a_receiver_that_knows_the_old_secret_alone_loses_nothing_while_it_changes(bed: Bed) -> None:
-    await bed.calculate()
+async def test_a_receiver_that_knows_the_old_secret_alone_loses_nothing_while_it_changes(
+    server: Server,
+) -> None:
+    await server.calculate()
     async with receiving() as receiver:
-        old = (await set_endpoint(bed, receiver))["secret"]
-        new = (await bed.post(f"/properties/{P}/endpoint/rotate"))["secret"]
-        told = await trigger(bed, "john")
-        await bed.delivery(told["deliveryId"], "delivered")
+        old = (await set_endpoint(server, receiver))["secret"]
+        new = (await server.post(f"/properties/{P}/endpoint/rotate"))["secret"]
+        told = await trigger(server, "john")
+        await server.delivery(told["deliveryId"], "delivered")
         (got,) = receiver.got["john"]
     assert old != new
     assert fits(got, old) == (True, True)
@@ -218,66 +222,66 @@ NAMED: Final = [
 ]  # fmt: skip
 
 
-async def test_events_about_ids_in_any_letters_and_of_any_length_arrive(bed: Bed) -> None:
+async def test_events_about_ids_in_any_letters_and_of_any_length_arrive(server: Server) -> None:
     async with receiving() as receiver:
-        seen = [await arrives(bed, receiver, home, who=who) for home, who in NAMED]
+        seen = [await arrives(server, receiver, home, who=who) for home, who in NAMED]
         assert len(set(seen)) == len(NAMED)
 
 
-async def arrives(bed: Bed, receiver: Receiver, home: str, *, who: str) -> str:
+async def arrives(server: Server, receiver: Receiver, home: str, *, who: str) -> str:
     """Have the run itself put out the event of this resident; gives its id."""
-    await settle_in(bed.store, [Person(who, 10, 1_000)], property_id=home)
+    await settle_in(server.store, [Person(who, 10, 1_000)], property_id=home)
     place, id = f"/properties/{quote(home, safe='')}", who.lower()
-    status, made = await bed.ask("PUT", f"{place}/endpoint", json={"url": receiver.url("x")})
+    status, made = await server.ask("PUT", f"{place}/endpoint", json={"url": receiver.url("x")})
     assert status == 200, made
-    await bed.ask("PUT", f"{place}/rules", json={"send": "flagged"})
-    run = await bed.post(f"{place}/renewal-risk/calculate?wait=true", {"asOfDate": AS_OF.isoformat()})
+    await server.ask("PUT", f"{place}/rules", json={"send": "flagged"})
+    run = await server.post(f"{place}/renewal-risk/calculate?wait=true", {"asOfDate": AS_OF.isoformat()})
     assert [one["residentId"] for one in run["flags"]] == [id]
-    told = await bed.post(f"{place}/residents/{quote(id, safe='')}/trigger-renewal-event")
+    told = await server.post(f"{place}/residents/{quote(id, safe='')}/trigger-renewal-event")
     assert told["status"].startswith("already"), told
-    await bed.delivery(quote(told["deliveryId"], safe=""), "delivered")
+    await server.delivery(quote(told["deliveryId"], safe=""), "delivered")
     (got,) = receiver.got[id]
     assert fits(got, made["secret"]) == (True, True)
     assert got.headers["x-event-id"] == told["eventId"] == json.loads(got.body)["eventId"]
     return str(told["eventId"])
 
 
-async def a_dead_letter(bed: Bed, receiver: Receiver) -> Any:
+async def a_dead_letter(server: Server, receiver: Receiver) -> Any:
     """About John, whom the RMS refused once and would take now."""
-    await set_endpoint(bed, receiver)
+    await set_endpoint(server, receiver)
     receiver.answers["john"].append(Answer(400))
-    told = await trigger(bed, "john")
-    await bed.delivery(told["deliveryId"], "dlq")
+    told = await trigger(server, "john")
+    await server.delivery(told["deliveryId"], "dlq")
     return told
 
 
-async def test_replaying_what_has_arrived_since_sends_nothing(bed: Bed) -> None:
-    await bed.calculate()
+async def test_replaying_what_has_arrived_since_sends_nothing(server: Server) -> None:
+    await server.calculate()
     async with receiving() as receiver:
-        told = await a_dead_letter(bed, receiver)
-        first, second = [await bed.post(f"/dlq/{told['deliveryId']}/replay") for _ in range(2)]
+        told = await a_dead_letter(server, receiver)
+        first, second = [await server.post(f"/dlq/{told['deliveryId']}/replay") for _ in range(2)]
         assert first["replayed"]
         assert not second["replayed"]
-        await bed.delivery(told["deliveryId"], "delivered")
-        late = await bed.post(f"/dlq/{told['deliveryId']}/replay")
+        await server.delivery(told["deliveryId"], "delivered")
+        late = await server.post(f"/dlq/{told['deliveryId']}/replay")
         assert late == {"id": told["deliveryId"], "replayed": False}
-        assert (await trigger(bed, "john"))["status"] == "already delivered"
-        assert (await bed.post("/dlq/replay", {"dryRun": False}))["matched"] == 0
+        assert (await trigger(server, "john"))["status"] == "already delivered"
+        assert (await server.post("/dlq/replay", {"dryRun": False}))["matched"] == 0
         assert len(receiver.got["john"]) == 2
         assert len({one.headers["webhook-id"] for one in receiver.got["john"]}) == 1
 
 
-async def test_many_who_replay_and_trigger_at_once_send_once(bed: Bed) -> None:
-    await bed.calculate()
+async def test_many_who_replay_and_trigger_at_once_send_once(server: Server) -> None:
+    await server.calculate()
     async with receiving() as receiver:
-        told = await a_dead_letter(bed, receiver)
-        one = [bed.post(f"/dlq/{told['deliveryId']}/replay") for _ in range(12)]
-        some = [bed.post("/dlq/replay", {"dryRun": False, "propertyId": P}) for _ in range(6)]
-        again = [trigger(bed, "john") for _ in range(12)]
+        told = await a_dead_letter(server, receiver)
+        one = [server.post(f"/dlq/{told['deliveryId']}/replay") for _ in range(12)]
+        some = [server.post("/dlq/replay", {"dryRun": False, "propertyId": P}) for _ in range(6)]
+        again = [trigger(server, "john") for _ in range(12)]
         said = await asyncio.gather(*one, *some, *again)
         counted = [answer.get("replayed", False) for answer in said[:12]]
         counted += [answer["changed"] == 1 for answer in said[12:18]]
         counted += [answer["status"] == "re-queued" for answer in said[18:]]
         assert counted.count(True) == 1
-        await bed.delivery(told["deliveryId"], "delivered")
+        await server.delivery(told["deliveryId"], "delivered")
         assert len(receiver.got["john"]) == 2

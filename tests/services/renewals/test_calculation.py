@@ -17,8 +17,8 @@ from holdfast.services.renewals.queries.lease_end_order import LeaseEndOrder
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.store import Query, Store, patch
 from tests.faults.puppet import puppets
-from tests.services.renewals.bed import AS_OF, P, settle_in
-from tests.services.renewals.calculations import jobs_of, opened, working
+from tests.services.renewals.calculation_fixtures import jobs_of, opened, working
+from tests.services.renewals.server import AS_OF, P, settle_in
 
 ENGINES = ["sqlite", "postgres", "firestore"]
 FIRST, SECOND = "property-0001", "property-0002"
@@ -84,7 +84,7 @@ def _spans(job: CalculationJob) -> tuple[datetime, datetime]:
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_a_run_that_is_killed_half_way_goes_on_where_it_was(url: str) -> None:
     residents, page = 1_800, 30
-    module = "tests.services.renewals.calculations"
+    module = "tests.services.renewals.calculation_fixtures"
     order = {"url": url, "page": page}
     async with opened(url) as store:
         await fill(store, residents, per_property=residents)
@@ -146,7 +146,7 @@ async def test_a_run_takes_a_bounded_amount_of_memory(sqlite_url: str) -> None:
     async with opened(sqlite_url) as store:
         await fill(store, residents, per_property=residents)
     order = {"url": sqlite_url, "property": FIRST, "as_of": AS_OF.isoformat()}
-    async with puppets("tests.services.renewals.calculations", "measure", order) as (process,):
+    async with puppets("tests.services.renewals.calculation_fixtures", "measure", order) as (process,):
         said = await process.hear(within_s=600)
         while not said.startswith("peak "):
             said = await process.hear(within_s=600)

@@ -19,8 +19,8 @@ from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.store import Store
 from holdfast.subprocess_worker import StoreSubprocessWorker
-from tests.services.renewals.bed import AS_OF
-from tests.services.renewals.calculations import Watched, opened, working
+from tests.services.renewals.calculation_fixtures import Watched, opened, working
+from tests.services.renewals.server import AS_OF
 
 PAGE = 30
 PROPERTY = "property-0001"

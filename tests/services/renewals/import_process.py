@@ -10,7 +10,7 @@ from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.reports import TableReport
 from holdfast.services.renewals.ingest.sources import open_source
 from tests.faults.puppet import Hear, Order, Role
-from tests.services.renewals.platform import kept_in
+from tests.services.renewals.platform_schema import kept_in
 
 
 async def take(order: Order, say: Callable[[str], None], hear: Hear) -> None:

@@ -24,7 +24,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.store import Query, Store, create
-from tests.services.renewals.bed import AS_OF, P
+from tests.services.renewals.server import AS_OF, P
 
 
 async def flag(store: Store, *, high: int, medium: int = 0, property_id: str = P) -> Summary:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from holdfast.clock import SystemClock, to_us
 
 
-class Wayward(SystemClock):
+class AdjustableClock(SystemClock):
     """A clock whose hands somebody moves, or holds; what has passed is not changed by it."""
 
     def __init__(self, ahead_s: float = 0.0) -> None:

@@ -15,9 +15,9 @@ from holdfast.services.renewals.domain.scoring import DELINQUENT, EXPIRY, MARKET
 from holdfast.services.renewals.models import CalculationJob, Property
 from holdfast.store import Query, patch
 from holdfast.testing import ManualClock
-from tests.services.renewals.bed import Bed, serving, settle_in
-from tests.services.renewals.calculations import jobs_of, opened
-from tests.services.renewals.ruled import CASES, REFERENCE_DAY, Case, Files, reference
+from tests.services.renewals.calculation_fixtures import jobs_of, opened
+from tests.services.renewals.rule_cases import CASES, REFERENCE_DAY, Case, Files, reference
+from tests.services.renewals.server import Server, serving, settle_in
 
 # Six months before the last of August is the last of February; New York is four hours behind UTC then.
 AS_OF: Final = date(2026, 8, 31)
@@ -42,9 +42,9 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_every_rule_holds_from_the_files_to_the_answer(imported: Path) -> None:
-    async with serving(imported) as bed:
-        told = await bed.calculate("edges", AS_OF)
-        page = await bed.get("/properties/edges/renewal-risk?limit=500")
+    async with serving(imported) as server:
+        told = await server.calculate("edges", AS_OF)
+        page = await server.get("/properties/edges/renewal-risk?limit=500")
         found = {one["residentId"]: one for one in page["items"]}
         assert set(found) == set(CASES)
         wrong = {id: seen for id, case in CASES.items() if (seen := differs(found[id], case))}
@@ -64,17 +64,17 @@ def differs(seen: Any, case: Case) -> Any:
 
 
 async def test_the_reference_residents_score_as_written_from_the_files_to_the_flags(imported: Path) -> None:
-    async with serving(imported) as bed:
-        told = await bed.calculate("reference", REFERENCE_DAY)
+    async with serving(imported) as server:
+        told = await server.calculate("reference", REFERENCE_DAY)
         flags = [(one["residentId"], one["riskScore"], one["riskTier"]) for one in told["flags"]]
         assert flags == [("john", 77, "high"), ("jane", 67, "medium"), ("bob", 63, "medium")]
         assert told["riskTiers"] == {"high": 1, "medium": 2, "low": 1}
         by_john = told["flags"][0]
         assert (by_john["name"], by_john["unitId"], by_john["daysToExpiry"]) == ("john Case", "unit-john", 60)
         assert by_john["signals"] == {EXPIRY: 60, DELINQUENT: True, NO_OFFER: True, MARKET: False}
-        page = await bed.get("/properties/reference/renewal-risk?tier=low")
+        page = await server.get("/properties/reference/renewal-risk?tier=low")
         assert [(one["residentId"], one["riskScore"]) for one in page["items"]] == [("alice", 8)]
-        same = await bed.post("/properties/reference/what-if")
+        same = await server.post("/properties/reference/what-if")
         assert (same["riskTiers"], same["moved"]) == (told["riskTiers"], 0)
 
 
@@ -90,48 +90,48 @@ OTHER_RULES: Final = [
 
 
 async def test_what_if_tells_what_a_run_by_those_rules_then_finds(imported: Path) -> None:
-    async with serving(imported) as bed:
-        await bed.calculate("reference", REFERENCE_DAY)
+    async with serving(imported) as server:
+        await server.calculate("reference", REFERENCE_DAY)
         for (expiry, delinquency, no_offer, market), (high, medium), tiers in OTHER_RULES:
             weights = {
                 "expiry": expiry, "delinquency": delinquency, "noOffer": no_offer, "marketRent": market,
             }  # fmt: skip
             rules = {"weights": weights, "thresholds": {"high": high, "medium": medium}}
-            before = await count_runs(bed)
-            would = await bed.post("/properties/reference/what-if", rules)
-            assert await count_runs(bed) == before
-            assert (await bed.get("/properties/reference/rules"))["weights"]["expiry"] == 40
-            status, _ = await bed.ask("PUT", "/properties/reference/rules", json=rules)
+            before = await count_runs(server)
+            would = await server.post("/properties/reference/what-if", rules)
+            assert await count_runs(server) == before
+            assert (await server.get("/properties/reference/rules"))["weights"]["expiry"] == 40
+            status, _ = await server.ask("PUT", "/properties/reference/rules", json=rules)
             assert status == 200
-            done = await bed.calculate("reference", REFERENCE_DAY)
+            done = await server.calculate("reference", REFERENCE_DAY)
             assert would["riskTiers"] == done["riskTiers"] == {tier: len(who) for tier, who in tiers.items()}
-            page = await bed.get("/properties/reference/renewal-risk")
+            page = await server.get("/properties/reference/renewal-risk")
             for tier, who in tiers.items():
                 assert {one["residentId"] for one in page["items"] if one["riskTier"] == tier} == who
             for one in page["items"]:
                 assert one["riskScore"] == sum(signal["points"] for signal in one["reasons"].values())
-            await bed.ask("PUT", "/properties/reference/rules", json={})
+            await server.ask("PUT", "/properties/reference/rules", json={})
 
 
 async def test_what_if_leaves_the_propertys_own_rules_where_nothing_else_is_asked(imported: Path) -> None:
-    async with serving(imported) as bed:
+    async with serving(imported) as server:
         own = {
             "weights": {"expiry": 10, "delinquency": 80, "noOffer": 5, "marketRent": 5},
             "thresholds": {"high": 60, "medium": 10},
         }
-        await bed.ask("PUT", "/properties/reference/rules", json=own)
-        done = await bed.calculate("reference", REFERENCE_DAY)
+        await server.ask("PUT", "/properties/reference/rules", json=own)
+        done = await server.calculate("reference", REFERENCE_DAY)
         path = "/properties/reference/what-if"
-        same = await bed.post(path)
+        same = await server.post(path)
         assert (same["riskTiers"], same["moved"]) == (done["riskTiers"], 0)
-        assert (await bed.post(path, {"weights": own["weights"]}))["moved"] == 0
-        assert (await bed.post(path, {"thresholds": own["thresholds"]}))["moved"] == 0
-        assert (await bed.post(path, {"thresholds": {"high": 0, "medium": 0}}))["riskTiers"]["high"] == 4
+        assert (await server.post(path, {"weights": own["weights"]}))["moved"] == 0
+        assert (await server.post(path, {"thresholds": own["thresholds"]}))["moved"] == 0
+        assert (await server.post(path, {"thresholds": {"high": 0, "medium": 0}}))["riskTiers"]["high"] == 4
 
 
-async def count_runs(bed: Bed) -> int:
+async def count_runs(server: Server) -> int:
     query = Query(CalculationJob).where("property_id", "==", "reference").where("status", "==", "completed")
-    return await bed.store.count(query.order_by("-calculated_at"))
+    return await server.store.count(query.order_by("-calculated_at"))
 
 
 # A wall clock's day begins and ends at its own midnight, also where that day has 23 or 25 hours.

@@ -7,8 +7,8 @@ from holdfast.services.renewals.jobs.risk_events import scores_of_run
 from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.store import Store
 from tests.faults.puppet import Puppet
-from tests.services.renewals.bed import Person
-from tests.services.renewals.killing import until_dead
+from tests.services.renewals.crash_points import until_dead
+from tests.services.renewals.server import Person
 
 PEOPLE = [Person(f"R{n:02}", 20 + n, 1_400) for n in range(20)]
 

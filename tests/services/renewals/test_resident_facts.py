@@ -10,8 +10,8 @@ from holdfast.services.renewals.domain.dates import zone_named
 from holdfast.services.renewals.jobs.resident_facts import PRICES_EACH_MAX, Moment, Reading
 from holdfast.services.renewals.models import LeaseRow, Property, Resident, UnitPricing
 from holdfast.store import Store, create
-from tests.services.renewals.bed import AS_OF, TENANT, P
-from tests.services.renewals.calculations import opened
+from tests.services.renewals.calculation_fixtures import opened
+from tests.services.renewals.server import AS_OF, TENANT, P
 
 PAGE = 2
 UNITS = 3 * PRICES_EACH_MAX * PAGE

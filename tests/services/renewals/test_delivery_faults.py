@@ -24,8 +24,8 @@ from holdfast.simulators.rms import Behave, InjectedFault, RmsSimulator
 from holdfast.simulators.rms.world import ReceivedMessage
 from holdfast.store import Query, Store, patch
 from tests.faults.puppet import Puppet, puppets
-from tests.services.renewals.bed import AS_OF, Bed, settle_in
-from tests.services.renewals.test_telling import TRIGGER
+from tests.services.renewals.server import AS_OF, Server, settle_in
+from tests.services.renewals.test_triggers import TRIGGER
 
 EVENTS = int(os.environ.get("HOLDFAST_RENEWALS_FIRE_EVENTS", "300"))
 KILLS = 4
@@ -77,10 +77,10 @@ async def under_fire(url: str, keys: str, finished: asyncio.Event) -> list[str]:
     async def life(until: asyncio.Event, kills: int) -> None:
         for _ in range(kills):
             asked = order()
-            async with puppets("tests.services.renewals.delivering", "deliver", asked) as (worker,):
+            async with puppets("tests.services.renewals.delivery_process", "deliver", asked) as (worker,):
                 await _live(worker, until, 1.0)
                 killed.append(asked["name"])
-        async with puppets("tests.services.renewals.delivering", "deliver", order()) as (worker,):
+        async with puppets("tests.services.renewals.delivery_process", "deliver", order()) as (worker,):
             await worker.hear_until("ready")
             await until.wait()
 
@@ -176,18 +176,20 @@ async def every_dead_letter_replays(
     report = await books.replay_all(dry_run=False)
     assert report.changed == min(dead, 1_000)
     order = {"url": url, "keys": keys, "name": "last"}
-    async with puppets("tests.services.renewals.delivering", "deliver", order):
+    async with puppets("tests.services.renewals.delivery_process", "deliver", order):
         await all_ended(store)
     assert {one.message_id for one in rms.world.received} == {letter.event_id for letter in letters}
     left, _ = await books.dead_letters()
     assert left == []
 
 
-async def test_attempts_follow_the_schedule_and_the_fifth_failure_is_a_dead_letter(bed: Bed) -> None:
-    await bed.calculate()
-    await bed.endpoint(failure_rate=1.0, failure_status=503)
-    told = await bed.post(TRIGGER)
-    dead = await bed.delivery(told["deliveryId"], "dlq", within_s=40)
+async def test_attempts_follow_the_schedule_and_the_fifth_failure_is_a_dead_letter(
+    server: Server,
+) -> None:
+    await server.calculate()
+    await server.endpoint(failure_rate=1.0, failure_status=503)
+    told = await server.post(TRIGGER)
+    dead = await server.delivery(told["deliveryId"], "dlq", within_s=40)
     times = [datetime.fromisoformat(one["at"]) for one in dead["attempts"]]
     late = [
         (after - before).total_seconds() - wait
@@ -199,23 +201,23 @@ async def test_attempts_follow_the_schedule_and_the_fifth_failure_is_a_dead_lett
     assert dead["reason"] == "5 attempts failed; the last: HTTP 503"
     assert [one["status"] for one in dead["attempts"]] == [503] * 5
     assert dead["rmsResponse"].startswith("503: ")
-    (letter,) = (await bed.get("/dlq"))["items"]
+    (letter,) = (await server.get("/dlq"))["items"]
     assert letter["reason"] == dead["reason"]
 
 
-async def test_a_dead_rms_does_not_delay_another_property(bed: Bed) -> None:
-    await settle_in(bed.store, property_id="p-2", people=[])
-    await bed.calculate()
-    await bed.endpoint()
-    await bed.ask("PUT", "/properties/p-2/endpoint", json={"url": bed.rms.webhook_url("hanging")})
-    bed.rms.run(Behave())
-    bed.rms.trouble(InjectedFault(count=1_000, hang=True, path="/hanging"))
+async def test_a_dead_rms_does_not_delay_another_property(server: Server) -> None:
+    await settle_in(server.store, property_id="p-2", people=[])
+    await server.calculate()
+    await server.endpoint()
+    await server.ask("PUT", "/properties/p-2/endpoint", json={"url": server.rms.webhook_url("hanging")})
+    server.rms.run(Behave())
+    server.rms.trouble(InjectedFault(count=1_000, hang=True, path="/hanging"))
     slow = [_for_other(n) for n in range(200)]
-    await bed.renewals.portfolio("-").triggers.many(slow)
-    began = bed.runtime.clock.monotonic()
-    told = await bed.post(TRIGGER)
-    await bed.delivery(told["deliveryId"], "delivered", within_s=4)
-    assert bed.runtime.clock.monotonic() - began < 2.0
+    await server.renewals.portfolio("-").triggers.many(slow)
+    began = server.runtime.clock.monotonic()
+    told = await server.post(TRIGGER)
+    await server.delivery(told["deliveryId"], "delivered", within_s=4)
+    assert server.runtime.clock.monotonic() - began < 2.0
 
 
 def _for_other(number: int) -> RiskScore:

@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 
 from holdfast.services.renewals.models import CalculationJob
 from holdfast.store import Query
-from tests.browser import renewals_scene as scene
+from tests.browser import renewals_fixtures as scene
 from tests.browser.renewals_page import (
     HOUSE,
     PROPERTY,

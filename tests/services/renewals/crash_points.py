@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.puppet import Puppet, puppets
 
-MODULE: Final = "tests.services.renewals.stages"
+MODULE: Final = "tests.services.renewals.worker_processes"
 # How many a job takes at once.
 PAGE: Final = 5
 # Longer than any claim is held.

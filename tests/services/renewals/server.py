@@ -109,7 +109,7 @@ async def settle_in(
 
 
 @dataclass
-class Bed:
+class Server:
     runtime: Runtime
     client: aiohttp.ClientSession
     rms: RmsSimulator
@@ -164,7 +164,7 @@ class Bed:
 
 
 @contextlib.asynccontextmanager
-async def serving(home: Path, *, url: str | None = None, working: bool = True) -> AsyncIterator[Bed]:
+async def serving(home: Path, *, url: str | None = None, working: bool = True) -> AsyncIterator[Server]:
     """The whole over a socket, with its loops unless told otherwise."""
     settings = {"home": home, "allow": "127.0.0.1", **({"store": url} if url else {})}
     runtime = await Runtime.open(load_config(settings, environ={}), services=[service], clock=SystemClock())
@@ -180,7 +180,7 @@ async def serving(home: Path, *, url: str | None = None, working: bool = True) -
             RmsSimulator(clock=SystemClock()) as rms,
             aiohttp.ClientSession(address) as client,
         ):
-            yield Bed(runtime, client, rms, token)
+            yield Server(runtime, client, rms, token)
     finally:
         stop.set()
         if work is not None:

@@ -11,11 +11,11 @@ import pytest
 from holdfast.services.renewals.models import CalculationJob, LeaseRow, Property, PropertyState, Resident
 from holdfast.store import Store, create, delete, patch
 from tests.faults.puppet import puppets
-from tests.services.renewals.bed import AS_OF, P, Person, settle_in
-from tests.services.renewals.calculations import jobs_of, opened, working
-from tests.services.renewals.killing import AHEAD_S, MODULE, PAGE, orders, standing
-from tests.services.renewals.run_bed import PEOPLE, lives, scores_by_resident
-from tests.services.renewals.wayward import Wayward
+from tests.services.renewals.adjustable_clock import AdjustableClock
+from tests.services.renewals.calculation_fixtures import jobs_of, opened, working
+from tests.services.renewals.crash_points import AHEAD_S, MODULE, PAGE, orders, standing
+from tests.services.renewals.run_fixtures import PEOPLE, lives, scores_by_resident
+from tests.services.renewals.server import AS_OF, P, Person, settle_in
 
 BEGUN = [("before", "begin", 1), ("after", "begin", 1)]
 KEPT = [("after", "scores", 1), ("before", "end", 1)]
@@ -49,7 +49,7 @@ async def test_a_run_whose_workers_are_killed_at_every_stage_comes_to_its_end(
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_a_worker_that_stood_still_past_its_claim_adds_nothing_to_the_run(url: str) -> None:
-    clock = Wayward()
+    clock = AdjustableClock()
     async with opened(url, clock=clock) as store:
         home = store.tenant("-")
         await settle_in(home, PEOPLE)
@@ -77,7 +77,7 @@ async def test_a_worker_that_stood_still_past_its_claim_adds_nothing_to_the_run(
 
 
 async def test_a_clock_that_jumps_during_a_run_leaves_nothing_half_done(sqlite_url: str) -> None:
-    clock = Wayward()
+    clock = AdjustableClock()
     async with opened(sqlite_url, clock=clock) as store:
         await settle_in(store.tenant("-"), PEOPLE)
         async with working(store, page=1) as jobs:

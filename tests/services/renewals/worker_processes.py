@@ -17,8 +17,8 @@ from holdfast.store import Store
 from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.port import ClaimRequest
 from tests.faults.puppet import Hear, Order, Role
-from tests.services.renewals.calculations import jobs_of, opened
-from tests.services.renewals.wayward import Wayward
+from tests.services.renewals.adjustable_clock import AdjustableClock
+from tests.services.renewals.calculation_fixtures import jobs_of, opened
 
 LEASE_S: Final = 1.0
 
@@ -113,7 +113,7 @@ async def _carry(
     models: RunModels,
     flow: Callable[[Store], Workflow],
 ) -> None:
-    async with opened(order["url"], clock=Wayward(order["ahead_s"])) as plain:
+    async with opened(order["url"], clock=AdjustableClock(order["ahead_s"])) as plain:
         chosen = {name: order[name] for name in ("point", "commit", "number")}
         engine: Any = Watched(plain.engine, say, signal=getattr(signal, order["signal"]), **chosen)
         store = Store(engine, clock=plain.clock)

@@ -13,7 +13,7 @@ from holdfast.services.renewals.models import DeliveryState, Outcome, PropertyRu
 from holdfast.simulators.rms import Behave
 from holdfast.store import Query, Store
 from holdfast.store.commit import Commit, Write
-from tests.services.renewals.bed import Bed, P
+from tests.services.renewals.server import P, Server
 
 OUTCOME: Final = {
     "residentId": "jane", "leaseId": "lease-jane", "outcome": "left", "decidedOn": "2026-03-01",
@@ -42,23 +42,23 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[set[type[Document]]]:
 
 
 async def test_a_change_and_its_entry_on_the_trail_are_one_commit(
-    bed: Bed, commits: list[set[type[Document]]]
+    server: Server, commits: list[set[type[Document]]]
 ) -> None:
     for method, path, body, cls, action, subject in CHANGES:
         commits.clear()
-        status, answer = await bed.ask(method, path, json=body)
+        status, answer = await server.ask(method, path, json=body)
         assert status in (200, 201), answer
         (together,) = [one for one in commits if cls in one]
         assert AuditEvent in together, (method, path)
         query = Query(AuditEvent).where("subject", "==", subject).order_by("-sequence").limit(1)
-        (last,) = (await bed.store.query(query)).docs
+        (last,) = (await server.store.query(query)).docs
         assert last.action == f"renewals.{action}"
         assert last.actor
-    assert (await bed.renewals.context.audit("-").verify()).intact
+    assert (await server.renewals.context.audit("-").verify()).intact
 
 
-async def test_a_change_that_is_refused_leaves_nothing_on_the_trail(bed: Bed) -> None:
-    before = await bed.store.count(Query(AuditEvent).order_by("sequence"))
+async def test_a_change_that_is_refused_leaves_nothing_on_the_trail(server: Server) -> None:
+    before = await server.store.count(Query(AuditEvent).order_by("sequence"))
     for method, path, body in (
         ("PUT", "/properties/nowhere/endpoint", {"url": "https://rms.example/1"}),
         ("PUT", f"/properties/{P}/endpoint", {"url": "javascript:alert(1)"}),
@@ -66,34 +66,36 @@ async def test_a_change_that_is_refused_leaves_nothing_on_the_trail(bed: Bed) ->
         ("PUT", "/properties/nowhere/rules", {}),
         ("POST", "/outcomes", {**OUTCOME, "residentId": "nobody"}),
     ):
-        status, _ = await bed.ask(method, path, json=body)
+        status, _ = await server.ask(method, path, json=body)
         assert status in (404, 422), (method, path)
-    assert await bed.store.count(Query(AuditEvent).order_by("sequence")) == before
+    assert await server.store.count(Query(AuditEvent).order_by("sequence")) == before
 
 
-async def test_switching_an_endpoint_to_what_it_is_leaves_nothing_on_the_trail(bed: Bed) -> None:
-    await bed.endpoint()
+async def test_switching_an_endpoint_to_what_it_is_leaves_nothing_on_the_trail(
+    server: Server,
+) -> None:
+    await server.endpoint()
     path, switched = f"/properties/{P}/endpoint/act", Query(AuditEvent).where("subject", "==", P)
     for act in ("enable", "pause", "pause", "resume", "resume"):
-        await bed.post(path, {"act": act})
-    entries = (await bed.store.query(switched.order_by("-sequence").limit(10))).docs
+        await server.post(path, {"act": act})
+    entries = (await server.store.query(switched.order_by("-sequence").limit(10))).docs
     assert [one.action.removeprefix("renewals.") for one in entries] == [
         "endpoint_resume", "endpoint_pause", "endpoint_set",
     ]  # fmt: skip
 
 
 async def test_a_replay_and_its_entry_on_the_trail_are_one_commit_and_no_replay_is_no_entry(
-    bed: Bed, commits: list[set[type[Document]]]
+    server: Server, commits: list[set[type[Document]]]
 ) -> None:
-    await bed.calculate()
-    await bed.endpoint(failure_rate=1.0, failure_status=400)
-    told = await bed.post(f"/properties/{P}/residents/john/trigger-renewal-event")
-    await bed.delivery(told["deliveryId"], "dlq")
-    bed.rms.run(Behave())
+    await server.calculate()
+    await server.endpoint(failure_rate=1.0, failure_status=400)
+    told = await server.post(f"/properties/{P}/residents/john/trigger-renewal-event")
+    await server.delivery(told["deliveryId"], "dlq")
+    server.rms.run(Behave())
     commits.clear()
     for replayed in (True, False):
-        assert (await bed.post(f"/dlq/{told['deliveryId']}/replay"))["replayed"] is replayed
-    await bed.delivery(told["deliveryId"], "delivered")
+        assert (await server.post(f"/dlq/{told['deliveryId']}/replay"))["replayed"] is replayed
+    await server.delivery(told["deliveryId"], "delivered")
     assert any({DeliveryState, AuditEvent} <= one for one in commits)
     entries = Query(AuditEvent).where("action", "==", "renewals.replayed").order_by("-sequence")
-    assert [one.subject for one in (await bed.store.query(entries)).docs] == [told["deliveryId"]]
+    assert [one.subject for one in (await server.store.query(entries)).docs] == [told["deliveryId"]]

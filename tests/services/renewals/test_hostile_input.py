@@ -15,7 +15,7 @@ from holdfast.kit.access import ApiTokens
 from holdfast.routing import PREFIX
 from holdfast.services.renewals.endpoints import EndpointRequest, check_order
 from holdfast.services.renewals.routes import ROUTES
-from tests.services.renewals.bed import Bed, P, Person, serving, settle_in
+from tests.services.renewals.server import P, Person, Server, serving, settle_in
 
 IDS: Final = {
     "long": "x" * 10_000, "very long": "é" * 600, "up": "..", "here": ".", "nul": "a\0b", "line": "a\nb",
@@ -114,17 +114,17 @@ def filled(path: str, values: dict[str, str]) -> str:
 @pytest.fixture(params=["sqlite", "postgres"])
 async def hard(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-    async with serving(tmp_path, url=url) as bed:
-        await settle_in(bed.store)
-        await bed.calculate()
-        yield bed
+    async with serving(tmp_path, url=url) as server:
+        await settle_in(server.store)
+        await server.calculate()
+        yield server
 
 
-async def raw(bed: Bed, method: str, path: str, body: bytes) -> tuple[int, Any]:
-    return await bed.ask(method, path, data=body, headers={"content-type": "application/json"})
+async def raw(server: Server, method: str, path: str, body: bytes) -> tuple[int, Any]:
+    return await server.ask(method, path, data=body, headers={"content-type": "application/json"})
 
 
-async def test_every_route_survives_ids_bodies_and_questions_nobody_should_send(hard: Bed) -> None:
+async def test_every_route_survives_ids_bodies_and_questions_nobody_should_send(hard: Server) -> None:
     await hard.ask("PUT", f"/properties/{P}/endpoint", json={"url": "https://rms.example/1"})
     real = {"property_id": P, "resident_id": "john"}
     for method, path, names in paths():
@@ -147,14 +147,14 @@ async def test_every_route_survives_ids_bodies_and_questions_nobody_should_send(
         assert answer["error"]["message"]
 
 
-async def refuses_bodies(bed: Bed, method: str, path: str) -> None:
+async def refuses_bodies(server: Server, method: str, path: str) -> None:
     for kind, body in BODIES.items():
-        status, answer = await raw(bed, method, path, body)
+        status, answer = await raw(server, method, path, body)
         assert status in (400, 422), (method, path, kind, status, answer)
         assert answer["error"]["code"], (method, path, kind, answer)
 
 
-async def test_what_is_wrong_in_a_body_is_named(hard: Bed) -> None:
+async def test_what_is_wrong_in_a_body_is_named(hard: Server) -> None:
     for method, path, body, field in FIELDS:
         whole = {**WHOLE.get(path, {}), **body}
         status, answer = await raw(hard, method, path, json.dumps(whole).encode())
@@ -171,7 +171,7 @@ def test_a_rate_that_is_no_number_is_refused_from_the_command_line_too(rate: flo
     assert refusal.value.path == "ratePerS"
 
 
-async def test_two_who_set_or_rotate_an_endpoint_at_once_both_get_their_answer(hard: Bed) -> None:
+async def test_two_who_set_or_rotate_an_endpoint_at_once_both_get_their_answer(hard: Server) -> None:
     path = f"/properties/{P}/endpoint"
     orders = [{"url": f"https://rms.example/{n}"} for n in range(6)]
     made = await asyncio.gather(*(hard.ask("PUT", path, json=order) for order in orders))
@@ -182,7 +182,7 @@ async def test_two_who_set_or_rotate_an_endpoint_at_once_both_get_their_answer(h
     assert (await hard.get(path))["secrets"] == 5
 
 
-async def test_text_of_any_kind_is_kept_as_it_was_written(hard: Bed) -> None:
+async def test_text_of_any_kind_is_kept_as_it_was_written(hard: Server) -> None:
     await hard.ask("PUT", f"/properties/{P}/endpoint", json={"url": "https://rms.example/1"})
     for text in ("\0", "🏚 \u202e", "<script>", "x" * 500):
         path = f"/properties/{P}/endpoint/act"
@@ -199,7 +199,7 @@ async def test_text_of_any_kind_is_kept_as_it_was_written(hard: Bed) -> None:
         assert (status, answer["error"]["details"]["path"]) == (422, "residents"), answer
 
 
-async def test_a_cursor_goes_on_only_where_it_came_from(hard: Bed) -> None:
+async def test_a_cursor_goes_on_only_where_it_came_from(hard: Server) -> None:
     await settle_in(hard.store, [Person(name, 30, 1_000) for name in ("Una", "Ugo")], property_id="p-2")
     await hard.calculate("p-2")
     risk = f"/properties/{P}/renewal-risk"
@@ -217,7 +217,7 @@ async def test_a_cursor_goes_on_only_where_it_came_from(hard: Bed) -> None:
     assert (status, answer["error"]["code"]) == (400, "bad_cursor"), answer
 
 
-async def test_a_viewer_looks_and_nobody_else_comes_in(hard: Bed) -> None:
+async def test_a_viewer_looks_and_nobody_else_comes_in(hard: Server) -> None:
     asked = {"GET /endpoints", "GET /properties/{property_id:str}/endpoint"}
     real = {"property_id": P, "resident_id": "john"}
     viewer = await ApiTokens(hard.runtime.store).create("v", role="viewer", tenant_id="-")
@@ -233,7 +233,7 @@ async def test_a_viewer_looks_and_nobody_else_comes_in(hard: Bed) -> None:
             assert status in (expected if allowed else {401}), (allowed, method, path, status)
 
 
-async def test_another_portfolios_ids_are_not_there(hard: Bed) -> None:
+async def test_another_portfolios_ids_are_not_there(hard: Server) -> None:
     await hard.ask("PUT", f"/properties/{P}/endpoint", json={"url": "https://rms.example/1"})
     job = await hard.post(f"/properties/{P}/renewal-risk/calculate", status=202)
     told = await hard.post(f"/properties/{P}/residents/john/trigger-renewal-event")

@@ -17,8 +17,8 @@ from holdfast.services.renewals.queries.lease_end_order import LeaseEndOrder, Or
 from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.store import Committed, Store, Write, delete
-from tests.services.renewals.bed import AS_OF
-from tests.services.renewals.calculations import opened, working
+from tests.services.renewals.calculation_fixtures import opened, working
+from tests.services.renewals.server import AS_OF
 
 PROPERTY, RESIDENTS = "property-0001", 60
 

@@ -14,8 +14,8 @@ from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import Property, PropertyName
 from holdfast.services.renewals.sample_data import name_key
 from holdfast.store import Query, Store
-from tests.services.renewals.platform import kept_in
-from tests.services.renewals.test_importing import write
+from tests.services.renewals.platform_schema import kept_in
+from tests.services.renewals.test_import import write
 
 Names = dict[str, str]
 
