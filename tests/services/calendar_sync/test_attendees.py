@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.providers.google_calendar import CalendarEvent, EventAttendee, EventPerson
-from holdfast.services.calendar_sync.attendees import (
+from holdfast.services.calendar_sync.domain.attendees import (
     ALL_PRESENT,
     CANCELLED,
     NO_GUESTS,

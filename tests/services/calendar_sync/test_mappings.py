@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ConfigError, HoldfastError, InvalidError
-from holdfast.services.calendar_sync.mappings import MappingRow, digest, kept, parse
+from holdfast.services.calendar_sync.domain.mappings import MappingRow, digest, kept, parse
 from holdfast.services.calendar_sync.models import BadMappingRow, UserMapping
-from holdfast.services.calendar_sync.sources import CsvSource, TomlSource, file_source, numbered
+from holdfast.services.calendar_sync.sync.sources import CsvSource, TomlSource, file_source, numbered
 from holdfast.simulators.google import InjectedFault, RevokeAccess, SetSheet
 from holdfast.testing import ManualClock
 from tests.services.calendar_sync.bed import ALICE, ALICE2, BOB, BOB2, CAROL, CAROL2, Bed, calendar_bed

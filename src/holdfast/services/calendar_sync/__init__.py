@@ -7,12 +7,16 @@ from holdfast.kit.inbox import Source
 from holdfast.service import Context, Health, Parts, Service, Webhook, WebhookStatuses
 from holdfast.services.calendar_sync.checks import address, credentials
 from holdfast.services.calendar_sync.jobs import jobs_of
-from holdfast.services.calendar_sync.loops import InitialReload
 from holdfast.services.calendar_sync.models import DOCUMENTS, CalendarState
-from holdfast.services.calendar_sync.notifications import SOURCE, NotificationHandler, NotificationVerifier
 from holdfast.services.calendar_sync.operations import CalendarSync
 from holdfast.services.calendar_sync.routes import routes_of
 from holdfast.services.calendar_sync.settings import CalendarSyncSettings
+from holdfast.services.calendar_sync.sync.loops import InitialReload
+from holdfast.services.calendar_sync.sync.notifications import (
+    SOURCE,
+    NotificationHandler,
+    NotificationVerifier,
+)
 from holdfast.services.calendar_sync.views import pages_of
 
 

@@ -22,10 +22,7 @@ from holdfast.kit.audit import AuditEntry
 from holdfast.kit.channels import ChannelPolicy, Channels, ChannelTransition, Listing, Renewal, Watch
 from holdfast.model import Document
 from holdfast.service import Context
-from holdfast.services.calendar_sync.event_sync import EventSync
-from holdfast.services.calendar_sync.google import CalendarChannels, Google
-from holdfast.services.calendar_sync.loops import Syncs
-from holdfast.services.calendar_sync.mapping_store import MappingStore, Reloaded
+from holdfast.services.calendar_sync.domain.sync_state import SyncPolicy, asked
 from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
 from holdfast.services.calendar_sync.models import (
     CalendarState,
@@ -36,8 +33,11 @@ from holdfast.services.calendar_sync.models import (
 )
 from holdfast.services.calendar_sync.reports import Filter, ForcedResponse, StatusReport, StoppedResponse
 from holdfast.services.calendar_sync.settings import CalendarSyncSettings
-from holdfast.services.calendar_sync.sources import MappingSource, SheetSource, file_source
-from holdfast.services.calendar_sync.sync_state import SyncPolicy, asked
+from holdfast.services.calendar_sync.sync.event_sync import EventSync
+from holdfast.services.calendar_sync.sync.google import CalendarChannels, Google
+from holdfast.services.calendar_sync.sync.loops import Syncs
+from holdfast.services.calendar_sync.sync.mapping_store import MappingStore, Reloaded
+from holdfast.services.calendar_sync.sync.sources import MappingSource, SheetSource, file_source
 from holdfast.store import Query, QueryPage, Transaction, create, delete, put
 
 NAME: Final = "calendar-sync"

@@ -16,7 +16,6 @@ from msgspec import Meta
 
 from holdfast.errors import InvalidError
 from holdfast.routing import RequestBody
-from holdfast.services.calendar_sync.mapping_store import Reloaded
 from holdfast.services.calendar_sync.operations import CalendarSync
 from holdfast.services.calendar_sync.reports import (
     Filter,
@@ -28,6 +27,7 @@ from holdfast.services.calendar_sync.reports import (
     channel_response,
     renewal_response,
 )
+from holdfast.services.calendar_sync.sync.mapping_store import Reloaded
 from holdfast.services.calendar_sync.table import as_table
 
 AREA: Final = "calendar-sync"

@@ -9,9 +9,9 @@ from msgspec import Meta
 
 from holdfast.providers.google_calendar import CALENDAR_URL
 from holdfast.providers.google_sheets import SHEETS_URL
-from holdfast.services.calendar_sync.sources import SHEET_RANGE
 
 SHEET: Final = "sheet:"
+SHEET_RANGE: Final = "User Mappings!A2:C"
 Seconds = Annotated[float, Meta(gt=0)]
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol
 
 from holdfast.errors import ConfigError, InvalidError
 from holdfast.providers.google_sheets import GoogleSheets
-from holdfast.services.calendar_sync.mappings import MappingRow
+from holdfast.services.calendar_sync.domain.mappings import MappingRow
+from holdfast.services.calendar_sync.settings import SHEET_RANGE
 
-SHEET_RANGE: Final = "User Mappings!A2:C"
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 _FIRST_ROW: Final = re.compile(r"(?:^|!)\$?[A-Za-z]{1,3}\$?([0-9]{1,7})")
 _BETWEEN: Final = re.compile(r"[,;\n]")

@@ -10,8 +10,8 @@ import structlog
 
 from holdfast.errors import HoldfastError
 from holdfast.kit.worker_loop import WorkerLoop, wait_for_wake
-from holdfast.services.calendar_sync.event_sync import EventSync
 from holdfast.services.calendar_sync.models import CalendarState
+from holdfast.services.calendar_sync.sync.event_sync import EventSync
 from holdfast.store import Snapshot, Store
 
 log = structlog.get_logger("holdfast.calendar_sync")

@@ -30,7 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.kit.inbox.inbox import id_segment
 from holdfast.providers.google_calendar import CalendarEvent, EventDateTime, EventPatch
-from holdfast.services.calendar_sync.attendees import (
+from holdfast.services.calendar_sync.domain.attendees import (
     CANCELLED,
     Decision,
     attendees_after,
@@ -38,9 +38,9 @@ from holdfast.services.calendar_sync.attendees import (
     organizer_of,
     ours_on,
 )
-from holdfast.services.calendar_sync.google import Google
-from holdfast.services.calendar_sync.mappings import Entries
+from holdfast.services.calendar_sync.domain.mappings import Entries
 from holdfast.services.calendar_sync.models import EventResult, Result, SyncedEvent
+from holdfast.services.calendar_sync.sync.google import Google
 from holdfast.store import ABSENT, Snapshot, Store, put
 
 ATTEMPTS: Final = 8

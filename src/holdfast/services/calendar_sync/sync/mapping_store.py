@@ -11,10 +11,10 @@ import structlog
 from msgspec.structs import replace
 
 from holdfast.errors import ConfigError, HoldfastError, InvalidError
-from holdfast.services.calendar_sync.mappings import Entries, digest, kept, parse
+from holdfast.services.calendar_sync.domain.mappings import Entries, digest, kept, parse
+from holdfast.services.calendar_sync.domain.sync_state import asked
 from holdfast.services.calendar_sync.models import BadMappingRow, CalendarState, MappingReload, UserMapping
-from holdfast.services.calendar_sync.sources import MappingSource
-from holdfast.services.calendar_sync.sync_state import asked
+from holdfast.services.calendar_sync.sync.sources import MappingSource
 from holdfast.store import Query, Store, Transaction, delete, put
 
 log = structlog.get_logger("holdfast.calendar_sync")

@@ -10,9 +10,9 @@ from holdfast.errors import NotOursError, UnverifiedError
 from holdfast.kit.channels import Channels
 from holdfast.kit.inbox import InboxItem, Verified
 from holdfast.providers.google_calendar import GoogleChannelVerifier
+from holdfast.services.calendar_sync.domain.sync_state import notified
 from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
 from holdfast.services.calendar_sync.models import CalendarState
-from holdfast.services.calendar_sync.sync_state import notified
 from holdfast.store import Store, Transaction, put
 
 SOURCE: Final = "calendar-sync"

@@ -28,14 +28,14 @@ from holdfast.errors import (
     ReauthRequiredError,
 )
 from holdfast.providers.google_calendar import CalendarEvent, EventQuery
-from holdfast.services.calendar_sync.attendee_sync import Applied, AttendeeSync, record_id
-from holdfast.services.calendar_sync.attendees import CANCELLED
-from holdfast.services.calendar_sync.google import Google
-from holdfast.services.calendar_sync.mapping_store import MappingStore
-from holdfast.services.calendar_sync.mappings import Entries
+from holdfast.services.calendar_sync.domain.attendees import CANCELLED
+from holdfast.services.calendar_sync.domain.mappings import Entries
+from holdfast.services.calendar_sync.domain.sync_state import Synced, SyncPolicy, begun, failed, settled
 from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
 from holdfast.services.calendar_sync.models import CalendarState, EventResult, SyncedEvent
-from holdfast.services.calendar_sync.sync_state import Synced, SyncPolicy, begun, failed, settled
+from holdfast.services.calendar_sync.sync.attendee_sync import Applied, AttendeeSync, record_id
+from holdfast.services.calendar_sync.sync.google import Google
+from holdfast.services.calendar_sync.sync.mapping_store import MappingStore
 from holdfast.store import Query, Snapshot, Store, Transaction, delete, put
 
 log = structlog.get_logger("holdfast.calendar_sync")
