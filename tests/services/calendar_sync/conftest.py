@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing import ManualClock
-from tests.services.calendar_sync.bed import Bed, calendar_bed
+from tests.services.calendar_sync.harness import Harness, calendar_harness
 
 
 @pytest.fixture(params=["sqlite", "postgres", "firestore"])
-async def bed(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Bed]:
+async def harness(
+    request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Harness]:
     """On every engine."""
-    async with calendar_bed(request.getfixturevalue(f"{request.param}_url"), clock, tmp_path) as made:
+    async with calendar_harness(request.getfixturevalue(f"{request.param}_url"), clock, tmp_path) as made:
         yield made
 
 
@@ -30,7 +32,7 @@ def one_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def quick_bed(one_url: str, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Bed]:
+async def quick_harness(one_url: str, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Harness]:
     """On the one engine."""
-    async with calendar_bed(one_url, clock, tmp_path) as made:
+    async with calendar_harness(one_url, clock, tmp_path) as made:
         yield made

@@ -13,22 +13,22 @@ from holdfast.clock import SystemClock
 from holdfast.kit.audit import AuditEvent
 from holdfast.store import Query
 from tests.cli.terminal import typed
-from tests.services.calendar_sync.bed import ALICE, ALICE2, BOB, BOB2, Bed, calendar_bed
+from tests.services.calendar_sync.harness import ALICE, ALICE2, BOB, BOB2, Harness, calendar_harness
 
 
 class Shell:
-    """Runs `holdfast calendar-sync …` with the bed's settings."""
+    """Runs `holdfast calendar-sync …` with the harness's settings."""
 
-    def __init__(self, bed: Bed, home: Path) -> None:
-        table = bed.config.services["calendar_sync"]
+    def __init__(self, harness: Harness, home: Path) -> None:
+        table = harness.config.services["calendar_sync"]
         lines = [f'{name} = "{value}"' for name, value in table.items() if isinstance(value, str)]
-        settings = [f'store = "{bed.config.store}"', f'public_url = "{bed.config.public_url}"']
+        settings = [f'store = "{harness.config.store}"', f'public_url = "{harness.config.public_url}"']
         text = "\n".join([*settings, f'home = "{home}"', "[services.calendar_sync]", *lines, ""])
         (home / "holdfast.toml").write_text(text)
         self._home = home
 
     async def run(self, *words: str) -> tuple[int, str, str]:
-        """Typed in a thread, so that the bed answers meanwhile."""
+        """Typed in a thread, so that the harness answers meanwhile."""
         return await asyncio.to_thread(typed, self._home, "calendar-sync", *words)
 
     async def run_apart(self, *words: str) -> tuple[int, str, str]:
@@ -43,8 +43,8 @@ class Shell:
 
 
 async def test_an_administrators_day_at_the_terminal(one_url: str, tmp_path: Path) -> None:
-    async with calendar_bed(one_url, SystemClock(), tmp_path) as bed:
-        shell = Shell(bed, tmp_path)
+    async with calendar_harness(one_url, SystemClock(), tmp_path) as harness:
+        shell = Shell(harness, tmp_path)
         code, _, err = await shell.run("renew")
         assert (code, "being loaded" in err) == (1, True)
         code, out, _ = await shell.run("reload")
@@ -53,7 +53,7 @@ async def test_an_administrators_day_at_the_terminal(one_url: str, tmp_path: Pat
         assert (code, out.startswith("critical: 2 mappings")) == (1, True)
         code, out, _ = await shell.run_apart("force", "--yes", "--reason", "first time")
         assert (code, out) == (0, "2 registered, 0 stopped, 0 failed\n")
-        assert bed.live() == [ALICE, BOB]
+        assert harness.live() == [ALICE, BOB]
         code, out, _ = await shell.run("channels", "--filter", "active", "--json")
         rows = json.loads(out)["items"]
         assert sorted(row["calendarId"] for row in rows) == [ALICE, BOB]
@@ -67,7 +67,7 @@ async def test_an_administrators_day_at_the_terminal(one_url: str, tmp_path: Pat
         ]  # fmt: skip
         code, _, err = await shell.run("sync", "nobody@hoge.jp")
         assert (code, "is not mapped" in err) == (1, True)
-        trail = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
+        trail = await harness.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
         actions = [event.action.removeprefix("calendar_sync.") for event in trail.docs]
         assert actions == ["mappings_reloaded", "channels_forced", "channel_stopped"]
         assert all(event.actor.startswith("cli:") for event in trail.docs)

@@ -30,7 +30,7 @@ from holdfast.services.calendar_sync.models import DOCUMENTS, WatchChannel
 from holdfast.store import Catalog, Query, Store, create, patch, put
 from holdfast.store.plan import resolve
 from holdfast.testing import ManualClock
-from tests.services.calendar_sync.bed import ALICE, BOB, Bed
+from tests.services.calendar_sync.harness import ALICE, BOB, Harness
 
 FIELDS = {
     "channelId": str, "resourceId": str, "calendarId": str, "expiration": int, "registeredAt": int,
@@ -47,8 +47,10 @@ async def kept(one_url: str, clock: ManualClock) -> AsyncIterator[Store]:
     await store.close()
 
 
-def _channel(bed: Bed | Store, id: str = "calendar-sync-zoe-hoge-jp-1", **fields: Any) -> WatchChannel:
-    now_ms = to_us(bed.clock.now()) // 1000
+def _channel(
+    harness: Harness | Store, id: str = "calendar-sync-zoe-hoge-jp-1", **fields: Any
+) -> WatchChannel:
+    now_ms = to_us(harness.clock.now()) // 1000
     values: dict[str, Any] = {
         "channel_id": id, "resource_id": "r", "watched_id": "zoe@hoge.jp", "expiration": now_ms + 1,
         "registered_at": now_ms, "last_updated_at": now_ms,
@@ -62,9 +64,9 @@ def test_a_channel_has_these_fields_and_no_other() -> None:
     assert schema_of(WatchChannel).path.names == ("watchChannels",)
 
 
-async def test_the_collection_holds_exactly_these_names(bed: Bed) -> None:
-    await bed.begin()
-    raw = await _raw(bed.config.store)
+async def test_the_collection_holds_exactly_these_names(harness: Harness) -> None:
+    await harness.begin()
+    raw = await _raw(harness.config.store)
     assert len(raw) == 2
     for document in raw:
         assert document.keys() == FIELDS.keys()
@@ -120,10 +122,10 @@ async def test_values_that_break_a_rule_are_refused(kept: Store, fields: dict[st
         await kept.commit(create(_channel(kept, **fields)))
 
 
-async def test_a_channel_that_has_ended_is_never_registered(quick_bed: Bed) -> None:
+async def test_a_channel_that_has_ended_is_never_registered(quick_harness: Harness) -> None:
     """`expiration` lies ahead at creation: what Google grants in the past is taken as a failure."""
-    bed = quick_bed
-    calendar = bed.operations.google.calendar(ALICE)
+    harness = quick_harness
+    calendar = harness.operations.google.calendar(ALICE)
     watch = calendar.watch_events
 
     async def ended(*words: Any, **named: Any) -> Any:
@@ -131,19 +133,19 @@ async def test_a_channel_that_has_ended_is_never_registered(quick_bed: Bed) -> N
         return msgspec.structs.replace(granted, expiration="1000")
 
     calendar.watch_events = ended  # type: ignore[method-assign]
-    await bed.operations.refresh()
-    await bed.operations.channels.turn()
-    assert [channel.watched_id for channel in await bed.channels()] == [BOB]
+    await harness.operations.refresh()
+    await harness.operations.channels.turn()
+    assert [channel.watched_id for channel in await harness.channels()] == [BOB]
 
 
-async def test_registered_at_never_changes(bed: Bed) -> None:
-    store = bed.runtime.store
-    channel = _channel(bed)
+async def test_registered_at_never_changes(harness: Harness) -> None:
+    store = harness.runtime.store
+    channel = _channel(harness)
     await store.commit(create(channel))
     with pytest.raises(ImmutableFieldError, match="registeredAt"):
         await store.commit(patch(WatchChannel, channel.channel_id, changes={"registered_at": 1}))
     with pytest.raises(ImmutableFieldError, match="registeredAt"):
-        await store.commit(put(_channel(bed, registered_at=1)))
+        await store.commit(put(_channel(harness, registered_at=1)))
     with pytest.raises(AlreadyExistsError):
         await store.commit(create(channel))
 
@@ -223,12 +225,14 @@ def test_each_question_is_served_by_its_index(name: str) -> None:
     assert tuple(field.column.stored for field in index.fields)[: len(fields)] == fields
 
 
-async def test_each_question_is_answered(bed: Bed) -> None:
-    await bed.begin()
-    found = {name: len((await bed.runtime.store.query(query)).docs) for name, (query, _) in QUESTIONS.items()}
+async def test_each_question_is_answered(harness: Harness) -> None:
+    await harness.begin()
+    found = {
+        name: len((await harness.runtime.store.query(query)).docs) for name, (query, _) in QUESTIONS.items()
+    }
     assert list(found.values()) == [2, 2, 2, 1, 0]
     with pytest.raises(UnindexedQueryError):
-        await bed.runtime.store.query(Query(WatchChannel).where("resource_id", "==", "r"))
+        await harness.runtime.store.query(Query(WatchChannel).where("resource_id", "==", "r"))
 
 
 def test_the_seeds_question_walks_the_composite_index_in_sqlite() -> None:

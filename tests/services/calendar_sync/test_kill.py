@@ -20,7 +20,7 @@ from holdfast.clock import SystemClock
 from holdfast.simulators.google import AddPerson, CreateEvent, GoogleSimulator, ListChannels, ShowCalendar
 from holdfast.testing import free_port
 from tests.kit.eventually import until
-from tests.services.calendar_sync.bed import ALICE, BOB, PLAIN, STRANGER, an_hour, as_csv, guests
+from tests.services.calendar_sync.harness import ALICE, BOB, PLAIN, STRANGER, an_hour, as_csv, guests
 
 KILLS = int(os.environ.get("HOLDFAST_TEST_CALENDAR_KILLS", "3"))
 SERVE = [sys.executable, "-m", "holdfast", "serve", "--only", "calendar-sync"]

@@ -29,8 +29,16 @@ from holdfast.simulators.google import (
 )
 from holdfast.store import Query
 from tests.providers.setting import HastyClock
-from tests.services.calendar_sync.bed import BOSS, STRANGER, Bed, an_hour, calendar_bed, guests, hasty
-from tests.services.calendar_sync.crashing import CrashError, Doomed, Fuse
+from tests.services.calendar_sync.crashing_process import CrashError, CrashingProcess, Fuse
+from tests.services.calendar_sync.harness import (
+    BOSS,
+    STRANGER,
+    Harness,
+    an_hour,
+    calendar_harness,
+    guests,
+    without_fsync,
+)
 
 DAY, HOUR = 86_400.0, 3_600.0
 DAYS: Final = float(os.environ.get("HOLDFAST_TEST_CALENDAR_DAYS", "90"))
@@ -51,8 +59,8 @@ def _watch_id(person: str) -> str:
 class History:
     """One life at random, and what must hold at every moment of it."""
 
-    def __init__(self, bed: Bed, clock: HastyClock, seed: int) -> None:
-        self.bed, self.clock, self.chance = bed, clock, random.Random(seed)
+    def __init__(self, harness: Harness, clock: HastyClock, seed: int) -> None:
+        self.harness, self.clock, self.chance = harness, clock, random.Random(seed)
         self.mapped = set(PEOPLE[:3])
         self.revoked: set[str] = set()
         self.watched: set[str] = set()  # had a live channel when they were last looked at
@@ -91,7 +99,7 @@ class History:
     async def live_a_while(self) -> None:
         """One process at work, which may die at any of its steps."""
         fuse = Fuse(self.chance.randrange(60)) if self.chance.random() < 0.5 else Fuse()
-        process, whole = Doomed(self.bed, fuse), len(self.whole_at_ms)
+        process, whole = CrashingProcess(self.harness, fuse), len(self.whole_at_ms)
         try:
             await process.start()
             try:
@@ -112,10 +120,10 @@ class History:
         self.note_live()
         await self.note_refusals(undisturbed=len(self.whole_at_ms) > whole)
 
-    async def work(self, process: Doomed) -> None:
+    async def work(self, process: CrashingProcess) -> None:
         busy = 1
         while busy:
-            await self.bed.google.pushed()
+            await self.harness.google.pushed()
             busy = await process.inbox.turn() + await process.operations.channels.turn()
             busy += await process.operations.syncs.turn()
 
@@ -125,14 +133,14 @@ class History:
             owner = self.chance.choice([*PEOPLE, BOSS])
             ahead = an_hour(self.clock.now() + timedelta(days=400))
             # Named here, so that a seed gives the same history every time.
-            event_id = self.bed.create(owner, *self.some(), id=f"event{self.counts['made']:05}", **ahead)
+            event_id = self.harness.create(owner, *self.some(), id=f"event{self.counts['made']:05}", **ahead)
             self.counts["made"] += 1
             self.events[event_id] = owner
-            self.by_hand[event_id] = set(self.bed.attendees(owner, event_id))
+            self.by_hand[event_id] = set(self.harness.attendees(owner, event_id))
             return
         event_id, owner = self.chance.choice(sorted(self.events.items()))
         if choice < 0.45:
-            self.bed.delete(owner, event_id)
+            self.harness.delete(owner, event_id)
             del self.events[event_id]
         else:
             self.reinvite(owner, event_id)
@@ -142,35 +150,37 @@ class History:
 
     def reinvite(self, owner: str, event_id: str) -> None:
         """Somebody changes the guests by hand, and leaves whom the service added where they are."""
-        there = self.bed.attendees(owner, event_id)
+        there = self.harness.attendees(owner, event_id)
         mine = self.by_hand[event_id] & set(there)
         gone = {one for one in sorted(mine) if self.chance.random() < 0.4}
         new = [one for one in self.some() if one not in there]
         if self.chance.random() < 0.3:
             by_hand = second(self.chance.choice(PEOPLE))
             new += [by_hand] if by_hand not in there and (event_id, by_hand) not in self.claimed else []
-        self.bed.update(owner, event_id, attendees=guests(*[one for one in there if one not in gone], *new))
+        self.harness.update(
+            owner, event_id, attendees=guests(*[one for one in there if one not in gone], *new)
+        )
         self.by_hand[event_id] = (mine - gone) | set(new)
 
     async def note_claims(self) -> None:
         """Whom the service has on record as added by it: where they are not on the event it was about to add
         them, or has just taken them off, and whoever invites them by hand now can't be told from it."""
-        records = self.bed.runtime.store.tenant("-").scan(Query(SyncedEvent))
+        records = self.harness.runtime.store.tenant("-").scan(Query(SyncedEvent))
         self.claimed = {(one.doc.event_id, added) async for one in records for added in one.doc.added}
 
     def remap(self) -> None:
         self.mapped ^= {self.chance.choice(PEOPLE)}
         self.mapped = self.mapped or {PEOPLE[0]}
-        self.bed.map({one: [second(one)] for one in sorted(self.mapped)})
+        self.harness.map({one: [second(one)] for one in sorted(self.mapped)})
         self.watched &= self.mapped
 
     def credentials(self) -> None:
         person = self.chance.choice(PEOPLE)
         if person in self.revoked:
-            self.bed.google.run(Restore(email=person))
+            self.harness.google.run(Restore(email=person))
             self.revoked.discard(person)
         elif self.chance.random() < 0.5:
-            self.bed.google.run(RevokeAccess(email=person))
+            self.harness.google.run(RevokeAccess(email=person))
             self.revoked.add(person)
             self.out_of_reach.add(person)
             self.watched.discard(person)
@@ -183,20 +193,20 @@ class History:
             {"status": 429, "reason": "rateLimitExceeded", "retry_after_s": 600},
         ]  # fmt: skip
         count = self.chance.randint(1, 4)
-        self.bed.google.trouble(InjectedFault(count=count, path=path, **self.chance.choice(models)))
+        self.harness.google.trouble(InjectedFault(count=count, path=path, **self.chance.choice(models)))
 
     def pushes(self) -> None:
         act: Any = self.chance.choice(["drop", "double"])
-        self.bed.google.run(Pushes(act=act, count=self.chance.randint(1, 10)))
+        self.harness.google.run(Pushes(act=act, count=self.chance.randint(1, 10)))
 
     def age(self) -> None:
         if self.chance.random() < 0.3:
-            self.bed.google.run(ExpireSyncTokens())
+            self.harness.google.run(ExpireSyncTokens())
 
     # -- what must hold ---------------------------------------------------------------------------
 
     def live(self) -> Counter[str]:
-        return Counter(self.bed.live())
+        return Counter(self.harness.live())
 
     def note_live(self) -> None:
         self.watched |= {one for one in self.live() if one in self.mapped and one not in self.revoked}
@@ -213,16 +223,18 @@ class History:
 
     async def excused(self, person: str) -> bool:
         """Nobody lived long enough in the channel's last day to renew it, or Google refused to."""
-        channels: Any = self.bed.google.run(ListChannels())
+        channels: Any = self.harness.google.run(ListChannels())
         ended_ms = max(one.expiration_ms for one in channels if one.calendar == person)
         in_time = [at for at in self.whole_at_ms if ended_ms - DAY * 1000 <= at <= ended_ms]
-        watch = await self.bed.runtime.store.tenant("-").get(Watch, _watch_id(person))
+        watch = await self.harness.runtime.store.tenant("-").get(Watch, _watch_id(person))
         assert watch is not None
         return not in_time or watch.doc.failures > 0 or watch.doc.status == "attention"
 
     async def note_refusals(self, *, undisturbed: bool) -> None:
         """Each try to stop a channel that came to nothing is counted with the channel."""
-        found = await self.bed.runtime.store.tenant("-").get_many(Watch, [_watch_id(one) for one in PEOPLE])
+        found = await self.harness.runtime.store.tenant("-").get_many(
+            Watch, [_watch_id(one) for one in PEOPLE]
+        )
         tries = {
             person: {held.channel_id: held.tries for held in watch.doc.leaving}
             for person, watch in zip(PEOPLE, found, strict=True)
@@ -253,31 +265,33 @@ class History:
     def check(self) -> None:
         self.check_numbers()
         for event_id, owner in self.events.items():
-            there = self.bed.attendees(owner, event_id)
+            there = self.harness.attendees(owner, event_id)
             assert len(there) == len(set(there)), f"somebody is on {event_id} twice: {there}"
             assert self.by_hand[event_id] <= set(there), f"a guest of {event_id} was dropped"
 
     async def come_to_rest(self) -> None:
         """No more faults: within a day everything is as the rules say."""
-        bed = self.bed
+        harness = self.harness
         for person in self.revoked:
-            bed.google.run(Restore(email=person))
+            harness.google.run(Restore(email=person))
         self.revoked.clear()
-        bed.google._serving.troubles.clear()
-        bed.hush(on=False)
-        await bed.restart()
+        harness.google._serving.troubles.clear()
+        harness.drop_pushes(on=False)
+        await harness.restart()
         for _ in range(10):
-            await bed.later(3 * HOUR)
-        assert sorted(bed.live()) == sorted(self.mapped), "one live channel for each, and no other"
-        assert {channel.watched_id for channel in await bed.channels()} == self.mapped
-        assert (await bed.operations.look()).status() == "ok", (await bed.operations.look()).health().reasons
+            await harness.later(3 * HOUR)
+        assert sorted(harness.live()) == sorted(self.mapped), "one live channel for each, and no other"
+        assert {channel.watched_id for channel in await harness.channels()} == self.mapped
+        assert (await harness.operations.look()).status() == "ok", (
+            (await harness.operations.look()).health().reasons
+        )
         self.check()
         for event_id, owner in self.events.items():
             self.judge(owner, event_id)
 
     def judge(self, owner: str, event_id: str) -> None:
         """Every change is reflected in the end, wherever a mapped person's calendar shows the event."""
-        there = set(self.bed.attendees(owner, event_id))
+        there = set(self.harness.attendees(owner, event_id))
         primaries = {one for one in self.by_hand[event_id] if one in self.mapped}
         if not primaries and owner in self.mapped:
             primaries = {owner}
@@ -298,10 +312,10 @@ async def test_nothing_goes_quiet_and_nothing_is_lost_for_ninety_days(
 ) -> None:
     random.seed(seed)
     clock = HastyClock()
-    url = hasty(one_url)
+    url = without_fsync(one_url)
     mappings = {one: [second(one)] for one in PEOPLE[:3]}
-    async with calendar_bed(url, clock, tmp_path, mappings=mappings, people=[*PEOPLE, BOSS]) as bed:
-        history = History(bed, clock, seed)
+    async with calendar_harness(url, clock, tmp_path, mappings=mappings, people=[*PEOPLE, BOSS]) as harness:
+        history = History(harness, clock, seed)
         rest_s = clock.monotonic() + 30 * DAY
         while clock.monotonic() < DAYS * DAY:
             await history.step()
@@ -310,5 +324,5 @@ async def test_nothing_goes_quiet_and_nothing_is_lost_for_ninety_days(
                 rest_s = clock.monotonic() + 30 * DAY
         await history.come_to_rest()
         assert history.counts["crash"] > DAYS / 3, history.counts
-        acts = (await bed.runtime.store.query(Query(ChannelEvent).order_by("-at").limit(1_000))).docs
+        acts = (await harness.runtime.store.query(Query(ChannelEvent).order_by("-at").limit(1_000))).docs
         assert {one.act for one in acts} >= {"opened", "stopped"}

@@ -13,7 +13,16 @@ from holdfast.services.calendar_sync.models import BadMappingRow, UserMapping
 from holdfast.services.calendar_sync.sync.sources import CsvSource, TomlSource, file_source, numbered
 from holdfast.simulators.google import InjectedFault, RevokeAccess, SetSheet
 from holdfast.testing import ManualClock
-from tests.services.calendar_sync.bed import ALICE, ALICE2, BOB, BOB2, CAROL, CAROL2, Bed, calendar_bed
+from tests.services.calendar_sync.harness import (
+    ALICE,
+    ALICE2,
+    BOB,
+    BOB2,
+    CAROL,
+    CAROL2,
+    Harness,
+    calendar_harness,
+)
 
 
 def _row(number: int, primary: str, *secondaries: str, status: str = "") -> MappingRow:
@@ -129,122 +138,126 @@ def test_other_kinds_of_files_are_refused() -> None:
 # -- reloading ------------------------------------------------------------------------------------
 
 
-async def _stored(bed: Bed) -> dict[str, list[str]]:
+async def _stored(harness: Harness) -> dict[str, list[str]]:
     from holdfast.store import Query
 
-    docs = (await bed.runtime.store.query(Query(UserMapping))).docs
+    docs = (await harness.runtime.store.query(Query(UserMapping))).docs
     return {doc.primary_email: doc.secondary_emails for doc in docs}
 
 
-async def test_a_reload_says_what_changed_and_channels_follow(bed: Bed) -> None:
-    await bed.begin()
-    bed.map({BOB: [BOB2, "bob@piyo.jp"], CAROL: [CAROL2]})
-    reloaded = await bed.operations.refresh()
+async def test_a_reload_says_what_changed_and_channels_follow(harness: Harness) -> None:
+    await harness.begin()
+    harness.map({BOB: [BOB2, "bob@piyo.jp"], CAROL: [CAROL2]})
+    reloaded = await harness.operations.refresh()
     assert (reloaded.mappings, reloaded.added, reloaded.changed, reloaded.removed) == (2, 1, 1, 1)
-    assert await _stored(bed) == {BOB: [BOB2, "bob@piyo.jp"], CAROL: [CAROL2]}
-    await bed.work()
-    assert bed.live() == [BOB, CAROL]
-    again = await bed.operations.refresh()
+    assert await _stored(harness) == {BOB: [BOB2, "bob@piyo.jp"], CAROL: [CAROL2]}
+    await harness.work()
+    assert harness.live() == [BOB, CAROL]
+    again = await harness.operations.refresh()
     assert (again.added, again.changed, again.removed) == (0, 0, 0)
 
 
-async def test_a_changed_mapping_reaches_events_that_are_there(quick_bed: Bed) -> None:
-    bed = quick_bed
-    await bed.begin()
-    event_id = bed.create(ALICE, ALICE)
-    await bed.work()
-    bed.map({ALICE: ["alice@piyo.jp"], BOB: [BOB2]})
-    await bed.operations.refresh()
-    await bed.work()
-    assert bed.attendees(ALICE, event_id) == [ALICE, "alice@piyo.jp"]
+async def test_a_changed_mapping_reaches_events_that_are_there(quick_harness: Harness) -> None:
+    harness = quick_harness
+    await harness.begin()
+    event_id = harness.create(ALICE, ALICE)
+    await harness.work()
+    harness.map({ALICE: ["alice@piyo.jp"], BOB: [BOB2]})
+    await harness.operations.refresh()
+    await harness.work()
+    assert harness.attendees(ALICE, event_id) == [ALICE, "alice@piyo.jp"]
 
 
-async def test_a_failed_reload_keeps_the_last_good_map_and_shows_it(bed: Bed, clock: ManualClock) -> None:
-    await bed.begin()
-    bed.mappings.unlink()
+async def test_a_failed_reload_keeps_the_last_good_map_and_shows_it(
+    harness: Harness, clock: ManualClock
+) -> None:
+    await harness.begin()
+    harness.mappings.unlink()
     with pytest.raises(HoldfastError, match="can't be read"):
-        await bed.operations.refresh()
-    await bed.work()
-    assert bed.live() == [ALICE, BOB]
-    look = await bed.operations.look()
+        await harness.operations.refresh()
+    await harness.work()
+    assert harness.live() == [ALICE, BOB]
+    look = await harness.operations.look()
     assert look.status() == "degraded"
     assert (look.told().mappings.count, look.told().mappings.failed_reloads) == (2, 1)
-    await bed.restart()
-    assert bed.operations.directory.entries == {ALICE: (ALICE2,), BOB: (BOB2,)}
-    bed.map({ALICE: [ALICE2], BOB: [BOB2]})
-    await bed.operations.refresh()
-    assert (await bed.operations.look()).status() == "ok"
+    await harness.restart()
+    assert harness.operations.directory.entries == {ALICE: (ALICE2,), BOB: (BOB2,)}
+    harness.map({ALICE: [ALICE2], BOB: [BOB2]})
+    await harness.operations.refresh()
+    assert (await harness.operations.look()).status() == "ok"
 
 
-async def test_an_emptied_source_stops_nobody(quick_bed: Bed) -> None:
-    await quick_bed.begin()
-    quick_bed.map({})
+async def test_an_emptied_source_stops_nobody(quick_harness: Harness) -> None:
+    await quick_harness.begin()
+    quick_harness.map({})
     with pytest.raises(InvalidError, match="would stop every channel"):
-        await quick_bed.operations.refresh()
-    await quick_bed.work()
-    assert quick_bed.live() == [ALICE, BOB]
+        await quick_harness.operations.refresh()
+    await quick_harness.work()
+    assert quick_harness.live() == [ALICE, BOB]
 
 
-async def test_rows_that_are_all_inactive_end_every_channel_on_purpose(quick_bed: Bed) -> None:
-    await quick_bed.begin()
-    quick_bed.mappings.write_text(f"{ALICE},{ALICE2},inactive\n{BOB},,inactive\n")
-    reloaded = await quick_bed.operations.refresh()
+async def test_rows_that_are_all_inactive_end_every_channel_on_purpose(quick_harness: Harness) -> None:
+    await quick_harness.begin()
+    quick_harness.mappings.write_text(f"{ALICE},{ALICE2},inactive\n{BOB},,inactive\n")
+    reloaded = await quick_harness.operations.refresh()
     assert (reloaded.mappings, reloaded.removed, reloaded.bad_rows) == (0, 2, ())
-    await quick_bed.work()
-    assert quick_bed.live() == []
-    assert (await quick_bed.operations.look()).status() == "ok"
+    await quick_harness.work()
+    assert quick_harness.live() == []
+    assert (await quick_harness.operations.look()).status() == "ok"
 
 
-async def test_an_address_that_no_engine_can_keep_is_a_bad_row_and_stops_no_reload(quick_bed: Bed) -> None:
-    await quick_bed.begin()
-    quick_bed.map({"ann/eve@hoge.jp": [ALICE2], CAROL: [CAROL2]})
-    reloaded = await quick_bed.operations.refresh()
+async def test_an_address_that_no_engine_can_keep_is_a_bad_row_and_stops_no_reload(
+    quick_harness: Harness,
+) -> None:
+    await quick_harness.begin()
+    quick_harness.map({"ann/eve@hoge.jp": [ALICE2], CAROL: [CAROL2]})
+    reloaded = await quick_harness.operations.refresh()
     assert [bad.row for bad in reloaded.bad_rows] == [2]
-    assert quick_bed.operations.directory.entries == {CAROL: (CAROL2,)}
+    assert quick_harness.operations.directory.entries == {CAROL: (CAROL2,)}
 
 
-async def test_bad_rows_are_shown_and_cost_nobody_their_channel(quick_bed: Bed) -> None:
-    await quick_bed.begin()
-    quick_bed.map({ALICE: ["oops"], BOB: [BOB2]})
-    reloaded = await quick_bed.operations.refresh()
+async def test_bad_rows_are_shown_and_cost_nobody_their_channel(quick_harness: Harness) -> None:
+    await quick_harness.begin()
+    quick_harness.map({ALICE: ["oops"], BOB: [BOB2]})
+    reloaded = await quick_harness.operations.refresh()
     assert reloaded.bad_rows == (BadMappingRow(2, "'oops' is no e-mail address"),)
-    await quick_bed.work()
-    assert quick_bed.live() == [ALICE, BOB]
-    health = (await quick_bed.operations.look()).health()
+    await quick_harness.work()
+    assert quick_harness.live() == [ALICE, BOB]
+    health = (await quick_harness.operations.look()).health()
     assert health.status == "degraded"
     assert health.reasons == ("mappings have rows that can't be used: 2",)
 
 
-async def test_another_process_works_with_the_new_map(quick_bed: Bed) -> None:
-    bed = quick_bed
-    await bed.begin()
-    other = bed.runtime.__class__(
-        bed.config, bed.runtime.store, bed.runtime.services, vault=bed.runtime.vault
+async def test_another_process_works_with_the_new_map(quick_harness: Harness) -> None:
+    harness = quick_harness
+    await harness.begin()
+    other = harness.runtime.__class__(
+        harness.config, harness.runtime.store, harness.runtime.services, vault=harness.runtime.vault
     )
     theirs: Any = other.parts["calendar_sync"].operations
     assert await theirs.directory.current() == {ALICE: (ALICE2,), BOB: (BOB2,)}
-    bed.map({CAROL: [CAROL2]})
-    await bed.operations.refresh()
+    harness.map({CAROL: [CAROL2]})
+    await harness.operations.refresh()
     assert await theirs.directory.current() == {CAROL: (CAROL2,)}
 
 
 async def test_mappings_come_from_a_sheet(one_url: str, clock: ManualClock, tmp_path: Path) -> None:
     settings = {"mappings": "sheet:1AbC"}
-    async with calendar_bed(one_url, clock, tmp_path, settings=settings) as bed:
+    async with calendar_harness(one_url, clock, tmp_path, settings=settings) as harness:
         rows = [
             ["Primary", "Secondary", "Status"],
             [ALICE, f"{ALICE2}, alice@piyo.jp"],
             [BOB, BOB2, "inactive"],
         ]
-        bed.google.run(
+        harness.google.run(
             SetSheet(spreadsheet_id="1AbC", sheet="User Mappings", rows=[*rows, ["x"], [CAROL, CAROL2]])
         )
-        reloaded = await bed.operations.refresh()
-        assert bed.operations.directory.entries == {ALICE: (ALICE2, "alice@piyo.jp"), CAROL: (CAROL2,)}
+        reloaded = await harness.operations.refresh()
+        assert harness.operations.directory.entries == {ALICE: (ALICE2, "alice@piyo.jp"), CAROL: (CAROL2,)}
         assert reloaded.bad_rows == (BadMappingRow(4, "'x' is no e-mail address"),)
-        bed.google.trouble(InjectedFault(count=1, status=403, reason="PERMISSION_DENIED"))
+        harness.google.trouble(InjectedFault(count=1, status=403, reason="PERMISSION_DENIED"))
         with pytest.raises(HoldfastError):
-            await bed.operations.refresh()
-        assert bed.operations.directory.loaded
-        bed.google.run(RevokeAccess(email=CAROL))
-        await bed.operations.refresh()
+            await harness.operations.refresh()
+        assert harness.operations.directory.loaded
+        harness.google.run(RevokeAccess(email=CAROL))
+        await harness.operations.refresh()

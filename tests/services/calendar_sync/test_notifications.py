@@ -15,7 +15,7 @@ from holdfast.providers.google_calendar import channel_token
 from holdfast.runtime import Runtime
 from holdfast.services.calendar_sync import service
 from holdfast.store import Query
-from tests.services.calendar_sync.bed import ALICE, ALICE2, BOB, STRANGER, Bed
+from tests.services.calendar_sync.harness import ALICE, ALICE2, BOB, STRANGER, Harness
 
 
 def _headers(channel_id: str, token: str | None, **more: str) -> dict[str, str]:
@@ -28,25 +28,25 @@ def _headers(channel_id: str, token: str | None, **more: str) -> dict[str, str]:
     )
 
 
-async def test_the_notification_that_beats_our_commit_is_kept_and_leads_to_a_sync(bed: Bed) -> None:
-    await bed.operations.refresh()
-    calendar = bed.operations.google.calendar(ALICE)
+async def test_the_notification_that_beats_our_commit_is_kept_and_leads_to_a_sync(harness: Harness) -> None:
+    await harness.operations.refresh()
+    calendar = harness.operations.google.calendar(ALICE)
     watch, heard = calendar.watch_events, asyncio.Event()
 
     async def slowly(*words: Any, **named: Any) -> Any:
         granted = await watch(*words, **named)
-        await bed.google.pushed()  # its first notification is here, and the channel is not on record
-        assert await bed.channels() == []
-        assert await bed.runtime.inbox_worker.turn() == 1
+        await harness.google.pushed()  # its first notification is here, and the channel is not on record
+        assert await harness.channels() == []
+        assert await harness.runtime.inbox_worker.turn() == 1
         heard.set()
         return granted
 
     calendar.watch_events = slowly  # type: ignore[method-assign]
-    bed.operations.google._calendars.pop(BOB, None)
-    await bed.operations.channels.set_wanted([ALICE])
-    await bed.operations.channels.turn()
+    harness.operations.google._calendars.pop(BOB, None)
+    await harness.operations.channels.set_wanted([ALICE])
+    await harness.operations.channels.turn()
     assert heard.is_set()
-    state = await bed.state(ALICE)
+    state = await harness.state(ALICE)
     assert state.notified_at is not None
     assert state.message_number == 1
 
@@ -56,65 +56,65 @@ async def test_the_notification_that_beats_our_commit_is_kept_and_leads_to_a_syn
     [("X-Goog-Channel-ID", 400), ("X-Goog-Resource-ID", 400), ("X-Goog-Resource-State", 400), ("", 200)],
 )
 async def test_a_notification_without_a_required_header_is_refused(
-    quick_bed: Bed, missing: str, status: int
+    quick_harness: Harness, missing: str, status: int
 ) -> None:
-    await quick_bed.begin()
-    (channel, *_) = await quick_bed.channels()
-    token = channel_token(quick_bed.operations.keys[0], channel.channel_id)
+    await quick_harness.begin()
+    (channel, *_) = await quick_harness.channels()
+    token = channel_token(quick_harness.operations.keys[0], channel.channel_id)
     headers = _headers(channel.channel_id, token, **({missing: ""} if missing else {}))
-    got, body, _ = await quick_bed.ask("POST", "/webhook", headers=headers)
+    got, body, _ = await quick_harness.ask("POST", "/webhook", headers=headers)
     assert got == status
     assert body == {"status": "kept"} if status == 200 else body["error"]["code"] == "invalid"
 
 
-async def test_forged_unknown_and_repeated_notifications(quick_bed: Bed) -> None:
-    bed = quick_bed
-    await bed.begin()
-    (channel, *_) = await bed.channels()
-    good = channel_token(bed.operations.keys[0], channel.channel_id)
+async def test_forged_unknown_and_repeated_notifications(quick_harness: Harness) -> None:
+    harness = quick_harness
+    await harness.begin()
+    (channel, *_) = await harness.channels()
+    good = channel_token(harness.operations.keys[0], channel.channel_id)
     for token in ("", "forged", good[:-1] + ("0" if good[-1] != "0" else "1"), good.upper() + " "):
-        status, _, _ = await bed.ask("POST", "/webhook", headers=_headers(channel.channel_id, token))
+        status, _, _ = await harness.ask("POST", "/webhook", headers=_headers(channel.channel_id, token))
         assert status == 401
     for name in ("somebody-elses", channel.channel_id + "9", "x" * 64):
-        status, body, _ = await bed.ask("POST", "/webhook", headers=_headers(name, good))
+        status, body, _ = await harness.ask("POST", "/webhook", headers=_headers(name, good))
         assert (status, body) == (200, {"status": "ignored"})
-    status, body, _ = await bed.ask("POST", "/webhook", headers=_headers(channel.channel_id, good))
+    status, body, _ = await harness.ask("POST", "/webhook", headers=_headers(channel.channel_id, good))
     assert (status, body) == (200, {"status": "kept"})
-    status, body, _ = await bed.ask("POST", "/webhook", headers=_headers(channel.channel_id, good))
+    status, body, _ = await harness.ask("POST", "/webhook", headers=_headers(channel.channel_id, good))
     assert (status, body) == (200, {"status": "duplicate"})
-    text = await bed.metrics()
+    text = await harness.metrics()
     assert 'holdfast_calendar_sync_notifications_total{outcome="forged"} 4.0' in text
     assert 'holdfast_calendar_sync_notifications_total{outcome="ignored"} 3.0' in text
-    kept = await bed.runtime.store.privileged().query(
+    kept = await harness.runtime.store.privileged().query(
         Query(InboxItem).where("status", "==", "pending").order_by("-received_at")
     )
     assert [item.message_id for item in kept.docs] == [f"{channel.channel_id}:7"]
     assert "x-goog-channel-token" not in kept.docs[0].headers
 
 
-async def test_a_valid_token_for_a_channel_nobody_knows_is_kept_and_settled(quick_bed: Bed) -> None:
-    bed = quick_bed
-    await bed.begin()
+async def test_a_valid_token_for_a_channel_nobody_knows_is_kept_and_settled(quick_harness: Harness) -> None:
+    harness = quick_harness
+    await harness.begin()
     name = "calendar-sync-ghost-hoge-jp-1767225600000"
-    status, body, _ = await bed.ask(
-        "POST", "/webhook", headers=_headers(name, channel_token(bed.operations.keys[0], name))
+    status, body, _ = await harness.ask(
+        "POST", "/webhook", headers=_headers(name, channel_token(harness.operations.keys[0], name))
     )
     assert (status, body) == (200, {"status": "kept"})
-    await bed.work()
-    items = await bed.runtime.store.privileged().query(
+    await harness.work()
+    items = await harness.runtime.store.privileged().query(
         Query(InboxItem).where("status", "==", "done").order_by("-received_at")
     )
     assert f"{name}:7" in [item.message_id for item in items.docs]
 
 
-async def test_tokens_of_an_older_key_are_still_good(quick_bed: Bed) -> None:
-    bed = quick_bed
-    await bed.begin()
-    old = (bed.config.home / "keys").read_text()
-    await bed.runtime.close()
-    bed.config = msgspec.structs.replace(bed.config, keys=f"{new_key('second')},{old}")
-    bed.runtime = await Runtime.open(bed.config, services=[service], clock=bed.clock)
-    bed.server.app = create_app(bed.runtime)
-    event_id = bed.create(ALICE, STRANGER)
-    await bed.work()
-    assert bed.attendees(ALICE, event_id) == [STRANGER, ALICE2]
+async def test_tokens_of_an_older_key_are_still_good(quick_harness: Harness) -> None:
+    harness = quick_harness
+    await harness.begin()
+    old = (harness.config.home / "keys").read_text()
+    await harness.runtime.close()
+    harness.config = msgspec.structs.replace(harness.config, keys=f"{new_key('second')},{old}")
+    harness.runtime = await Runtime.open(harness.config, services=[service], clock=harness.clock)
+    harness.server.app = create_app(harness.runtime)
+    event_id = harness.create(ALICE, STRANGER)
+    await harness.work()
+    assert harness.attendees(ALICE, event_id) == [STRANGER, ALICE2]

@@ -18,7 +18,7 @@ from holdfast.services.calendar_sync.models import (
     WatchChannel,
 )
 from holdfast.services.calendar_sync.settings import CalendarSyncSettings
-from tests.services.calendar_sync.bed import Bed
+from tests.services.calendar_sync.harness import Harness
 
 DAY = 86_400
 
@@ -39,8 +39,8 @@ def test_a_channel_lives_seven_days_and_is_renewed_within_the_last() -> None:
     assert CalendarSyncSettings().safety_poll_s == timedelta(hours=6).total_seconds()
 
 
-async def test_these_jobs_recur(quick_bed: Bed) -> None:
-    jobs = {job.name: job for job in quick_bed.runtime.parts["calendar_sync"].jobs}
+async def test_these_jobs_recur(quick_harness: Harness) -> None:
+    jobs = {job.name: job for job in quick_harness.runtime.parts["calendar_sync"].jobs}
     told: dict[str, Any] = {
         name: (job.cron, job.zone, job.time_limit_s, job.retries) for name, job in jobs.items()
     }
@@ -48,22 +48,22 @@ async def test_these_jobs_recur(quick_bed: Bed) -> None:
     assert told["health-check"] == ("0 */6 * * *", "UTC", 30, 3)
     assert told["refresh-user-mappings"][0] == "*/5 * * * *"
     assert told["sweep-calendar-sync"][0] == "40 3 * * *"
-    await quick_bed.begin()
+    await quick_harness.begin()
     slot: Any = None
     for job in jobs.values():
         assert json.loads(msgspec.json.encode(await job.act(slot)))
 
 
-async def test_these_routes_answer(quick_bed: Bed) -> None:
-    await quick_bed.begin()
-    token = await quick_bed.token()
+async def test_these_routes_answer(quick_harness: Harness) -> None:
+    await quick_harness.begin()
+    token = await quick_harness.token()
     routes = {
         ("POST", "/webhook"): 400, ("GET", "/health"): 200, ("POST", "/admin/reload-mappings"): 200,
         ("POST", "/admin/renew-expiring-channels"): 200, ("POST", "/admin/force-register-channels"): 200,
         ("GET", "/admin/channel-status"): 200, ("POST", "/admin/stop-channel"): 422,
     }  # fmt: skip
     for (method, path), expected in routes.items():
-        status, _, _ = await quick_bed.ask(method, path, token=token)
+        status, _, _ = await quick_harness.ask(method, path, token=token)
         assert status == expected, path
 
 

@@ -7,38 +7,38 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing import ManualClock
-from tests.services.calendar_sync.bed import ACTS, ALICE, BOB, Bed, calendar_bed
+from tests.services.calendar_sync.harness import ACTS, ALICE, BOB, Harness, calendar_harness
 
 DAY = 86_400
 
 
-async def test_channel_status_as_json(bed: Bed) -> None:
-    await bed.begin()
-    token = await bed.token()
-    await bed.clock.advance(11 * 3_600 + 26 * 60)  # type: ignore[attr-defined]
-    _, told, _ = await bed.ask("GET", "/admin/channel-status", token=token)
+async def test_channel_status_as_json(harness: Harness) -> None:
+    await harness.begin()
+    token = await harness.token()
+    await harness.clock.advance(11 * 3_600 + 26 * 60)  # type: ignore[attr-defined]
+    _, told, _ = await harness.ask("GET", "/admin/channel-status", token=token)
     assert [one["expiresIn"] for one in told["channels"]] == ["6d 12h 34m"] * 2
     assert not any(one["warning"] for one in told["channels"])
     assert told["summary"] == {"total": 2, "active": 2, "expired": 0, "stopped": 0, "warnings": 0}
     assert told["health"]["lastRenewalAt"]
     assert told["health"]["nextRenewalAt"]
-    await bed.clock.advance(6 * DAY)  # type: ignore[attr-defined]
-    _, told, _ = await bed.ask("GET", "/admin/channel-status?filter=active", token=token)
+    await harness.clock.advance(6 * DAY)  # type: ignore[attr-defined]
+    _, told, _ = await harness.ask("GET", "/admin/channel-status?filter=active", token=token)
     assert all(one["warning"] for one in told["channels"])
-    _, told, _ = await bed.ask("GET", "/admin/channel-status?filter=expired", token=token)
+    _, told, _ = await harness.ask("GET", "/admin/channel-status?filter=expired", token=token)
     assert told["channels"] == []
-    _, first, _ = await bed.ask("GET", "/admin/channel-status?limit=1", token=token)
-    _, second, _ = await bed.ask(
+    _, first, _ = await harness.ask("GET", "/admin/channel-status?limit=1", token=token)
+    _, second, _ = await harness.ask(
         "GET", f"/admin/channel-status?limit=1&cursor={first['cursor']}", token=token
     )
     names = [page["channels"][0]["calendarId"] for page in (first, second)]
     assert sorted(names) == [ALICE, BOB]
 
 
-async def test_channel_status_as_a_table(quick_bed: Bed) -> None:
-    await quick_bed.begin()
-    _, text, headers = await quick_bed.ask(
-        "GET", "/admin/channel-status?format=table", token=await quick_bed.token()
+async def test_channel_status_as_a_table(quick_harness: Harness) -> None:
+    await quick_harness.begin()
+    _, text, headers = await quick_harness.ask(
+        "GET", "/admin/channel-status?format=table", token=await quick_harness.token()
     )
     assert headers["content-type"].startswith("text/plain")
     lines = text.splitlines()
@@ -48,20 +48,22 @@ async def test_channel_status_as_a_table(quick_bed: Bed) -> None:
 
 
 @pytest.mark.parametrize("query", ["format=xml", "filter=dead", "limit=0", "limit=many", "cursor=nonsense"])
-async def test_a_bad_question_is_refused(quick_bed: Bed, query: str) -> None:
-    await quick_bed.begin()
-    status, _, _ = await quick_bed.ask("GET", f"/admin/channel-status?{query}", token=await quick_bed.token())
+async def test_a_bad_question_is_refused(quick_harness: Harness, query: str) -> None:
+    await quick_harness.begin()
+    status, _, _ = await quick_harness.ask(
+        "GET", f"/admin/channel-status?{query}", token=await quick_harness.token()
+    )
     assert status in (400, 422)
 
 
-async def test_health_is_for_everybody_and_names_nobody(bed: Bed) -> None:
-    status, told, _ = await bed.ask("GET", "/health")
+async def test_health_is_for_everybody_and_names_nobody(harness: Harness) -> None:
+    status, told, _ = await harness.ask("GET", "/health")
     assert (status, told["status"]) == (200, "degraded"), "nothing was read yet"
-    await bed.operations.refresh()
-    status, told, _ = await bed.ask("GET", "/health")
+    await harness.operations.refresh()
+    status, told, _ = await harness.ask("GET", "/health")
     assert (status, told["status"]) == (503, "critical"), "wanted, and nothing is live"
-    await bed.work()
-    status, told, _ = await bed.ask("GET", "/health")
+    await harness.work()
+    status, told, _ = await harness.ask("GET", "/health")
     assert (status, told["status"]) == (200, "ok")
     assert told["mappings"]["count"] == 2
     assert told["mappings"]["ageSeconds"] == 0
@@ -73,13 +75,13 @@ async def test_health_is_for_everybody_and_names_nobody(bed: Bed) -> None:
 async def test_without_settings_the_service_rests_and_says_so(
     one_url: str, clock: ManualClock, tmp_path: Path
 ) -> None:
-    async with calendar_bed(
+    async with calendar_harness(
         one_url, clock, tmp_path, settings={"service_account": "", "mappings": ""}
-    ) as bed:
-        _, told, _ = await bed.ask("GET", "/health")
+    ) as harness:
+        _, told, _ = await harness.ask("GET", "/health")
         assert (told["status"], told["inUse"]) == ("ok", False)
-        assert not bed.runtime.parts["calendar_sync"].loops
+        assert not harness.runtime.parts["calendar_sync"].loops
         for act in ACTS[:3]:
-            status, body, _ = await bed.ask("POST", f"/admin/{act}", token=await bed.token())
+            status, body, _ = await harness.ask("POST", f"/admin/{act}", token=await harness.token())
             assert status == 409
             assert "set its service_account" in body["error"]["message"]

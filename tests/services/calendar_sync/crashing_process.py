@@ -11,20 +11,20 @@ from holdfast.kit.inbox import InboxWorker
 from holdfast.services.calendar_sync import build, service
 from holdfast.services.calendar_sync.operations import CalendarSync
 from tests.kit.switchboard import CrashError, Fuse, fused
-from tests.services.calendar_sync.bed import Bed
+from tests.services.calendar_sync.harness import Harness
 
-__all__ = ["CrashError", "Doomed", "Fuse"]
+__all__ = ["CrashError", "CrashingProcess", "Fuse"]
 
 _WORK = ("Syncs._work", "InboxWorker._work", "Channels._tend")
 _CALLS = ("list_events", "get_event", "patch_event", "watch_events", "stop_channel")
 
 
-class Doomed:
-    """The service as another process on the bed's store, with a fuse burning."""
+class CrashingProcess:
+    """The service as another process on the harness's store, with a fuse burning."""
 
-    def __init__(self, bed: Bed, fuse: Fuse) -> None:
-        context = bed.runtime._context(service)
-        store = fused(bed.runtime.store, fuse)
+    def __init__(self, harness: Harness, fuse: Fuse) -> None:
+        context = harness.runtime._context(service)
+        store = fused(harness.runtime.store, fuse)
         self.parts = build(msgspec.structs.replace(context, store=store))
         self.operations: CalendarSync = self.parts.operations
         self.inbox = InboxWorker(store, self.parts.handlers)

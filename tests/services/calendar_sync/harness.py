@@ -64,7 +64,7 @@ def guests(*emails: str) -> list[dict[str, str]]:
 
 
 @dataclass
-class Bed:
+class Harness:
     google: GoogleSimulator
     config: Config
     clock: Clock
@@ -145,7 +145,7 @@ class Bed:
         await self.operations.refresh()
         await self.work()
 
-    def hush(self, *, on: bool) -> None:
+    def drop_pushes(self, *, on: bool) -> None:
         """Lose every notification from here on, or no more of them."""
         self.google.run(Pushes(act="drop", count=10_000))
         if not on:
@@ -190,7 +190,7 @@ class Bed:
         return await ApiTokens(self.runtime.store).create("test", role=role, tenant_id=tenant, **more)
 
 
-class _Swapped:
+class SwappableApp:
     """An application that can be exchanged under a running server, as a restart does."""
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ class _Swapped:
 
 
 @contextlib.asynccontextmanager
-async def calendar_bed(
+async def calendar_harness(
     url: str,
     clock: Clock,
     home: Path,
@@ -210,7 +210,7 @@ async def calendar_bed(
     people: Sequence[str] = (ALICE, BOB, CAROL, BOSS),
     settings: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
-) -> AsyncIterator[Bed]:
+) -> AsyncIterator[Harness]:
     """The service without its pages, ready to begin; no loop runs until the test says so."""
     async with contextlib.AsyncExitStack() as stack:
         google = await stack.enter_async_context(GoogleSimulator(clock=clock, http_on_loopback=True))
@@ -219,7 +219,7 @@ async def calendar_bed(
         (home / "key.json").write_bytes(msgspec.json.encode(google.service_account()))
         file = home / "mappings.csv"
         file.write_text(as_csv(mappings))
-        app = _Swapped()
+        app = SwappableApp()
         beneath = uvicorn.Config(app, http="httptools", log_level="warning", lifespan="off", access_log=False)
         address = await stack.enter_async_context(served(beneath))
         table = {
@@ -232,13 +232,13 @@ async def calendar_bed(
         runtime = await Runtime.open(config, services=[service], clock=clock)
         app.app = create_app(runtime)
         client = await stack.enter_async_context(aiohttp.ClientSession(address))
-        bed = Bed(google, config, clock, file, runtime, client, stack, app)
+        harness = Harness(google, config, clock, file, runtime, client, stack, app)
         try:
-            yield bed
+            yield harness
         finally:
-            await bed.runtime.close()
+            await harness.runtime.close()
 
 
-def hasty(url: str) -> str:
+def without_fsync(url: str) -> str:
     """The same store, on SQLite without a sync for each commit: for long ways."""
     return f"{url}?synchronous=normal" if url.startswith("sqlite") else url
