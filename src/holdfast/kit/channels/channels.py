@@ -16,7 +16,7 @@ from holdfast.kit.channels.reconciler import Hook, WatchReconciler, epoch_ms, lo
 from holdfast.kit.channels.report import ChannelHealth, Forced, Listing, Renewal, Renewed
 from holdfast.kit.channels.watch_registry import WatchRegistry
 from holdfast.kit.worker_loop import WorkerLoop
-from holdfast.store import Query, Snapshot, Store
+from holdfast.store import Query, Snapshot, Store, Transaction
 from holdfast.webhook_verifier import CHANNEL_TOKEN_BYTES
 
 POLL_S: Final = 60.0
@@ -122,20 +122,33 @@ class Channels(WorkerLoop[Watch]):
         judged = [report.renewal_outcome(channel, after.get(channel.watched_id), now) for channel in expiring]
         return report.summarize_renewal(judged, dry_run=False)
 
-    async def force(self, reason: str = "") -> Forced:
-        """Replace every channel by a new one, also where credentials were given up; safe to repeat."""
+    async def force(self, reason: str = "", *, ordered_at: datetime | None = None) -> Forced:
+        """Replace every channel by a new one, also where credentials were given up; safe to repeat.
+
+        An order that is taken up again after a crash leaves alone what was opened since `ordered_at`.
+        """
         log.info("channels are replaced by new ones", name=self._name, reason=reason)
+        since = ordered_at or self._clock.now()
         before = {watch.watched_id: watch async for watch in self._register.all() if watch.wanted}
-        await self._register.change_each([watch.id for watch in before.values()], decision.request_renewal)
+        await self._register.change_each(
+            [watch.id for watch in before.values()],
+            lambda watch, now: decision.request_replacement(watch, now, ordered_at=since),
+        )
         await self.turn()
         after = {watch.watched_id: watch async for watch in self._register.all() if watch.wanted}
-        opened = {id for id, watch in after.items() if id in before and watch.openings > before[id].openings}
+        opened = {
+            id
+            for id, watch in after.items()
+            if id in before and (watch.openings > before[id].openings or decision.opened_since(watch, since))
+        }
         errors = {id: after[id].error for id in before if id in after and id not in opened}
         replaced = [
             watch.current.channel_id for id, watch in before.items() if id in opened and watch.current
         ]
-        leaving = {held.channel_id for watch in after.values() for held in watch.leaving}
-        stopped = len(set(replaced) - leaving)
+        left = {
+            held.channel_id for watch in after.values() for held in (*watch.leaving, watch.current) if held
+        }
+        stopped = len(set(replaced) - left)
         return Forced(opened=len(opened), stopped=stopped, failed=len(errors), errors=errors)
 
     async def retry(self, watched_ids: Iterable[str]) -> None:
@@ -150,8 +163,12 @@ class Channels(WorkerLoop[Watch]):
 
     async def stop(self, channel_id: str) -> None:
         """Stop one channel. What is still wanted gets another first, so that nothing goes unseen."""
-        await self._register.release(channel_id)
+        await self._store.transact(lambda tx: self.release(channel_id, tx))
         await self.turn()
+
+    async def release(self, channel_id: str, tx: Transaction) -> None:
+        """Order one channel stopped, in the caller's commit; the next turn does it."""
+        await self._register.release(channel_id, tx)
 
     # -- what notifications say -------------------------------------------------------------------
 

@@ -217,6 +217,15 @@ def request_renewal(watch: Watch, now: datetime) -> Watch:
     return replace(watch, renew_at=now, retry_at=None, status=status)
 
 
+def request_replacement(watch: Watch, now: datetime, *, ordered_at: datetime) -> Watch:
+    """Renew at the next turn, unless that was done since the order was given."""
+    return watch if opened_since(watch, ordered_at) else request_renewal(watch, now)
+
+
+def opened_since(watch: Watch, at: datetime) -> bool:
+    return watch.status == "watched" and watch.opened_at is not None and watch.opened_at > at
+
+
 def retry_attention(watch: Watch, now: datetime) -> Watch:
     """Credentials work again: what needed somebody's attention is tried at the next turn."""
     return request_renewal(watch, now) if watch.status == "attention" else watch

@@ -171,22 +171,18 @@ class WatchRegistry:
         if watch != found.doc:
             tx.write(put(watch))
 
-    async def release(self, channel_id: str) -> None:
+    async def release(self, channel_id: str, tx: Transaction) -> None:
         """Let a channel go; raises NotFoundError when neither record nor watch knows it."""
         found = await self._store.get(self._kind, channel_id)
+        held, watch_id = None, watch_id_of(channel_id)
         if found is not None and found.doc.status == "active":
             await self._take_in(found.doc)
-            ids = await self.ids_of([found.doc.watched_id])
             held = open_channel_of(found.doc)
-            await self.change(
-                ids[found.doc.watched_id],
-                lambda watch, now: decision.release_channel(watch, channel_id, held),
-            )
-            return
-        watch = await self._store.get(Watch, watch_id_of(channel_id)) if watch_id_of(channel_id) else None
-        if watch is None or not decision.has_channel(watch.doc, channel_id):
+            watch_id = (await self.ids_of([found.doc.watched_id]))[found.doc.watched_id]
+        watch = await tx.get(Watch, watch_id) if watch_id else None
+        if watch is None or not (held or decision.has_channel(watch.doc, channel_id)):
             raise NotFoundError(f"no open channel {channel_id!r}")
-        await self.change(watch.doc.id, lambda watch, now: decision.release_channel(watch, channel_id, None))
+        await self._apply(tx, watch_id, lambda watch, now: decision.release_channel(watch, channel_id, held))
 
 
 def open_channel_of(channel: ChannelFields) -> OpenChannel:
