@@ -15,7 +15,7 @@ from tests.services.calendar_sync.harness import Harness
 
 __all__ = ["CrashError", "CrashingProcess", "Fuse"]
 
-_WORK = ("Syncs._work", "InboxWorker._work", "Channels._tend")
+_WORK = ("Syncs._act", "InboxWorker._act", "Channels._act")
 _CALLS = ("list_events", "get_event", "patch_event", "watch_events", "stop_channel")
 
 
