@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import itertools
-import os
-import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,11 +19,12 @@ from holdfast.model.path import split_key
 from holdfast.model.permission import permits
 from holdfast.store.commit import Commit, Write, create, delete, put
 from holdfast.store.write_rules import decide
-from holdfast.testing import EmulatorMissingError, firestore_emulator
+from holdfast.testing import EmulatorMissingError
 from tests.examples import gwi
 from tests.examples.calendar_sync import WatchChannel
 from tests.examples.gwi_runs import Run, RunStep
 from tests.examples.gwi_samples import SAMPLES, THEN, membership
+from tests.export.conftest import GuardedFirestore, GuardedFirestoreFactory, require_emulator
 from tests.export.firestore_rest import Firestore, person
 
 HOME, AWAY = "gh-org-1", "gh-org-2"
@@ -84,28 +82,17 @@ class Judged:
 
 
 @pytest.fixture(scope="module")
-def _judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged | EmulatorMissingError]:
-    rules = tmp_path_factory.mktemp("rules") / "firestore.rules"
-    rules.write_text(export(SCHEMAS, "firestore-rules"))
-    with contextlib.ExitStack() as stack:
-        try:
-            address = stack.enter_context(firestore_emulator(rules))
-        except EmulatorMissingError as missing:
-            yield missing
-            return
-        project = f"rules-{secrets.token_hex(4)}"
-        firestore = stack.enter_context(contextlib.closing(Firestore(address, project)))
-        _keep_members(firestore)
-        yield Judged(firestore, project)
+def _judged(guarded_firestore: GuardedFirestoreFactory) -> GuardedFirestore | EmulatorMissingError:
+    found = guarded_firestore(export(SCHEMAS, "firestore-rules"))
+    if isinstance(found, GuardedFirestore):
+        _keep_members(found.firestore)
+    return found
 
 
 @pytest.fixture
-def judged(request: pytest.FixtureRequest, _judged: Judged | EmulatorMissingError) -> Judged:
-    if isinstance(_judged, EmulatorMissingError):
-        request.node.user_properties.append(("engine-missing", f"firestore rules: {_judged}"))
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(str(_judged))
-    request.node.user_properties.append(("engine", "firestore rules (emulator)"))
-    return _judged
+def judged(request: pytest.FixtureRequest, _judged: GuardedFirestore | EmulatorMissingError) -> Judged:
+    found = require_emulator(request, _judged)
+    return Judged(found.firestore, found.project)
 
 
 def _keep_members(firestore: Firestore) -> None:
