@@ -11,15 +11,15 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench bench-quick browser screenshots clean
+.PHONY: help run test check format bench bench-quick system-packages screenshots clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/.stamp-run ## play the demo (PORT=8000, HOLDFAST_HOME=.holdfast)
 	HOLDFAST_HOME="$(HOLDFAST_HOME)" exec $(BIN)/holdfast demo --port "$(PORT)"
 
-test: .venv/.stamp-dev browser ## run every test on every engine (ARGS="-k name" narrows)
+test: .venv/.stamp-dev system-packages ## run every test on every engine (ARGS="-k name" narrows)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: .venv/.stamp-dev ## lint, format, types, import rules
@@ -38,12 +38,14 @@ bench: .venv/.stamp-dev ## measure against raw driver loops, into bench/out/
 bench-quick: .venv/.stamp-dev ## the same with small numbers
 	$(BIN)/python -m bench --quick
 
-browser: ## install the Chromium that the console's tests drive, where that can be done unasked (root on Debian)
-	@command -v chromium >/dev/null 2>&1 \
+system-packages: ## install Chromium and PgBouncer for the tests, where that can be done unasked (root on Debian)
+	@missing=""; \
+	command -v chromium >/dev/null 2>&1 || missing="chromium fonts-dejavu-core"; \
+	PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null 2>&1 || missing="$$missing pgbouncer"; \
+	test -z "$$missing" \
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 && apt-get update -qq \
-	     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	        chromium fonts-dejavu-core >/dev/null; } \
-	|| echo "no Chromium on PATH: the console's tests need it (Debian: apt-get install chromium)"
+	     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; } \
+	|| echo "some tests need what is not installed here (Debian: apt-get install $$missing)"
 
 screenshots: .venv/.stamp-dev ## pictures of every page of the console, into build/screenshots/
 	$(BIN)/python -m tests.browser.screenshots build/screenshots
