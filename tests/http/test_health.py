@@ -116,7 +116,7 @@ async def test_a_channel_near_its_end_shows_until_another_takes_its_place(
     await store.commit(create(_channel("old", clock, hours=24)))
     assert await _reasons(bed) == ("ok", [])
     await clock.advance(23 * 3_600 + 60)
-    left = "channels: the channel of room-1 ends in 59m and was not renewed"
+    left = "channels: the channel of room-1 expires in 59m and was not renewed"
     assert await _reasons(bed) == ("degraded", [left])
     await store.commit(create(_channel("new", clock, hours=24)))
     assert await _reasons(bed) == ("ok", [])
@@ -126,7 +126,7 @@ async def test_a_channel_that_has_ended_shows_until_it_is_put_right(bed: Bed, cl
     store = bed.runtime.store.privileged()
     await store.commit(create(_channel("old", clock, hours=24)))
     await clock.advance(24 * 3_600 + 1)
-    ended = "channels: the channel of room-1 has ended and was not renewed"
+    ended = "channels: the channel of room-1 has expired and was not renewed"
     assert await _reasons(bed) == ("degraded", [ended])
     await store.commit(patch(Channel, "old", changes={"status": "stopped"}))
     assert await _reasons(bed) == ("ok", [])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import WrongTypeError
-from holdfast.kit.schedules.cron import NOTED_MAX, Missed, check_cron, decide_turn, last_slot, slots_after
+from holdfast.kit.schedules.cron import MISSED_MAX, Missed, check_cron, decide_turn, last_slot, slots_after
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Sydney"]
 EXPRESSIONS = [
@@ -101,7 +101,7 @@ def test_missed_slots_follow_their_policy() -> None:
 def test_a_long_absence_notes_a_bounded_number_of_missed_slots() -> None:
     slot = datetime(2020, 1, 1, tzinfo=UTC)
     turn = decide_turn("* * * * *", "UTC", slot=slot, now=START, missed="once", grace_s=0)
-    assert len(turn.missed) == NOTED_MAX
+    assert len(turn.missed) == MISSED_MAX
     assert turn.run == START
 
 

@@ -1,4 +1,4 @@
-"""Watch channels: opened, renewed with overlap, stopped and repaired by themselves."""
+"""Watch channels: opened, renewed with overlap, stopped and repaired."""
 
 from holdfast.kit.channels.channels import Channels
 from holdfast.kit.channels.decision import ChannelPolicy

@@ -1,4 +1,4 @@
-"""Watch channels that never go quiet: say what is to be watched, and it is, across crashes and renewals."""
+"""Watch channels for a declared set of resources, across crashes and renewals."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PAGE: Final = 500
 
 
 class Channels(WorkerLoop[Watch]):
-    """Keeps one channel open for each thing that is wanted watched. Any number of processes may run it.
+    """Keeps one channel open for each wanted resource. Any number of processes may run it.
 
-    `name` begins every channel id and tells this set from others in the same store. `key` makes the
-    tokens by which the inbox knows a channel's notifications (`GoogleChannelVerifier(key)`). `hook` adds
-    writes to the commits that open, stop or expire a channel.
+    `name` begins every channel id and tells this set from others in the same store. `key` signs the tokens by
+    which the inbox verifies notifications (`GoogleChannelVerifier(key)`). `hook` adds writes to the commits
+    that open, stop or expire a channel.
 
     Example:
         channels = Channels(store, google, name="calendar-sync", key=key, kind=WatchChannel)
@@ -63,25 +63,25 @@ class Channels(WorkerLoop[Watch]):
             lease_s=self._life.lease_s, poll_s=POLL_S, gap_s=GAP_S, owner=owner,
         )  # fmt: skip
         self._name, self._channel = name, kind
-        self._register = WatchRegistry(self._store, kind, name=name, life=self._life)
-        self._care = WatchReconciler(
-            self._store, provider, kind=kind, key=key, life=self._life, hook=hook, known=self._register.known
+        self._registry = WatchRegistry(self._store, kind, name=name, life=self._life)
+        self._reconciler = WatchReconciler(
+            self._store, provider, kind=kind, key=key, life=self._life, hook=hook, known=self._registry.known
         )
 
     async def load(self) -> int:
-        """Read the active channels into memory, for `knows` and `find`; says how many there are."""
-        return await self._register.load()
+        """Load the active channels into memory, for `has_open` and `find`; return their number."""
+        return await self._registry.load()
 
     def has_open(self, channel_id: str) -> bool:
-        """Whether this process knows a channel to be open, without a look-up."""
-        return channel_id in self._register.known
+        """Whether this process knows a channel to be open, without a read."""
+        return channel_id in self._registry.known
 
     async def set_wanted(self, watched_ids: Iterable[str]) -> None:
-        """Declare all that is to be watched; the next turn opens what is new and stops what is not named.
+        """Declare all resources to watch; the next turn opens channels for new ones and stops the others.
 
-        The first call also takes in channels that are on record and that no watch knows.
+        The first call also adopts stored channels that no watch has.
         """
-        await self._register.set_wanted(set(watched_ids))
+        await self._registry.set_wanted(set(watched_ids))
 
     # -- the loop ---------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Channels(WorkerLoop[Watch]):
         return await self.work_off()
 
     async def _act(self, claimed: Snapshot[Watch], until_s: float) -> None:
-        await self._care.reconcile(claimed, until_s)
+        await self._reconciler.reconcile(claimed, until_s)
 
     async def _claim(self, room: int) -> list[Snapshot[Watch]]:
         return await self._store.claim_due(
@@ -112,13 +112,13 @@ class Channels(WorkerLoop[Watch]):
                 for c in expiring
             ]
             return Renewal(renewed=would, dry_run=True)
-        ids = await self._register.ids_of([channel.watched_id for channel in expiring])
+        ids = await self._registry.ids_of([channel.watched_id for channel in expiring])
         ending = {channel.channel_id for channel in expiring}
-        await self._register.change_each(
+        await self._registry.change_each(
             ids.values(), lambda w, now: decision.renew_if_expiring(w, ending, now)
         )
         await self.turn()
-        after = await self._register.read(ids)
+        after = await self._registry.read(ids)
         now = self._clock.now()
         judged = [report.renewal_outcome(channel, after.get(channel.watched_id), now) for channel in expiring]
         return report.summarize_renewal(judged, dry_run=False)
@@ -130,13 +130,13 @@ class Channels(WorkerLoop[Watch]):
         """
         log.info("channels are replaced by new ones", name=self._name, reason=reason)
         since = ordered_at or self._clock.now()
-        before = {watch.watched_id: watch async for watch in self._register.all() if watch.wanted}
-        await self._register.change_each(
+        before = {watch.watched_id: watch async for watch in self._registry.all() if watch.wanted}
+        await self._registry.change_each(
             [watch.id for watch in before.values()],
             lambda watch, now: decision.request_replacement(watch, now, ordered_at=since),
         )
         await self.turn()
-        after = {watch.watched_id: watch async for watch in self._register.all() if watch.wanted}
+        after = {watch.watched_id: watch async for watch in self._registry.all() if watch.wanted}
         opened = {
             id
             for id, watch in after.items()
@@ -154,13 +154,13 @@ class Channels(WorkerLoop[Watch]):
 
     async def retry(self, watched_ids: Iterable[str]) -> None:
         """Try again at the next turn what needed attention or waits after failures, as after a reconnect."""
-        ids = await self._register.ids_of(list(watched_ids))
-        await self._register.change_each(ids.values(), decision.request_renewal)
+        ids = await self._registry.ids_of(list(watched_ids))
+        await self._registry.change_each(ids.values(), decision.request_renewal)
 
     async def revive(self, watched_ids: Iterable[str]) -> None:
         """Try again at the next turn what needed attention, and leave everything else as it is."""
-        ids = await self._register.ids_of(list(watched_ids))
-        await self._register.change_each(ids.values(), decision.retry_attention)
+        ids = await self._registry.ids_of(list(watched_ids))
+        await self._registry.change_each(ids.values(), decision.retry_attention)
 
     async def stop(self, channel_id: str) -> None:
         """Stop one channel. What is still wanted gets another first, so that nothing goes unseen."""
@@ -169,13 +169,13 @@ class Channels(WorkerLoop[Watch]):
 
     async def release(self, channel_id: str, tx: Transaction) -> None:
         """Order one channel stopped, in the caller's commit; the next turn does it."""
-        await self._register.release(channel_id, tx)
+        await self._registry.release(channel_id, tx)
 
     # -- what notifications say -------------------------------------------------------------------
 
     async def find(self, channel_id: str) -> str | None:
         """What a channel watches, also before it is on record; None when it was never ours."""
-        known = self._register.known.get(channel_id)
+        known = self._registry.known.get(channel_id)
         if known is not None:
             return known
         found = await self._store.get(self._channel, channel_id)
@@ -186,7 +186,7 @@ class Channels(WorkerLoop[Watch]):
 
     async def record_resource(self, channel_id: str, resource_id: str) -> None:
         """A verified notification named its resource: lets a half-opened channel be stopped."""
-        await self._register.change(
+        await self._registry.change(
             watch_id_of(channel_id),
             lambda watch, now: decision.record_resource(watch, channel_id, resource_id),
         )
@@ -205,11 +205,11 @@ class Channels(WorkerLoop[Watch]):
 
     async def watches(self, watched_ids: Iterable[str]) -> dict[str, Watch]:
         """The watches of these things, by what they watch; none for what was never wanted."""
-        return await self._register.read(await self._register.ids_of(watched_ids))
+        return await self._registry.read(await self._registry.ids_of(watched_ids))
 
     async def health(self) -> ChannelHealth:
         """How channels are, as the store has it; what needs somebody's attention is named."""
         return await report.channel_health(
             self._store, self._channel, name=self._name, last_turn_at=self.last_turn_at,
-            last_error=self._care.last_error,
+            last_error=self._reconciler.last_error,
         )  # fmt: skip

@@ -1,9 +1,9 @@
-"""What a watch needs next, and what it becomes after each step. Pure.
+"""The next step of a watch, and its state after each step. Pure.
 
-    claim ─► Tidy ─► Open: begun ─► provider ─► opened | failed ─► Stop: provider ─► stopped ─► Rest
-                            └ begun and never ended is `opening`: the next worker puts it to `leaving`
+    claim ─► Cleanup ─► Open: begin_open ─► provider ─► complete_open | fail_open ─► Stop ─► Idle
+                              └ begun and never completed is `opening`: the next worker moves it to `leaving`
 
-Opening comes before stopping, so a renewal overlaps and never leaves a gap.
+Opening comes before stopping, so a renewal overlaps and leaves no gap.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAVING_MAX: Final = 50
 
 
 class ChannelPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How channels live: how long, when they are renewed, how gently a provider is asked."""
+    """Lifetime, renewal and retry settings of channels."""
 
     ttl_s: float = 7 * 86_400.0
     renew_before_s: float = 86_400.0
@@ -38,7 +38,7 @@ class ChannelPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cleanup(msgspec.Struct, frozen=True):
-    """Put down what time or a crash has done: a channel that ended, an opening nobody finished."""
+    """Record what time or a crash did: a channel that expired, an opening that nobody completed."""
 
 
 class Open(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Idle(msgspec.Struct, frozen=True):
-    """Nothing to do before this moment; None: never, unless asked."""
+    """Nothing to do before this moment; None: not before something changes."""
 
     until: datetime | None
 
@@ -61,7 +61,7 @@ Step = Cleanup | Open | Stop | Idle
 
 
 def decide(watch: Watch, now: datetime) -> Step:
-    """The next step of whoever holds the watch."""
+    """The next step for the holder of the watch."""
     if watch.opening is not None or is_expired(watch, now):
         return Cleanup()
     if _opens_at(watch, now) == now:
@@ -80,7 +80,7 @@ def is_expired(watch: Watch, now: datetime) -> bool:
 
 
 def _opens_at(watch: Watch, now: datetime) -> datetime | None:
-    """When a channel should be opened; `now` when it is time, None when none is wanted."""
+    """When a channel should be opened; `now` when it is time, None when it should not."""
     if not watch.wanted or watch.status == "attention":
         return None
     at = watch.renew_at if watch.current is not None and watch.renew_at is not None else now
@@ -89,13 +89,10 @@ def _opens_at(watch: Watch, now: datetime) -> datetime | None:
     return max(at, now)
 
 
-# -- what a watch becomes -------------------------------------------------------------------------
-
-
 def update_status(watch: Watch, now: datetime) -> Watch:
-    """The watch with its status as its parts have it; an unwanted one lets its channel go."""
+    """The watch with its status derived from its parts; one that is not wanted releases its channel."""
     if not watch.wanted and watch.current is not None:
-        watch = _let_go(watch)
+        watch = _release_current(watch)
     status = watch.status
     if not watch.wanted:
         status = "ending" if watch.leaving or watch.opening else "ended"
@@ -105,28 +102,28 @@ def update_status(watch: Watch, now: datetime) -> Watch:
     return replace(watch, status=status, ended_at=ended_at)
 
 
-def _let_go(watch: Watch) -> Watch:
+def _release_current(watch: Watch) -> Watch:
     assert watch.current is not None
     return replace(watch, current=None, renew_at=None, leaving=[*watch.leaving, watch.current])
 
 
 def clean_up(watch: Watch, now: datetime) -> Watch:
     if watch.opening is not None:
-        watch = replace(watch, opening=None, leaving=_with(watch.leaving, watch.opening))
+        watch = replace(watch, opening=None, leaving=_add_leaving(watch.leaving, watch.opening))
     if is_expired(watch, now):
         watch = replace(watch, current=None, renew_at=None)
     return watch
 
 
-def _with(leaving: list[OpenChannel], held: OpenChannel) -> list[OpenChannel]:
-    """A half-opened channel joins those to be stopped; of too many, the soonest to end is left to it."""
+def _add_leaving(leaving: list[OpenChannel], held: OpenChannel) -> list[OpenChannel]:
+    """Add a half-opened channel to those to be stopped; of too many, the first to expire is dropped."""
     return sorted([*leaving, held], key=lambda one: one.ends_at)[-LEAVING_MAX:]
 
 
 def begin_open(watch: Watch, now: datetime, life: ChannelPolicy) -> Watch:
-    """The intent to open, under an id never used before: to be kept before the provider is asked."""
+    """The intent to open, under a new id: stored before the provider is asked."""
     stamp_ms = max(int(now.timestamp() * 1000), watch.stamp_ms + 1)
-    # The provider's clock may be ahead of ours, and the call may take its time.
+    # The provider's clock may be ahead of ours, and the call takes time.
     ends_at = now + timedelta(seconds=life.ttl_s + life.call_limit_s + 3_600)
     opening = OpenChannel(channel_id=channel_id(watch.id, stamp_ms), ends_at=ends_at)
     return replace(watch, opening=opening, stamp_ms=stamp_ms)
@@ -135,9 +132,9 @@ def begin_open(watch: Watch, now: datetime, life: ChannelPolicy) -> Watch:
 def complete_open(
     watch: Watch, held: OpenChannel, *, now: datetime, life: ChannelPolicy, spread: float
 ) -> Watch:
-    """The new channel is the current one; the old one and half-opened ones may now be stopped."""
+    """The new channel becomes current; the old one and half-opened ones may now be stopped."""
     if watch.current is not None:
-        watch = _let_go(watch)
+        watch = _release_current(watch)
     life_s = (held.ends_at - now).total_seconds()
     margin_s = min(life.renew_before_s * (1 + spread / 10), life_s / 2)
     leaving = [one if one.resource_id else replace(one, retry_at=None) for one in watch.leaving]
@@ -149,7 +146,7 @@ def complete_open(
 
 
 def fail_open(watch: Watch, fault: Exception, *, now: datetime, life: ChannelPolicy, spread: float) -> Watch:
-    """The provider did not open: try again later, or, without credentials, not before somebody acts."""
+    """The provider did not open: retry later, or, without credentials, not before somebody acts."""
     watch = clean_up(watch, now) if may_be_open(fault) else replace(watch, opening=None)
     failures = watch.failures + 1
     if isinstance(fault, ReauthRequiredError):
@@ -166,28 +163,28 @@ def may_be_open(fault: Exception) -> bool:
 
 
 def retry_delay_s(fault: Exception, tries: int, *, life: ChannelPolicy, spread: float) -> float:
-    """Doubling waits, spread over their upper half, and never shorter than the provider asked for."""
+    """Exponential back-off with jitter, never shorter than the provider asked for."""
     wait_s = life.back_off.wait_s(tries, spread)
     return max(wait_s, fault.after_s) if isinstance(fault, RetryLaterError) else wait_s
 
 
-def complete_stop(watch: Watch, gone: Iterable[str]) -> Watch:
-    """These channels are open no longer."""
-    ids = set(gone)
+def complete_stop(watch: Watch, ids_stopped: Iterable[str]) -> Watch:
+    """Remove channels that are stopped."""
+    ids = set(ids_stopped)
     return replace(watch, leaving=[held for held in watch.leaving if held.channel_id not in ids])
 
 
 def fail_stop(
     watch: Watch, id: str, fault: Exception, *, now: datetime, life: ChannelPolicy, spread: float
 ) -> Watch:
-    """This channel could not be stopped: try again later, until it ends by itself."""
+    """Retry stopping this channel later, until it expires by itself."""
 
-    def later(held: OpenChannel) -> OpenChannel:
+    def retry_later(held: OpenChannel) -> OpenChannel:
         wait_s = retry_delay_s(fault, held.tries + 1, life=life, spread=spread)
         retry_at = min(now + timedelta(seconds=wait_s), max(held.ends_at, now))
         return replace(held, tries=held.tries + 1, retry_at=retry_at)
 
-    leaving = [later(held) if held.channel_id == id else held for held in watch.leaving]
+    leaving = [retry_later(held) if held.channel_id == id else held for held in watch.leaving]
     needs_people = isinstance(fault, ReauthRequiredError) and watch.wanted
     status = "attention" if needs_people else watch.status
     return replace(watch, leaving=leaving, status=status, error=error_text(fault))
@@ -197,11 +194,8 @@ def error_text(fault: Exception) -> str:
     return (str(fault) or type(fault).__name__)[:ERROR_CHARACTERS_MAX]
 
 
-# -- what people ask ------------------------------------------------------------------------------
-
-
 def enable(watch: Watch, now: datetime) -> Watch:
-    """Watch it, from now on; one that ended begins anew."""
+    """Watch it from now on; one that ended starts again."""
     if watch.wanted:
         return watch
     return replace(watch, wanted=True, failures=0, retry_at=None, error="")
@@ -212,7 +206,7 @@ def disable(watch: Watch, now: datetime) -> Watch:
 
 
 def request_renewal(watch: Watch, now: datetime) -> Watch:
-    """Renew at the next turn; what waited after failures, or for people, is tried again."""
+    """Renew at the next turn, whatever it waits for."""
     status = "opening" if watch.status == "attention" else watch.status
     return replace(watch, renew_at=now, retry_at=None, status=status)
 
@@ -227,21 +221,21 @@ def opened_since(watch: Watch, at: datetime) -> bool:
 
 
 def retry_attention(watch: Watch, now: datetime) -> Watch:
-    """Credentials work again: what needed somebody's attention is tried at the next turn."""
+    """Credentials work again: retry a watch that needed attention."""
     return request_renewal(watch, now) if watch.status == "attention" else watch
 
 
 def renew_if_expiring(watch: Watch, ending: Container[str], now: datetime) -> Watch:
-    """Renew at the next turn, unless another process has done so since the channel was found to end."""
+    """Renew at the next turn, unless the expiring channel was replaced meanwhile."""
     if watch.current is None or watch.current.channel_id not in ending:
         return watch
     return replace(watch, renew_at=now)
 
 
 def release_channel(watch: Watch, id: str, found: OpenChannel | None) -> Watch:
-    """Let one channel go: the current one, one already leaving, or one found on record only."""
+    """Release one channel: the current one, one already leaving, or one found stored only."""
     if watch.current is not None and watch.current.channel_id == id:
-        return _let_go(watch)
+        return _release_current(watch)
     if found is not None and not has_channel(watch, id):
         return replace(watch, leaving=[*watch.leaving, found])
     leaving = [replace(held, retry_at=None) if held.channel_id == id else held for held in watch.leaving]
@@ -255,7 +249,7 @@ def has_channel(watch: Watch, id: str) -> bool:
 
 
 def adopt_channel(watch: Watch, found: OpenChannel, *, life: ChannelPolicy) -> Watch:
-    """Take in a channel that is on record and that no watch knows."""
+    """Adopt a stored channel that no watch has."""
     if has_channel(watch, found.channel_id):
         return watch
     if watch.current is not None or not watch.wanted:
@@ -265,11 +259,11 @@ def adopt_channel(watch: Watch, found: OpenChannel, *, life: ChannelPolicy) -> W
 
 
 def record_resource(watch: Watch, id: str, resource_id: str) -> Watch:
-    """A notification named a half-opened channel's resource: now it can be stopped."""
+    """Record the resource of a half-opened channel, named by a notification: now it can be stopped."""
 
-    def named(held: OpenChannel) -> OpenChannel:
-        mine = held.channel_id == id and not held.resource_id
-        return replace(held, resource_id=resource_id, retry_at=None) if mine else held
+    def with_resource(held: OpenChannel) -> OpenChannel:
+        matches = held.channel_id == id and not held.resource_id
+        return replace(held, resource_id=resource_id, retry_at=None) if matches else held
 
-    opening = None if watch.opening is None else named(watch.opening)
-    return replace(watch, opening=opening, leaving=[named(held) for held in watch.leaving])
+    opening = None if watch.opening is None else with_resource(watch.opening)
+    return replace(watch, opening=opening, leaving=[with_resource(held) for held in watch.leaving])

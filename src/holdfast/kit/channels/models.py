@@ -1,4 +1,4 @@
-"""What channels keep: the channels themselves, and one watch for each thing watched."""
+"""Documents of channels: the channels, and one watch per watched resource."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ EXPIRED_KEPT: Final = Retention("last_updated_at", after_s=KEPT_S, when={"status
 
 
 class ChannelFields(Document, rename="camel"):
-    """The fields of a channel; declare a subclass to keep channels under another collection name.
+    """The fields of a channel; declare a subclass for another collection name.
 
-    `watched_id` may be stored under the provider's own word for what is watched.
+    `watched_id` may be stored under the provider's own word for the watched resource.
 
     Example:
         @document("watchChannels/{channel_id}", id=CHANNEL_ID, indexes=CHANNEL_INDEXES,
@@ -105,11 +105,11 @@ class OpenChannel(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     access=ADMINS_READ,
 )
 class Watch(Document, rename="camel"):
-    """The duty to keep one thing watched, worked on by one process at a time.
+    """The intent to watch one resource, worked on by one process at a time.
 
-    Its id is the front of every channel id it ever gives. Each channel it may have at the provider is in
-    `opening` (asked for, not known to be open), `current` or `leaving` (to be stopped), so that a
-    process which dies at any moment leaves none unknown.
+    Its id is the prefix of all its channel ids. Each channel it may have at the provider is in `opening`
+    (requested, not known to be open), `current` or `leaving` (to be stopped), so that a crash at any moment
+    leaves none unknown.
     """
 
     id: str

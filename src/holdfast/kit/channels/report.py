@@ -1,4 +1,4 @@
-"""What channels tell people: rows with the time left, what a renewal did, and health that tells the truth."""
+"""Reports on channels for people: rows with the time left, renewal results, and health."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.kit.channels.models import ChannelFields, ChannelStatus, Watch
 from holdfast.kit.channels.reconciler import epoch_ms
 from holdfast.store import Query, Store
 
-ATTENTION_TOLD_MAX: Final = 50
+PROBLEMS_MAX: Final = 50
 
 
 class ChannelReportRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One channel, with the time left to it; `warning` under the set time."""
+    """One channel with the time left to it; `warning` when that is short."""
 
     channel_id: str
     watched_id: str
@@ -29,14 +29,14 @@ class ChannelReportRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Some rows, soonest end first, and the cursor that goes on after them."""
+    """Some rows, soonest expiry first, and the cursor of the next page."""
 
     rows: list[ChannelReportRow]
     cursor: str | None
 
 
 class Renewed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A channel and the one that took its place; in a dry run, the one that would be renewed."""
+    """A channel and its replacement; in a dry run, one that would be renewed."""
 
     channel_id: str
     watched_id: str
@@ -60,7 +60,7 @@ class NotRenewed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a renewal did, or in a dry run would do."""
+    """The result of a renewal, or of its dry run."""
 
     renewed: list[Renewed] = []
     skipped: list[Skipped] = []
@@ -69,7 +69,7 @@ class Renewal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Forced(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a forced registration did: counts also when some failed."""
+    """The result of a forced registration, partial failures included."""
 
     opened: int
     stopped: int
@@ -83,7 +83,7 @@ class ChannelProblem(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ChannelHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How channels are: `critical` when something is wanted and nothing is live."""
+    """Health of channels: `critical` when something should be watched and no channel is open."""
 
     verdict: Literal["ok", "degraded", "critical"]
     live: int
@@ -111,7 +111,7 @@ def row(channel: ChannelFields, *, now_ms: int, warn_s: float) -> ChannelReportR
 def renewal_outcome(
     channel: ChannelFields, after: Watch | None, now: datetime
 ) -> Renewed | Skipped | NotRenewed:
-    """What became of a channel that was to be renewed."""
+    """The outcome of one channel's renewal."""
     id, watched_id = channel.channel_id, channel.watched_id
     if after is None or not after.wanted:
         return Skipped(channel_id=id, watched_id=watched_id, reason="no longer wanted")
@@ -127,11 +127,11 @@ def renewal_outcome(
     return Skipped(channel_id=id, watched_id=watched_id, reason="another process is renewing it")
 
 
-def summarize_renewal(found: Sequence[Renewed | Skipped | NotRenewed], *, dry_run: bool) -> Renewal:
+def summarize_renewal(outcomes: Sequence[Renewed | Skipped | NotRenewed], *, dry_run: bool) -> Renewal:
     return Renewal(
-        renewed=[one for one in found if isinstance(one, Renewed)],
-        skipped=[one for one in found if isinstance(one, Skipped)],
-        failed=[one for one in found if isinstance(one, NotRenewed)],
+        renewed=[one for one in outcomes if isinstance(one, Renewed)],
+        skipped=[one for one in outcomes if isinstance(one, Skipped)],
+        failed=[one for one in outcomes if isinstance(one, NotRenewed)],
         dry_run=dry_run,
     )
 
@@ -139,27 +139,29 @@ def summarize_renewal(found: Sequence[Renewed | Skipped | NotRenewed], *, dry_ru
 async def channel_health(
     store: Store, kind: type[ChannelFields], *, name: str, last_turn_at: datetime | None, last_error: str
 ) -> ChannelHealth:
-    """Health from a few indexed questions, whatever the number of channels."""
+    """Health from a few indexed queries, whatever the number of channels."""
     now_ms = epoch_ms(store.clock.now())
-    mine = Query(Watch).where("name", "==", name)
+    watches_query = Query(Watch).where("name", "==", name)
     states = ("opening", "watched", "attention", "ending")
-    watches = {state: await store.count(mine.where("status", "==", state)) for state in states}
+    watches = {state: await store.count(watches_query.where("status", "==", state)) for state in states}
     active = Query(kind).where("status", "==", "active")
     live = await store.count(active.where("expiration", ">", now_ms))
-    soonest = (await store.query(active.order_by("expiration").limit(1))).docs
-    in_trouble = await store.query(mine.where("status", "==", "attention").limit(ATTENTION_TOLD_MAX))
-    last = (await store.query(mine.order_by("-opened_at").limit(1))).docs
-    following = (await store.query(mine.where("status", "==", "watched").order_by("renew_at").limit(1))).docs
-    failing = await store.count(mine.where("wanted", "==", True).where("failures", ">", 0))
+    next_to_expire = (await store.query(active.order_by("expiration").limit(1))).docs
+    problems = await store.query(watches_query.where("status", "==", "attention").limit(PROBLEMS_MAX))
+    last_opened = (await store.query(watches_query.order_by("-opened_at").limit(1))).docs
+    next_to_renew = (
+        await store.query(watches_query.where("status", "==", "watched").order_by("renew_at").limit(1))
+    ).docs
+    failing = await store.count(watches_query.where("wanted", "==", True).where("failures", ">", 0))
     overdue = await store.count(active.where("expiration", "<=", now_ms))
     wanted = watches["opening"] + watches["watched"] + watches["attention"]
-    trouble = watches["opening"] + watches["attention"] + failing + overdue
+    faults = watches["opening"] + watches["attention"] + failing + overdue
     return ChannelHealth(
-        verdict="critical" if wanted and not live else "degraded" if trouble else "ok",
+        verdict="critical" if wanted and not live else "degraded" if faults else "ok",
         live=live, watches=watches, failing=failing, overdue=overdue,
-        attention=[ChannelProblem(watch.watched_id, watch.error) for watch in in_trouble.docs],
-        soonest_expiration=soonest[0].expiration if soonest else None,
-        last_opened_at=last[0].opened_at if last else None,
-        next_renewal_at=following[0].renew_at if following else None,
+        attention=[ChannelProblem(watch.watched_id, watch.error) for watch in problems.docs],
+        soonest_expiration=next_to_expire[0].expiration if next_to_expire else None,
+        last_opened_at=last_opened[0].opened_at if last_opened else None,
+        next_renewal_at=next_to_renew[0].renew_at if next_to_renew else None,
         last_turn_at=last_turn_at, last_error=last_error,
     )  # fmt: skip

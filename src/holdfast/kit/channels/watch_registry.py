@@ -1,4 +1,4 @@
-"""The watches of one set: which there are, and changes to them from outside their holder's turn."""
+"""The watches of one set: lookup, and changes from outside their holder."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from holdfast.store import ABSENT, PRESENT, Query, Store, Transaction, Write, ch
 
 PAGE: Final = 500
 LOADED_PAGE: Final = 2_000
-AT_ONCE: Final = 100
-SCAN_AGAIN_S: Final = 3_600.0
+CONCURRENCY: Final = 100
+RESCAN_S: Final = 3_600.0
 
 Change = Callable[[Watch, datetime], Watch]
 
 
 class WatchRegistry:
-    """Finds and changes watches. `known` tells what each channel on record watches, without a read."""
+    """Finds and changes watches. `known` maps the stored open channels to what they watch."""
 
     def __init__(self, store: Store, kind: type[ChannelFields], *, name: str, life: ChannelPolicy) -> None:
         self._store, self._clock = store, store.clock
@@ -39,7 +39,7 @@ class WatchRegistry:
         self.known: dict[str, str] = {}
 
     async def load(self) -> int:
-        """Read what is on record as open into `known`."""
+        """Load the stored open channels into `known`."""
         async for found in self._store.scan(self._active()):
             self.known[found.doc.channel_id] = found.doc.watched_id
         return len(self.known)
@@ -47,34 +47,32 @@ class WatchRegistry:
     def _active(self) -> Query[ChannelFields]:
         return Query(self._kind).where("status", "==", "active").order_by("expiration").limit(LOADED_PAGE)
 
-    # -- what is wanted ---------------------------------------------------------------------------
-
     async def set_wanted(self, wanted: set[str]) -> None:
         first = self._wanted is None
-        fresh = self._clock.monotonic() - self._scanned_s < SCAN_AGAIN_S
+        fresh = self._clock.monotonic() - self._scanned_s < RESCAN_S
         if wanted == self._wanted and fresh:
             return
-        there = {watch.watched_id: watch async for watch in self.all()}
-        await self._add(sorted(wanted - there.keys()))
-        again = [there[id].id for id in wanted & there.keys() if not there[id].wanted]
-        await self.change_each(again, decision.enable)
-        dropped = [watch.id for id, watch in there.items() if watch.wanted and id not in wanted]
+        existing = {watch.watched_id: watch async for watch in self.all()}
+        await self._add(sorted(wanted - existing.keys()))
+        reenabled = [existing[id].id for id in wanted & existing.keys() if not existing[id].wanted]
+        await self.change_each(reenabled, decision.enable)
+        dropped = [watch.id for id, watch in existing.items() if watch.wanted and id not in wanted]
         await self.change_each(dropped, decision.disable)
         if first:
-            await self._adopt(there)
+            await self._adopt(existing)
         self._wanted, self._scanned_s = wanted, self._clock.monotonic()
 
     async def _add(self, watched_ids: list[str]) -> None:
         for start in range(0, len(watched_ids), PAGE):
             some = watched_ids[start : start + PAGE]
-            outcomes = await self._store.settle([self._adding(id, wanted=True) for id in some])
+            outcomes = await self._store.settle([self._create_writes(id, wanted=True) for id in some])
             for id, outcome in zip(some, outcomes, strict=True):
                 if isinstance(outcome, ConflictError):
-                    await self._add_beside(id)
+                    await self._add_second(id)
                 elif isinstance(outcome, HoldfastError):
                     raise outcome
 
-    def _adding(self, watched_id: str, *, wanted: bool, second: bool = False) -> list[Write]:
+    def _create_writes(self, watched_id: str, *, wanted: bool, second: bool = False) -> list[Write]:
         """A new watch under its first or second id; never under both."""
         ids = watch_ids(self._name, self._tenant_id, watched_id)
         now = self._clock.now()
@@ -84,43 +82,45 @@ class WatchRegistry:
         )  # fmt: skip
         return [create(watch), check(Watch, ids[not second], expect=PRESENT if second else ABSENT)]
 
-    async def _add_beside(self, watched_id: str, *, wanted: bool = True) -> None:
-        """The id is taken: by this very watch, put there by another process, or by one that looks alike."""
+    async def _add_second(self, watched_id: str, *, wanted: bool = True) -> None:
+        """The id is taken: by this very watch, created by another process, or by one that looks alike."""
         if not await self.ids_of([watched_id]):
             with contextlib.suppress(AlreadyExistsError):
-                await self._store.commit(*self._adding(watched_id, wanted=wanted, second=True))
+                await self._store.commit(*self._create_writes(watched_id, wanted=wanted, second=True))
         for id in (await self.ids_of([watched_id])).values():
             if wanted:
                 await self.change(id, decision.enable)
 
-    async def _adopt(self, there: Mapping[str, Watch]) -> None:
-        """Take in active channels that no watch knows: another system's, or an older version's."""
+    async def _adopt(self, existing: Mapping[str, Watch]) -> None:
+        """Adopt active channels that no watch has: another system's, or an older version's."""
         async for found in self._store.scan(self._active()):
             channel = found.doc
             self.known[channel.channel_id] = channel.watched_id
-            watch = there.get(channel.watched_id)
+            watch = existing.get(channel.watched_id)
             if watch is None or not decision.has_channel(watch, channel.channel_id):
-                await self._take_in(channel)
+                await self._adopt_channel(channel)
 
-    async def _take_in(self, channel: ChannelFields) -> None:
+    async def _adopt_channel(self, channel: ChannelFields) -> None:
         ids = await self.ids_of([channel.watched_id])
         if not ids:
             try:
-                await self._store.commit(*self._adding(channel.watched_id, wanted=False))
+                await self._store.commit(*self._create_writes(channel.watched_id, wanted=False))
             except ConflictError:
-                await self._add_beside(channel.watched_id, wanted=False)
+                await self._add_second(channel.watched_id, wanted=False)
             ids = await self.ids_of([channel.watched_id])
 
         async def act(tx: Transaction) -> None:
-            # Read with the watch: a channel that a renewal has replaced meanwhile must not come back.
-            found = await tx.get(self._kind, channel.channel_id)
-            if found is not None and found.doc.status == "active":
-                await self._apply(tx, ids[channel.watched_id], lambda watch, now: decision.adopt_channel(
-                    watch, open_channel_of(found.doc), life=self._life))  # fmt: skip
+            # Read together with the watch: a channel that a renewal has replaced must not come back.
+            stored = await tx.get(self._kind, channel.channel_id)
+            if stored is not None and stored.doc.status == "active":
+                adopted = open_channel_of(stored.doc)
+                await self._apply_change(
+                    tx,
+                    ids[channel.watched_id],
+                    lambda watch, _: decision.adopt_channel(watch, adopted, life=self._life),
+                )
 
         await self._store.transact(act)
-
-    # -- finding ----------------------------------------------------------------------------------
 
     async def all(self) -> AsyncIterator[Watch]:
         query = Query(Watch).where("name", "==", self._name).order_by("status").limit(PAGE)
@@ -128,18 +128,18 @@ class WatchRegistry:
             yield found.doc
 
     async def ids_of(self, watched_ids: Iterable[str]) -> dict[str, str]:
-        """The watch of each thing that has one."""
-        asked = dict.fromkeys(watched_ids)
-        tried = [id for one in asked for id in watch_ids(self._name, self._tenant_id, one)]
+        """The watch ids of watched ids."""
+        requested = dict.fromkeys(watched_ids)
+        candidates = [id for one in requested for id in watch_ids(self._name, self._tenant_id, one)]
         found: dict[str, str] = {}
-        for start in range(0, len(tried), PAGE):
-            for one in await self._store.get_many(Watch, tried[start : start + PAGE]):
-                if one is not None and one.doc.watched_id in asked and one.doc.name == self._name:
+        for start in range(0, len(candidates), PAGE):
+            for one in await self._store.get_many(Watch, candidates[start : start + PAGE]):
+                if one is not None and one.doc.watched_id in requested and one.doc.name == self._name:
                     found[one.doc.watched_id] = one.doc.id
         return found
 
     async def read(self, ids: Mapping[str, str]) -> dict[str, Watch]:
-        """The watches by what they watch."""
+        """The watches by watched id."""
         whole = list(ids.values())
         found: dict[str, Watch] = {}
         for start in range(0, len(whole), PAGE):
@@ -148,41 +148,41 @@ class WatchRegistry:
                     found[one.doc.watched_id] = one.doc
         return found
 
-    # -- changing ---------------------------------------------------------------------------------
-
     async def change(self, id: str, change: Change) -> None:
-        await self._store.transact(lambda tx: self._apply(tx, id, change))
+        await self._store.transact(lambda tx: self._apply_change(tx, id, change))
 
     async def change_each(self, ids: Iterable[str], change: Change) -> None:
         whole = list(ids)
-        for start in range(0, len(whole), AT_ONCE):
-            await asyncio.gather(*(self.change(id, change) for id in whole[start : start + AT_ONCE]))
+        for start in range(0, len(whole), CONCURRENCY):
+            await asyncio.gather(*(self.change(id, change) for id in whole[start : start + CONCURRENCY]))
 
-    async def _apply(self, tx: Transaction, id: str, change: Change) -> None:
+    async def _apply_change(self, tx: Transaction, id: str, change: Change) -> None:
         found = await tx.get(Watch, id)
         if found is None:
             return
         now = self._clock.now()
         watch = decision.update_status(change(found.doc, now), now)
-        if not _held(found.doc, now):
-            # One that is held stays so: its holder sees the change when it settles.
+        if not _is_claimed(found.doc, now):
+            # A claimed watch keeps its due time: its holder sees the change when it settles.
             step = decide(watch, now)
             watch = replace(watch, due_at=step.until if isinstance(step, Idle) else now, owner="")
         if watch != found.doc:
             tx.write(put(watch))
 
     async def release(self, channel_id: str, tx: Transaction) -> None:
-        """Let a channel go; raises NotFoundError when neither record nor watch knows it."""
+        """Release a channel; NotFoundError when neither a document nor a watch has it."""
         found = await self._store.get(self._kind, channel_id)
         held, watch_id = None, watch_id_of(channel_id)
         if found is not None and found.doc.status == "active":
-            await self._take_in(found.doc)
+            await self._adopt_channel(found.doc)
             held = open_channel_of(found.doc)
             watch_id = (await self.ids_of([found.doc.watched_id]))[found.doc.watched_id]
         watch = await tx.get(Watch, watch_id) if watch_id else None
         if watch is None or not (held or decision.has_channel(watch.doc, channel_id)):
             raise NotFoundError(f"no open channel {channel_id!r}")
-        await self._apply(tx, watch_id, lambda watch, now: decision.release_channel(watch, channel_id, held))
+        await self._apply_change(
+            tx, watch_id, lambda watch, now: decision.release_channel(watch, channel_id, held)
+        )
 
 
 def open_channel_of(channel: ChannelFields) -> OpenChannel:
@@ -192,5 +192,5 @@ def open_channel_of(channel: ChannelFields) -> OpenChannel:
     )  # fmt: skip
 
 
-def _held(watch: Watch, now: datetime) -> bool:
+def _is_claimed(watch: Watch, now: datetime) -> bool:
     return watch.owner != "" and watch.due_at is not None and watch.due_at > now

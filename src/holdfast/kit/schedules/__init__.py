@@ -1,4 +1,4 @@
-"""Acts that recur: cron with zones, one run a slot across processes, retries, history."""
+"""Schedules: cron with time zones, one run per slot across processes, retries, history."""
 
 from holdfast.kit.schedules.jobs import Job, Slot
 from holdfast.kit.schedules.models import Schedule, SlotRun

@@ -1,7 +1,7 @@
-"""When a schedule is due, without a store: slots of a cron expression in a zone.
+"""Slots of a cron expression in a time zone, without a store.
 
-A slot is an instant. Local times that a change of the clocks skips run when the skipped hour is over;
-local times that it repeats run once.
+A slot is an instant. Local times that a clock change skips run when the skipped hour is over; local times
+that it repeats run once.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from cronsim import CronSim, CronSimError
 from holdfast.errors import WrongTypeError
 
 Missed = Literal["skip", "once", "all"]
-NOTED_MAX: Final = 100
+MISSED_MAX: Final = 100
 
 
 def check_cron(cron: str, zone: str) -> None:
-    """Refuse an expression or a zone that names nothing."""
+    """Refuse an invalid expression or time zone."""
     try:
         CronSim(cron, datetime(2000, 1, 1, tzinfo=_zone(zone)))
     except CronSimError as fault:
-        raise WrongTypeError(f"{cron!r} is no cron expression: {fault}", "cron") from None
+        raise WrongTypeError(f"{cron!r} is not a cron expression: {fault}", "cron") from None
 
 
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise WrongTypeError(f"{name!r} is no time zone; use names such as Europe/Berlin", "zone") from None
+        raise WrongTypeError(
+            f"{name!r} is not a time zone; use names such as Europe/Berlin", "zone"
+        ) from None
 
 
 def slots_after(cron: str, zone: str, after: datetime) -> Iterator[datetime]:
@@ -42,7 +44,7 @@ def slots_after(cron: str, zone: str, after: datetime) -> Iterator[datetime]:
 
 
 def next_slot(cron: str, zone: str, after: datetime) -> datetime | None:
-    """The first slot after an instant; None for an expression that never comes again."""
+    """The first slot after an instant; None for an expression without any."""
     return next(slots_after(cron, zone, after), None)
 
 
@@ -54,7 +56,7 @@ def last_slot(cron: str, zone: str, until: datetime) -> datetime:
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What to do now: run this slot (None: run nothing), note those missed, then wait for the next."""
+    """The decision for a due schedule: the slot to run (or None), the missed ones, and the next."""
 
     run: datetime | None
     missed: tuple[datetime, ...]
@@ -64,17 +66,17 @@ class Turn(msgspec.Struct, frozen=True):
 def decide_turn(
     cron: str, zone: str, *, slot: datetime, now: datetime, missed: Missed, grace_s: float
 ) -> Turn:
-    """Judge a slot that has come, late or not. Pure.
+    """Decide what to do with a due slot, late or not. Pure.
 
-    `all` runs every slot in its turn; `once` runs the latest of those that have come and passes over the
-    others; `skip` runs a slot only within `grace_s` of its time. At most `NOTED_MAX` missed ones are noted.
+    `all` runs every slot; `once` runs the latest due slot and marks the others missed; `skip` runs a slot
+    only within `grace_s` of its time. At most `MISSED_MAX` missed ones are recorded.
     """
     if missed == "all":
         return Turn(slot, (), next_slot(cron, zone, slot))
     latest = max(slot, last_slot(cron, zone, now))
     between = takewhile(lambda s: s < latest, slots_after(cron, zone, slot))
-    passed = () if latest == slot else (slot, *islice(between, NOTED_MAX - 1))
+    skipped = () if latest == slot else (slot, *islice(between, MISSED_MAX - 1))
     following = next_slot(cron, zone, max(latest, now))
     if missed == "skip" and (now - latest).total_seconds() > grace_s:
-        return Turn(None, (*passed, latest), following)
-    return Turn(latest, passed, following)
+        return Turn(None, (*skipped, latest), following)
+    return Turn(latest, skipped, following)

@@ -1,4 +1,4 @@
-"""A recurring act as code declares it, and what it is told when it runs."""
+"""Declarations of recurring jobs, and the context of one execution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.store import Fence, Write, check
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """What a job's act is told: which slot it runs, which try it is, and how to stay fenced."""
+    """The context of one execution: the slot, the attempt, and the fence."""
 
     schedule_id: str
     tenant_id: str
@@ -25,7 +25,7 @@ class Slot(msgspec.Struct, frozen=True):
     fence: int
 
     def guard(self) -> Write:
-        """Put this into every commit of the act: once another worker has taken over, it is refused."""
+        """Put this into every commit of the act: it is refused once another worker has taken over."""
         return check(Schedule, self.schedule_id, expect=Fence(self.fence))
 
 
@@ -33,7 +33,7 @@ Act = Callable[[Slot], Awaitable[Any]]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A recurring act as code declares it.
+    """A recurring job as code declares it.
 
     Example: `Job(name="renew-watch-channels", cron="0 18 * * *", act=renew, time_limit_s=60, retries=3)`
     """

@@ -1,4 +1,4 @@
-"""What schedules keep: when each is next due, and what became of every slot."""
+"""Documents of schedules: when each is next due, and the outcome of every slot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEEP_RUNS_S = 30 * 86_400
     access=MEMBERS_READ,
 )
 class Schedule(Document, rename="camel"):
-    """One recurring act. `slot_at` is the slot that comes next, `next_at` when somebody must look."""
+    """A recurring job. `slot_at` is its next slot, `next_at` when it is due for a worker."""
 
     id: str = ""
     tenant_id: str
@@ -52,7 +52,7 @@ class Schedule(Document, rename="camel"):
     access=MEMBERS_READ,
 )
 class SlotRun(Document, rename="camel"):
-    """What became of one slot: its id holds the slot, so there is one a slot whoever runs it."""
+    """The outcome of one slot; its id holds the slot, so there is one per slot whoever runs it."""
 
     id: str = ""
     tenant_id: str
