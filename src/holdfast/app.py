@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from holdfast.clock import Clock
-from holdfast.errors import ConfigError
+from holdfast.clock import Clock, SharedClock
+from holdfast.errors import ConfigError, RetryLaterError
 from holdfast.model.document import Document
 from holdfast.store.catalog import Catalog
 from holdfast.store.port import Engine
 from holdfast.store.store import Store
+
+SKEW_S_MAX: Final = 86_400.0
 
 
 async def open_store(
@@ -19,9 +22,31 @@ async def open_store(
 ) -> Store:
     """A store for these document classes on the engine the URL names.
 
+    Its time is the engine's, shared by all processes, unless a `clock` is given.
+
     Example: `store = await open_store("sqlite:///holdfast.db", [WatchChannel])`
     """
-    return Store(await _connect(url, Catalog(classes, env)), clock=clock)
+    engine = await _connect(url, Catalog(classes, env))
+    clock = SharedClock() if clock is None else clock
+    if isinstance(clock, SharedClock):
+        try:
+            await _sync(clock, engine)
+        except BaseException:
+            await engine.close()
+            raise
+    return Store(engine, clock=clock)
+
+
+async def _sync(clock: SharedClock, engine: Engine) -> None:
+    # A server that is away is asked again before the first claim.
+    with contextlib.suppress(RetryLaterError):
+        await clock.sync(engine.now_us)
+    if abs(clock.skew_s) > SKEW_S_MAX:
+        ahead = "ahead of" if clock.skew_s > 0 else "behind"
+        raise ConfigError(
+            f"this machine's clock is {abs(clock.skew_s) / 3600:.0f} h {ahead} the store's; "
+            "set the clock of whichever is wrong, and let NTP keep both"
+        )
 
 
 async def _connect(url: str, catalog: Catalog) -> Engine:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+# Quartz drifts by some 100 ms an hour; a measurement costs a round trip.
+SYNC_S = 60.0
+SAMPLES = 3
 
 
 class Clock(Protocol):
@@ -52,6 +57,57 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class SharedClock:
+    """The time that all processes on one store share: the engine's, advanced by the local monotonic clock.
+
+    Leases, deadlines and schedule slots judged by it agree between machines whose clocks differ, and setting
+    a machine's clock does not move it. Until the first `sync` it is the local time.
+
+    Example: `clock = SharedClock(); await clock.sync(engine.now_us); clock.skew_s`
+    """
+
+    def __init__(self, local: Clock | None = None) -> None:
+        self._local = local or SystemClock()
+        self._offset_us = self._local.now_us() - self._elapsed_us()
+        self._synced_s = -math.inf
+
+    def now(self) -> datetime:
+        return from_us(self.now_us())
+
+    def now_us(self) -> int:
+        return self._elapsed_us() + self._offset_us
+
+    def monotonic(self) -> float:
+        return self._local.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._local.sleep(seconds)
+
+    @property
+    def skew_s(self) -> float:
+        """Seconds by which the local clock is ahead of the shared time."""
+        return (self._local.now_us() - self.now_us()) / 1e6
+
+    @property
+    def stale(self) -> bool:
+        """Whether the last measurement is old enough for clocks to have drifted apart."""
+        return self.monotonic() - self._synced_s > SYNC_S
+
+    async def sync(self, engine_now_us: Callable[[int], Awaitable[int]]) -> None:
+        """Measure the engine's time, which is told the local one; of a few samples the fastest counts."""
+        samples = [await self._sample(engine_now_us) for _ in range(SAMPLES)]
+        self._offset_us, self._synced_s = min(samples)[1], self.monotonic()
+
+    async def _sample(self, engine_now_us: Callable[[int], Awaitable[int]]) -> tuple[int, int]:
+        sent_us = self._elapsed_us()
+        engine_us = await engine_now_us(self._local.now_us())
+        took_us = self._elapsed_us() - sent_us
+        return took_us, engine_us - sent_us - took_us // 2
+
+    def _elapsed_us(self) -> int:
+        return int(self._local.monotonic() * 1e6)
 
 
 def from_us(us: int) -> datetime:

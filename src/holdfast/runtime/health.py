@@ -6,19 +6,27 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from holdfast.clock import SharedClock
 from holdfast.kit.channels import ChannelFields
 from holdfast.kit.channels.alarm import expiring_channels
 from holdfast.kit.inbox import InboxItem
+from holdfast.kit.outbox import Delivery
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document
-from holdfast.service import Health, OutboxPart, Parts
+from holdfast.service import Health, Parts
 from holdfast.store import Store
 
-KIT_OUTBOX: Final = "holdfast"
+_KIT_QUEUES: Final[dict[str, type[Document]]] = {
+    "inbox": InboxItem,
+    "outbox": Delivery,
+    "schedules": Schedule,
+}
 _WORST: Final = ("ok", "degraded", "critical")
 # Due work is claimed within moments; work that waits this long means no worker, or too few.
 BACKLOG_S_MAX: Final = 60.0
 DEPTH_MAX: Final = 1_000
+# Receivers of signed webhooks and providers of tokens tolerate a few minutes; people notice seconds.
+SKEW_S_MAX: Final = 5.0
 
 
 class HealthMonitor:
@@ -29,12 +37,11 @@ class HealthMonitor:
         store: Store,
         parts: Mapping[str, Parts],
         *,
-        outboxes: Mapping[str, OutboxPart],
         channel_kinds: Sequence[type[ChannelFields]],
         loops: Callable[[], Health | None],
     ) -> None:
         self._store, self._parts, self._loops = store, parts, loops
-        self._outboxes, self._channel_kinds = outboxes, channel_kinds
+        self._channel_kinds = channel_kinds
         self._running_check: asyncio.Task[Health] | None = None
 
     async def backlog(self) -> dict[str, float]:
@@ -61,7 +68,7 @@ class HealthMonitor:
     async def _check(self) -> Health:
         results: dict[str, Health] = {"backlog": await self._backlog_health()}
         results["channels"] = await self._channel_health()
-        results["outboxes"] = Health(facts={name: _counts(one) for name, one in self._outboxes.items()})
+        results["clock"] = self._clock_health()
         loops = self._loops()
         if loops is not None:
             results["loops"] = loops
@@ -77,23 +84,20 @@ class HealthMonitor:
         reasons = tuple(f"{name}: the oldest due work has waited for {s:.0f} s" for name, s in old.items())
         return Health("degraded" if old else "ok", reasons)
 
+    def _clock_health(self) -> Health:
+        clock = self._store.clock
+        skew_s = clock.skew_s if isinstance(clock, SharedClock) else 0.0
+        if abs(skew_s) <= SKEW_S_MAX:
+            return Health()
+        ahead = "ahead of" if skew_s > 0 else "behind"
+        return Health("degraded", (f"this machine's clock is {abs(skew_s):.0f} s {ahead} the store's",))
+
     async def _channel_health(self) -> Health:
         late = [one for kind in self._channel_kinds for one in await expiring_channels(self._store, kind)]
         return Health("degraded" if late else "ok", tuple(str(one) for one in late))
 
     def _queues(self) -> dict[str, type[Document]]:
-        outgoing = {queue_of(one): one.models.delivery for one in self._outboxes.values()}
         of_services = {
             f"{name}.{label}": kind for name, p in self._parts.items() for label, kind in p.queues.items()
         }
-        return {"inbox": InboxItem, **outgoing, "schedules": Schedule, **of_services}
-
-
-def queue_of(outbox: OutboxPart) -> str:
-    """The name of an outbox's loop and queue."""
-    return "outbox" if outbox.name == KIT_OUTBOX else f"{outbox.name}.deliveries"
-
-
-def _counts(outbox: OutboxPart) -> dict[str, int]:
-    counts = outbox.dispatcher.status().counts
-    return {"delivered": counts.delivered, "failed": counts.failed, "dead": counts.dead}
+        return _KIT_QUEUES | of_services

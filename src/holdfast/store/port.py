@@ -98,6 +98,12 @@ class Engine(Protocol):
     def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
         """A bell for commits to these collections, in this process and, where able, in others."""
 
+    async def now_us(self, local_us: int) -> int:
+        """The engine's own time, in microseconds since 1970: the same for every process that asks.
+
+        An engine without a server agrees on one by the processes' local times.
+        """
+
     async def migrate(self) -> list[str]:
         """Bring the store to what the catalog declares; says what was done. Safe to repeat and to resume."""
 

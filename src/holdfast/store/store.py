@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from holdfast.clock import Clock, SystemClock, from_us, to_us
+from holdfast.clock import Clock, SharedClock, SystemClock, from_us, to_us
 from holdfast.errors import (
     BadQueryError,
     ConflictError,
@@ -238,6 +238,8 @@ class Store:
         skip_lanes, only_lanes = tuple(skip_lanes), None if only_lanes is None else tuple(only_lanes)
         if schema.claim.lane is None and (per_lane or after_lane or skip_lanes or only_lanes is not None):
             raise BadQueryError(f"{schema.name} declares a claim without a lane, so it has none to choose")
+        if isinstance(self.clock, SharedClock) and self.clock.stale:
+            await self.clock.sync(self.engine.now_us)
         taken = await self.engine.claim(ClaimRequest(
             schema=schema, now_us=self.clock.now_us(), lease_us=round(lease_s * 1e6),
             limit=limit, owner=owner,

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from holdfast import __version__
+from holdfast.clock import SharedClock
 from holdfast.errors import DecryptionError
 from holdfast.kit.access import ApiTokens
 from holdfast.kit.access.users import Users
@@ -15,6 +16,7 @@ from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
 from holdfast.runtime import BACKLOG_S_MAX, Runtime, sealed_fields
+from holdfast.runtime.health import SKEW_S_MAX
 from holdfast.service import CheckResult, Health
 from holdfast.store import Query
 
@@ -27,6 +29,7 @@ async def kept(runtime: Runtime) -> AsyncIterator[CheckResult]:
     yield await release(runtime)
     yield await admin(runtime)
     yield await sealed(runtime)
+    yield clock_skew(runtime)
     yield await backlog(runtime)
     yield await dead_letters(runtime)
     yield await schedules(runtime)
@@ -50,6 +53,16 @@ async def release(runtime: Runtime) -> CheckResult:
         said = f"Holdfast {found} has worked on this store, and this is {__version__}"
         return CheckResult("release", False, said, f"upgrade: pip install 'holdfast>={found}'")
     return CheckResult("release", True, f"Holdfast {__version__}")
+
+
+def clock_skew(runtime: Runtime) -> CheckResult:
+    """Compare this machine's clock with the time that all processes on the store share."""
+    clock = runtime.clock
+    skew_s = clock.skew_s if isinstance(clock, SharedClock) else 0.0
+    if abs(skew_s) <= SKEW_S_MAX:
+        return CheckResult("store clock", True, f"{abs(skew_s):.1f} s from this machine's")
+    said = f"this machine's clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the store's"
+    return CheckResult("store clock", False, said, "set the clock of whichever is wrong; let NTP keep both")
 
 
 async def admin(runtime: Runtime) -> CheckResult:

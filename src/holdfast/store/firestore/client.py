@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -30,6 +31,7 @@ from holdfast.store.firestore.wire import (
 T = TypeVar("T")
 READ_ATTEMPTS: Final = 5
 READ_BATCH_MAX: Final = 500
+READ_TIME_S_MAX: Final = 300.0
 _TIMEOUT_S: Final = 60.0
 _UNLIMITED: Final = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 
@@ -40,6 +42,7 @@ class FirestoreClient:
     def __init__(self, address: FirestoreAddress) -> None:
         self.address = address
         self._client = _connect(address)
+        self._read_time: tuple[int, float] | None = None
         # The emulator judges callers by its rules unless they call themselves its owner.
         metadata = (("authorization", "Bearer owner"),) if address.emulator else ()
         self._words: dict[str, Any] = {"retry": None, "timeout": _TIMEOUT_S, "metadata": metadata}
@@ -63,7 +66,17 @@ class FirestoreClient:
             request=types.BatchGetDocumentsRequest.wrap(request), **self._words
         )
         answers = [_plain(types.BatchGetDocumentsResponse, answer) async for answer in stream]
+        for answer in answers:
+            self._read_time = answer.read_time.ToMicroseconds(), time.monotonic()
         return {answer.found.name: answer.found for answer in answers if answer.HasField("found")}
+
+    async def now_us(self) -> int:
+        """The server's time, from the last read where one was made within minutes, else by a read."""
+        if self._read_time is None or time.monotonic() - self._read_time[1] > READ_TIME_S_MAX:
+            await self.read([f"{self.address.root}/_holdfast/clock"])
+        assert self._read_time is not None
+        read_us, at_s = self._read_time
+        return read_us + int((time.monotonic() - at_s) * 1e6)
 
     async def query(self, parent: str, query: Any) -> list[Any]:
         """The documents a structured query finds, in its order."""

@@ -90,6 +90,10 @@ class FirestoreEngine:
     def watch(self, schemas: Sequence[Schema[Any]]) -> FirestoreSubscription:
         return self._notifier.watch(schemas)
 
+    async def now_us(self, local_us: int) -> int:
+        with self._gate.passing():
+            return await self._client.now_us()
+
     async def migrate(self) -> list[str]:
         with self._gate.passing():
             return await self._record.migrate()

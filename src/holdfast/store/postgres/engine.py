@@ -149,6 +149,11 @@ class PostgresEngine:
     def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
         return self._notifier.subscribe(schemas)
 
+    async def now_us(self, local_us: int) -> int:
+        text = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+        now: int = await self._pool.read(lambda connection: connection.fetchval(text))
+        return now
+
     async def migrate(self) -> list[str]:
         return await PostgresMigration(self._pool, self._mappings).apply()
 

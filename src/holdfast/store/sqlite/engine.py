@@ -28,6 +28,7 @@ from holdfast.store.sqlite.connections import Options, one, open_connection, par
 from holdfast.store.sqlite.dialect import DIALECT
 from holdfast.store.sqlite.migrate import SqliteMigration
 from holdfast.store.sqlite.notifier import SqliteNotifier
+from holdfast.store.sqlite.shared_time import shared_now_us
 from holdfast.store.sqlite.table_mapping import SqliteTableMapping
 from holdfast.store.sqlite.writer import SqliteWriter
 
@@ -137,6 +138,10 @@ class SqliteEngine:
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
         return self._notifier.subscribe(schemas)
+
+    async def now_us(self, local_us: int) -> int:
+        now: int = await self._writer.do(lambda tx: shared_now_us(tx.connection, local_us))
+        return now
 
     async def migrate(self) -> list[str]:
         return await SqliteMigration(self._writer, self._mappings).apply()
