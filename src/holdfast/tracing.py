@@ -1,10 +1,10 @@
-"""Traces from what comes in to what goes out, by OpenTelemetry; off, and free, until switched on.
+"""OpenTelemetry traces from incoming webhook to outgoing attempt; off, and free, until switched on.
 
-    receive ──► (kept with the message) ──► handle ──► (kept with the delivery) ──► each attempt
+    receive ──► (stored with the message) ──► handle ──► (stored with the delivery) ──► each attempt
     one trace, however long it takes and whichever process does each part
 
-What crosses from one process to the next is one short text, the W3C `traceparent`, kept with the document and
-sent with the request. Ask `tracing.on` before anything else here: while it is False nothing may be spent.
+The W3C `traceparent` crosses from one process to the next: stored with the document and sent with the
+request. Check `tracing.on` first: while it is False tracing must cost nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HEADER: Final = "traceparent"
 _NAME: Final = "holdfast"
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _KINDS: Final = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT, "consumer": SpanKind.CONSUMER}
-_WANTED_BY: Final = (
+_ENABLED_BY: Final = (
     "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER"
 )  # fmt: skip
 
@@ -46,22 +46,24 @@ def switch_off() -> None:
 
 
 def configure_export(environ: Mapping[str, str] | None = None) -> bool:
-    """Export by OTLP where the standard `OTEL_…` variables ask for it; says whether it does.
+    """Export by OTLP if the standard `OTEL_…` variables ask for it; return whether it does.
 
     Example: `OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 holdfast serve`
     """
-    found = os.environ if environ is None else environ
-    refused = found.get("OTEL_SDK_DISABLED") == "true" or found.get("OTEL_TRACES_EXPORTER") == "none"
-    if refused or not any(found.get(name) for name in _WANTED_BY):
+    variables = os.environ if environ is None else environ
+    disabled = variables.get("OTEL_SDK_DISABLED") == "true" or variables.get("OTEL_TRACES_EXPORTER") == "none"
+    if disabled or not any(variables.get(name) for name in _ENABLED_BY):
         return False
     try:
-        switch_on(_exporting())
+        switch_on(_otlp_provider())
     except ModuleNotFoundError as missing:
-        log.warning("traces are wanted, but not exported: pip install 'holdfast[otel]'", missing=missing.name)
+        log.warning(
+            "traces are configured, but not exported: pip install 'holdfast[otel]'", missing=missing.name
+        )
     return on
 
 
-def _exporting() -> TracerProvider:
+def _otlp_provider() -> TracerProvider:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import TracerProvider as Provider
@@ -77,31 +79,34 @@ def _exporting() -> TracerProvider:
 def span(
     name: str, *, kind: Literal["server", "client", "consumer"], parent: str, **attributes: str | int
 ) -> Iterator[Span]:
-    """A part of a trace. Its parent is told, never guessed: tasks inherit contexts that are not theirs.
+    """A span. Its parent is explicit: tasks inherit contexts that are not theirs.
 
     Example: `with tracing.span("handle github", kind="consumer", parent=item.trace): ...`
     """
     context = _PROPAGATOR.extract({HEADER: parent}, context=Context())
-    told = {f"holdfast.{word}": value for word, value in attributes.items()}
-    with _tracer.start_as_current_span(name, context=context, kind=_KINDS[kind], attributes=told) as made:
-        yield made
+    prefixed = {f"holdfast.{word}": value for word, value in attributes.items()}
+    with _tracer.start_as_current_span(name, context=context, kind=_KINDS[kind], attributes=prefixed) as span:
+        yield span
 
 
 def traceparent() -> str:
-    """Where we are, to be kept or sent along; empty outside of any trace."""
+    """The current span's `traceparent`; empty outside of any trace."""
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier)
     return carrier.get(HEADER, "")
 
 
-def mark_failed(part: Span, why: str) -> None:
-    """Mark a part that ended without what it was for."""
-    part.set_status(Status(StatusCode.ERROR, why))
+def mark_failed(span: Span, reason: str) -> None:
+    """Mark a span as failed."""
+    span.set_status(Status(StatusCode.ERROR, reason))
 
 
 def ids() -> dict[str, str]:
-    """The ids of where we are, for a log line."""
-    here = trace.get_current_span().get_span_context()
-    if not here.is_valid:
+    """The ids of the current span, for a log line."""
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
         return {}
-    return {"trace_id": trace.format_trace_id(here.trace_id), "span_id": trace.format_span_id(here.span_id)}
+    return {
+        "trace_id": trace.format_trace_id(context.trace_id),
+        "span_id": trace.format_span_id(context.span_id),
+    }

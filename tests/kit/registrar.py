@@ -122,7 +122,7 @@ async def die_after_the_answer(connections: Connections, registrar: Registrar, i
     registrar.pause = asyncio.Event()
     asking = asyncio.create_task(connections.token(id, rejected=await connections.token(id)))
     await registrar.answered.wait()
-    for task in connections._under_way.values():
+    for task in connections._refreshes.values():
         task.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     registrar.pause = None

@@ -41,7 +41,7 @@ def kit_url(sqlite_url: str) -> str:
 async def test_a_state_works_once_and_for_ten_minutes(connections: Connections, clock: ManualClock) -> None:
     state, code = await begin(connections)
     await connections.finish(state, code)
-    with pytest.raises(UnverifiedError, match="begin it again"):
+    with pytest.raises(UnverifiedError, match="start again"):
         await connections.finish(state, code)
     late = await begin(connections)
     clock.tick(600)

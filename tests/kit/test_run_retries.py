@@ -142,7 +142,7 @@ async def test_runs_that_declare_no_such_move_end_for_good(live_store: Store) ->
         started = await runs.start(bridge.workflow(), input={"n": 1}, fields={"repo_id": "r"})
         run = await ended(runs, started.id)
     assert (run.status, runs.retriable, Runs(acme).retriable) == ("failed", False, True)
-    with pytest.raises(InvalidError, match="end for good"):
+    with pytest.raises(InvalidError, match="can't be retried"):
         await runs.retry(run.id)
     with pytest.raises(IllegalMoveError):
         await acme.commit(patch(OwnRun, run.id, changes={"status": "pending"}))

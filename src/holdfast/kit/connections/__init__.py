@@ -1,4 +1,4 @@
-"""Connections: what an outside account granted a tenant, kept sealed and fresh.
+"""Connections: OAuth grants of outside accounts to a tenant, stored sealed and refreshed.
 
     start ──► the person consents at the provider ──► finish ──► connected ◄──► needs_reauth
                                                                      │               │
@@ -9,7 +9,7 @@
     connection = await connections.finish(state, code)
     calendar = GoogleCalendar(session, connections.tokens(connection.id), clock=clock)
 
-Any provider with the four methods of `OAuthProvider` will do. The vault seals tokens, each for its row.
+Any provider that implements `OAuthProvider` will do. The vault seals tokens, each for its row.
 """
 
 from holdfast.kit.connections.connections import AuthorizationRequest, Connections, ConnectionTokens

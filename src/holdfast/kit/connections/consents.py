@@ -1,4 +1,4 @@
-"""Sending a person to a provider and knowing them again when they come back: once, and within minutes."""
+"""Pending consents: the state and PKCE verifier between redirect and callback; single use, ten minutes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from holdfast.kit.connections.models import Consent
 from holdfast.kit.vault import Secret, Vault
 from holdfast.store import Snapshot, Store, create, delete
 
-LASTS_S: Final = 600.0
-_SPENT: Final = "this sign-in was finished, has ended or was never begun; begin it again"
+TTL_S: Final = 600.0
+_UNUSABLE: Final = "this sign-in was finished, has expired or never existed; start again"
 
 
 class ConsentRequest(msgspec.Struct, frozen=True):
-    """What goes into the provider's address: the state, and the challenge whose verifier is kept here."""
+    """The state and the PKCE challenge for the provider's URL."""
 
     state: str
     challenge: str
 
 
 class Consents:
-    """Keeps what was asked until the person comes back.
+    """Stores pending consents until the person comes back.
 
-    The state is kept as its hash and the PKCE verifier sealed, so that nobody who reads the store can finish
-    a sign-in.
+    The state is stored hashed and the PKCE verifier sealed, so that nobody who reads the store can finish a
+    sign-in.
     """
 
     def __init__(self, store: Store, vault: Vault) -> None:
@@ -42,34 +42,34 @@ class Consents:
     async def create(
         self, provider: str, *, tenant_id: str, scopes: Sequence[str], redirect_uri: str, bound_to: str
     ) -> ConsentRequest:
-        """Keep a new consent; `bound_to` names the browser that must bring the answer (its session's id)."""
+        """Store a new consent; `bound_to` is the session id of the browser that must bring the callback."""
         state, verifier, now = secrets.token_urlsafe(32), secrets.token_urlsafe(64), self._clock.now()
         id = _hash(state)
         consent = Consent(
             id=id, tenant_id=tenant_id, provider=provider, scopes=list(scopes), redirect_uri=redirect_uri,
             verifier=self._verifier.seal(verifier, id), bound_to=_hash(bound_to) if bound_to else "",
-            created_at=now, expires_at=now + timedelta(seconds=LASTS_S),
+            created_at=now, expires_at=now + timedelta(seconds=TTL_S),
         )  # fmt: skip
         await self._store.commit(create(consent))
         return ConsentRequest(state, _challenge(verifier))
 
     async def redeem(self, state: str, *, bound_to: str) -> tuple[Consent, Secret]:
-        """The consent of this state and its verifier; of many who bring it, one gets it, once."""
+        """Redeem the consent of this state, with its verifier; of concurrent callers one succeeds."""
         found = await self._store.get(Consent, _hash(state))
-        consent = self._good(found, bound_to)
+        consent = self._check_usable(found, bound_to)
         assert found is not None
         try:
             # Before the code is exchanged: providers end the whole grant when a code comes twice.
             await self._store.commit(delete(Consent, consent.id, expect=found.unchanged))
         except ConflictError:
-            raise UnverifiedError(_SPENT) from None
+            raise UnverifiedError(_UNUSABLE) from None
         return consent, self._verifier.open(consent.verifier, consent.id)
 
-    def _good(self, found: Snapshot[Consent] | None, bound_to: str) -> Consent:
+    def _check_usable(self, found: Snapshot[Consent] | None, bound_to: str) -> Consent:
         if found is None or self._clock.now() >= found.doc.expires_at:
-            raise UnverifiedError(_SPENT)
+            raise UnverifiedError(_UNUSABLE)
         if found.doc.bound_to and not hmac.compare_digest(found.doc.bound_to, _hash(bound_to)):
-            raise UnverifiedError("this sign-in was begun in another browser; begin it again here")
+            raise UnverifiedError("this sign-in was started in another browser; start again here")
         return found.doc
 
 

@@ -1,4 +1,4 @@
-"""What to do with a connection, and what a provider's answer makes of it. Pure."""
+"""What to do with a connection, and its state after a provider's answer. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.kit.connections.models import Connection
 from holdfast.kit.connections.port import Grant
 
-# A token is refreshed this long before it ends, and used this close to its end while refreshing fails.
+# A token is refreshed this long before it expires, and used this close to its end while refreshing fails.
 EARLY_S: Final = 300.0
 LAST_S: Final = 10.0
 RETRY_S_MIN: Final = 5.0
@@ -23,13 +23,13 @@ Act = Literal["use", "refresh", "wait", "refuse"]
 
 
 def is_valid_for(connection: Connection, now: datetime, seconds: float) -> bool:
-    """Whether the access token is good for so long."""
+    """Whether the access token is valid for so long."""
     end = connection.expires_at
     return bool(connection.access_token) and (end is None or now + timedelta(seconds=seconds) < end)
 
 
 def decide(connection: Connection, now: datetime, *, rejected: bool) -> Act:
-    """Use the token, refresh it, wait until the provider may be asked, or have the owner connect anew."""
+    """Use the token, refresh it, wait to call the provider, or have the owner connect again."""
     if connection.status != "connected":
         return "refuse"
     if is_valid_for(connection, now, EARLY_S) and not rejected:
@@ -39,21 +39,22 @@ def decide(connection: Connection, now: datetime, *, rejected: bool) -> Act:
     return "refresh"
 
 
-def merge_grant(made: Connection, before: Connection | None) -> Connection:
-    """A new grant in the place of the one before, whose refresh token stays where none came with it."""
-    if before is None:
-        return made
-    stays = before.status == "connected" and not made.refresh_token
-    kept = {"refresh_token": before.refresh_token} if stays else {}
-    return replace(made, generation=before.generation + 1, name=made.name or before.name, **kept)
+def merge_grant(granted: Connection, previous: Connection | None) -> Connection:
+    """A new grant in place of the previous one, whose refresh token stays where none came with it."""
+    if previous is None:
+        return granted
+    keep_refresh = previous.status == "connected" and not granted.refresh_token
+    refresh = {"refresh_token": previous.refresh_token} if keep_refresh else {}
+    return replace(granted, generation=previous.generation + 1, name=granted.name or previous.name, **refresh)
 
 
 def apply_refresh(
     connection: Connection, grant: Grant, *, used: str, now: datetime, seal: Seal
 ) -> Connection:
-    """The connection with what the refresh token `used` brought.
+    """The connection with the grant that the refresh token `used` brought.
 
-    One that was replaced is kept as the former one until its successor has worked, which this one now has.
+    A replaced refresh token is stored as the former one until its successor has worked, which this one now
+    has.
     """
     replaced = bool(grant.refresh_token) and grant.refresh_token != used
     return replace(
@@ -66,12 +67,12 @@ def apply_refresh(
 
 
 def mark_refused(connection: Connection, reason: str) -> Connection:
-    """The grant does not work any more; nothing but its owner can help."""
+    """The grant does not work any more; its owner must connect again."""
     return replace(connection, status="needs_reauth", reason=reason[:REASON_CHARS_MAX], retry_at=None)
 
 
 def delay_retry(connection: Connection, now: datetime, *, after_s: float, reason: str) -> Connection:
-    """The provider could not say: ask again later, each time a little later, at most every five minutes."""
+    """The provider was unavailable: back off, up to five minutes."""
     wait_s = max(after_s, min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(connection.failures, 10)))
     return replace(
         connection, retry_at=now + timedelta(seconds=wait_s), failures=connection.failures + 1,

@@ -1,4 +1,4 @@
-"""What is kept of a grant, and of a consent that was asked for."""
+"""Documents of connections and pending consents."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def connection_id(tenant_id: str, provider: str, account: str) -> str:
 class Connection(Document, rename="camel"):
     """One account's grant to one tenant. The tokens are sealed; `scopes` are those that were granted.
 
-    `generation` counts the grants and refreshes: what was asked of the provider under an old one is never
-    written over what a newer one brought. `former_refresh_token` is kept until its successor has worked.
-    A revoked connection still has its tokens until the provider was told.
+    `generation` counts grants and refreshes: the answer to an older request never overwrites a newer one.
+    `former_refresh_token` is stored until its successor has worked. A revoked connection has its tokens until
+    the provider was told.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Connection(Document, rename="camel"):
 
     @property
     def refused(self) -> list[str]:
-        """The scopes that were asked for and that the person did not grant."""
+        """The scopes that were requested and not granted."""
         return [scope for scope in self.asked if scope not in self.scopes]
 
 

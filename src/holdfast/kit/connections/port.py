@@ -1,4 +1,4 @@
-"""What a provider of grants must do, and what a grant tells."""
+"""The port of an OAuth provider."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Protocol
 
 
 class Grant(Protocol):
-    """What a provider answers: tokens, what they are good for, and whose they are.
+    """A provider's answer: tokens, their scopes, and the account.
 
-    `refresh_token` is empty where the one before stays good, or where there is none; `expires_in_s` is None
-    for a token without an end. `account` is the provider's own lasting id of the person, `name` what people
-    call it; a refresh may leave both, and `scopes`, empty.
+    `refresh_token` is empty where the previous one stays valid, or where there is none; `expires_in_s` is
+    None for a token without expiry. `account` is the provider's permanent id of the person, `name` is for
+    people; a refresh may leave both, and `scopes`, empty.
     """
 
     @property
@@ -29,26 +29,26 @@ class Grant(Protocol):
 
 
 class OAuthProvider(Protocol):
-    """Asks people for grants and keeps them working. No method is called inside a transaction.
+    """Requests, refreshes and revokes grants. No method is called inside a transaction.
 
-    Raise `ReauthRequiredError` when a grant or a code is not good any more, `RetryLaterError` (with
-    `after_s`) when the provider can't say now.
+    Raise `ReauthRequiredError` when a grant or a code is not valid any more, `RetryLaterError` (with
+    `after_s`) when the provider is unavailable.
     """
 
     def authorize_url(
         self, *, state: str, challenge: str, redirect_uri: str, scopes: Sequence[str], hint: str
     ) -> str:
-        """Where the person is sent; `challenge` is the PKCE challenge (S256), `hint` whom to suggest."""
+        """The URL to send the person to; `challenge` is the PKCE challenge (S256), `hint` whom to suggest."""
         ...
 
     async def exchange(self, code: str, *, verifier: str, redirect_uri: str) -> Grant:
-        """The grant for the code that the person brought back."""
+        """The grant for the code of the callback."""
         ...
 
     async def refresh(self, refresh_token: str) -> Grant:
-        """A new access token, and a new refresh token where the provider changes it."""
+        """A new access token, and a new refresh token where the provider rotates it."""
         ...
 
     async def revoke(self, token: str) -> None:
-        """End the grant this token belongs to; fine when it has ended already."""
+        """End the grant of this token; idempotent."""
         ...

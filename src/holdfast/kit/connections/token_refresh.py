@@ -1,12 +1,12 @@
-"""Refreshing a token: by one process at a time, and never over what a newer refresh brought.
+"""Token refresh: by one process at a time, and never over the result of a newer refresh.
 
-A lease keeps processes from asking at once. It is not what makes it safe: whoever was paused past its end
-still has the provider's answer in hand, which may be the only good one. So an answer is written when nobody
-has written another since the question (`generation`), and thrown away otherwise; likewise a refusal.
+A lease keeps processes from calling at once. It is not what makes it safe: a process that was paused past its
+end still has the provider's answer, which may be the only good one. So an answer is written when nobody has
+written another since the request (`generation`), and discarded otherwise; likewise a refusal.
 
-What if the process dies between the provider's answer and our commit? The refresh token of before is still
-stored. A provider that keeps it good (as Google does) or allows a grace gives the next process a new token;
-one that has ended it answers `invalid_grant`, and the owner is asked to connect again.
+When the process dies between the provider's answer and our commit, the previous refresh token is still
+stored. A provider that keeps it valid (as Google does) or allows a grace period gives the next process a new
+token; otherwise it answers `invalid_grant`, and the owner is asked to connect again.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from holdfast.store import Store, Transaction, put
 T = TypeVar("T")
 log = structlog.get_logger("holdfast.connections")
 
-# Longer than a provider's client may take with all its repeats.
+# Longer than a provider's client may take with all its retries.
 LEASE_S: Final = 60.0
 WAIT_S: Final = 20.0
-KEEP_TRIES: Final = 10
+ATTEMPTS: Final = 10
 
 
 class SealedTokens:
@@ -56,7 +56,7 @@ class SealedTokens:
 
 
 class Refresher:
-    """Brings one connection a new token."""
+    """Refreshes the token of a connection."""
 
     def __init__(
         self, store: Store, tokens: SealedTokens, *, providers: Mapping[str, OAuthProvider], lease_s: float
@@ -78,32 +78,32 @@ class Refresher:
         return found.doc
 
     async def refresh(self, seen: Connection) -> Connection:
-        """The connection after a refresh, be it by this process or by another since it was `seen`.
+        """The connection after a refresh, by this process or by another since it was `seen`.
 
-        Raises `ReauthRequiredError` when the grant is gone, `RetryLaterError` when nobody could say.
+        `ReauthRequiredError` when the grant is gone, `RetryLaterError` when the provider was unavailable.
         """
         leases = self._leases.setdefault(seen.tenant_id, Leases(self._store.tenant(seen.tenant_id)))
         lease = await leases.acquire(
             f"connection-{seen.id}", ttl_s=self._lease_s, owner=self._owner, purpose="refresh", wait_s=WAIT_S
         )
         if lease is None:
-            raise RetryLaterError("another process has been refreshing this token for long", after_s=1.0)
+            raise RetryLaterError("another process is still refreshing this token", after_s=1.0)
         try:
             current = await self.get(seen.id)
             if _state(current) != _state(seen):
                 return current
-            return await self._ask(current, lease)
+            return await self._call_provider(current, lease)
         finally:
-            # Unreachable now means that it runs out by itself.
+            # If the store is unreachable, the lease expires by itself.
             with contextlib.suppress(RetryLaterError):
                 await leases.release(lease)
 
-    async def _ask(self, connection: Connection, lease: Lease) -> Connection:
+    async def _call_provider(self, connection: Connection, lease: Lease) -> Connection:
         provider, now = self.provider(connection.provider), self._clock.now()
         try:
-            grant, used = await self._granted(provider, connection, lease)
+            grant, used = await self._request_grant(provider, connection, lease)
         except ReauthRequiredError as fault:
-            return await self._refused(connection, fault)
+            return await self._record_refusal(connection, fault)
         except RetryLaterError as fault:
             wait = partial(delay_retry, now=self._clock.now(), after_s=fault.after_s, reason=fault.message)
             await self._settle(connection, wait)
@@ -113,24 +113,24 @@ class Refresher:
             connection, partial(apply_refresh, grant=grant, used=used, now=now, seal=seal)
         )
 
-    async def _refused(self, connection: Connection, fault: ReauthRequiredError) -> Connection:
-        """A refusal counts unless somebody brought something newer since the question."""
-        kept = await self._settle(connection, partial(mark_refused, reason=fault.message))
-        if kept.generation != connection.generation:
-            return kept
-        log.warning("connection needs reauth", connection=kept.id, provider=kept.provider)
+    async def _record_refusal(self, connection: Connection, fault: ReauthRequiredError) -> Connection:
+        """A refusal counts unless somebody stored something newer since the request."""
+        stored = await self._settle(connection, partial(mark_refused, reason=fault.message))
+        if stored.generation != connection.generation:
+            return stored
+        log.warning("connection needs reauth", connection=stored.id, provider=stored.provider)
         raise fault
 
-    async def _granted(
+    async def _request_grant(
         self, provider: OAuthProvider, connection: Connection, lease: Lease
     ) -> tuple[Grant, str]:
-        """A new grant, and the refresh token that brought it."""
+        """A new grant, and the refresh token it came with."""
         current = self._tokens.open(connection, "refresh_token")
         former = self._tokens.open(connection, "former_refresh_token")
         if not current:
             raise ReauthRequiredError(f"the access of {connection.name or connection.account} has ended")
         if lease.remaining_s <= 0:
-            raise RetryLaterError("it took too long to come to asking", after_s=1.0)
+            raise RetryLaterError("the lease ran out before the provider was called", after_s=1.0)
         try:
             return await provider.refresh(current), current
         except ReauthRequiredError:
@@ -138,14 +138,14 @@ class Refresher:
                 raise
         return await provider.refresh(former), former
 
-    async def _settle(self, asked: Connection, change: Callable[[Connection], Connection]) -> Connection:
-        """Make the change unless somebody brought something newer since; gives what is stored then."""
+    async def _settle(self, requested: Connection, change: Callable[[Connection], Connection]) -> Connection:
+        """Apply the change unless somebody stored something newer since; return what is stored then."""
 
         async def act(tx: Transaction) -> Connection:
-            found = await tx.get(Connection, asked.id)
+            found = await tx.get(Connection, requested.id)
             if found is None:
-                raise NotFoundError(f"the connection {asked.id!r} was removed meanwhile")
-            if found.doc.generation != asked.generation or found.doc.status == "revoked":
+                raise NotFoundError(f"the connection {requested.id!r} was deleted meanwhile")
+            if found.doc.generation != requested.generation or found.doc.status == "revoked":
                 return found.doc
             new = change(found.doc)
             tx.write(put(new))
@@ -155,13 +155,13 @@ class Refresher:
 
 
 def _state(connection: Connection) -> tuple[object, ...]:
-    """What tells whether somebody has asked the provider since."""
+    """What changes when somebody has called the provider."""
     return connection.generation, connection.status, connection.retry_at
 
 
 async def retry_store(sleep: Callable[[float], Awaitable[None]], act: Callable[[], Awaitable[T]]) -> T:
-    """Do what must not be lost for a store that is away for a moment; it looks before it writes again."""
-    for attempt in range(1, KEEP_TRIES):
+    """Retry a commit whose data exists nowhere else while the store is unavailable."""
+    for attempt in range(1, ATTEMPTS):
         try:
             return await act()
         except RetryLaterError as fault:

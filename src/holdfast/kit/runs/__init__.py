@@ -1,12 +1,12 @@
 """Runs: ordered steps that never run again once committed, whatever happens to their workers.
 
     pending ──claim──► running ──► completed
-       │                  │  └───► failed        a step failed for good, or the time was over
+       │                  │  └───► failed        a step failed for good, or the time limit passed
        └────► cancelled ◄─┘                      between two steps
 
-A worker claims a run for a minute and renews the claim three times in it. Each step ends in one commit:
-its output, the run's summary, the checkpoint to go on from, the step's own writes and what the joins
-add. Every commit carries the claim's fencing number, so a worker that lost the run can't write.
+A worker claims a run for a minute and renews the claim three times in it. Each step ends in one commit: its
+output, the run's summary, the checkpoint to resume from, the step's own writes and what the joins add. Every
+commit carries the claim's fencing number, so a worker that lost the run can't write.
 """
 
 from holdfast.backoff import BackOff

@@ -1,4 +1,4 @@
-"""What a run does next, and what each event changes: pure rules over the stored run."""
+"""The next action of a run, and the changes of each event: pure rules over the stored run."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ ERROR_CHARACTERS_MAX: Final = 1_000
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Begin the step at this place."""
+    """Begin the step at this position."""
 
     place: int
 
 
 class End(msgspec.Struct, frozen=True):
-    """Nothing more is to be done."""
+    """End the run."""
 
     status: Literal["completed", "failed", "cancelled"]
     error: str | None = None
 
 
 class StepCompleted(msgspec.Struct, frozen=True):
-    """A step did its work."""
+    """A step completed."""
 
     output: Any
     state: dict[str, Any]
 
 
 class StepFailed(msgspec.Struct, frozen=True):
-    """A step raised; `after_s` is what it asked for itself; not `again` where no retry can help."""
+    """A step raised; `after_s` is the wait it asked for; `again` is False where no retry can help."""
 
     error: str
     again: bool = True
@@ -49,7 +49,7 @@ class StepFailed(msgspec.Struct, frozen=True):
 
 
 class StepWaiting(msgspec.Struct, frozen=True):
-    """A step can't go on yet."""
+    """A step can't continue yet."""
 
     after_s: float | None
 
@@ -58,7 +58,7 @@ Outcome = StepCompleted | StepFailed | StepWaiting
 
 
 def next_action(run: RunFields, now: datetime) -> Begin | End:
-    """The first step not completed yet, unless the run was cancelled, is out of time or keeps dying."""
+    """The first incomplete step, unless the run was cancelled, is out of time or keeps losing its worker."""
     if run.cancel_requested_at is not None:
         return End("cancelled", run.cancel_reason)
     place = next((n for n, step in enumerate(run.steps) if step.status != "completed"), None)
@@ -73,21 +73,21 @@ def next_action(run: RunFields, now: datetime) -> Begin | End:
 
 
 def check_output(output: Any, state: dict[str, Any]) -> Outcome:
-    """Output and state as JSON values, or a failure no retry can mend."""
+    """Output and state as JSON values, or a failure that no retry can fix."""
     try:
         finished = StepCompleted(msgspec.to_builtins(output), msgspec.to_builtins(state))
         size = len(msgspec.json.encode(finished.output))
     except (TypeError, ValueError) as fault:
-        return StepFailed(f"the output can't be kept: {fault}"[:ERROR_CHARACTERS_MAX], again=False)
+        return StepFailed(f"the output can't be stored: {fault}"[:ERROR_CHARACTERS_MAX], again=False)
     if size > OUTPUT_BYTES_MAX:
         return StepFailed(
-            f"an output takes at most {OUTPUT_BYTES_MAX:,} bytes; this one {size:,}", again=False
+            f"an output has at most {OUTPUT_BYTES_MAX:,} bytes; this one has {size:,}", again=False
         )
     return finished
 
 
 def classify_error(fault: BaseException) -> Outcome:
-    """Whether what a step raised is worth another try."""
+    """Whether an error of a step is worth a retry."""
     if isinstance(fault, StepWaits):
         return StepWaiting(fault.after_s)
     text = f"{type(fault).__name__}: {fault}"[:ERROR_CHARACTERS_MAX]
@@ -97,7 +97,7 @@ def classify_error(fault: BaseException) -> Outcome:
 
 
 def retry_after_s(failed: StepFailed, failures: int, *, plan: StepDefinition) -> float | None:
-    """How long until the next try, or None when there is none."""
+    """Seconds until the next attempt, or None when there is none."""
     if not failed.again or failures > plan.retries:
         return None
     wanted = plan.back_off.wait_s(failures)
@@ -105,11 +105,9 @@ def retry_after_s(failed: StepFailed, failures: int, *, plan: StepDefinition) ->
 
 
 def drop_if_large(value: Any, bytes_max: int) -> Any:
-    """The value, or None where it is too large to stand here."""
+    """The value, or None where it is too large to store here."""
     return value if len(msgspec.json.encode(value)) <= bytes_max else None
 
-
-# -- changes --------------------------------------------------------------------------------------
 
 Changes = dict[str, Any]
 
@@ -137,7 +135,7 @@ def fail_step(
 
 
 def reset_attempt(summary: StepSummary, *, forget: bool = True) -> Changes:
-    """The step waits for another attempt; to `forget` is as if this one had not begun."""
+    """The step waits for another attempt; with `forget` the present one does not count."""
     return {"status": "pending", "attempts": summary.attempts - forget}
 
 
@@ -153,12 +151,12 @@ def update_summary(summary: StepSummary, changes: Mapping[str, Any]) -> StepSumm
 
 
 def release_claim(run: RunFields, *, due_at: datetime | None) -> Changes:
-    """The claim let go: the new number refuses whatever this holder still has under way."""
+    """Release the claim: the new fence refuses writes that this holder still has in flight."""
     return {"due_at": due_at, "held_by": "", "fence": run.fence + 1}
 
 
 def end_run(run: RunFields, end: End, *, now: datetime) -> Changes:
-    """The run's last change."""
+    """The last change of the run."""
     return release_claim(run, due_at=None) | {
         "status": end.status, "error": end.error, "current_step": None, "completed_at": now,
         "duration_ms": _ms(run.started_at or now, now), "updated_at": now,
@@ -166,7 +164,7 @@ def end_run(run: RunFields, end: End, *, now: datetime) -> Changes:
 
 
 def requeue_run(run: RunFields, *, now: datetime) -> Changes:
-    """The run back among those that are due, with the whole of its time before it; what it did stays done."""
+    """Make a failed run due again with its full time limit; completed steps stay completed."""
     return release_claim(run, due_at=now) | {
         "status": "pending", "error": None, "started_at": None, "completed_at": None, "duration_ms": None,
         "deadline_at": None, "updated_at": now,
@@ -174,7 +172,7 @@ def requeue_run(run: RunFields, *, now: datetime) -> Changes:
 
 
 def reset_step() -> Changes:
-    """The step as if it had not begun, but for what it used and the last error, which people may want."""
+    """The step as if it had never begun, except for its token usage and last error."""
     return {
         "status": "pending", "attempts": 0, "failures": 0, "started_at": None, "completed_at": None,
         "duration_ms": None,

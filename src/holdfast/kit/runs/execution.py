@@ -1,4 +1,4 @@
-"""One claimed run in a worker's hands, from the claim until it is given up."""
+"""The execution of one claimed run, from the claim until its release."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from holdfast.store.transaction import Transaction
 
 T = TypeVar("T")
 UNKNOWN: Final = -1
-# What a step's own writes may be refused with; a lost claim is not among it.
+# Errors with which a step's own writes may be refused; a lost claim is not among them.
 _REFUSALS = (ConflictError, ForbiddenError, InvalidError, LimitReachedError)
 
 
 class Execution:
-    """Begins steps, runs them, and lands what they come to, each time only while the claim holds."""
+    """Begins steps, runs them and commits their outcomes, each only while the claim holds."""
 
     def __init__(
         self,
@@ -73,90 +73,90 @@ class Execution:
         self._input: Any = None
 
     async def work(self) -> None:
-        """Go on from the last checkpoint until the run ends, waits, or must be given back."""
-        turn = await self._recall() or next_action(self.run, self._clock.now())
-        while isinstance(turn, Begin):
+        """Resume from the last checkpoint until the run ends, waits, or must be released."""
+        action = await self._resume() or next_action(self.run, self._clock.now())
+        while isinstance(action, Begin):
             if self.stopping:
                 return await self.release(0.0)
-            if await self._begin(turn):
-                step, outcome = await self._perform(turn.place)
-                if not await self._settle(turn.place, outcome, step=step):
+            if await self._begin(action):
+                step, outcome = await self._run_step(action.place)
+                if not await self._settle(action.place, outcome, step=step):
                     return None
-            turn = next_action(self.run, self._clock.now())
-        return await self._land(end_transition(self.run, turn, now=self._clock.now()), *self._retiring())
+            action = next_action(self.run, self._clock.now())
+        return await self._commit(
+            end_transition(self.run, action, now=self._clock.now()), *self._retire_writes()
+        )
 
     def renewal(self) -> Write:
-        """The claim for another while."""
+        """The write that renews the claim."""
         changes = {"due_at": self._clock.now() + self._lease}
         return patch(self._models.run, self.run.id, changes=changes, expect=Fence(self._fence))
 
     @property
     def holds_claim(self) -> bool:
-        """Whether the claim is still ours: ending or giving back a run moves its number on."""
+        """Whether the claim is still ours: ending or releasing a run raises its fence."""
         return self.run.fence == self._fence
 
     async def release(self, after_s: float, *, forget: bool = True) -> None:
-        """Let the run go for another worker; a step under way counts, to `forget`, as never begun."""
+        """Release the run for another worker; with `forget` a running step's attempt does not count."""
         while True:
-            # What was under way when this was asked for may have landed: only the stored run knows.
+            # A commit in flight when this was called may have landed: only the stored run knows.
             await self._refresh()
             now = self._clock.now()
             changes = decision.release_claim(self.run, due_at=now + timedelta(seconds=after_s))
             running = {n: step for n, step in enumerate(self.run.steps) if step.status == "running"}
             steps = {n: decision.reset_attempt(step, forget=forget) for n, step in running.items()}
-            if await self._made(Transition(changes | {"updated_at": now}, steps)):
+            if await self._commit_if_unchanged(Transition(changes | {"updated_at": now}, steps)):
                 return
 
-    # -- one step ---------------------------------------------------------------------------------
-
-    async def _begin(self, turn: Begin) -> bool:
-        """Say that the step is under way; False when the run was written since: ask all anew."""
-        now, summary = self._clock.now(), self.run.steps[turn.place]
+    async def _begin(self, action: Begin) -> bool:
+        """Mark the step as running; False when the run was written meanwhile and must be read again."""
+        now, summary = self._clock.now(), self.run.steps[action.place]
         changes: dict[str, Any] = {"current_step": summary.id, "updated_at": now, "due_at": now + self._lease}
         changes["started_at"] = self.run.started_at or now
         if self.run.deadline_at is None:
             changes["deadline_at"] = now + timedelta(seconds=self._workflow.limit_s)
-        move = Transition(
-            changes, {turn.place: decision.begin_step(summary, input=self._input, now=now)}, turn.place
+        transition = Transition(
+            changes, {action.place: decision.begin_step(summary, input=self._input, now=now)}, action.place
         )
-        # By version, not only by fence: a cancel that was kept before this lets no step begin.
-        if self._version != UNKNOWN and await self._made(move):
+        # By version, not only by fence: a cancel that was stored before lets no step begin.
+        if self._version != UNKNOWN and await self._commit_if_unchanged(transition):
             return True
         await self._refresh()
         return False
 
-    async def _perform(self, place: int) -> tuple[Step, Outcome]:
+    async def _run_step(self, place: int) -> tuple[Step, Outcome]:
         summary = self.run.steps[place]
         plan = self._workflow.steps.get(summary.name)
         state = {} if self._checkpoint is None else copy.deepcopy(self._checkpoint.state)
         step = Step(self.run, summary.name, input=self._input, state=state, attempt=summary.attempts)
         if plan is None:
             return step, StepFailed(f"workflow {self._workflow.name} has no step {summary.name}", again=False)
-        return step, await self._within_limit(plan, step)
+        return step, await self._run_limited(plan, step)
 
-    async def _within_limit(self, plan: StepDefinition, step: Step) -> Outcome:
+    async def _run_limited(self, plan: StepDefinition, step: Step) -> Outcome:
         assert self.run.deadline_at is not None
         left_s = (self.run.deadline_at - self._clock.now()).total_seconds()
         limit_s = max(0.0, min(plan.limit_s, left_s))
-        acting = asyncio.ensure_future(plan.act(step))
+        task = asyncio.ensure_future(plan.act(step))
         timer = asyncio.ensure_future(self._clock.sleep(limit_s))
         try:
-            await asyncio.wait({acting, timer}, return_when=asyncio.FIRST_COMPLETED)
-            if not acting.done():
+            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
                 return StepFailed(f"{plan.name} took longer than {limit_s:g} s")
-            if acting.cancelled():
+            if task.cancelled():
                 return StepFailed(f"{plan.name} cancelled itself")
-            fault = acting.exception()
+            fault = task.exception()
             if fault is not None:
                 return decision.classify_error(fault)
-            return decision.check_output(acting.result(), step.state)
+            return decision.check_output(task.result(), step.state)
         finally:
-            acting.cancel()
+            task.cancel()
             timer.cancel()
-            await asyncio.gather(acting, timer, return_exceptions=True)
+            await asyncio.gather(task, timer, return_exceptions=True)
 
     async def _settle(self, place: int, outcome: Outcome, *, step: Step) -> bool:
-        """Land what a step came to; False when the run is out of this worker's hands after it."""
+        """Commit a step's outcome; False when this worker is done with the run."""
         if isinstance(outcome, StepCompleted):
             try:
                 return await self._finish(place, outcome, step=step)
@@ -178,7 +178,7 @@ class Execution:
         if last:
             changes |= decision.end_run(self.run, End("completed"), now=now)
             changes["result"] = decision.drop_if_large(outcome.output, decision.RESULT_BYTES_MAX)
-        move = Transition(
+        transition = Transition(
             changes, {place: decision.complete_step(summary, outcome, step=step, now=now)}, place
         )
         new = self._checkpoints.next(
@@ -186,7 +186,7 @@ class Execution:
             expires_at=self._checkpoints.expiry() if last else None,
         )  # fmt: skip
         checkpoint = self._checkpoints.writes_checkpoint(new, after=self._checkpoint)
-        await self._land(move, *checkpoint, *step.writes)
+        await self._commit(transition, *checkpoint, *step.writes)
         self._checkpoint, self._input = new, outcome.output
         return not last
 
@@ -199,12 +199,12 @@ class Execution:
         tokens = {"tokens": self.run.tokens + step.tokens, "updated_at": now}
         if wait_s is not None:
             due = now + timedelta(seconds=wait_s)
-            await self._land(
+            await self._commit(
                 Transition(decision.release_claim(self.run, due_at=due) | tokens, changes, place)
             )
             return
         end = end_transition(self.run, End("failed", f"{summary.name}: {outcome.error}"), now=now)
-        await self._land(Transition(end.run | tokens, end.steps | changes, place), *self._retiring())
+        await self._commit(Transition(end.run | tokens, end.steps | changes, place), *self._retire_writes())
 
     async def _wait(self, place: int, outcome: StepWaiting) -> None:
         """Park the run, unless it was woken since the step began."""
@@ -213,8 +213,8 @@ class Execution:
             due = self._due_after(outcome, woken=self.run.wakes != wakes)
             changes = decision.release_claim(self.run, due_at=due)
             changes |= {"deadline_at": None, "updated_at": self._clock.now()}
-            move = Transition(changes, {place: decision.reset_attempt(self.run.steps[place])}, place)
-            if await self._made(move):
+            transition = Transition(changes, {place: decision.reset_attempt(self.run.steps[place])}, place)
+            if await self._commit_if_unchanged(transition):
                 return
             await self._refresh()
 
@@ -223,57 +223,55 @@ class Execution:
             return self._clock.now()
         return None if outcome.after_s is None else self._clock.now() + timedelta(seconds=outcome.after_s)
 
-    # -- landing ----------------------------------------------------------------------------------
-
-    async def _land(self, move: Transition, *others: Write) -> None:
-        """Make the move while the claim holds."""
-        writes = [*move.writes(self.run, self._models, Fence(self.run.fence)), *others]
+    async def _commit(self, transition: Transition, *others: Write) -> None:
+        """Commit a transition while the claim holds."""
+        writes = [*transition.writes(self.run, self._models, Fence(self.run.fence)), *others]
         if not self._joins:
-            await self._send(move, writes)
-            # A fence lets by what others wrote meanwhile, such as a cancel: the next beginning looks first.
+            await self._send(transition, writes)
+            # A fence admits what others wrote meanwhile, such as a cancel: the next step reads first.
             self._version = UNKNOWN
             return
-        moved = move.result(self.run)
+        result = transition.result(self.run)
 
         async def act(transaction: Transaction) -> None:
             transaction.write(*writes)
             for join in self._joins:
-                await join(transaction, moved)
+                await join(transaction, result)
 
-        await self._insist(move, lambda: self._store.transact(act))
-        # A transaction doesn't tell the new version, so the next beginning looks first.
-        self.run, self._version = moved.run, UNKNOWN
+        await self._retry_commit(transition, lambda: self._store.transact(act))
+        # A transaction does not return the new version, so the next step reads first.
+        self.run, self._version = result.run, UNKNOWN
 
-    async def _made(self, move: Transition) -> bool:
-        """Make the move only if nobody wrote the run since it was read."""
+    async def _commit_if_unchanged(self, transition: Transition) -> bool:
+        """Commit a transition only if nobody wrote the run since it was read."""
         try:
-            await self._send(move, move.writes(self.run, self._models, Version(self._version)))
+            await self._send(transition, transition.writes(self.run, self._models, Version(self._version)))
         except VersionConflictError:
             return False
         return True
 
-    async def _send(self, move: Transition, writes: list[Write]) -> None:
-        committed = await self._insist(move, lambda: self._store.commit(*writes))
-        self.run = move.apply(self.run)
+    async def _send(self, transition: Transition, writes: list[Write]) -> None:
+        committed = await self._retry_commit(transition, lambda: self._store.commit(*writes))
+        self.run = transition.apply(self.run)
         self._version = UNKNOWN if committed is None else committed.versions[0]
 
-    async def _insist(self, move: Transition, commit: Callable[[], Awaitable[T]]) -> T | None:
-        """Ask again while the store can't be reached and the claim holds; None when it had landed unheard."""
+    async def _retry_commit(self, transition: Transition, commit: Callable[[], Awaitable[T]]) -> T | None:
+        """Retry while the store is unreachable and the claim holds; None when it had landed after all."""
         while True:
             try:
                 return await commit()
             except RetryLaterError as later:
-                if isinstance(later, OutcomeUnknownError) and await self._landed(move):
+                if isinstance(later, OutcomeUnknownError) and await self._has_landed(transition):
                     return None
                 await self._pause(later.after_s)
 
-    async def _landed(self, move: Transition) -> bool:
+    async def _has_landed(self, transition: Transition) -> bool:
         found = await self._store.get(self._models.run, self.run.id)
-        return found is not None and found.doc.updated_at == move.run["updated_at"]
+        return found is not None and found.doc.updated_at == transition.run["updated_at"]
 
     async def _pause(self, seconds: float) -> None:
         if self._clock.monotonic() + seconds >= self.good_until_s:
-            raise LeaseLostError(f"run {self.run.id}: the store was out of reach for longer than the claim")
+            raise LeaseLostError(f"run {self.run.id}: the store was unreachable for longer than the claim")
         await self._clock.sleep(seconds)
 
     async def _refresh(self) -> None:
@@ -282,10 +280,8 @@ class Execution:
             raise LeaseLostError(f"run {self.run.id} was claimed by another worker since")
         self.run, self._version = found.doc, found.version
 
-    # -- remembering ------------------------------------------------------------------------------
-
-    async def _recall(self) -> End | None:
-        """What the finished steps left behind: the last state and the last output."""
+    async def _resume(self) -> End | None:
+        """Load what the completed steps left: the last state and the last output."""
         self._input = self.run.input
         finished = [step for step in self.run.steps if step.status == "completed"]
         if not finished:
@@ -293,9 +289,9 @@ class Execution:
         self._checkpoint = await self._checkpoints.latest(self.run.id)
         last = await self._store.get(self._models.step, self.run.id, finished[-1].id)
         if self._checkpoint is None or last is None:
-            return End("failed", "the checkpoint to go on from was removed")
+            return End("failed", "the checkpoint to resume from was deleted")
         self._input = last.doc.output
         return None
 
-    def _retiring(self) -> list[Write]:
+    def _retire_writes(self) -> list[Write]:
         return [] if self._checkpoint is None else self._checkpoints.writes_retire(self._checkpoint)

@@ -1,4 +1,4 @@
-"""What is kept of a run: the run itself, bounded so that one read shows it, and a document per step."""
+"""Documents of runs: the run itself, bounded so that one read shows it, and one per step."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ RunStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 StepStatus = Literal["pending", "running", "completed", "failed", "skipped"]
 
 _RUN_MOVES = {"pending": ["running", "cancelled"], "running": ["completed", "failed", "cancelled"]}
-# For runs that end for good: whoever wants it anew starts another.
+# For runs that end for good: to repeat one, start another.
 RUN_LIFE = Lifecycle("status", initial=["pending"], moves=_RUN_MOVES)
-# For runs that people may let go on after they failed, from the step that did.
+# For runs that people may retry after a failure, from the failed step.
 RETRIED_RUN_LIFE = Lifecycle("status", initial=["pending"], moves={**_RUN_MOVES, "failed": ["pending"]})
-# A step that is to be tried again, or waits, is pending; one that a crash or a cancel left is skipped. What a
-# run has not done is pending again when it is retried.
+# A step that waits or is to be retried is pending; one that a crash or a cancel left is skipped. Steps that
+# are not completed become pending again when a run is retried.
 STEP_LIFE = Lifecycle(
     "status",
     initial=["pending"],
@@ -31,7 +31,7 @@ STEP_LIFE = Lifecycle(
         "skipped": ["pending"],
     },
 )
-# The questions that operators ask of runs; a service's own runs that they are to see declare them too.
+# The indexes for operators' queries; a service's own runs declare them too.
 RUN_INDEXES = (
     Index("-created_at"),
     Index("status", "-created_at"),
@@ -42,7 +42,7 @@ RUN_CLAIM = Claim(due="due_at", fence="fence", owner="held_by", lane="tenant_id"
 
 
 class TokenUsage(msgspec.Struct, frozen=True, rename="camel"):
-    """What language models read and wrote."""
+    """Tokens that language models read and wrote."""
 
     input: int = 0
     output: int = 0
@@ -52,7 +52,7 @@ class TokenUsage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StepSummary(msgspec.Struct, rename="camel", kw_only=True):
-    """A step as its run shows it. Values too large for the run are in the step's document alone."""
+    """A step within its run. Values too large for the run are in the step's document alone."""
 
     id: str
     run_id: str
@@ -71,7 +71,7 @@ class StepSummary(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class StepFields(Document, rename="camel"):
-    """The fields of a step; `attempts` counts beginnings, `failures` those that ended in an error."""
+    """The fields of a step; `attempts` counts starts, `failures` those that ended in an error."""
 
     id: str
     run_id: str
@@ -91,10 +91,10 @@ class StepFields(Document, rename="camel"):
 
 
 class RunFields(Document, rename="camel"):
-    """The fields of a run; declare a subclass to add a service's own and another collection name.
+    """The fields of a run; declare a subclass for a service's own fields and collection name.
 
-    `due_at`, `fence` and `held_by` are the run's lock: claimed for a minute, renewed, and given up with
-    a new fencing number, so that nothing an earlier holder sends can land.
+    `due_at`, `fence` and `held_by` are the run's claim: held for a minute, renewed, and released with a new
+    fencing number, so that nothing an earlier holder sends can land.
     """
 
     id: str = ""
@@ -149,7 +149,7 @@ class StepDocument(StepFields, rename="camel"):
 
 
 class RunModels(msgspec.Struct, frozen=True, kw_only=True):
-    """The classes that runs are kept as: the kit's own, or a service's with its names and fields."""
+    """The document classes of runs: the kit's own, or a service's."""
 
     run: type[RunFields] = RunDocument
     step: type[StepFields] = StepDocument
@@ -158,7 +158,7 @@ class RunModels(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def documents(self) -> list[type[Document]]:
-        """What a store must be opened with to keep runs."""
+        """The document classes that a store of these runs must know."""
         return [self.run, self.step, self.checkpoint]
 
 

@@ -1,4 +1,4 @@
-"""Runs from the outside: start, look, cancel, wake, retry."""
+"""Runs from the outside: start, read, cancel, wake, retry."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Runs:
 
     @property
     def collection(self) -> str:
-        """What the collection of these runs is called here."""
+        """The collection of these runs."""
         return self._store.catalog.table(schema_of(self._models.run))
 
     def writes_start(
@@ -60,7 +60,7 @@ class Runs:
         size = len(msgspec.json.encode(input))
         if size > RUN_INPUT_BYTES_MAX:
             raise TooLargeError(
-                f"an input takes at most {RUN_INPUT_BYTES_MAX:,} bytes; this one {size:,}", "input"
+                f"an input has at most {RUN_INPUT_BYTES_MAX:,} bytes; this one has {size:,}", "input"
             )
         now = self._store.clock.now()
         run = self._models.run(
@@ -86,8 +86,8 @@ class Runs:
         return run
 
     async def get(self, run_id: str) -> RunFields | None:
-        found = await self._store.get(self._models.run, run_id)
-        return None if found is None else found.doc
+        stored = await self._store.get(self._models.run, run_id)
+        return None if stored is None else stored.doc
 
     async def page(
         self,
@@ -97,7 +97,7 @@ class Runs:
         limit: int = 50,
         cursor: str | None = None,
     ) -> QueryPage[RunFields]:
-        """Runs, newest first; the class of the runs declares `RUN_INDEXES` for it."""
+        """Runs, newest first; their class must declare `RUN_INDEXES`."""
         query = Query(self._models.run).order_by("-created_at").limit(limit).after(cursor)
         for field, wanted in (("type", type), ("status", status)):
             if wanted is not None:
@@ -105,24 +105,24 @@ class Runs:
         return await self._store.query(query)
 
     async def steps(self, run_id: str) -> list[StepFields]:
-        """The steps with their whole inputs and outputs, in order."""
+        """The steps with their full inputs and outputs, in order."""
         query = Query(self._models.step).under(run_id).order_by("number")
         return list((await self._store.query(query)).docs)
 
     async def cancel(
         self, run_id: str, transaction: Transaction | None = None, *, reason: str = "cancelled"
     ) -> RunStatus:
-        """Let no further step begin; gives the run's status after it. In the caller's transaction, if given.
+        """Let no further step begin, in the caller's transaction if given; return the run's status.
 
-        A run in nobody's hands ends at once. In a worker's hands it ends when its present step does or gives
-        way (`raise_if_cancelled`), and one whose last step is running may still complete.
+        A run that nobody holds ends at once. One that a worker holds ends when its present step does or calls
+        `raise_if_cancelled`; one whose last step is running may still complete.
         """
         if transaction is None:
             return await self._store.transact(lambda own: self.cancel(run_id, own, reason=reason))
-        found = await transaction.get(self._models.run, run_id)
-        if found is None:
-            raise NotFoundError(f"run {run_id!r} is not there")
-        run, now = found.doc, self._store.clock.now()
+        stored = await transaction.get(self._models.run, run_id)
+        if stored is None:
+            raise NotFoundError(f"run {run_id!r} does not exist")
+        run, now = stored.doc, self._store.clock.now()
         if run.completed_at is not None:
             return run.status
         if run.held_by:
@@ -132,79 +132,78 @@ class Runs:
         return await self._end(transaction, run, End("cancelled", reason))
 
     async def raise_if_cancelled(self, run_id: str) -> None:
-        """Called by a long step now and then: once somebody wants the run cancelled, it ends there.
+        """Called by a long step now and then: ends the step there once the run is to be cancelled.
 
-        What the step has kept so far stays.
+        What the step has committed so far stays.
         """
-        found = await self._store.get(self._models.run, run_id)
-        if found is not None and found.doc.cancel_requested_at is not None:
-            # Given back in the middle of a step, the run is ended instead of being gone on with.
+        stored = await self._store.get(self._models.run, run_id)
+        if stored is not None and stored.doc.cancel_requested_at is not None:
+            # Released in the middle of a step, the run is ended instead of continued.
             raise StepWaits(0)
 
     async def _end(self, transaction: Transaction, run: RunFields, end: End) -> RunStatus:
-        move = end_transition(run, end, now=self._store.clock.now())
-        transaction.write(*move.writes(run, self._models, None))
+        transition = end_transition(run, end, now=self._store.clock.now())
+        transaction.write(*transition.writes(run, self._models, None))
         last = await self._checkpoints.latest(run.id)
         if last is not None:
             transaction.write(*self._checkpoints.writes_retire(last))
-        moved = move.result(run)
+        result = transition.result(run)
         for join in self._joins:
-            await join(transaction, moved)
-        return moved.run.status
+            await join(transaction, result)
+        return result.run.status
 
     @property
     def retriable(self) -> bool:
-        """Whether runs that failed may go on: whether their lifecycle declares that move."""
+        """Whether failed runs may be retried: whether their lifecycle declares that move."""
         lifecycle = schema_of(self._models.run).lifecycle
         return lifecycle is not None and "pending" in lifecycle.moves.get("failed", ())
 
     async def retry(self, run_id: str, transaction: Transaction | None = None) -> RunStatus:
-        """Let a run that failed go on from the step that did; gives the run's status after it.
+        """Retry a failed run from the failed step, in the caller's transaction if given; return its status.
 
-        In the caller's transaction, if given.
-
-        Finished steps stay done. The others have all their tries again, and the run its whole time. Only runs
-        whose class declares `RETRIED_RUN_LIFE` can be retried, while the checkpoint to go on from is kept.
+        Completed steps stay completed; the others have all their attempts again, and the run its full time
+        limit. Only runs whose class declares `RETRIED_RUN_LIFE` can be retried, while the checkpoint to
+        resume from is stored.
         """
         if transaction is None:
             return await self._store.transact(lambda own: self.retry(run_id, own))
-        found = await transaction.get(self._models.run, run_id)
-        if found is None:
-            raise NotFoundError(f"run {run_id!r} is not there")
-        run = found.doc
+        stored = await transaction.get(self._models.run, run_id)
+        if stored is None:
+            raise NotFoundError(f"run {run_id!r} does not exist")
+        run = stored.doc
         if run.status != "failed":
             return run.status
         if not self.retriable:
-            raise InvalidError(f"runs in {self.collection} end for good when they fail; start another")
-        move = retry_transition(run, now=self._store.clock.now())
-        transaction.write(*move.writes(run, self._models, None), *await self._revived(run))
+            raise InvalidError(f"runs in {self.collection} can't be retried after a failure; start another")
+        transition = retry_transition(run, now=self._store.clock.now())
+        transaction.write(*transition.writes(run, self._models, None), *await self._revive_writes(run))
         for join in self._joins:
-            await join(transaction, move.result(run))
+            await join(transaction, transition.result(run))
         return "pending"
 
-    async def _revived(self, run: RunFields) -> list[Write]:
+    async def _revive_writes(self, run: RunFields) -> list[Write]:
         if not any(step.status == "completed" for step in run.steps):
             return []
         last = await self._checkpoints.latest(run.id)
         if last is None:
             raise ConflictError(
-                f"the checkpoint that run {run.id} would go on from was removed; start another"
+                f"the checkpoint that run {run.id} would resume from was deleted; start another"
             )
         return self._checkpoints.writes_revive(last)
 
     async def wake(self, run_id: str, transaction: Transaction | None = None) -> bool:
-        """Let a run that waits go on; in the caller's transaction, in the commit of what it waited for.
+        """Make a waiting run due, in the caller's transaction, in the commit of what it waited for.
 
         False where there is no such run, or where it has ended.
         """
         if transaction is None:
             return await self._store.transact(lambda own: self.wake(run_id, own))
-        found = await transaction.get(self._models.run, run_id)
-        if found is None or found.doc.completed_at is not None:
+        stored = await transaction.get(self._models.run, run_id)
+        if stored is None or stored.doc.completed_at is not None:
             return False
-        changes: dict[str, Any] = {"wakes": found.doc.wakes + 1}
-        # A run that is just about to wait is still in a worker's hands: it will see the count.
-        if not found.doc.held_by:
+        changes: dict[str, Any] = {"wakes": stored.doc.wakes + 1}
+        # A run that is about to wait is still held by its worker, which will see the count.
+        if not stored.doc.held_by:
             changes["due_at"] = self._store.clock.now()
         transaction.write(patch(self._models.run, run_id, changes=changes))
         return True

@@ -1,4 +1,4 @@
-"""A run's moves as writes: what lands together when a step ends or a run does."""
+"""Transitions of a run as writes: what is committed together when a step or a run ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.store.write_rules import apply
 
 
 class TransitionResult(msgspec.Struct, frozen=True):
-    """A run as it is after a commit, and the step that commit was about, where it was about one."""
+    """A run after a commit, and the step that the commit was about, if any."""
 
     run: RunFields
     step: StepSummary | None
@@ -27,23 +27,23 @@ Join = Callable[[Transaction, TransitionResult], Awaitable[None]]
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """Changes to a run and to some of its steps, by their places in it."""
+    """Changes to a run and to some of its steps, by position."""
 
     run: Changes
     steps: dict[int, Changes]
     about: int | None = None
 
     def apply(self, run: RunFields) -> RunFields:
-        """The run with the move made."""
+        """The run after the transition."""
         new: RunFields = apply(schema_of(type(run)), run, self.run | {"steps": self._summaries(run)})
         return new
 
     def writes(self, run: RunFields, models: RunModels, expect: Expect) -> list[Write]:
         changes = self.run | {"steps": self._summaries(run)}
-        made = [patch(models.run, run.id, changes=changes, expect=expect)]
+        writes = [patch(models.run, run.id, changes=changes, expect=expect)]
         for place, one in self.steps.items():
-            made.append(patch(models.step, run.id, run.steps[place].id, changes=one))
-        return made
+            writes.append(patch(models.step, run.id, run.steps[place].id, changes=one))
+        return writes
 
     def result(self, run: RunFields) -> TransitionResult:
         after = self.apply(run)
@@ -57,13 +57,13 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 def end_transition(run: RunFields, end: End, *, now: datetime) -> Transition:
-    """The run over, and every step skipped that had not come to its own end."""
+    """End the run, and skip every step that has not ended."""
     skipped: Changes = {"status": "skipped", "completed_at": now}
     open_steps = {n: skipped for n, step in enumerate(run.steps) if step.status in ("pending", "running")}
     return Transition(end_run(run, end, now=now), open_steps)
 
 
 def retry_transition(run: RunFields, *, now: datetime) -> Transition:
-    """The run due again, and every step that is not done pending again."""
+    """Make the run due again, and every incomplete step pending."""
     again = {n: reset_step() for n, step in enumerate(run.steps) if step.status in ("failed", "skipped")}
     return Transition(requeue_run(run, now=now), again)

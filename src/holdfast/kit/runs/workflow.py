@@ -1,4 +1,4 @@
-"""What a run does: a named list of steps, each an async function."""
+"""Workflows: a named list of steps, each an async function."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ A = TypeVar("A", bound=Act)
 
 
 class StepWaits(Exception):
-    """Raised by a step that can't go on yet: for `after_s`, or until `Runs.wake` where that is None.
+    """Raised by a step that can't continue yet: for `after_s`, or until `Runs.wake` where that is None.
 
-    The step is begun anew then; waiting is no failure and doesn't count against the run's time.
+    The step then begins again; waiting is no failure and does not count against the run's time limit.
     """
 
     def __init__(self, after_s: float | None = None) -> None:
@@ -87,7 +87,7 @@ class Workflow:
 
 
 class Step:
-    """What a step's function gets: what came before, and what it may put into its own commit."""
+    """The context of a step: its input and state, and what it adds to its own commit."""
 
     def __init__(self, run: RunFields, name: str, *, input: Any, state: dict[str, Any], attempt: int) -> None:
         self.run = run
@@ -101,24 +101,24 @@ class Step:
 
     @property
     def key(self) -> str:
-        """The same at every attempt: the idempotency key for calls to the outside."""
+        """The idempotency key for calls to the outside: the same at every attempt."""
         return f"{self.run.id}:{self.name}"
 
     def guard(self) -> Write:
-        """For commits of the step's own on the way: refused once another worker holds the run."""
+        """A guard for commits in the middle of the step: refused once another worker holds the run."""
         return check(type(self.run), self.run.id, expect=Fence(self.run.fence))
 
     def add(self, *writes: Write) -> None:
-        """Writes that land in the commit that finishes the step, or not at all."""
+        """Add writes to the commit that completes the step."""
         self.writes.extend(writes)
 
     def change(self, **fields: Any) -> None:
-        """Fields of the run itself, of those a service added, to change in that commit."""
+        """Change fields that a service added to the run, in the commit that completes the step."""
         for name in fields:
             if name in RunFields.__struct_fields__:
-                raise InvalidError(f"{name} is kept by the runner itself", name)
+                raise InvalidError(f"{name} is maintained by the runner", name)
         self.changes.update(fields)
 
     def add_tokens(self, tokens: TokenUsage) -> None:
-        """Count tokens; also those of attempts that fail."""
+        """Count tokens, also those of failed attempts."""
         self.tokens += tokens
