@@ -12,32 +12,33 @@ from typing import Any, Final
 from holdfast.clock import Clock
 from holdfast.config import RequestLimits
 from holdfast.errors import TooManyRequestsError
+from holdfast.token_bucket import TokenBucket
 
 KEYS_MAX: Final = 20_000
 _V6_SITE_BITS: Final = 64
 
 
 class Buckets:
-    """Takes one at a time out of each key's bucket.
+    """A token bucket for each key, those that asked last.
 
     Example: `wait_s = Buckets(per_s=2, burst=10, clock=clock).take("ann")`
     """
 
     def __init__(self, *, per_s: float, burst: int, clock: Clock, keys_max: int = KEYS_MAX) -> None:
         self._per_s, self._burst, self._clock, self._keys_max = per_s, burst, clock, keys_max
-        self._levels: dict[str, tuple[float, float]] = {}
+        self._buckets: dict[str, TokenBucket] = {}
 
     def take(self, key: str) -> float:
-        """0 when it may; else the seconds after which the next one may, and nothing is taken."""
-        now_s = self._clock.monotonic()
-        level, at_s = self._levels.pop(key, (float(self._burst), now_s))
-        level = min(self._burst, level + (now_s - at_s) * self._per_s)
-        wait_s = 0.0 if level >= 1 else (1 - level) / self._per_s
-        self._levels[key] = (level - 1 if wait_s == 0 else level, now_s)
-        if len(self._levels) > self._keys_max:
+        """Return 0 where a token was taken; else the seconds until there is one."""
+        now = self._clock.monotonic()
+        bucket = self._buckets.pop(key, None)
+        if bucket is None:
+            bucket = TokenBucket(per_s=self._per_s, burst=self._burst, now=now)
+        self._buckets[key] = bucket
+        if len(self._buckets) > self._keys_max:
             # The one that asked longest ago: by now its bucket is the likeliest to be full again.
-            del self._levels[next(iter(self._levels))]
-        return wait_s
+            del self._buckets[next(iter(self._buckets))]
+        return 0.0 if bucket.take(now) else bucket.ready_at(now) - now
 
 
 class RateLimiter:

@@ -5,6 +5,7 @@ response = await sender.send(OutgoingRequest("POST", url, headers, body, 5.0, 65
 """
 
 from holdfast.net.address_guard import AddressGuard, Pin, PortPolicy, Resolver
+from holdfast.net.connection_shares import ConnectionShares
 from holdfast.net.pool import PoolLimits
 from holdfast.net.port import FailureReason, OutgoingRequest, ReceiverResponse, Sender, SendFailure
 from holdfast.net.retry_after import retry_after_s
@@ -13,6 +14,7 @@ from holdfast.net.url import TargetUrl, read_url
 
 __all__ = [
     "AddressGuard",
+    "ConnectionShares",
     "FailureReason",
     "OutgoingRequest",
     "Pin",

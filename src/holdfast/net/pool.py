@@ -6,9 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Final
+from contextlib import suppress
 
 import msgspec
 
@@ -17,10 +15,6 @@ from holdfast.net.http1 import Http1Connection
 from holdfast.net.port import SendFailure
 from holdfast.net.url import Address
 
-# Of the connections, what receivers in doubt may hold at once: those that hang leave the rest to the others.
-DOUBTED_SHARE: Final = 0.8
-# What those and the slow ones may hold together: the rest is for receivers that answer promptly.
-SLOW_SHARE: Final = 0.9
 PoolKey = tuple[str, str, int, frozenset[Address]]
 
 
@@ -35,32 +29,13 @@ class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 4.0
 
 
-class Shares:
-    """Places among so many connections for receivers that may hold one for long."""
-
-    __slots__ = ("_doubted", "_slow")
-
-    def __init__(self, of: int) -> None:
-        self._doubted = asyncio.Semaphore(max(1, int(of * DOUBTED_SHARE)))
-        self._slow = asyncio.Semaphore(max(1, int(of * SLOW_SHARE)))
-
-    @asynccontextmanager
-    async def place(self, *, in_doubt: bool) -> AsyncIterator[None]:
-        """A place for as long as the block lasts; one in doubt is one among the slow ones besides."""
-        async with AsyncExitStack() as places:
-            if in_doubt:
-                await places.enter_async_context(self._doubted)
-            await places.enter_async_context(self._slow)
-            yield
-
-
 class Pool:
     """The connections to one pinned target."""
 
-    __slots__ = ("idle", "open", "pin", "shares", "waiters")
+    __slots__ = ("idle", "open", "pin", "waiters")
 
-    def __init__(self, pin: Pin, shares: Shares) -> None:
-        self.pin, self.shares = pin, shares
+    def __init__(self, pin: Pin) -> None:
+        self.pin = pin
         self.open = 0
         self.idle: list[Http1Connection] = []
         # A waiter gets a connection, or None: leave to open one.
@@ -76,7 +51,6 @@ class Pools:
         self._pools: dict[PoolKey, Pool] = {}
         self._homes: dict[Http1Connection, Pool] = {}
         self._total = 0
-        self.shares = Shares(limits.total_max)
         # Pools with waiters that could go on if a connection or a slot became free, in turn.
         self._starved: dict[Pool, None] = {}
         self._gone = asyncio.Event()
@@ -93,7 +67,7 @@ class Pools:
         key = (target.scheme, target.host, target.port, frozenset(pin.addresses))
         found = self._pools.get(key)
         if found is None:
-            found = self._pools[key] = Pool(pin, Shares(self._limits.per_host_max))
+            found = self._pools[key] = Pool(pin)
         found.pin = pin
         return found
 

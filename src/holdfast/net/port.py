@@ -21,12 +21,6 @@ class OutgoingRequest(msgspec.Struct, frozen=True):
     body: bytes
     timeout_s: float
     response_bytes_max: int
-    # The receiver hung last time, or is not known yet: it may take a share of the connections, not all.
-    in_doubt: bool = False
-    # It took its time to answer last time: the same, with a larger share.
-    slow: bool = False
-    # How long it may wait for a place in that share before its own time begins.
-    wait_s: float = 0.0
 
 
 class ReceiverResponse(msgspec.Struct, frozen=True):
@@ -51,6 +45,6 @@ class Sender(Protocol):
     """Sends requests. Safe to call from many tasks at once; never follows redirects."""
 
     async def send(self, request: OutgoingRequest) -> ReceiverResponse:
-        """The answer, or `SendFailure`; takes no longer than `request.timeout_s`, and `wait_s` before it."""
+        """Return the answer, or raise `SendFailure`; takes no longer than `request.timeout_s`."""
 
     async def close(self) -> None: ...

@@ -11,7 +11,7 @@ import re
 import ssl
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -82,10 +82,7 @@ class RawSender:
         if route is None or route.until <= self._guard.monotonic():
             route = await self._find_route(request.url, deadline)
         head = self._head(request, route)
-        if request.in_doubt or request.slow:
-            answer = await self._exchange_in_share(route.pool, request, head=head, deadline=deadline)
-        else:
-            answer = await self._exchange(route.pool, request, head=head, deadline=deadline)
+        answer = await self._exchange(route.pool, request, head=head, deadline=deadline)
         self._sent += 1
         return answer
 
@@ -112,18 +109,6 @@ class RawSender:
         except asyncio.CancelledError:
             connection.drop()
             raise
-
-    async def _exchange_in_share(
-        self, pool: Pool, request: OutgoingRequest, *, head: bytes, deadline: float
-    ) -> ReceiverResponse:
-        asked_at = time.monotonic()
-        async with AsyncExitStack() as places:
-            async with _in_time(deadline + request.wait_s, "no connection became free"):
-                for shares in (pool.shares, self._pools.shares):
-                    await places.enter_async_context(shares.place(in_doubt=request.in_doubt))
-            # A receiver is not to blame for what others hold: it has its whole time, unless too much went by.
-            waited_s = min(time.monotonic() - asked_at, request.wait_s)
-            return await self._exchange(pool, request, head=head, deadline=deadline + waited_s)
 
     async def _obtain(self, pool: Pool, deadline: float) -> Http1Connection:
         async with _in_time(deadline, "no connection became free"):

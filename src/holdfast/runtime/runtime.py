@@ -29,7 +29,7 @@ from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Job, Scheduler
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller
-from holdfast.net import AddressGuard, RawSender
+from holdfast.net import AddressGuard, ConnectionShares, RawSender
 from holdfast.operation import Operator
 from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import documents_of
@@ -63,7 +63,10 @@ class Runtime:
         # One for each tenant, so that appends of this process queue instead of conflicting.
         self.audit = lru_cache(AUDITS_MAX)(partial(Audit, store))
         self._sender = RawSender(AddressGuard(allow=config.allow))
-        self.dispatcher = Dispatcher(store, self._sender, signing=EndpointSecrets(vault).signing)
+        self._shares = ConnectionShares()
+        self.dispatcher = Dispatcher(
+            store, self._sender, signing=EndpointSecrets(vault).signing, shares=self._shares
+        )
         self._subprocess_pool = StoreSubprocessPool(config.store, env=config.prefix)
         self._oauth_providers: dict[str, OAuthProvider] = {}
         self.connections = Connections(store, vault, self._oauth_providers)
@@ -230,7 +233,9 @@ class Runtime:
         self, models: OutboxModels, *, headers: Headers | None = None, plain_header: str | None = None
     ) -> Dispatcher:
         signing = EndpointSecrets(self.vault, plain_header=plain_header).signing
-        return Dispatcher(self.store, self._sender, signing=signing, headers=headers, models=models)
+        return Dispatcher(
+            self.store, self._sender, signing=signing, shares=self._shares, headers=headers, models=models
+        )
 
     def _jobs(self) -> list[Job]:
         return [job for parts in self.parts.values() for job in parts.jobs]

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 
-import msgspec
 import pytest
 
-from holdfast.net import OutgoingRequest, PoolLimits, RawSender, SendFailure
+from holdfast.net import (
+    ConnectionShares,
+    OutgoingRequest,
+    PoolLimits,
+    RawSender,
+    ReceiverResponse,
+    SendFailure,
+)
 from tests.kit.receiver import OK, Serving, Talk, answering, answering_once, never_answering, serving
 from tests.kit.sender.sending import failure_of, local, outgoing
 
@@ -66,8 +73,13 @@ async def test_a_full_sender_makes_room_for_another_receiver_by_closing_what_res
     ids=["to one host", "in all"],
 )
 async def test_receivers_in_doubt_leave_connections_to_the_others(limits: PoolLimits) -> None:
-    sender = local(limits)
-    doubtful = msgspec.structs.replace(outgoing("", timeout_s=0.5), in_doubt=True)
+    sender, shares = local(limits), ConnectionShares(limits)
+
+    async def send_in_doubt(url: str) -> ReceiverResponse:
+        # What waits for a place and what hangs in one end within the same time.
+        began = time.monotonic()
+        async with shares.place(f"127.0.0.1:{receiver.port}", in_doubt=True, within_s=0.5):
+            return await sender.send(outgoing(url, timeout_s=0.5 - (time.monotonic() - began)))
 
     async def hang_unless_known(
         state: Serving, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -77,22 +89,25 @@ async def test_receivers_in_doubt_leave_connections_to_the_others(limits: PoolLi
         await reader.read()
 
     async with serving(hang_unless_known) as receiver:
-        stuck = [
-            asyncio.create_task(failure_of(sender, msgspec.structs.replace(doubtful, url=receiver.url())))
-            for _ in range(20)
-        ]
+        stuck = [asyncio.create_task(send_in_doubt(receiver.url())) for _ in range(20)]
         await receiver.received(4)
         known = f"http://127.0.0.1:{receiver.port}/known"
         for _ in range(3):
             assert (await sender.send(outgoing(known, timeout_s=0.4))).status == 200
         assert len(receiver.requests) == 4 + 3
-        assert await asyncio.gather(*stuck) == ["timeout"] * 20
-        assert (await sender.send(msgspec.structs.replace(doubtful, url=known))).status == 200
+        ended = await asyncio.gather(*stuck, return_exceptions=True)
+        assert [getattr(one, "reason", one) for one in ended] == ["timeout"] * 20
+        assert (await send_in_doubt(known)).status == 200
     await sender.close()
 
 
 async def test_what_waits_for_a_place_among_the_slow_ones_keeps_its_whole_time() -> None:
-    sender = local(PoolLimits(per_host_max=5))
+    limits = PoolLimits(per_host_max=5)
+    sender, shares = local(limits), ConnectionShares(limits)
+
+    async def send_slow(url: str, *, timeout_s: float, within_s: float) -> ReceiverResponse:
+        async with shares.place("the host", in_doubt=False, within_s=within_s):
+            return await sender.send(outgoing(url, timeout_s=timeout_s))
 
     async def slowly(state: Serving, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -101,13 +116,14 @@ async def test_what_waits_for_a_place_among_the_slow_ones_keeps_its_whole_time()
             writer.write(OK)
 
     async with serving(slowly) as receiver:
-        slow = msgspec.structs.replace(outgoing(receiver.url(), timeout_s=1.0), slow=True, wait_s=30.0)
         # Ten rounds of four take twice the time that one has.
-        answers = await asyncio.gather(*(sender.send(slow) for _ in range(40)))
+        answers = await asyncio.gather(
+            *(send_slow(receiver.url(), timeout_s=1.0, within_s=30.0) for _ in range(40))
+        )
         assert [one.status for one in answers] == [200] * 40
         assert receiver.open_most == 4
-        hurried = msgspec.structs.replace(slow, timeout_s=0.3, wait_s=0.0)
-        ended = await asyncio.gather(*(sender.send(hurried) for _ in range(12)), return_exceptions=True)
+        hurried = [send_slow(receiver.url(), timeout_s=0.3, within_s=0.3) for _ in range(12)]
+        ended = await asyncio.gather(*hurried, return_exceptions=True)
         assert sum(isinstance(one, SendFailure) for one in ended) >= 4
     await sender.close()
 

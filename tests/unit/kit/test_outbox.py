@@ -1,4 +1,4 @@
-"""The outbox's pure decisions: schedules, verdicts, buckets, breakers, lanes."""
+"""The outbox's pure decisions: schedules, verdicts, buckets, breakers, queues."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.kit.outbox import LONG_WAITS_S, BreakerPolicy, Delivery, Endpoint, Rate, RetryPolicy
+from holdfast.kit.outbox.circuit_breaker import CircuitBreaker
 from holdfast.kit.outbox.endpoint_queue import ClaimedDelivery, EndpointQueue
-from holdfast.kit.outbox.limits import CircuitBreaker as BreakerState
-from holdfast.kit.outbox.limits import TokenBucket
 from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX
-from holdfast.kit.outbox.verdict import attempted, judge, settle
+from holdfast.kit.outbox.outcome import judge, record_attempt, settle_writes
 from holdfast.net import ReceiverResponse, SendFailure, retry_after_s
+from holdfast.token_bucket import TokenBucket
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -116,7 +116,7 @@ def test_retry_after_lengthens_a_wait_within_its_bound_and_only_where_it_counts(
 def test_the_history_keeps_the_newest_attempts_only() -> None:
     delivery = a_delivery()
     for number in range(ATTEMPTS_KEPT_MAX + 5):
-        attempted(delivery, said(500 + number), at=NOW, latency_s=0)
+        record_attempt(delivery, said(500 + number), at=NOW, latency_s=0)
     assert len(delivery.attempts) == ATTEMPTS_KEPT_MAX
     assert delivery.attempts[-1].status == 500 + ATTEMPTS_KEPT_MAX + 4
     assert delivery.attempt_count == ATTEMPTS_KEPT_MAX + 5
@@ -124,16 +124,16 @@ def test_the_history_keeps_the_newest_attempts_only() -> None:
 
 def test_a_death_writes_the_delivery_and_its_letter_together() -> None:
     delivery = a_delivery()
-    dead = settle(delivery, judge(said(400), RetryPolicy(), attempt=1, now=NOW), now=NOW)
+    dead = settle_writes(delivery, judge(said(400), RetryPolicy(), attempt=1, now=NOW), now=NOW)
     assert [write.kind for write in dead] == ["patch", "upsert"]
     assert (delivery.status, delivery.next_attempt_at, delivery.finished_at) == ("dead", None, NOW)
-    failed = settle(delivery, judge(said(500), RetryPolicy(), attempt=2, now=NOW), now=NOW)
+    failed = settle_writes(delivery, judge(said(500), RetryPolicy(), attempt=2, now=NOW), now=NOW)
     assert [write.kind for write in failed] == ["patch"]
     assert delivery.next_attempt_at == NOW + timedelta(seconds=2)
 
 
 def test_a_bucket_lets_its_burst_through_and_then_its_rate() -> None:
-    bucket = TokenBucket(Rate(per_s=2, burst=3), 0.0)
+    bucket = TokenBucket(per_s=2, burst=3, now=0.0)
     assert [bucket.take(0.0) for _ in range(4)] == [True, True, True, False]
     assert bucket.ready_at(0.0) == pytest.approx(0.5)
     assert not bucket.take(0.4)
@@ -143,7 +143,7 @@ def test_a_bucket_lets_its_burst_through_and_then_its_rate() -> None:
 
 @given(st.lists(st.floats(0, 0.5), max_size=200), st.floats(0.5, 50), st.integers(1, 10))
 def test_a_bucket_never_gives_more_than_burst_and_rate(steps: list[float], per_s: float, burst: int) -> None:
-    bucket, now, taken = TokenBucket(Rate(per_s=per_s, burst=burst), 0.0), 0.0, 0
+    bucket, now, taken = TokenBucket(per_s=per_s, burst=burst, now=0.0), 0.0, 0
     for step in steps:
         now += step
         taken += bucket.take(now)
@@ -151,7 +151,7 @@ def test_a_bucket_never_gives_more_than_burst_and_rate(steps: list[float], per_s
 
 
 def test_a_breaker_counts_failures_in_a_row_only() -> None:
-    breaker = BreakerState(BreakerPolicy(failures=2, open_s=10, probes=1))
+    breaker = CircuitBreaker(BreakerPolicy(failures=2, open_s=10, probes=1))
     for healthy in (False, True, False):
         breaker.end(breaker.begin(), healthy=healthy, now=0.0)
     assert breaker.allows(0.0)
@@ -160,7 +160,7 @@ def test_a_breaker_counts_failures_in_a_row_only() -> None:
 
 
 def test_a_breaker_that_stood_open_lets_a_probe_decide() -> None:
-    breaker = BreakerState(BreakerPolicy(failures=1, open_s=10, probes=1))
+    breaker = CircuitBreaker(BreakerPolicy(failures=1, open_s=10, probes=1))
     straggler = breaker.begin()
     breaker.end(breaker.begin(), healthy=False, now=0.0)
     assert not breaker.allows(9.9)
@@ -176,107 +176,107 @@ def test_a_breaker_that_stood_open_lets_a_probe_decide() -> None:
     assert (breaker.state, breaker.allows(20.3)) == ("closed", True)
 
 
-def a_lane(**settings: object) -> EndpointQueue:
-    lane = EndpointQueue("ep")
+def a_queue(**settings: object) -> EndpointQueue:
+    queue = EndpointQueue("ep")
     endpoint = Endpoint(id="ep", url="http://x/", created_at=NOW, **settings)  # type: ignore[arg-type]
-    lane.set_up(endpoint, 1, sign=lambda message_id, at_s, body: [], now=0.0)
-    return lane
+    queue.configure(endpoint, 1, sign=lambda message_id, at_s, body: [], now=0.0)
+    return queue
 
 
-def test_a_lane_drops_what_could_not_be_settled_before_its_lease_ends() -> None:
-    lane = a_lane(timeout_s=5.0)
-    lane.waiting.extend([ClaimedDelivery(a_delivery(), 5.9), ClaimedDelivery(a_delivery(), 6.1)])
-    held = lane.take(0.0)
+def test_a_queue_drops_what_could_not_be_settled_before_its_lease_ends() -> None:
+    queue = a_queue(timeout_s=5.0)
+    queue.waiting.extend([ClaimedDelivery(a_delivery(), 5.9), ClaimedDelivery(a_delivery(), 6.1)])
+    held = queue.take(0.0)
     assert held is not None
-    assert held.until == 6.1
-    assert (lane.more, len(lane.waiting)) == (True, 0)
+    assert held.until_s == 6.1
+    assert (queue.has_more, len(queue.waiting)) == (True, 0)
 
 
-def test_a_lane_fetches_no_more_than_it_can_send_soon() -> None:
-    assert a_lane(concurrency=10).room(0.0) == 20
-    assert a_lane(concurrency=10, rate=Rate(per_s=1, burst=2)).room(0.0) == 3
-    assert a_lane(status="paused").room(0.0) == 0
+def test_a_queue_fetches_no_more_than_it_can_send_soon() -> None:
+    assert a_queue(concurrency=10).room(0.0) == 20
+    assert a_queue(concurrency=10, rate=Rate(per_s=1, burst=2)).room(0.0) == 3
+    assert a_queue(status="paused").room(0.0) == 0
 
 
-def all_taken(lane: EndpointQueue) -> list[ClaimedDelivery]:
-    return list(iter(lambda: lane.take(0.0), None))
+def all_taken(queue: EndpointQueue) -> list[ClaimedDelivery]:
+    return list(iter(lambda: queue.take(0.0), None))
 
 
-def test_a_lane_lets_more_go_at_once_as_answers_come_and_fewer_when_they_stay_away() -> None:
-    lane = a_lane(concurrency=4)
-    lane.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(20))
-    under_way, seen = all_taken(lane), []
+def test_a_queue_lets_more_go_at_once_as_answers_come_and_fewer_when_they_stay_away() -> None:
+    queue = a_queue(concurrency=4)
+    queue.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(20))
+    under_way, seen = all_taken(queue), []
     for hung in (False, False, False, True, True):
-        seen.append((len(under_way), lane.in_doubt))
+        seen.append((len(under_way), queue.in_doubt))
         following = []
         for held in under_way:
-            lane.done(held, healthy=not hung, hung=hung, now=0.0)
-            following += all_taken(lane)
+            queue.finish(held, healthy=not hung, hung=hung, now=0.0)
+            following += all_taken(queue)
         under_way = following
     assert seen == [(1, True), (2, False), (4, False), (4, False), (1, True)]
 
 
-def test_a_lane_lets_no_more_go_at_once_while_connections_are_few() -> None:
-    lane = a_lane(concurrency=8)
-    lane.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(50))
-    under_way, seen = all_taken(lane), []
+def test_a_queue_lets_no_more_go_at_once_while_connections_are_few() -> None:
+    queue = a_queue(concurrency=8)
+    queue.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(50))
+    under_way, seen = all_taken(queue), []
     for waited_s in (0.0, 0.0, 0.6, 6.0, 0.0):
         seen.append(len(under_way))
         following = []
         for held in under_way:
-            lane.done(held, healthy=True, hung=False, now=0.0, took_s=2.0, waited_s=waited_s)
-            following += all_taken(lane)
+            queue.finish(held, healthy=True, hung=False, now=0.0, took_s=2.0, waited_s=waited_s)
+            following += all_taken(queue)
         under_way = following
     assert seen == [1, 2, 4, 4, 1]
-    assert lane.slow
+    assert queue.slow
 
 
-def test_a_lane_is_slow_by_its_receivers_last_answer() -> None:
-    lane, seen = a_lane(), []
+def test_a_queue_is_slow_by_its_receivers_last_answer() -> None:
+    queue, seen = a_queue(), []
     for took_s, hung in ((2.0, False), (5.0, True), (0.01, False)):
-        lane.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
-        (held,) = all_taken(lane)
-        lane.done(held, healthy=not hung, hung=hung, now=0.0, took_s=took_s)
-        seen.append((lane.slow, lane.in_doubt))
+        queue.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
+        (held,) = all_taken(queue)
+        queue.finish(held, healthy=not hung, hung=hung, now=0.0, took_s=took_s)
+        seen.append((queue.slow, queue.in_doubt))
     assert seen == [(True, False), (True, True), (False, False)]
 
 
-def test_a_lane_that_never_needed_more_at_once_starts_few_when_many_come() -> None:
-    lane = a_lane(concurrency=10)
+def test_a_queue_that_never_needed_more_at_once_starts_few_when_many_come() -> None:
+    queue = a_queue(concurrency=10)
     for _ in range(50):
-        lane.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
-        (held,) = all_taken(lane)
-        lane.done(held, healthy=True, hung=False, now=0.0)
-    lane.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(20))
-    assert len(all_taken(lane)) == 1
+        queue.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
+        (held,) = all_taken(queue)
+        queue.finish(held, healthy=True, hung=False, now=0.0)
+    queue.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(20))
+    assert len(all_taken(queue)) == 1
 
 
-def test_a_lane_whose_receiver_hangs_holds_little_of_what_is_due() -> None:
-    lane = a_lane(concurrency=10)
-    lane.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
-    (held,) = all_taken(lane)
-    lane.done(held, healthy=False, hung=True, now=0.0)
-    assert lane.room(0.0) == 2
+def test_a_queue_whose_receiver_hangs_holds_little_of_what_is_due() -> None:
+    queue = a_queue(concurrency=10)
+    queue.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
+    (held,) = all_taken(queue)
+    queue.finish(held, healthy=False, hung=True, now=0.0)
+    assert queue.room(0.0) == 2
 
 
-def test_a_lane_whose_receiver_is_slow_holds_what_it_sends_at_once_and_as_many_more() -> None:
-    lane = a_lane(concurrency=10)
-    lane.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(3))
+def test_a_queue_whose_receiver_is_slow_holds_what_it_sends_at_once_and_as_many_more() -> None:
+    queue = a_queue(concurrency=10)
+    queue.waiting.extend(ClaimedDelivery(a_delivery(), 100.0) for _ in range(3))
     rooms = []
     for _ in range(3):
-        held = lane.take(0.0)
+        held = queue.take(0.0)
         assert held is not None
-        lane.done(held, healthy=True, hung=False, now=0.0, took_s=2.0)
-        rooms.append(lane.room(0.0) + len(lane.waiting))
+        queue.finish(held, healthy=True, hung=False, now=0.0, took_s=2.0)
+        rooms.append(queue.room(0.0) + len(queue.waiting))
     assert rooms == [4, 4, 4], "two at once: the first answer let one more go"
 
 
-def test_a_lane_shut_for_a_while_opens_by_itself() -> None:
-    lane = a_lane()
-    lane.shut(5.0)
-    lane.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
-    assert (lane.room(4.9), lane.take(4.9), lane.wake_at(4.9)) == (0, None, 5.0)
-    assert lane.take(5.0) is not None
+def test_a_queue_shut_for_a_while_opens_by_itself() -> None:
+    queue = a_queue()
+    queue.close_until(5.0)
+    queue.waiting.append(ClaimedDelivery(a_delivery(), 100.0))
+    assert (queue.room(4.9), queue.take(4.9), queue.wake_at(4.9)) == (0, None, 5.0)
+    assert queue.take(5.0) is not None
 
 
 def test_an_endpoint_takes_the_types_it_names() -> None:

@@ -1,8 +1,8 @@
-"""Taking over new deliveries in the process that puts them out: born claimed, they need no claim."""
+"""Direct handoff: a dispatcher in the sending process takes over new deliveries without a claim."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from holdfast.clock import Clock
@@ -13,54 +13,50 @@ from holdfast.kit.outbox.models import Delivery, Endpoint
 
 
 class DirectHandoff:
-    """A dispatcher's door for the outbox beside it; shut while the dispatcher is not at work.
-
-    Whoever gets a place by `reserve` marks the delivery, commits it, and ends with `accept` or `unreserve`.
-    """
+    """Commits new deliveries as claimed by the dispatcher where it has room; closed while it does not run."""
 
     def __init__(
-        self, lanes: EndpointQueues, courier: DeliveryWorker, *, clock: Clock, owner: str, lease_s: float
+        self, queues: EndpointQueues, worker: DeliveryWorker, *, clock: Clock, owner: str, lease_s: float
     ) -> None:
-        self._lanes, self._courier, self._clock = lanes, courier, clock
+        self._queues, self._worker, self._clock = queues, worker, clock
         self._owner, self._lease_s = owner, lease_s
         self.open = False
 
-    def unknown(self, endpoints: Iterable[Endpoint]) -> list[str]:
-        """The ids of those whose lanes can't be judged yet."""
+    async def load(self, endpoints: Sequence[Endpoint]) -> None:
+        """Read endpoints that were not seen before, so that their queues can be judged."""
         if not self.open:
-            return []
-        return [endpoint.id for endpoint in endpoints if self._lanes.known(endpoint.id) is None]
+            return
+        unseen = [endpoint.id for endpoint in endpoints if self._queues.loaded(endpoint.id) is None]
+        if unseen:
+            await self._queues.load(unseen)
 
-    async def learn(self, endpoint_ids: Iterable[str]) -> None:
-        """Look at endpoints for the first time, so that `reserve` can judge their lanes."""
-        await self._lanes.load(endpoint_ids)
+    async def commit(
+        self, deliveries: Sequence[Delivery], commit: Callable[[], Awaitable[None]], *, now: datetime
+    ) -> None:
+        """Claim what there is room for, commit, and send it at once."""
+        places = [(delivery, queue) for delivery in deliveries if (queue := self._reserve(delivery))]
+        until_s = self._clock.monotonic() + self._lease_s
+        for delivery, _ in places:
+            delivery.status, delivery.owner, delivery.fence = "sending", self._owner, 1
+            delivery.next_attempt_at = now + timedelta(seconds=self._lease_s)
+        try:
+            await commit()
+        except BaseException:
+            for _, queue in places:
+                queue.unreserve()
+            raise
+        for delivery, queue in places:
+            queue.unreserve()
+            queue.add(ClaimedDelivery(delivery, until_s))
+            if self._worker.stopping:
+                self._worker.release(queue)
+            else:
+                self._worker.send_waiting(queue)
 
-    def reserve(self, endpoint: Endpoint) -> EndpointQueue | None:
-        """A place for a delivery about to be put out; None when it must wait in the store like the others."""
-        if not self.open or self._courier.stopping or endpoint.fifo:
+    def _reserve(self, delivery: Delivery) -> EndpointQueue | None:
+        if not self.open or self._worker.stopping or delivery.status != "pending":
             return None
-        lane = self._lanes.known(endpoint.id)
-        if lane is None or lane.more or lane.room(self._clock.monotonic()) < 1:
+        queue = self._queues.loaded(delivery.endpoint_id)
+        if queue is None or not queue.reserve(self._clock.monotonic()):
             return None
-        lane.reserved += 1
-        self._lanes.mind(lane)
-        return lane
-
-    def mark(self, delivery: Delivery, now: datetime) -> float:
-        """Make a new delivery this dispatcher's own; gives when, by the monotonic clock, its lease ends."""
-        delivery.status, delivery.owner, delivery.fence = "sending", self._owner, 1
-        delivery.next_attempt_at = now + timedelta(seconds=self._lease_s)
-        return self._clock.monotonic() + self._lease_s
-
-    def accept(self, lane: EndpointQueue, delivery: Delivery, *, until: float) -> None:
-        """The delivery is kept: send it as soon as its lane lets it."""
-        lane.reserved -= 1
-        lane.waiting.append(ClaimedDelivery(delivery, until))
-        if self._courier.stopping:
-            self._courier.give_back(lane)
-        else:
-            self._courier.pump(lane)
-
-    def unreserve(self, lane: EndpointQueue) -> None:
-        """The delivery was not kept."""
-        lane.reserved -= 1
+        return self._queues.get(queue.id)

@@ -1,42 +1,40 @@
-"""Claim, sign, send, settle: the loop that empties the outbox, in as many processes as wanted.
+"""The dispatcher: claims due deliveries and sends them, in as many processes as wanted.
 
-bell, due time, poll ──► claim (fair over lanes, leased, fenced)
-                             │
-              lane ◄─────────┘   concurrency, rate, breaker
-                │ courier: sign, send
-                ▼
-             verdict ──► settler (batches, under the fencing number)
+notification, due time, poll ──► claim (fair over endpoints, leased, fenced)
+                                   │
+                endpoint's queue ◄─┘   concurrency, rate limit, circuit breaker
+                       │ delivery worker: sign, send, judge
+                       ▼
+                    settler (batches, under the fencing number)
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import os
-import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 import msgspec
 import structlog
 
-from holdfast.errors import ConfigError, HoldfastError, RetryLaterError
-from holdfast.ids import ulid
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.kit.outbox.delivery_worker import Counts, DeliveryWorker, Headers
 from holdfast.kit.outbox.direct_handoff import DirectHandoff
 from holdfast.kit.outbox.endpoint_admin import OnNotice
 from holdfast.kit.outbox.endpoint_queue import SETTLE_S, ClaimedDelivery, EndpointQueue
-from holdfast.kit.outbox.endpoint_queues import EndpointQueues, Fetch, Signing
-from holdfast.kit.outbox.models import OUTBOX_MODELS, OutboxModels
+from holdfast.kit.outbox.endpoint_queues import ClaimScope, EndpointQueues, Signing
+from holdfast.kit.outbox.models import OUTBOX_MODELS, Delivery, OutboxModels
 from holdfast.kit.outbox.settler import Settler
-from holdfast.kit.worker_loop import cancel_all
-from holdfast.net import Sender
-from holdfast.store import Store, Subscription
+from holdfast.kit.worker_loop import WorkerLoop, cancel_all
+from holdfast.model import Document
+from holdfast.net import ConnectionShares, Sender
+from holdfast.store import Store
 
-# While work is at hand, new deliveries of other lanes are looked for only so often.
-LOOK_EVERY_S: Final = 0.01
-# An endpoint's change is acted on within this; a store that rings for every commit is asked no oftener.
+# While work is at hand, new deliveries of other endpoints are claimed only so often.
+CLAIM_EVERY_S: Final = 0.01
+# An endpoint's change takes effect within this; a store that notifies of every commit is read no oftener.
 ENDPOINTS_EVERY_S: Final = 0.2
 ENDPOINTS_BACKSTOP_S: Final = 5.0
 _log: Final = structlog.get_logger("holdfast.outbox")
@@ -58,11 +56,12 @@ class DispatcherStatus(msgspec.Struct, frozen=True):
     last_error: str
 
 
-class Dispatcher:
+class Dispatcher(WorkerLoop[Delivery]):
     """Delivers what is due. An endpoint's `timeout_s` is cut to what is left of a lease, of which a
     send gets at least half.
 
     Limits of an endpoint hold per dispatcher; with n of them, give each endpoint 1/n of what it can take.
+    Dispatchers with one sender share its `shares`.
 
     Example:
         dispatcher = Dispatcher(store, sender, signing=EndpointSecrets(vault).signing)
@@ -75,9 +74,10 @@ class Dispatcher:
         sender: Sender,
         *,
         signing: Signing,
+        shares: ConnectionShares | None = None,
         headers: Headers | None = None,
         on_notice: OnNotice | None = None,
-        owner: str | None = None,
+        owner: str = "",
         lease_s: float = 30.0,
         poll_s: float = 0.25,
         drain_s: float = 10.0,
@@ -87,70 +87,48 @@ class Dispatcher:
     ) -> None:
         if lease_s <= SETTLE_S:
             raise ConfigError(f"lease_s must be more than {SETTLE_S}: an answer must be settled inside it")
-        self._store = store if store.tenant_id is not None else store.privileged()
-        self._clock = store.clock
-        self.owner = owner or f"{socket.gethostname()}-{os.getpid()}-{ulid()[-6:]}"
-        self._lease_s, self._poll_s, self._drain_s = lease_s, poll_s, drain_s
-        self._batch_max, self._held_max, self._models = batch_max, held_max, models
-        self._lanes = EndpointQueues(self._store, signing, models=models, lease_s=lease_s)
+        super().__init__(
+            store if store.tenant_id is not None else store.privileged(), models.delivery,
+            concurrency=held_max, lease_s=lease_s, poll_s=poll_s, owner=owner,
+        )  # fmt: skip
+        self._drain_s, self._batch_max, self._models = drain_s, batch_max, models
+        self._queues = EndpointQueues(self._store, signing, models=models, lease_s=lease_s)
         self._settler = Settler(self._store, batch_max=batch_max)
-        self._wake = asyncio.Event()
-        self._courier = DeliveryWorker(
-            store, sender, self._settler, owner=self.owner, headers=headers,
-            on_notice=on_notice, models=models, wake=self._wake.set, look=self._rung,
+        self._worker = DeliveryWorker(
+            store, sender, self._settler, shares=shares or ConnectionShares(), owner=self.owner,
+            headers=headers, on_notice=on_notice, models=models, spawn=self._spawn, wake=self._wake.set,
+            look=self._deliveries_changed,
         )  # fmt: skip
         self.handoff = DirectHandoff(
-            self._lanes, self._courier, clock=self._clock, owner=self.owner, lease_s=lease_s
+            self._queues, self._worker, clock=self._clock, owner=self.owner, lease_s=lease_s
         )
-        self._look = self._turning = False
-        self._looked_at = self._endpoints_at = -math.inf
-        self._endpoints_changed = False
-        self._after_lane: str | None = None
-        self._last_turn_at: datetime | None = None
-        self._errors, self._last_error = 0, ""
-
-    @property
-    def last_turn_at(self) -> datetime | None:
-        return self._last_turn_at
+        self._claim_wanted = self._stepping = self._endpoints_stale = False
+        self._claimed_at = self._endpoints_at = -math.inf
+        self._after_endpoint: str | None = None
 
     @property
     def under_way(self) -> int:
-        """How many deliveries are in this dispatcher's hands."""
-        return self._held
+        """How many deliveries this dispatcher holds."""
+        return self._worker.in_flight + self._settler.unsettled + self._queues.buffered
 
     def status(self) -> DispatcherStatus:
         return DispatcherStatus(
-            owner=self.owner, running=self.handoff.open, last_turn_at=self._last_turn_at,
-            buffered=self._lanes.buffered, in_flight=self._courier.in_flight,
-            unsettled=self._settler.unsettled, settled=self._settler.kept, lost=self._settler.lost,
-            counts=msgspec.structs.replace(self._courier.counts), errors=self._errors,
-            last_error=self._last_error,
+            owner=self.owner, running=self.handoff.open, last_turn_at=self.last_turn_at,
+            buffered=self._queues.buffered, in_flight=self._worker.in_flight,
+            unsettled=self._settler.unsettled, settled=self._settler.settled, lost=self._settler.lost,
+            counts=msgspec.structs.replace(self._worker.counts), errors=self.errors,
+            last_error=self.last_error,
         )  # fmt: skip
 
-    # -- the loop ---------------------------------------------------------------------------------
-
     async def run(self, stop: asyncio.Event) -> None:
-        """Deliver until `stop` is set; then give back what is unsent and finish what is under way."""
-        self.handoff.open, self._courier.stopping, self._look = True, False, True
-        subscriptions = (self._store.watch(self._models.delivery), self._store.watch(self._models.endpoint))
-        aside = {
-            asyncio.create_task(self._listen(subscriptions[0], self._rung)),
-            asyncio.create_task(self._listen(subscriptions[1], self._endpoints_rung)),
-            asyncio.create_task(self._until(stop)),
-            asyncio.create_task(self._settler.run()),
-        }
+        """Deliver until `stop` is set; then release what is unsent and finish what is in flight."""
+        self.handoff.open, self._worker.stopping, self._claim_wanted = True, False, True
+        settling = asyncio.create_task(self._settler.run())
         try:
-            while not stop.is_set():
-                self._wake.clear()
-                await self._turn_safely()
-                await self._rest()
-            await self._wind_down()
+            await super().run(stop)
         finally:
             self.handoff.open = False
-            await cancel_all(aside)
-            await self._courier.abandon()
-            for subscription in subscriptions:
-                subscription.close()
+            await cancel_all([settling])
 
     async def drain(self, seconds: float) -> None:
         """Deliver what is due now, for at most `seconds`: for platforms where no process stays up."""
@@ -164,153 +142,140 @@ class Dispatcher:
         await running
 
     @property
-    def _held(self) -> int:
-        return self._courier.in_flight + self._settler.unsettled + self._lanes.buffered
-
-    @property
     def _idle(self) -> bool:
-        if self._turning or self._look or self._held:
+        if self._stepping or self._claim_wanted or self.under_way:
             return False
-        return self._lanes.refill(self._clock.monotonic()) is None
+        return self._queues.refill(self._clock.monotonic()) is None
 
-    async def _listen(self, subscription: Subscription, heard: Callable[[], None]) -> None:
-        while True:
-            if await subscription.wait(self._poll_s):
-                heard()
+    # -- the loop's hooks -------------------------------------------------------------------------
 
-    async def _until(self, stop: asyncio.Event) -> None:
-        await stop.wait()
-        self._courier.stopping = True
+    def _subscribed(self) -> Mapping[type[Document], Callable[[], None]]:
+        return {
+            self._models.delivery: self._deliveries_changed,
+            self._models.endpoint: self._endpoints_changed,
+        }
+
+    def _deliveries_changed(self) -> None:
+        self._claim_wanted = True
         self._wake.set()
 
-    def _rung(self) -> None:
-        self._look = True
+    def _endpoints_changed(self) -> None:
+        self._endpoints_stale = True
         self._wake.set()
 
-    def _endpoints_rung(self) -> None:
-        self._endpoints_changed = True
-        self._wake.set()
+    async def _wake_on(self, stop: asyncio.Event) -> None:
+        await super()._wake_on(stop)
+        self._worker.stopping = True
 
-    async def _turn_safely(self) -> None:
-        """A fault of the store is waited out; the loop goes on."""
-        self._turning = True
+    async def _step(self) -> float:
+        self._stepping = True
         try:
-            await self._turn()
-        except HoldfastError as fault:
-            self._errors += 1
-            self._last_error = f"{fault.code}: {fault.message}"
-            _log.warning("a turn failed", code=fault.code, error=fault.message)
-            after_s = fault.after_s if isinstance(fault, RetryLaterError) else self._poll_s
-            await self._clock.sleep(min(after_s, 1.0))
-            self._look = True
+            await self._claim_and_send()
+        except HoldfastError:
+            self._claim_wanted = True
+            raise
         finally:
-            self._turning = False
+            self._stepping = False
+        return self._idle_s()
 
-    async def _turn(self) -> None:
+    async def _claim_and_send(self) -> None:
         now = self._clock.monotonic()
-        self._last_turn_at = self._clock.now()
-        await self._mind_endpoints(now)
-        for lane in list(self._lanes.notable.values()):
-            self._courier.pump(lane)
-        due = self._courier.due_by(self._clock.now_us())
-        self._look = self._look or due or now >= self._looked_at + self._poll_s
-        self._lanes.forget_idle(now)
-        if self._held >= self._held_max:
+        await self._refresh_endpoints(now)
+        for queue in list(self._queues.busy.values()):
+            self._worker.send_waiting(queue)
+        retries = self._worker.pop_due_retries(self._clock.now_us())
+        self._claim_wanted = self._claim_wanted or retries or now >= self._claimed_at + self._poll_s
+        self._queues.forget_idle(now)
+        if self.under_way >= self._concurrency:
             return
-        if self._look and (now >= self._looked_at + LOOK_EVERY_S or not self._courier.in_flight):
-            self._look, self._looked_at = False, now
-            await self._fetch(self._lanes.everywhere(now))
-        fetch = self._lanes.refill(self._clock.monotonic())
-        if fetch is not None:
-            await self._fetch(fetch)
+        if self._claim_wanted and (now >= self._claimed_at + CLAIM_EVERY_S or not self._worker.in_flight):
+            self._claim_wanted, self._claimed_at = False, now
+            await self._fetch(self._queues.all_with_room(now))
+        scope = self._queues.refill(self._clock.monotonic())
+        if scope is not None:
+            await self._fetch(scope)
             self._wake.set()
 
-    async def _rest(self) -> None:
-        """Until woken, or the next retry, poll or opening lane."""
+    def _idle_s(self) -> float:
+        """Return the seconds until the next retry, poll or queue that opens."""
         now = self._clock.monotonic()
         until = min(
-            self._looked_at + (LOOK_EVERY_S if self._look else self._poll_s),
-            self._endpoints_at + (ENDPOINTS_EVERY_S if self._endpoints_changed else ENDPOINTS_BACKSTOP_S),
-            self._lanes.wake_at(now),
+            self._claimed_at + (CLAIM_EVERY_S if self._claim_wanted else self._poll_s),
+            self._endpoints_at + self._endpoints_every_s,
+            self._queues.wake_at(now),
         )
-        due_us = self._courier.next_due_us()
-        if due_us is not None:
-            until = min(until, now + (due_us - self._clock.now_us()) / 1e6)
-        if self._wake.is_set() or until <= now:
-            await asyncio.sleep(0)
-            return
-        timer = asyncio.create_task(self._ring_after(until - now))
-        try:
-            await self._wake.wait()
-        finally:
-            timer.cancel()
-
-    async def _ring_after(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
-        self._wake.set()
+        retry_us = self._worker.next_retry_us()
+        if retry_us is not None:
+            until = min(until, now + (retry_us - self._clock.now_us()) / 1e6)
+        return until - now
 
     async def _wind_down(self) -> None:
-        """Give back what is unsent, let sends end, keep their results; all within `drain_s`."""
-        for lane in self._lanes.notable.values():
-            self._courier.give_back(lane)
+        """Release what is unsent, let sends end and settle their results; all within `drain_s`."""
+        for queue in self._queues.busy.values():
+            self._worker.release(queue)
         try:
             async with asyncio.timeout(self._drain_s):
-                await self._courier.finished()
-                await self._settler.settled()
+                while self._tasks:
+                    await asyncio.wait(set(self._tasks))
+                await self._settler.flush()
         except TimeoutError:
-            _log.warning("stopped with sends under way; their leases end", count=self._courier.in_flight)
+            _log.warning("stopped with sends in flight; their leases end", count=self._worker.in_flight)
 
     # -- claiming ---------------------------------------------------------------------------------
 
-    async def _fetch(self, fetch: Fetch) -> None:
-        until = self._clock.monotonic() + self._lease_s
-        taken = await self._store.claim_due(
+    async def _fetch(self, scope: ClaimScope) -> None:
+        until_s = self._clock.monotonic() + self._lease_s
+        claimed = await self._store.claim_due(
             self._models.delivery, limit=self._batch_max, lease_s=self._lease_s, owner=self.owner,
-            per_lane=fetch.per_lane, after_lane=self._after_lane, skip_lanes=fetch.skip,
-            only_lanes=fetch.only,
+            per_lane=scope.per_endpoint, after_lane=self._after_endpoint, skip_lanes=scope.skip,
+            only_lanes=scope.only,
         )  # fmt: skip
         counts: dict[str, int] = {}
-        for item in taken:
-            name = item.doc.endpoint_id
+        for snapshot in claimed:
+            name = snapshot.doc.endpoint_id
             counts[name] = counts.get(name, 0) + 1
-            self._lanes.get(name).waiting.append(ClaimedDelivery(item.doc, until))
-        cut = len(taken) >= self._batch_max
-        self._lanes.fetched(fetch, counts, cut=cut)
-        if cut and fetch.only is None:
-            self._after_lane = _last_visited(counts, self._after_lane)
-            self._look = True
-        await self._start(counts)
+            self._queues.get(name).add(ClaimedDelivery(snapshot.doc, until_s))
+        cut = len(claimed) >= self._batch_max
+        self._queues.record_claim(scope, counts, cut=cut)
+        if cut and scope.only is None:
+            self._after_endpoint = _last_visited(counts, self._after_endpoint)
+            self._claim_wanted = True
+        await self._send_claimed(counts)
 
-    async def _start(self, lane_ids: Iterable[str]) -> None:
-        lanes = [self._lanes.get(name) for name in lane_ids]
-        unknown = [lane.id for lane in lanes if lane.version < 0]
+    async def _send_claimed(self, endpoint_ids: Iterable[str]) -> None:
+        queues = [self._queues.get(name) for name in endpoint_ids]
+        unknown = [queue.id for queue in queues if queue.version < 0]
         if unknown:
-            await self._lanes.load(unknown)
-        for lane in lanes:
-            self._adjust(lane)
-            self._courier.pump(lane)
+            await self._queues.load(unknown)
+        for queue in queues:
+            self._settle_unsendable(queue)
+            self._worker.send_waiting(queue)
 
-    async def _mind_endpoints(self, now: float) -> None:
-        every = ENDPOINTS_EVERY_S if self._endpoints_changed else ENDPOINTS_BACKSTOP_S
-        if now < self._endpoints_at + every:
+    @property
+    def _endpoints_every_s(self) -> float:
+        return ENDPOINTS_EVERY_S if self._endpoints_stale else ENDPOINTS_BACKSTOP_S
+
+    async def _refresh_endpoints(self, now: float) -> None:
+        if now < self._endpoints_at + self._endpoints_every_s:
             return
-        self._endpoints_changed, self._endpoints_at = False, now
-        for lane in await self._lanes.refresh():
-            self._adjust(lane)
+        self._endpoints_stale, self._endpoints_at = False, now
+        for queue in await self._queues.refresh():
+            self._settle_unsendable(queue)
 
-    def _adjust(self, lane: EndpointQueue) -> None:
-        """Give back what may not go out now, bury what has nowhere to go."""
-        if not lane.waiting:
+    def _settle_unsendable(self, queue: EndpointQueue) -> None:
+        """Release what may not go out now, give up what has nowhere to go."""
+        if not queue.waiting:
             return
-        if lane.endpoint is None:
-            self._courier.bury(lane)
-            self._lanes.forget(lane)
-        elif lane.open_at(self._clock.monotonic()) > self._clock.monotonic():
-            self._courier.give_back(lane)
+        now = self._clock.monotonic()
+        if queue.endpoint is None:
+            self._worker.bury(queue)
+            self._queues.forget(queue)
+        elif queue.open_at(now) > now:
+            self._worker.release(queue)
 
 
-def _last_visited(lane_ids: Iterable[str], after: str | None) -> str:
-    """Lanes are visited in order from `after` on and then from the start: the last of those that gave."""
-    names = sorted(lane_ids)
+def _last_visited(endpoint_ids: Iterable[str], after: str | None) -> str:
+    """Endpoints are visited in order from `after` on and then from the start: the last of those that gave."""
+    names = sorted(endpoint_ids)
     wrapped = [name for name in names if after is not None and name <= after]
     return (wrapped or names)[-1]

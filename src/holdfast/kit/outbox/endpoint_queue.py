@@ -1,4 +1,4 @@
-"""One endpoint as a dispatcher sees it: what is held for it, what is under way, what it may take next."""
+"""The deliveries a dispatcher holds for one endpoint, and what the endpoint's limits let through."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import math
 from collections import deque
 from typing import Final
 
-from holdfast.kit.outbox.limits import CircuitBreaker, TokenBucket
+from holdfast.kit.outbox.circuit_breaker import CircuitBreaker
 from holdfast.kit.outbox.models import Delivery, Endpoint
 from holdfast.kit.outbox.signing import Sign
+from holdfast.net import SendFailure, read_url
+from holdfast.token_bucket import TokenBucket
 
-# How far ahead a rate-limited lane fetches: what it can send before a lease would run thin.
+# How far ahead a rate-limited queue fetches: what it can send before a lease would run thin.
 RATE_HORIZON_S: Final = 1.0
-# How far ahead any other lane may hold, at the pace it has just shown: far enough to need few claims,
+# How far ahead any other queue may hold, at the pace it has just shown: far enough to need few claims,
 # near enough that another process could take over soon.
 PACE_HORIZON_S: Final = 0.25
 PACE_OVER_S: Final = 0.1
@@ -27,48 +29,59 @@ SETTLE_S: Final = 1.0
 
 
 class ClaimedDelivery:
-    """A delivery this process has claimed; `until` is when, by the monotonic clock, its lease ends."""
+    """A delivery this process has claimed; its lease ends at `until_s` by the monotonic clock."""
 
-    __slots__ = ("delivery", "turn", "until")
+    __slots__ = ("delivery", "period", "until_s")
 
-    def __init__(self, delivery: Delivery, until: float) -> None:
-        self.delivery, self.until = delivery, until
-        self.turn = 0
+    def __init__(self, delivery: Delivery, until_s: float) -> None:
+        self.delivery, self.until_s = delivery, until_s
+        self.period = 0  # the breaker's, when its send began
 
 
 class EndpointQueue:
-    """Keeps an endpoint's limits in this process. Knows no store and no network."""
+    """One endpoint's deliveries and limits in this process. Knows no store and no network."""
 
-    def __init__(self, lane_id: str, *, lease_s: float = math.inf) -> None:
-        self.id = lane_id
-        self._patience_s_max = (lease_s - SETTLE_S) / 2
+    def __init__(self, endpoint_id: str, *, lease_s: float = math.inf) -> None:
+        self.id = endpoint_id
+        self._send_s_max = (lease_s - SETTLE_S) / 2
         self.endpoint: Endpoint | None = None
         self.version = -1
+        self.host = ""
         self.sign: Sign | None = None
         self.waiting: deque[ClaimedDelivery] = deque()
         self.in_flight = 0
         self.reserved = 0  # promised to deliveries whose first commit is under way
+        self.has_more = False  # the store may hold more that is due than was fetched
         self.bucket: TokenBucket | None = None
         self.breaker: CircuitBreaker | None = None
         self.closed_until = 0.0
-        self.more = False  # the store may hold more that is due than was fetched
         self.answered = self.hung = self.slow = False  # ever; last time; last time it answered
         self.concurrency = 1  # how many it is trusted with now, of its endpoint's concurrency
         self._pace_per_s = 0.0
         self._ended, self._ended_since = 0, 0.0
 
-    def set_up(self, endpoint: Endpoint, version: int, *, sign: Sign, now: float) -> None:
+    # -- the endpoint -----------------------------------------------------------------------------
+
+    def configure(self, endpoint: Endpoint, version: int, *, sign: Sign, now: float) -> None:
         """Take on an endpoint's limits; an unchanged limit keeps what it has counted so far."""
         self.endpoint, self.version, self.sign = endpoint, version, sign
+        try:
+            self.host = read_url(endpoint.url).authority
+        except SendFailure:
+            self.host = endpoint.url  # refused by the sender with the reason
         self.concurrency = min(self.concurrency, endpoint.concurrency)
-        if endpoint.rate is None:
+        rate = endpoint.rate
+        if rate is None:
             self.bucket = None
-        elif self.bucket is None or self.bucket.rate != endpoint.rate:
-            self.bucket = TokenBucket(endpoint.rate, now)
-        if self.breaker is None or self.breaker.limits != endpoint.breaker:
+        elif self.bucket is None or (self.bucket.per_s, self.bucket.burst) != (rate.per_s, rate.burst):
+            self.bucket = TokenBucket(per_s=rate.per_s, burst=rate.burst, now=now)
+        if self.breaker is None or self.breaker.policy != endpoint.breaker:
             self.breaker = CircuitBreaker(endpoint.breaker)
 
-    def shut(self, until: float = math.inf) -> None:
+    def forget_endpoint(self) -> None:
+        self.endpoint, self.version = None, -1
+
+    def close_until(self, until: float) -> None:
         """Send nothing before `until`."""
         self.closed_until = max(self.closed_until, until)
 
@@ -77,67 +90,100 @@ class EndpointQueue:
         return self.endpoint is not None and self.endpoint.status == "active"
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether a send may well end without an answer, after holding a connection for its whole time."""
+        return self.hung or not self.answered
+
+    # -- room -------------------------------------------------------------------------------------
+
+    @property
     def held(self) -> int:
         return len(self.waiting) + self.in_flight + self.reserved
 
     @property
     def capacity(self) -> int:
-        """How many this process may hold claimed: those under way and as many behind them, or what it
-        sends in a moment."""
+        """How many this process may hold: those in flight and as many behind them, or what it sends in a
+        moment."""
         if self.endpoint is None or self.breaker is None:
             return 1
         if self.breaker.state != "closed":
-            return self.breaker.limits.probes
-        whole = 2 * (self.concurrency if self.hung or self.slow else self.endpoint.concurrency)
+            return self.breaker.policy.probes
+        usual = 2 * (self.concurrency if self.hung or self.slow else self.endpoint.concurrency)
         if self.endpoint.rate is None:
-            return max(whole, int(self._pace_per_s * PACE_HORIZON_S))
+            return max(usual, int(self._pace_per_s * PACE_HORIZON_S))
         ahead = math.ceil(self.endpoint.rate.per_s * RATE_HORIZON_S) + self.endpoint.rate.burst
-        return min(whole, ahead)
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether a send may well end without an answer, after holding a connection for its whole time."""
-        return self.hung or not self.answered
+        return min(usual, ahead)
 
     def open_at(self, now: float) -> float:
-        """When the lane may send again: now, later, or never while its endpoint is not active."""
+        """Return when it may send again: now, later, or never while its endpoint is not active."""
         if not self.active or self.breaker is None:
             return math.inf
         at = max(now, self.closed_until)
         return max(at, self.breaker.open_until) if self.breaker.state == "open" else at
 
     def room(self, now: float) -> int:
-        """How many more to claim for it now."""
+        """Return how many more to claim for it now."""
         return 0 if self.open_at(now) > now else max(0, self.capacity - self.held)
 
     def wants_refill(self, now: float) -> bool:
         """Half empty and known to have more: worth another claim."""
-        return self.more and self.room(now) * 2 >= self.capacity
+        return self.has_more and self.room(now) * 2 >= self.capacity
+
+    def wake_at(self, now: float) -> float:
+        """Return when to look again, for a queue that holds something or knows of more."""
+        if not self.waiting and not self.has_more:
+            return math.inf
+        at = self.open_at(now)
+        if self.bucket is not None and self.waiting and at <= now:
+            return self.bucket.ready_at(now)
+        return at if at > now else math.inf
+
+    # -- deliveries -------------------------------------------------------------------------------
+
+    def reserve(self, now: float) -> bool:
+        """Promise a place to a delivery that is about to be committed, if the queue can take it at once."""
+        if self.has_more or self.room(now) < 1:
+            return False
+        self.reserved += 1
+        return True
+
+    def unreserve(self) -> None:
+        self.reserved -= 1
+
+    def add(self, claimed: ClaimedDelivery) -> None:
+        self.waiting.append(claimed)
 
     def take(self, now: float) -> ClaimedDelivery | None:
-        """The next delivery to send, or None while a limit says wait. Counts it as under way."""
+        """Return the next delivery to send and count it as in flight; None while a limit says wait."""
         endpoint, breaker = self.endpoint, self.breaker
         if endpoint is None or breaker is None or endpoint.status != "active":
             return None
-        self._drop_stale(now, min(endpoint.timeout_s, self._patience_s_max))
+        self._drop_stale(now, min(endpoint.timeout_s, self._send_s_max))
         if not self.waiting or self.in_flight >= self.concurrency or now < self.closed_until:
             return None
         if not breaker.allows(now) or (self.bucket is not None and not self.bucket.take(now)):
             return None
-        held = self.waiting.popleft()
-        held.turn = breaker.begin()
+        claimed = self.waiting.popleft()
+        claimed.period = breaker.begin()
         self.in_flight += 1
-        return held
+        return claimed
+
+    def take_all(self) -> list[ClaimedDelivery]:
+        """Return everything not in flight, to be released."""
+        waiting = list(self.waiting)
+        self.waiting.clear()
+        self.has_more = self.has_more or bool(waiting)
+        return waiting
 
     def _drop_stale(self, now: float, timeout_s: float) -> None:
         # Its lease ends before an answer could be settled: another worker will get it, untouched.
-        while self.waiting and self.waiting[0].until - SETTLE_S - timeout_s < now:
+        while self.waiting and self.waiting[0].until_s - SETTLE_S - timeout_s < now:
             self.waiting.popleft()
-            self.more = True
+            self.has_more = True
 
-    def done(
+    def finish(
         self,
-        held: ClaimedDelivery,
+        claimed: ClaimedDelivery,
         *,
         healthy: bool,
         hung: bool,
@@ -145,20 +191,22 @@ class EndpointQueue:
         took_s: float = 0.0,
         waited_s: float = 0.0,
     ) -> None:
-        """A send has ended; `hung` when its time was up before there was an answer. The receiver had it for
-        `took_s`, after it had waited for a connection."""
+        """Count a send that ended, `hung` when its time was up before there was an answer.
+
+        The receiver had it for `took_s`, after it had waited `waited_s` for a connection.
+        """
         if not hung:
             self.slow = took_s > SLOW_S
-        self._learn(hung=hung, waited_s=waited_s)
+        self._adapt(hung=hung, waited_s=waited_s)
         self.in_flight -= 1
         self._ended += 1
         if now - self._ended_since >= PACE_OVER_S:
             self._pace_per_s = self._ended / (now - self._ended_since)
             self._ended, self._ended_since = 0, now
         assert self.breaker is not None
-        self.breaker.end(held.turn, healthy=healthy, now=now)
+        self.breaker.end(claimed.period, healthy=healthy, now=now)
 
-    def _learn(self, *, hung: bool, waited_s: float) -> None:
+    def _adapt(self, *, hung: bool, waited_s: float) -> None:
         """Let more go at once only while answers come, connections are at hand and more is wanted: a receiver
         that begins to hang then holds few of the connections that others need too."""
         self.hung = hung
@@ -171,19 +219,3 @@ class EndpointQueue:
             return
         elif self.waiting and self.in_flight >= self.concurrency and self.endpoint is not None:
             self.concurrency = min(self.endpoint.concurrency, self.concurrency + 1)
-
-    def wake_at(self, now: float) -> float:
-        """When it is worth looking again, for a lane that holds something or knows of more."""
-        if not self.waiting and not self.more:
-            return math.inf
-        at = self.open_at(now)
-        if self.bucket is not None and self.waiting and at <= now:
-            return self.bucket.ready_at(now)
-        return at if at > now else math.inf
-
-    def empty(self) -> list[ClaimedDelivery]:
-        """Everything not under way, to be given back."""
-        waiting = list(self.waiting)
-        self.waiting.clear()
-        self.more = self.more or bool(waiting)
-        return waiting

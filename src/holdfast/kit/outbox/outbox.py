@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -14,9 +14,7 @@ from holdfast import ids, tracing
 from holdfast.errors import InvalidError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import ordering
-from holdfast.kit.outbox.direct_handoff import DirectHandoff
 from holdfast.kit.outbox.dispatcher import Dispatcher
-from holdfast.kit.outbox.endpoint_queue import EndpointQueue
 from holdfast.kit.outbox.models import OUTBOX_MODELS, Delivery, Endpoint, OutboxModels, delivery_id
 from holdfast.store import Store, Transaction, Write, create
 
@@ -37,12 +35,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     occurred_at: datetime | None = None
     content_type: str = "application/json"
     fields: Mapping[str, Any] = {}
-
-
-class _Place(NamedTuple):
-    lane: EndpointQueue
-    delivery: Delivery
-    until: float
 
 
 class Outbox:
@@ -66,7 +58,7 @@ class Outbox:
         self._models = models
         self._handoff = local_dispatcher.handoff if local_dispatcher is not None else None
         self.body_bytes_max = body_bytes_max
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
 
     def writes(self, event: Event, endpoints: Iterable[Endpoint]) -> list[Write]:
         """The deliveries of an event, for the caller's own commit; the same event again is refused there.
@@ -97,65 +89,39 @@ class Outbox:
         return made
 
     async def send(self, event: Event, endpoints: Iterable[Endpoint], *also: Write) -> list[str]:
-        """Put an event out, together with the caller's writes; when this returns, all of it is kept.
+        """Commit an event's deliveries together with the caller's writes; return the deliveries' ids.
 
-        Gives the deliveries' ids. With a `local_dispatcher`, what it has room for is its own from the
-        first commit on and goes out without being claimed.
+        With a `local_dispatcher`, what it has room for is claimed in that commit and sent at once.
         """
         chosen = list(endpoints)
-        ordered = sorted([e.id for e in chosen if e.fifo])
+        ordered = sorted([endpoint.id for endpoint in chosen if endpoint.fifo])
         if ordered:
-            return await self._in_turn(ordered, event, chosen, also)
+            return await self._send_ordered(ordered, event, chosen, also)
         self._check(event)
-        if self._handoff is not None and (new := self._handoff.unknown(chosen)):
-            await self._handoff.learn(new)
+        if self._handoff is not None:
+            await self._handoff.load(chosen)
         now = self._store.clock.now()
         deliveries = [self._delivery(event, endpoint, now) for endpoint in chosen]
-        await self._keep(deliveries, chosen, also, now=now)
+
+        async def commit() -> None:
+            if deliveries or also:
+                await self._store.commit(*also, *[create(delivery) for delivery in deliveries])
+
+        await (commit() if self._handoff is None else self._handoff.commit(deliveries, commit, now=now))
         return [delivery.id for delivery in deliveries]
 
-    async def _keep(
-        self, deliveries: list[Delivery], endpoints: list[Endpoint], also: Sequence[Write], *, now: datetime
-    ) -> None:
-        if self._handoff is None:
-            await self._commit(deliveries, also)
-            return
-        places = self._reserve(self._handoff, endpoints, deliveries, now=now)
-        try:
-            await self._commit(deliveries, also)
-        except BaseException:
-            for place in places:
-                self._handoff.unreserve(place.lane)
-            raise
-        for place in places:
-            self._handoff.accept(place.lane, place.delivery, until=place.until)
-
-    async def _commit(self, deliveries: list[Delivery], also: Sequence[Write]) -> None:
-        if deliveries or also:
-            await self._store.commit(*also, *[create(delivery) for delivery in deliveries])
-
-    def _reserve(
-        self, handoff: DirectHandoff, endpoints: list[Endpoint], deliveries: list[Delivery], *, now: datetime
-    ) -> list[_Place]:
-        places = []
-        for endpoint, delivery in zip(endpoints, deliveries, strict=True):
-            lane = handoff.reserve(endpoint) if delivery.status == "pending" else None
-            if lane is not None:
-                places.append(_Place(lane, delivery, handoff.mark(delivery, now)))
-        return places
-
-    async def _in_turn(
+    async def _send_ordered(
         self, ordered: list[str], event: Event, endpoints: list[Endpoint], also: Sequence[Write]
     ) -> list[str]:
-        """One at a time per ordered lane: callers in one process then never refuse each other."""
+        """Send one at a time for each ordered endpoint: callers in one process then never conflict."""
 
         async def act(tx: Transaction) -> list[str]:
             tx.write(*also)
             return await self.add(tx, event, endpoints)
 
-        async with contextlib.AsyncExitStack() as turns:
+        async with contextlib.AsyncExitStack() as locks:
             for name in ordered:
-                await turns.enter_async_context(self._turns.setdefault(name, asyncio.Lock()))
+                await locks.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
             return await self._store.transact(act, attempts=50)
 
     def _check(self, event: Event) -> None:

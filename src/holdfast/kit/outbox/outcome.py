@@ -79,7 +79,7 @@ def describe(result: ReceiverResponse | SendFailure) -> str:
     return f"HTTP {result.status}"
 
 
-def attempted(
+def record_attempt(
     delivery: Delivery, result: ReceiverResponse | SendFailure, *, at: datetime, latency_s: float
 ) -> None:
     """Write the attempt into the delivery's history."""
@@ -98,7 +98,7 @@ def attempted(
     delivery.tried(attempt)
 
 
-def settle(
+def settle_writes(
     delivery: Delivery, verdict: AttemptOutcome, *, now: datetime, letters: type[DeadLetter] = DeadLetter
 ) -> list[Write]:
     """The delivery moved on by the verdict, under its fencing number, and its dead letter where it died."""
@@ -134,7 +134,7 @@ def _dead_letter(letters: type[DeadLetter], delivery: Delivery, *, now: datetime
     return upsert(letter, changes)
 
 
-def release(delivery: Delivery, *, now: datetime) -> Write:
+def release_write(delivery: Delivery, *, now: datetime) -> Write:
     """Give a claimed delivery back unsent: due at once for whoever may send it."""
     delivery.status = "failed" if delivery.attempt_count else "pending"
     delivery.owner = None
