@@ -286,7 +286,7 @@ def test_a_store_out_of_reach_is_an_error_that_is_known(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_STORE", "postgresql://127.0.0.1:1/none?patience_s=0.1")
+    monkeypatch.setenv("HOLDFAST_STORE", "postgresql://127.0.0.1:1/none?retry_s=0.1")
     before = structlog.get_config()
     told = CliRunner().invoke(app, list(words))
     structlog.configure(**before)

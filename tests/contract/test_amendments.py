@@ -251,13 +251,13 @@ async def test_the_row_keeps_its_json_and_the_amendment_beside_it(sqlite_url: st
     await both_ways(store, [SETTLED] * 5)
     await store.close()
     connection = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
-    sql = "SELECT substr(_key, 1, 1), count(_amended), count(*) FROM parcels GROUP BY 1"
+    sql = "SELECT substr(_key, 1, 1), count(_patch), count(*) FROM parcels GROUP BY 1"
     assert connection.execute(sql).fetchall() == [("a", 5, 5), ("b", 0, 5)]
     connection.close()
 
 
 async def _drop_column(url: str) -> None:
-    sql = "ALTER TABLE parcels DROP COLUMN _amended"
+    sql = "ALTER TABLE parcels DROP COLUMN _patch"
     if url.startswith("sqlite"):
         connection = apsw.Connection(url.removeprefix("sqlite:///"))
         connection.execute(sql)
@@ -279,7 +279,7 @@ async def test_a_store_made_before_there_were_amendments_takes_them_after_migrat
     await store.close()
     await _drop_column(url)
     store = await open_store(url, [Parcel, Desk], clock=ManualClock(NOON))
-    assert await store.diff() == ["add column parcels._amended"]
+    assert await store.diff() == ["add column parcels._patch"]
     await store.migrate()
     assert await store.diff() == []
     await store.commit(create(Desk(id="d")))

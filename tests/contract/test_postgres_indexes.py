@@ -18,11 +18,12 @@ from holdfast.store.contract.models import NOON, Chore, Note, QueuedJob
 from holdfast.store.plan import Aggregate, QueryPlan
 from holdfast.store.port import ClaimRequest
 from holdfast.store.postgres.address import parse_url
-from holdfast.store.postgres.claims import claim_statement, next_due_statement
+from holdfast.store.postgres.claims import claim_statement
 from holdfast.store.postgres.dialect import DIALECT
-from holdfast.store.postgres.pool import ConnectionPool, Link
-from holdfast.store.postgres.table_mapping import PostgresTableMapping
+from holdfast.store.postgres.pool import ConnectionPool, PgConnection
+from holdfast.store.postgres.statement import PostgresTable
 from holdfast.store.sql import index_scan
+from holdfast.store.sql.claims import next_due_statement
 from holdfast.store.sql.tables import index_name
 from tests.contract.test_sqlite_plans import CATALOG, DECLARED, continued, planned, short_pages
 
@@ -30,7 +31,7 @@ DECLARING = [pytest.param(s, id=s.name) for s in CATALOG.schemas if s.indexes]
 
 
 @pytest.fixture
-async def connection(postgres_url: str) -> AsyncIterator[Link]:
+async def connection(postgres_url: str) -> AsyncIterator[PgConnection]:
     """A link as the engine opens them, to a database as the engine makes it."""
     store = Store(await postgres.connect(postgres_url, CATALOG))
     await store.migrate()
@@ -41,7 +42,7 @@ async def connection(postgres_url: str) -> AsyncIterator[Link]:
     await found.close()
 
 
-async def explained(connection: Link, sql: str, values: list[Any]) -> dict[str, Any]:
+async def explained(connection: PgConnection, sql: str, values: list[Any]) -> dict[str, Any]:
     text = await connection.fetchval(f"EXPLAIN (FORMAT JSON) {sql}", *values)
     (plan,) = msgspec.json.decode(text)
     root: dict[str, Any] = plan["Plan"]
@@ -72,9 +73,9 @@ def assert_walked(root: dict[str, Any], plan: QueryPlan, sql: str) -> None:
 
 @pytest.mark.parametrize("schema", DECLARING)
 async def test_a_question_walks_its_index_and_nothing_is_scanned_or_sorted(
-    connection: Link, schema: Schema[Any]
+    connection: PgConnection, schema: Schema[Any]
 ) -> None:
-    mapping = PostgresTableMapping(schema, CATALOG.table(schema))
+    mapping = PostgresTable(schema, CATALOG.table(schema))
     for index in schema.indexes:
         plans = list(planned(schema, index))
         assert plans
@@ -84,7 +85,9 @@ async def test_a_question_walks_its_index_and_nothing_is_scanned_or_sorted(
 
 
 @pytest.mark.parametrize("schema", DECLARING)
-async def test_a_count_or_sum_walks_its_index_without_sorting(connection: Link, schema: Schema[Any]) -> None:
+async def test_a_count_or_sum_walks_its_index_without_sorting(
+    connection: PgConnection, schema: Schema[Any]
+) -> None:
     for index in schema.indexes:
         plans = list(planned(schema, index, Aggregate("count")))
         last = index.fields[-1].column if index.fields else None
@@ -112,14 +115,14 @@ LANES: list[dict[str, Any]] = [
     [(Chore, {}, None), *((QueuedJob, one, t) for one in LANES for t in (None, "t"))],
 )
 async def test_a_claim_searches_its_partial_indexes(
-    connection: Link, cls: type[Document], lanes: dict[str, Any], tenant: str | None
+    connection: PgConnection, cls: type[Document], lanes: dict[str, Any], tenant: str | None
 ) -> None:
     schema = schema_of(cls)
     request = ClaimRequest(
         schema=schema, now_us=to_us(NOON), lease_us=1, limit=5, owner="w", tenant=tenant, **lanes
     )
     table = CATALOG.table(schema)
-    sql, values = claim_statement(PostgresTableMapping(schema, table), request)
+    sql, values = claim_statement(PostgresTable(schema, table), request)
     root = await explained(connection, sql, values)
     allowed = {f"{table}__due", f"{table}__due_by_lane", f"{table}_pkey"}
     read = [
@@ -132,18 +135,18 @@ async def test_a_claim_searches_its_partial_indexes(
 
 @pytest.mark.parametrize("tenant", [None, "t"])
 async def test_asking_when_something_is_due_searches_the_partial_index(
-    connection: Link, tenant: str | None
+    connection: PgConnection, tenant: str | None
 ) -> None:
-    sql, values = next_due_statement(PostgresTableMapping(schema_of(QueuedJob), "jobs"), tenant)
+    sql, values = next_due_statement(PostgresTable(schema_of(QueuedJob), "jobs"), tenant)
     read = [node for node in nodes(await explained(connection, sql, values)) if "Relation Name" in node]
     assert [node.get("Index Name") for node in read] == ["jobs__due"]
 
 
 async def test_a_page_reads_no_more_among_ten_times_as_many_documents(
-    postgres_url: str, connection: Link
+    postgres_url: str, connection: PgConnection
 ) -> None:
     schema = schema_of(Note)
-    mapping = PostgresTableMapping(schema, CATALOG.table(schema))
+    mapping = PostgresTable(schema, CATALOG.table(schema))
     statements = [
         index_scan.select(page, mapping.table, dialect=DIALECT, columns=mapping.selected)
         for page in short_pages(schema)
@@ -161,7 +164,7 @@ async def test_a_page_reads_no_more_among_ten_times_as_many_documents(
 
 @pytest.mark.parametrize("lanes", [{"skip_lanes": frozenset(["crowd"])}, {"per_lane": 1}])
 async def test_a_crowded_lane_is_stepped_over_however_many_wait_in_it(
-    connection: Link, lanes: dict[str, Any]
+    connection: PgConnection, lanes: dict[str, Any]
 ) -> None:
     await connection.execute(
         "INSERT INTO jobs (_key, _version, tenant_id, status, due, fence, lane, _body)"
@@ -175,7 +178,7 @@ async def test_a_crowded_lane_is_stepped_over_however_many_wait_in_it(
     request = ClaimRequest(
         schema=schema, now_us=to_us(NOON), lease_us=1, limit=20, owner="w", tenant=None, **lanes
     )
-    read = await _rows_read(connection, *claim_statement(PostgresTableMapping(schema, "jobs"), request))
+    read = await _rows_read(connection, *claim_statement(PostgresTable(schema, "jobs"), request))
     assert 20 <= read < 200
     taken = await connection.fetch("SELECT lane FROM jobs WHERE fence = 1")
     assert len(taken) == 20
@@ -190,7 +193,7 @@ def _note(n: int) -> Note:
     )  # fmt: skip
 
 
-async def _rows_read(connection: Link, sql: str, values: list[Any]) -> int:
+async def _rows_read(connection: PgConnection, sql: str, values: list[Any]) -> int:
     """How many rows the scans of a statement gave or threw away."""
     text = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {sql}", *values)
     (plan,) = msgspec.json.decode(text)
@@ -202,7 +205,7 @@ async def _rows_read(connection: Link, sql: str, values: list[Any]) -> int:
 
 
 async def test_the_settings_that_hold_the_planner_are_the_links_own(
-    connection: Link, postgres_url: str
+    connection: PgConnection, postgres_url: str
 ) -> None:
     plain = await asyncpg.connect(postgres_url)
     assert await plain.fetchval("SHOW enable_seqscan") == "on"

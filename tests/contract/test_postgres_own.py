@@ -173,7 +173,7 @@ async def test_a_closed_store_says_so(postgres_url: str) -> None:
             await ask
 
 
-@pytest.mark.parametrize("query", ["pooler=maybe", "readers=0", "writers=1.5", "patience_s=soon"])
+@pytest.mark.parametrize("query", ["pooler=maybe", "readers=0", "writers=1.5", "retry_s=soon"])
 def test_words_in_the_url_that_make_no_sense_are_refused(query: str) -> None:
     with pytest.raises(ConfigError):
         parse_url(f"postgresql://u@h/d?{query}")

@@ -15,8 +15,8 @@ from holdfast.model.access import Access, Action, Caller
 from holdfast.model.document import schema_of
 from holdfast.store import Catalog, Store, create, postgres
 from holdfast.store.postgres.address import parse_url
-from holdfast.store.postgres.pool import ConnectionPool, Link
-from holdfast.store.postgres.table_mapping import PostgresTableMapping
+from holdfast.store.postgres.pool import ConnectionPool, PgConnection
+from holdfast.store.postgres.statement import PostgresTable
 from holdfast.store.sql.dialect import quote
 from holdfast.testing import OwnPostgresServer
 
@@ -118,7 +118,7 @@ def keys(found: list[Document]) -> set[str]:
 
 
 @pytest.fixture
-async def connection(postgres_url: str) -> AsyncIterator[Link]:
+async def connection(postgres_url: str) -> AsyncIterator[PgConnection]:
     store = Store(await postgres.connect(postgres_url, CATALOG))
     await store.migrate()
     await store.privileged().commit(*(create(one) for one in DOCUMENTS))
@@ -129,7 +129,7 @@ async def connection(postgres_url: str) -> AsyncIterator[Link]:
 
 
 @asynccontextmanager
-async def asking(connection: Link, caller: tuple[str, str, str]) -> AsyncIterator[None]:
+async def asking(connection: PgConnection, caller: tuple[str, str, str]) -> AsyncIterator[None]:
     """A transaction under the application's role, undone at the end."""
     change = connection.transaction()
     await change.start()
@@ -142,14 +142,14 @@ async def asking(connection: Link, caller: tuple[str, str, str]) -> AsyncIterato
         await change.rollback()
 
 
-async def there(connection: Link, table: str) -> dict[str, int]:
+async def there(connection: PgConnection, table: str) -> dict[str, int]:
     await connection.execute("RESET ROLE")
     return {row[0]: row[1] for row in await connection.fetch(f"SELECT _key, _version FROM {table}")}
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 async def test_unfiltered_sql_reaches_exactly_what_the_rules_allow(
-    connection: Link, cls: type[Document]
+    connection: PgConnection, cls: type[Document]
 ) -> None:
     table = quote(CATALOG.table(schema_of(cls)))
     stored = [one for one in DOCUMENTS if type(one) is cls]
@@ -168,9 +168,11 @@ async def test_unfiltered_sql_reaches_exactly_what_the_rules_allow(
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-async def test_a_row_can_be_added_exactly_when_the_rules_allow(connection: Link, cls: type[Document]) -> None:
+async def test_a_row_can_be_added_exactly_when_the_rules_allow(
+    connection: PgConnection, cls: type[Document]
+) -> None:
     schema = schema_of(cls)
-    mapping = PostgresTableMapping(schema, CATALOG.table(schema))
+    mapping = PostgresTable(schema, CATALOG.table(schema))
     marks = ", ".join(f"${n}" for n in range(1, len(mapping.names) + 1))
     text = f"INSERT INTO {quote(mapping.table)} ({', '.join(map(quote, mapping.names))}) VALUES ({marks})"
     for caller in CALLERS:
@@ -188,13 +190,13 @@ def _renamed(one: Document) -> Document:
     return msgspec.structs.replace(one, id="new")
 
 
-async def test_a_row_can_not_be_moved_to_another_tenant(connection: Link) -> None:
+async def test_a_row_can_not_be_moved_to_another_tenant(connection: PgConnection) -> None:
     async with asking(connection, ("acme", "ann", "owner")):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.execute("UPDATE deals SET \"tenantId\" = 'other'")
 
 
-async def test_joins_counts_and_guesses_do_not_cross_tenants(connection: Link) -> None:
+async def test_joins_counts_and_guesses_do_not_cross_tenants(connection: PgConnection) -> None:
     async with asking(connection, ("acme", "ann", "viewer")):
         assert await connection.fetchval("SELECT count(*) FROM deals") == 2
         assert await connection.fetchval("SELECT count(*) FROM deals WHERE \"tenantId\" = 'other'") == 0
@@ -208,7 +210,7 @@ async def test_joins_counts_and_guesses_do_not_cross_tenants(connection: Link) -
 
 
 @pytest.mark.parametrize("table", ["deals__tags__items", "_holdfast_batches", "_holdfast_schema"])
-async def test_the_stores_own_tables_are_closed(connection: Link, table: str) -> None:
+async def test_the_stores_own_tables_are_closed(connection: PgConnection, table: str) -> None:
     for caller in (("acme", "ann", "owner"), ("*", "", "service")):
         for text in (f"SELECT * FROM {table}", f"DELETE FROM {table}"):
             async with asking(connection, caller):
@@ -216,7 +218,7 @@ async def test_the_stores_own_tables_are_closed(connection: Link, table: str) ->
                     await connection.execute(text)
 
 
-async def test_settings_end_with_their_transaction(connection: Link) -> None:
+async def test_settings_end_with_their_transaction(connection: PgConnection) -> None:
     async with asking(connection, ("*", "", "service")):
         assert await connection.fetchval("SELECT count(*) FROM keys") == 1
     async with connection.transaction():
@@ -224,7 +226,7 @@ async def test_settings_end_with_their_transaction(connection: Link) -> None:
         assert await connection.fetchval("SELECT count(*) FROM keys") == 0
 
 
-async def test_changed_rules_replace_the_old_ones(postgres_url: str, connection: Link) -> None:
+async def test_changed_rules_replace_the_old_ones(postgres_url: str, connection: PgConnection) -> None:
     @document("keys/{id}", access=Access(read=["public"]))
     class OpenKey(Document):
         id: str

@@ -127,7 +127,7 @@ async def test_a_backup_never_overwrites(sqlite_url: str, tmp_path: Path) -> Non
     taken.write_text("somebody's")
     async with opened(sqlite_url) as store:
         assert isinstance(store.engine, SqliteEngine)
-        with pytest.raises(ConfigError, match="exists already"):
+        with pytest.raises(ConfigError, match="already exists"):
             await store.engine.back_up(taken)
     assert taken.read_text() == "somebody's"
 
@@ -141,7 +141,7 @@ async def test_a_backup_that_does_not_fit_is_told_and_leaves_nothing_behind(
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
         try:
-            with pytest.raises(StoreUnavailableError, match="space left"):
+            with pytest.raises(StoreUnavailableError, match="free space"):
                 await store.engine.back_up(tmp_path / "copy.db")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -26,7 +26,7 @@ from holdfast.store.sql.tables import index_name
 from holdfast.store.sqlite import ddl
 from holdfast.store.sqlite.claims import claim
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.table_mapping import SqliteTableMapping
+from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_transaction import WriteTransaction
 
 CATALOG = Catalog(ALL)
@@ -154,7 +154,7 @@ def test_a_question_walks_its_index_and_nothing_is_scanned(
     asked = 0
     for plan in planned(schema, index):
         for page in (plan, continued(plan)):
-            mapping = SqliteTableMapping(schema, CATALOG.table(schema))
+            mapping = SqliteTable(schema, CATALOG.table(schema))
             sql, values = index_scan.select(page, mapping.table, dialect=DIALECT, columns=mapping.selected)
             assert_walked(explained(connection, sql, values), page, sql)
             asked += 1
@@ -182,7 +182,7 @@ def test_a_claim_searches_its_partial_indexes(
     connection: apsw.Connection, lanes: bool, tenant: str | None
 ) -> None:
     schema = schema_of(QueuedJob)
-    mapping = SqliteTableMapping(schema, CATALOG.table(schema))
+    mapping = SqliteTable(schema, CATALOG.table(schema))
     job = schema.prepare(QueuedJob(id="j", tenant_id="t", due=NOON, lane="l"))
     ran: list[tuple[str, Any]] = []
 
@@ -209,7 +209,7 @@ def test_a_claim_searches_its_partial_indexes(
 
 async def test_a_page_costs_the_same_among_ten_times_as_many_documents(sqlite_url: str) -> None:
     schema = schema_of(Note)
-    mapping = SqliteTableMapping(schema, CATALOG.table(schema))
+    mapping = SqliteTable(schema, CATALOG.table(schema))
     statements = [
         index_scan.select(page, mapping.table, dialect=DIALECT, columns=mapping.selected)
         for page in short_pages(schema)

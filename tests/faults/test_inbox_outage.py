@@ -37,7 +37,7 @@ async def test_a_slow_message_keeps_no_other_from_being_worked_on_after_an_outag
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(here.close)
         proxy, url = await stack.enter_async_context(severing_proxy(postgres_url))
-        store = await open_store(f"{url}?patience_s=0.2", DOCUMENTS)
+        store = await open_store(f"{url}?retry_s=0.2", DOCUMENTS)
         worker = InboxWorker(store, {"slow": slowly, "quick": quickly})
         supervisor, stop = Supervisor({"inbox": worker}, clock=store.clock), asyncio.Event()
         working = asyncio.create_task(supervisor.run(stop))

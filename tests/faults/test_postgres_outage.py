@@ -168,7 +168,7 @@ async def test_a_restarted_server_in_mid_load_loses_nothing_and_doubles_nothing(
 async def test_while_the_server_is_away_callers_are_told_so_and_later_served_again(
     own_postgres: OwnPostgresServer,
 ) -> None:
-    async with opened(f"{own_postgres.url}?patience_s=0.3") as store:
+    async with opened(f"{own_postgres.url}?retry_s=0.3") as store:
         await store.commit(create(Receipt(id="before")))
         await asyncio.to_thread(own_postgres.stop)
         asked: list[Callable[[], Awaitable[object]]] = [
@@ -294,7 +294,7 @@ async def test_settling_whose_link_breaks_is_made_once_and_tells_who_lost_the_cl
 async def test_when_even_asking_is_impossible_the_caller_is_told_to_read_before_repeating(
     postgres_url: str,
 ) -> None:
-    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?patience_s=0.3") as store:
+    async with severing_proxy(postgres_url) as (proxy, url), opened(f"{url}?retry_s=0.3") as store:
         await store.commit(create(Receipt(id="warm")))
         proxy.sever("answer", when=lambda data: b"the-one" in data, for_good=True)
         with pytest.raises(OutcomeUnknownError):

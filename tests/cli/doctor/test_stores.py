@@ -30,7 +30,7 @@ def test_a_store_that_is_no_store(tmp_path: Path) -> None:
 
 def test_a_server_that_can_not_be_reached(home: Path) -> None:
     assert "HOLDFAST_STORE" in fault(
-        home, "store", HOLDFAST_STORE="postgresql://127.0.0.1:1/none?patience_s=0.2"
+        home, "store", HOLDFAST_STORE="postgresql://127.0.0.1:1/none?retry_s=0.2"
     )
 
 

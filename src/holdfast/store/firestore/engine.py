@@ -14,9 +14,10 @@ from holdfast.store.firestore.client import FirestoreClient
 from holdfast.store.firestore.deployed_schema import DeployedSchema
 from holdfast.store.firestore.document_names import DocumentNames, Stored
 from holdfast.store.firestore.finder import Finder
-from holdfast.store.firestore.notifier import FirestoreSubscription, SnapshotNotifier
+from holdfast.store.firestore.notifier import SnapshotNotifier
 from holdfast.store.firestore.shutdown_gate import ShutdownGate
 from holdfast.store.firestore.writes import FirestoreWriter
+from holdfast.store.notifier import CommitSubscription
 from holdfast.store.plan import QueryPlan
 from holdfast.store.port import Capabilities, ClaimRequest
 from holdfast.store.query import rows_of
@@ -71,8 +72,8 @@ class FirestoreEngine:
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         with self._gate.passing():
             outcomes = await self._writer.commit(commits)
-            landed = [c for c, o in zip(commits, outcomes, strict=True) if isinstance(o, Committed)]
-            self._notifier.notify(w.schema for commit in landed for w in commit.writes if w.kind != "check")
+            made = [c for c, o in zip(commits, outcomes, strict=True) if isinstance(o, Committed)]
+            self._notifier.publish({w.schema for c in made for w in c.writes if w.kind != "check"})
             return outcomes
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
@@ -87,8 +88,8 @@ class FirestoreEngine:
         with self._gate.passing():
             return await self._claimer.count_due(schema, now_us=now_us, limit=limit)
 
-    def watch(self, schemas: Sequence[Schema[Any]]) -> FirestoreSubscription:
-        return self._notifier.watch(schemas)
+    def watch(self, schemas: Sequence[Schema[Any]]) -> CommitSubscription:
+        return self._notifier.subscribe(schemas)
 
     async def now_us(self, local_us: int) -> int:
         with self._gate.passing():

@@ -21,7 +21,7 @@ class PostgresAddress(msgspec.Struct, frozen=True, kw_only=True):
     pooled: bool = False
     readers: int = 10
     writers: int = 1
-    patience_s: float = 10.0
+    retry_s: float = 10.0
     timeout_s: float = 30.0
 
 
@@ -41,13 +41,13 @@ def parse_url(url: str) -> PostgresAddress:
         raise ConfigError(f"pooler={pooler}: use none, session or transaction")
     direct = words.pop("direct", None)
     readers, writers = _number(words, "readers", 10), _number(words, "writers", 1)
-    patience, timeout = _number(words, "patience_s", 10), _number(words, "timeout_s", 30)
+    patience, timeout = _number(words, "retry_s", 10), _number(words, "timeout_s", 30)
     parts = parts._replace(query=urlencode(words))
     pooled = pooler == "transaction"
     straight = urlunsplit(parts._replace(netloc=_at(parts.netloc, direct))) if direct else None
     return PostgresAddress(
         dsn=urlunsplit(parts), direct=straight if direct or pooled else urlunsplit(parts), pooled=pooled,
-        readers=int(readers), writers=int(writers), patience_s=patience, timeout_s=timeout,
+        readers=int(readers), writers=int(writers), retry_s=patience, timeout_s=timeout,
     )  # fmt: skip
 
 

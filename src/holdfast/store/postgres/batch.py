@@ -1,4 +1,4 @@
-"""Deciding a batch: each commit in its turn, against what the ones before it left. No I/O.
+"""Decides a batch: each commit in order, against what the ones before it left. Pure.
 
 A batch ends as one change per document, however many of its commits touched it, so that it can be
 applied by one statement for each table.
@@ -13,17 +13,13 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
-from holdfast.store.postgres.dialect import array_of
-from holdfast.store.postgres.statement import TableChange as TableChange
-from holdfast.store.postgres.statement import Verb
-from holdfast.store.postgres.table_mapping import PostgresStoredRow, PostgresTableMapping, Row
-from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import UNDER_BYTES_MAX, FencedPatch, Group, fenced_patch, uncontended
-from holdfast.store.sql.tables import AMENDED, BODY, KEY, VERSION
+from holdfast.store.postgres.statement import PostgresTable, TableChange, Verb, patch_change
+from holdfast.store.sql.fenced_patch import FencedPatch, PatchGroup
+from holdfast.store.sql.table_mapping import Row, StoredRow
+from holdfast.store.sql.write_batch import IndependentWrite
 from holdfast.store.write_rules import Change, Current, decide, needs_current
 
-Place = tuple[Schema[Any], str]
-Plain = Write | FencedPatch
+DocumentKey = tuple[Schema[Any], str]
 
 
 class StagedDocument:
@@ -42,70 +38,71 @@ class StagedDocument:
         return self.schema.document_of(self.prepared)
 
 
-class UnseenError(Exception):
-    """A commit was refused behind a create whose id nobody has looked up, which may be refused first."""
+class UnreadCreateError(Exception):
+    """A commit was refused after a create whose id was not read, which may be refused first."""
 
 
 class DocumentState:
-    """One document's way through the batch."""
+    """One document before the batch, and as the commits so far left it."""
 
-    __slots__ = ("before", "blind", "free", "now")
+    __slots__ = ("before", "blind", "now", "owner")
 
-    def __init__(self, before: PostgresStoredRow | None) -> None:
+    def __init__(self, before: StoredRow | None) -> None:
         self.before = before
         self.now: Current | None = before
-        self.blind = False  # may replace what nobody looked at
-        self.free = -1  # the commit that stands or falls with this insert alone
+        self.blind = False  # may replace what was not read
+        self.owner = -1  # the commit that succeeds or fails with this insert alone
 
 
 class Batch:
-    """What a batch comes to: an outcome for each commit, and the changes to make."""
+    """An outcome for each commit, and the changes to make."""
 
     def __init__(
         self,
-        mappings: Mapping[Schema[Any], PostgresTableMapping],
+        mappings: Mapping[Schema[Any], PostgresTable],
         next_version: Callable[[], int],
         *,
-        plain: Mapping[int, Plain],
+        independent: Mapping[int, IndependentWrite],
     ) -> None:
-        self._mappings, self._next_version, self.plain = mappings, next_version, plain
-        self._slots: dict[Place, DocumentState] = {}
-        self._creating: dict[Schema[Any], TableChange] = {}
-        self._amending: dict[tuple[Group, bool], TableChange] = {}
+        self._mappings, self._next_version = mappings, next_version
+        self.independent = independent
+        self._states: dict[DocumentKey, DocumentState] = {}
+        self._creates: dict[Schema[Any], TableChange] = {}
+        self._patches: dict[tuple[PatchGroup, bool], TableChange] = {}
         self.outcomes: list[Outcome] = []
         self.touched: set[Schema[Any]] = set()
-        self.again: set[int] = set()  # commits whose amendment found its conditions unmet
+        self.unpatched: set[int] = set()  # commits whose fenced patch found its conditions unmet
 
-    def found(self, schema: Schema[Any], rows: Iterable[Row]) -> None:
-        """Take in what is stored; what was asked for and is not here is absent."""
+    def add_rows(self, schema: Schema[Any], rows: Iterable[Row]) -> None:
+        """Add what is stored; of the keys read, those without a row are absent."""
         mapping = self._mappings[schema]
         for row in rows:
-            self._slots[schema, row[0]] = DocumentState(PostgresStoredRow(mapping, row))
+            self._states[schema, row[0]] = DocumentState(StoredRow(mapping, row))
 
     def decide(self, commits: Sequence[Commit], *, careful: bool = False) -> None:
         for number, commit in enumerate(commits):
-            plain = self.plain.get(number)
-            if plain is not None:
-                self._go_plainly(number, plain, commit)
+            independent = self.independent.get(number)
+            if independent is not None:
+                self._add_independent(number, independent, commit)
                 continue
             changes: list[Change | None] = []
             try:
                 changes.extend(decide(write, self._now(write), commit=commit) for write in commit.writes)
             except HoldfastError as refusal:
-                if not careful and self._trusted(commit.writes[: len(changes)]):
-                    raise UnseenError from refusal
+                if not careful and self._has_unread_create(commit.writes[: len(changes)]):
+                    raise UnreadCreateError from refusal
                 self.outcomes.append(refusal)
             else:
                 alone = len(changes) == 1 and commit.writes[0].kind == "create"
-                self.outcomes.append(Committed(tuple([self._land(c, alone) for c in changes])))
+                self.outcomes.append(Committed(tuple([self._stage(c, alone) for c in changes])))
 
-    def _go_plainly(self, number: int, plain: Plain, commit: Commit) -> None:
+    def _add_independent(self, number: int, write: IndependentWrite, commit: Commit) -> None:
         version = self._next_version()
         try:
-            if isinstance(plain, FencedPatch):
-                self._amend(number, plain, commit, version=version)
+            if isinstance(write, FencedPatch):
+                self._patch(number, write, commit, version=version)
             else:
-                self._create(number, plain, commit, version=version)
+                self._create(number, write, commit, version=version)
         except HoldfastError as refusal:
             self.outcomes.append(refusal)
         else:
@@ -115,94 +112,94 @@ class Batch:
         decide(write, None, commit=commit)
         assert write.prepared is not None
         mapping = self._mappings[write.schema]
-        change = self._creating.get(write.schema)
+        change = self._creates.get(write.schema)
         if change is None:
             change = TableChange("try", mapping.table, mapping.names, mapping.arrays)
-            self._creating[write.schema] = change
+            self._creates[write.schema] = change
         change.rows.append(mapping.row(write.prepared, version))
         change.owners[write.key] = number
         self.touched.add(write.schema)
 
-    def _amend(self, number: int, one: FencedPatch, commit: Commit, *, version: int) -> None:
+    def _patch(self, number: int, one: FencedPatch, commit: Commit, *, version: int) -> None:
         schema = one.group.schema
-        mine = commit.tenant is not None and schema.tenant is not None
-        change = self._amending.get((one.group, mine))
+        tenanted = commit.tenant is not None and schema.tenant is not None
+        change = self._patches.get((one.group, tenanted))
         if change is None:
-            change = amend_change(self._mappings[schema], one.group, mine=mine)
-            self._amending[one.group, mine] = change
-        tenant = (commit.tenant,) if mine else ()
+            change = patch_change(self._mappings[schema], one.group, tenanted=tenanted)
+            self._patches[one.group, tenanted] = change
+        tenant = (commit.tenant,) if tenanted else ()
         change.rows.append((one.key, version, *one.values, one.body, one.fence, *tenant))
         change.owners[one.key] = number
         self.touched.add(schema)
 
-    def _trusted(self, writes: Sequence[Write]) -> bool:
-        """Whether one of these was let through without a look at what is there."""
-        return any(w.kind == "create" and (w.schema, w.key) not in self._slots for w in writes)
+    def _has_unread_create(self, writes: Sequence[Write]) -> bool:
+        """Whether one of these creates was decided without reading its id."""
+        return any(w.kind == "create" and (w.schema, w.key) not in self._states for w in writes)
 
     def _now(self, write: Write) -> Current | None:
-        slot = self._slots.get((write.schema, write.key))
-        return None if slot is None else slot.now
+        state = self._states.get((write.schema, write.key))
+        return None if state is None else state.now
 
-    def _land(self, change: Change | None, alone: bool) -> int:
+    def _stage(self, change: Change | None, alone: bool) -> int:
         if change is None:
             return 0
         self.touched.add(change.schema)
-        slot = self._slots.get((change.schema, change.key))
-        if slot is None:
-            slot = self._slots[change.schema, change.key] = DocumentState(None)
+        state = self._states.get((change.schema, change.key))
+        if state is None:
+            state = self._states[change.schema, change.key] = DocumentState(None)
             if alone and not self._mappings[change.schema].lists:
-                slot.free = len(self.outcomes)
-            slot.blind = change.blind
+                state.owner = len(self.outcomes)
+            state.blind = change.blind
         else:
-            slot.free = -1
+            state.owner = -1
         if change.prepared is None:
-            slot.now = None
+            state.now = None
             return 0
         version = self._next_version()
-        slot.now = StagedDocument(change.schema, change.prepared, version)
+        state.now = StagedDocument(change.schema, change.prepared, version)
         return version
 
     def changes(self) -> list[TableChange]:
         """One per table and verb, rows in key order so that two processes lock alike."""
         groups: dict[tuple[str, Verb], TableChange] = {}
-        for (schema, key), slot in sorted(self._slots.items(), key=lambda one: one[0][1]):
-            if slot.now is not slot.before:
-                self._change(groups, self._mappings[schema], key, slot=slot)
-        plain = [*self._creating.values(), *self._amending.values()]
-        for change in plain:
+        for (schema, key), state in sorted(self._states.items(), key=lambda one: one[0][1]):
+            if state.now is not state.before:
+                self._change(groups, self._mappings[schema], key, state=state)
+        independent = [*self._creates.values(), *self._patches.values()]
+        for change in independent:
             change.rows.sort(key=itemgetter(0))
-        return [*(groups[name] for name in sorted(groups)), *plain]
+        return [*(groups[name] for name in sorted(groups)), *independent]
 
     def _change(
         self,
         groups: dict[tuple[str, Verb], TableChange],
-        mapping: PostgresTableMapping,
+        mapping: PostgresTable,
         key: str,
         *,
-        slot: DocumentState,
+        state: DocumentState,
     ) -> None:
-        now = slot.now
+        now = state.now
         if now is None:
             _group(groups, "delete", mapping).rows.append((key,))
         else:
             assert isinstance(now, StagedDocument)
-            change = _group(groups, _verb(slot), mapping)
+            change = _group(groups, _verb(state), mapping)
             change.rows.append(mapping.row(now.prepared, now.version))
-            if slot.free >= 0:
-                change.owners[key] = slot.free
+            if state.owner >= 0:
+                change.owners[key] = state.owner
         for items in mapping.lists:
             new = items.rows(key, now.tenant, document=now.document()) if now else []
-            old = items.items(slot.before.document()) if slot.before else []
+            old = items.items(state.before.document()) if state.before else []
             if gone := set(old) - {row[1] for row in new}:
                 _group(groups, "drop", items).rows += [(key, item) for item in sorted(gone)]
             if new:
                 _group(groups, "item", items).rows += new
 
     def lose(self, change: TableChange, key: str, commits: Sequence[Commit]) -> None:
-        """A free insert found its id taken: its commit fails, as if it had been seen."""
+        """Record that an insert found its id taken, or a patch its conditions unmet."""
         position = change.owners[key]
-        if change.verb == "amend":
-            self.again.add(position)
+        if change.verb == "patch":
+            self.unpatched.add(position)
             return
         try:
             decide(commits[position].writes[0], _TAKEN, commit=commits[position])
@@ -217,69 +214,39 @@ def _group(groups: dict[tuple[str, Verb], TableChange], verb: Verb, mapping: Any
     return change
 
 
-def _verb(slot: DocumentState) -> Verb:
-    if slot.before is not None:
+def _verb(state: DocumentState) -> Verb:
+    if state.before is not None:
         return "update"
-    if slot.blind:
+    if state.blind:
         return "upsert"
-    return "try" if slot.free >= 0 else "insert"
+    return "try" if state.owner >= 0 else "insert"
 
 
 class _Taken:
-    """Somebody's document, about which nothing else is known."""
+    """A stored document of which only the id is known."""
 
     version = 0
     tenant: str | None = None
 
     def document(self) -> Any:
-        raise NotImplementedError("a create never looks at the document in its way")
+        raise NotImplementedError("a create never reads the document that has its id")
 
 
 _TAKEN = _Taken()
 
 
-def to_read(
+def keys_to_read(
     commits: Sequence[Commit],
-    mappings: Mapping[Schema[Any], PostgresTableMapping],
+    mappings: Mapping[Schema[Any], PostgresTable],
     *,
-    plain: Mapping[int, Plain],
+    independent: Mapping[int, IndependentWrite],
     careful: bool,
 ) -> dict[Schema[Any], list[str]]:
-    """The keys to look at before deciding, by collection; `careful` looks at everything."""
+    """Return the keys to read before deciding, by collection; `careful` reads everything."""
     wanted: dict[Schema[Any], set[str]] = {}
     for number, commit in enumerate(commits):
-        for write in commit.writes if number not in plain else ():
+        for write in commit.writes if number not in independent else ():
             if careful or needs_current(write) or (write.kind == "put" and mappings[write.schema].lists):
                 wanted.setdefault(write.schema, set()).add(write.key)
     ordered = sorted(wanted, key=lambda schema: mappings[schema].table)
     return {schema: sorted(wanted[schema]) for schema in ordered}
-
-
-def plain_ones(
-    commits: Sequence[Commit], mappings: Mapping[Schema[Any], PostgresTableMapping]
-) -> dict[int, Plain]:
-    """Those of the commits that can be made without a look and in any order, by position."""
-    alone = uncontended(commits)
-    found: dict[int, Plain] = {}
-    for number, commit in enumerate(commits):
-        for write in commit.writes if len(commit.writes) == 1 else ():
-            if (write.schema, write.key) in alone and not mappings[write.schema].lists:
-                made = write if write.kind == "create" else fenced_patch(write)
-                if made is not None:
-                    found[number] = made
-    return found
-
-
-def amend_change(mapping: PostgresTableMapping, group: Group, *, mine: bool) -> TableChange:
-    """The change that amends rows where fence, tenant and state are as they must be."""
-    schema, fence = mapping.schema, mapping.claim_columns[1]
-    names = [KEY, VERSION, *(c.stored for c in group.columns), AMENDED, fence.stored]
-    arrays = ["text[]", "bigint[]", *(array_of(c.kind) for c in group.columns), "json[]", "bigint[]"]
-    where = [f"t.{quote(AMENDED)} IS NULL", f"octet_length(t.{quote(BODY)}::text) <= {UNDER_BYTES_MAX}"]
-    if mine and schema.tenant is not None:
-        names.append(schema.tenant.stored)
-        arrays.append("text[]")
-    if group.states is not None and schema.state is not None:
-        states = ", ".join("'" + state.replace("'", "''") + "'" for state in group.states)
-        where.append(f"t.{quote(schema.state.stored)} IN ({states})")
-    return TableChange("amend", mapping.table, names, arrays, where=where)

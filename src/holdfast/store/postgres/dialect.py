@@ -1,8 +1,8 @@
-"""PostgreSQL's way of writing SQL."""
+"""PostgreSQL's SQL: text compares by its UTF-8 bytes; the body is kept as the exact text written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.model.columns import Kind
@@ -11,8 +11,6 @@ TEXT = 'TEXT COLLATE "C"'
 
 
 class PostgresDialect:
-    """Text compares by its UTF-8 bytes; the body is kept as the exact text that was written."""
-
     types: Mapping[Kind, str] = {
         "integer": "BIGINT", "number": "DOUBLE PRECISION", "boolean": "BOOLEAN", "text": TEXT,
         "time": "TIMESTAMPTZ", "bytes": "BYTEA", "open": "BYTEA",
@@ -22,6 +20,9 @@ class PostgresDialect:
     # jsonb would turn 1e22 into digits and refuse \u0000: json keeps what it was given.
     body_type = "JSON"
     names_bytes_max = 63
+    row_id = ""
+    concurrently = "CONCURRENTLY "
+    unbind: Mapping[Kind, Callable[[Any], Any]] = {}
 
     def placeholder(self, position: int) -> str:
         return f"${position}"
@@ -44,10 +45,13 @@ class PostgresDialect:
         # The two collations order alike and are still not the same one to the planner.
         return f'{key} COLLATE "POSIX"'
 
+    def body_bytes(self, name: str) -> str:
+        return f"octet_length({name}::text)"
+
 
 DIALECT = PostgresDialect()
 
 
 def array_of(kind: Kind) -> str:
-    """The type of an array of a column's values."""
+    """Return the type of an array of a column's values."""
     return DIALECT.types[kind].removesuffix(' COLLATE "C"').lower() + "[]"

@@ -1,74 +1,56 @@
-"""PostgreSQL behind the port: reads on a few links, writes through group commit."""
+"""PostgreSQL behind the port: reads on pooled connections, writes through group commit."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
-from holdfast.clock import from_us, to_us
-from holdfast.model.columns import Column
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
-from holdfast.store.plan import QueryPlan
-from holdfast.store.port import Capabilities, ClaimRequest, Subscription
+from holdfast.store.port import Capabilities, ClaimRequest
 from holdfast.store.postgres.address import parse_url
-from holdfast.store.postgres.claims import (
-    claim_statement,
-    count_due_statement,
-    held_statement,
-    next_due_statement,
-)
-from holdfast.store.postgres.dialect import DIALECT
+from holdfast.store.postgres.claims import claim_statement, unconfirmed_statement
 from holdfast.store.postgres.migrate import PostgresMigration
 from holdfast.store.postgres.notifier import ListenNotifier
-from holdfast.store.postgres.pool import ConnectionPool, Link
-from holdfast.store.postgres.table_mapping import PostgresTableMapping
-from holdfast.store.postgres.writer import WRITES_A_BATCH, WRITES_MAX, PostgresWriter, Queue
-from holdfast.store.sql import index_scan
-from holdfast.store.sql.tables import KEY
+from holdfast.store.postgres.pool import ConnectionPool, PgConnection
+from holdfast.store.postgres.statement import PostgresTable
+from holdfast.store.postgres.writer import WRITES_MAX, WRITES_PER_BATCH, CommitQueue, PostgresWriter
+from holdfast.store.sql.engine import SqlEngine
+from holdfast.store.sql.table_mapping import Row
+
+T = TypeVar("T")
 
 
 async def connect(url: str, catalog: Catalog) -> PostgresEngine:
-    """Use the server a URL names; links are made when they are needed.
+    """Use the server of a URL; connections are opened when they are needed.
 
-    Besides PostgreSQL's own words the URL takes `pooler=transaction` (with `direct=HOST:PORT` for
-    notifications), `readers`, `writers`, `patience_s` (how long a caller waits for a server that is
-    away) and `timeout_s` (how long for one statement).
+    Besides PostgreSQL's own parameters the URL takes `pooler=transaction` (with `direct=HOST:PORT` for
+    notifications), `readers`, `writers`, `retry_s` (how long a caller waits for an unreachable server) and
+    `timeout_s` (the limit of one statement).
 
     Example: `await connect("postgresql://app@db.internal/holdfast?readers=20", catalog)`
     """
     return PostgresEngine(ConnectionPool(parse_url(url)), catalog)
 
 
-class PostgresEngine:
-    """See `Engine` for what each method promises."""
-
+class PostgresEngine(SqlEngine[PostgresTable]):
     def __init__(self, pool: ConnectionPool, catalog: Catalog) -> None:
-        self._pool, self._catalog = pool, catalog
-        self._mappings = {
-            schema: PostgresTableMapping(schema, catalog.table(schema)) for schema in catalog.schemas
-        }
-        self._name = secrets.token_hex(6)
-        self._notifier = ListenNotifier(pool, self._mappings, name=self._name)
-        self._queue = Queue()
-        self._writers: list[asyncio.Task[None]] = []
-        self._capabilities = Capabilities(
+        mappings = {schema: PostgresTable(schema, catalog.table(schema)) for schema in catalog.schemas}
+        self._pool, self._name = pool, secrets.token_hex(6)
+        self._notifier = ListenNotifier(pool, mappings, name=self._name)
+        capabilities = Capabilities(
             name="postgres",
             row_level_security=True,
             wakes_processes=pool.address.direct is not None,
             writes_max=WRITES_MAX,
         )
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
-
-    @property
-    def catalog(self) -> Catalog:
-        return self._catalog
+        super().__init__(catalog, mappings, capabilities=capabilities, notifier=self._notifier)
+        self._migration = PostgresMigration(pool, mappings)
+        self._queue = CommitQueue()
+        self._writers: list[asyncio.Task[None]] = []
 
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
         mapping = self._mappings[schema]
@@ -76,44 +58,25 @@ class PostgresEngine:
             row = await self._pool.read(lambda connection: connection.fetchrow(mapping.get_sql, keys[0]))
             return [None if row is None else mapping.snapshot(row)]
         rows = await self._pool.read(lambda connection: connection.fetch(mapping.get_many_sql, keys))
-        found = {row[0]: mapping.snapshot(row) for row in rows}
-        return [found.get(key) for key in keys]
+        snapshots = {row[0]: mapping.snapshot(row) for row in rows}
+        return [snapshots.get(key) for key in keys]
 
-    async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
-        mapping = self._mappings[plan.schema]
-        text, values = index_scan.select(plan, mapping.table, dialect=DIALECT, columns=mapping.selected)
-        rows = await self._pool.read(lambda connection: connection.fetch(text, *values))
-        return [mapping.snapshot(row) for row in rows]
-
-    async def select(self, plan: QueryPlan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
-        mapping = self._mappings[plan.schema]
-        names = (KEY, *(column.stored for column in columns))
-        text, values = index_scan.select(plan, mapping.table, dialect=DIALECT, columns=names)
-        return list(map(tuple, await self._pool.read(lambda connection: connection.fetch(text, *values))))
-
-    async def aggregate(self, plan: QueryPlan) -> int | float | None:
-        text, values = index_scan.aggregate(plan, self._mappings[plan.schema].table, dialect=DIALECT)
-        row = await self._pool.read(lambda connection: connection.fetchrow(text, *values))
-        assert row is not None
-        return index_scan.answer(plan, row)
-
-    async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
-        text, values = index_scan.totals(
-            plan, self._mappings[plan.schema].table, dialect=DIALECT, by=by, of=of
-        )
-        rows = await self._pool.read(lambda connection: connection.fetch(text, *values))
-        return [(*row[:-1], index_scan.added(row[-1]) or 0) for row in map(tuple, rows)]
+    async def _execute(
+        self, statement: tuple[str, list[Any]], read: Callable[[Iterable[Row]], T], *, rows_max: int
+    ) -> T:
+        text, values = statement
+        return read(await self._pool.read(lambda connection: connection.fetch(text, *values)))
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         if not self._writers:
-            self._hire()
+            self._start_writers()
         size = _size(commits)
-        if size <= WRITES_A_BATCH:
+        if size <= WRITES_PER_BATCH:
             return await self._queue.put(commits, size)
         parts = await asyncio.gather(*[self._queue.put(part, _size(part)) for part in _parts(commits)])
         return [outcome for part in parts for outcome in part]
 
-    def _hire(self) -> None:
+    def _start_writers(self) -> None:
         for _ in range(self._pool.address.writers):
             writer = PostgresWriter(
                 self._pool, self._mappings, queue=self._queue, notify=self._notifier.notify, name=self._name
@@ -123,31 +86,19 @@ class PostgresEngine:
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         mapping = self._mappings[request.schema]
         text, values = claim_statement(mapping, request)
-        asked = False
+        repeated = False
 
-        async def take(connection: Link) -> list[Any]:
-            nonlocal asked
-            # The link broke: what was taken before nobody heard of it would be kept from everybody.
-            held = held_statement(mapping, request) if asked else None
-            rows = await connection.fetch(held[0], *held[1]) if held else []
-            asked = True
+        async def claim(connection: PgConnection) -> list[Any]:
+            nonlocal repeated
+            # The connection broke: what the first attempt leased, nobody would work on until its lease ends.
+            unconfirmed = unconfirmed_statement(mapping, request) if repeated else None
+            rows = await connection.fetch(unconfirmed[0], *unconfirmed[1]) if unconfirmed else []
+            repeated = True
             return rows or await connection.fetch(text, *values)
 
-        rows = await self._pool.read(take)
+        rows = await self._pool.read(claim)
         rows.sort(key=lambda row: (row["was"], row[0].encode()))
-        return [mapping.snapshot(row) for row in rows]
-
-    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
-        text, values = next_due_statement(self._mappings[schema], tenant)
-        due = await self._pool.read(lambda connection: connection.fetchval(text, *values))
-        return None if due is None else to_us(due)
-
-    async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
-        text, now = count_due_statement(self._mappings[schema]), from_us(now_us)
-        return int(await self._pool.read(lambda connection: connection.fetchval(text, now, limit)))
-
-    def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
-        return self._notifier.subscribe(schemas)
+        return mapping.snapshots(rows)
 
     async def now_us(self, local_us: int) -> int:
         text = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -155,10 +106,10 @@ class PostgresEngine:
         return now
 
     async def migrate(self) -> list[str]:
-        return await PostgresMigration(self._pool, self._mappings).apply()
+        return await self._migration.apply()
 
     async def diff(self) -> list[str]:
-        return await PostgresMigration(self._pool, self._mappings).diff()
+        return await self._migration.diff()
 
     async def close(self) -> None:
         self._queue.close()
@@ -172,11 +123,11 @@ def _size(commits: Sequence[Commit]) -> int:
 
 
 def _parts(commits: Sequence[Commit]) -> list[list[Commit]]:
-    """Cut a long list into batches; a commit is never cut."""
+    """Split a long list into batches; a commit is never split."""
     parts: list[list[Commit]] = [[]]
     size = 0
     for commit in commits:
-        if size + len(commit.writes) > WRITES_A_BATCH and parts[-1]:
+        if size + len(commit.writes) > WRITES_PER_BATCH and parts[-1]:
             parts.append([])
             size = 0
         parts[-1].append(commit)

@@ -1,4 +1,4 @@
-"""What went wrong on the way to the server, and what that means for the caller."""
+"""asyncpg's errors as ours, by what the caller must do next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.errors import (
     TooLargeError,
 )
 
-_AWAY = (
+_DISCONNECTED = (
     OSError,
     TimeoutError,
     asyncpg.PostgresConnectionError,
@@ -24,7 +24,7 @@ _AWAY = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InternalClientError,
 )
-_AGAIN = (
+_RETRYABLE = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     asyncpg.LockNotAvailableError,
@@ -40,28 +40,28 @@ _REFUSED = (
 )
 
 
-def is_away(fault: BaseException) -> bool:
-    """Whether the link is gone or the server takes none: what was asked may be asked on a new one."""
+def is_disconnected(fault: BaseException) -> bool:
+    """Whether the connection is gone or the server takes none: the work may be repeated on a new one."""
     if isinstance(fault, asyncpg.InterfaceError):
         return not isinstance(fault, (asyncpg.DataError, ValueError))
-    return isinstance(fault, _AWAY) and not isinstance(fault, asyncpg.OutdatedSchemaCacheError)
+    return isinstance(fault, _DISCONNECTED) and not isinstance(fault, asyncpg.OutdatedSchemaCacheError)
 
 
-def is_turn_lost(fault: BaseException) -> bool:
-    """Whether the server undid the work so that others could go on: do it again."""
-    return isinstance(fault, _AGAIN)
+def is_retryable(fault: BaseException) -> bool:
+    """Whether the server rolled the work back for another transaction's sake: repeat it."""
+    return isinstance(fault, _RETRYABLE)
 
 
 def explain(fault: BaseException) -> HoldfastError:
-    """The server's refusal in our words."""
+    """Return the server's error as ours."""
     if isinstance(fault, HoldfastError):
         return fault
     if isinstance(fault, (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)):
         return ConfigError(f"{fault}: run `holdfast schema migrate`")
     if isinstance(fault, asyncpg.InsufficientPrivilegeError):
-        return ConfigError(f"the database refuses: {fault}")
+        return ConfigError(f"the database denies permission: {fault}")
     if isinstance(fault, asyncpg.ProgramLimitExceededError):
-        return TooLargeError(f"more than PostgreSQL can index: {fault}")
+        return TooLargeError(f"a value is larger than PostgreSQL can index: {fault}")
     if isinstance(fault, _REFUSED):
-        return InvalidError(f"PostgreSQL can't keep this: {fault}")
+        return InvalidError(f"PostgreSQL can't store this value: {fault}")
     return StoreUnavailableError(f"PostgreSQL refused: {fault}")

@@ -1,14 +1,13 @@
-"""What the database holds now, read from PostgreSQL's own catalog."""
+"""What the database holds, read from PostgreSQL's own catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
-from holdfast.store.postgres.pool import Link
+from holdfast.store.postgres.pool import PgConnection
 from holdfast.store.postgres.security import ROLE
-from holdfast.store.sql.tables import TableColumn, TableIndex
+from holdfast.store.sql.migration import InspectedIndex, InspectedSchema
+from holdfast.store.sql.tables import Table, TableIndex
 
 SCHEMA_TABLE = "_holdfast_schema"
 
@@ -29,50 +28,39 @@ SELECT to_regrole($1) IS NOT NULL, rolsuper OR rolcreaterole FROM pg_roles WHERE
 _TYPES = {"TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
 
 
-class InspectedIndex(msgspec.Struct, frozen=True):
-    valid: bool
-    columns: tuple[str, ...]
-    options: tuple[int, ...]
-    partial: bool
+class InspectedDatabase(InspectedSchema, kw_only=True):
+    """Also: whether the store's own tables and the role exist, and whether the role may be created."""
+
+    has_own_tables: bool = False
+    has_role: bool = False
+    may_create_role: bool = False
 
 
-class InspectedSchema(msgspec.Struct):
-    """Tables with columns and indexes, what migrations noted, and how it stands with the role."""
-
-    columns: dict[str, dict[str, str]]
-    indexes: dict[str, dict[str, InspectedIndex]]
-    notes: dict[str, str]
-    prepared: bool
-    role: bool
-    may_make_role: bool
-
-
-async def inspect(connection: Link, tables: Sequence[str]) -> InspectedSchema:
-    found = InspectedSchema({}, {}, {}, False, False, False)
-    found.prepared = bool(await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", SCHEMA_TABLE))
-    if found.prepared:
+async def inspect(connection: PgConnection, tables: Sequence[Table]) -> InspectedDatabase:
+    found, names = InspectedDatabase(), [table.name for table in tables]
+    exists = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", SCHEMA_TABLE)
+    found.has_own_tables = bool(exists)
+    if found.has_own_tables:
         rows = await connection.fetch(f"SELECT name, value FROM {SCHEMA_TABLE}")
         found.notes = {row["name"]: row["value"] for row in rows}
     row = await connection.fetchrow(_ROLES, ROLE)
     assert row is not None
-    found.role, found.may_make_role = row
-    for row in await connection.fetch(_COLUMNS, tables):
+    found.has_role, found.may_create_role = row
+    for row in await connection.fetch(_COLUMNS, names):
         kind = _TYPES.get(row["type"], row["type"]) + (' COLLATE "C"' if row["collname"] == "C" else "")
         found.columns.setdefault(row["relname"], {})[row["attname"]] = kind
-    for row in await connection.fetch(_INDEXES, tables):
-        index = InspectedIndex(row["valid"], tuple(row["columns"]), tuple(row["options"]), row["partial"])
+    declared = {index.name: _shape(index) for table in tables for index in table.indexes}
+    for row in await connection.fetch(_INDEXES, names):
+        columns = tuple(row["columns"])
+        shape = (columns, tuple(row["options"]), row["partial"])
+        index = InspectedIndex(columns, row["valid"] and shape == declared.get(row["name"]))
         found.indexes.setdefault(row["table"], {})[row["name"]] = index
     return found
 
 
-def same_index(found: InspectedIndex, wanted: TableIndex) -> bool:
+def _shape(index: TableIndex) -> tuple[tuple[str, ...], tuple[int, ...], bool]:
+    """Return columns, `indoption` flags and partiality, as the catalog would have them."""
+    columns = tuple(t.split('" ')[0].strip('"').replace('""', '"') for t in index.terms)
     options = tuple(1 if t.endswith(" DESC NULLS LAST") else 2 if t.endswith(" ASC NULLS FIRST") else 0
-                    for t in wanted.terms)  # fmt: skip
-    columns = tuple(t.split('" ')[0].strip('"').replace('""', '"') for t in wanted.terms)
-    return (found.valid, found.columns, found.options, found.partial) == (
-        True, columns, options, bool(wanted.where),
-    )  # fmt: skip
-
-
-def type_of(column: TableColumn) -> str:
-    return column.type.removesuffix(" NOT NULL")
+                    for t in index.terms)  # fmt: skip
+    return columns, options, bool(index.where)

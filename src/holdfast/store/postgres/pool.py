@@ -1,4 +1,4 @@
-"""Links to the server: opened the same way everywhere, kept for readers, replaced when they break."""
+"""Connections to the server: opened the same way everywhere, pooled for readers, replaced when broken."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import asyncpg
 
 from holdfast.errors import ConfigError, StoreUnavailableError
 from holdfast.store.postgres.address import PostgresAddress
-from holdfast.store.postgres.faults import explain, is_away, is_turn_lost
+from holdfast.store.postgres.faults import explain, is_disconnected, is_retryable
 
 T = TypeVar("T")
-Link: TypeAlias = "asyncpg.Connection[Any]"
+PgConnection: TypeAlias = "asyncpg.Connection[Any]"
 
-# Every question has its index, so a plan that reads a whole table or sorts it is never the right one,
+# Every query has its index, so a plan that reads a table sequentially or sorts it is never the right one,
 # whatever the statistics say before the first ANALYZE.
 _SETTINGS = {"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off"}
 _BEGIN = "BEGIN; " + "; ".join(f"SET LOCAL {name} = {value}" for name, value in _SETTINGS.items())
@@ -26,14 +26,14 @@ _BACK_OFF_S_MAX = 0.5
 
 
 class RetryDeadline:
-    """How long one caller waits for a server that is away, trying ever less often."""
+    """How long one caller waits for an unreachable server, with exponential back-off."""
 
     def __init__(self, total_s: float) -> None:
         self._end = time.monotonic() + total_s
         self._pause_s = 0.01
 
     @property
-    def over(self) -> bool:
+    def passed(self) -> bool:
         return time.monotonic() >= self._end
 
     async def pause(self) -> None:
@@ -42,20 +42,22 @@ class RetryDeadline:
 
 
 def unavailable(fault: BaseException) -> StoreUnavailableError:
-    return StoreUnavailableError(f"PostgreSQL can't be reached: {str(fault) or type(fault).__name__}")
+    return StoreUnavailableError(
+        f"PostgreSQL can't be reached: {str(fault) or type(fault).__name__}; retry later"
+    )
 
 
 class ConnectionPool:
-    """Opens links; lends a bounded number of them to readers."""
+    """Opens connections; lends a bounded number of them to readers."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self.address = address
-        self._idle: list[Link] = []
-        self._free = asyncio.Semaphore(address.readers)
+        self._idle: list[PgConnection] = []
+        self._readers = asyncio.Semaphore(address.readers)
         self._closed = False
 
-    async def open(self, *, direct: bool = False) -> Link:
-        """A new link, ready for documents; raises what the driver raises."""
+    async def open(self, *, direct: bool = False) -> PgConnection:
+        """Open a connection set up for documents; raises what the driver raises."""
         address = self.address
         try:
             connection = await asyncpg.connect(
@@ -66,54 +68,60 @@ class ConnectionPool:
                 server_settings={} if address.pooled else {"application_name": "holdfast", **_SETTINGS},
             )
         except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as fault:
-            raise ConfigError(f"PostgreSQL refuses the URL: {fault}") from None
+            raise ConfigError(
+                f"PostgreSQL refuses the connection: {fault}; check user, password and database"
+            ) from None
         try:
-            await self.whole(connection, _speak_json)
+            await self.pinned(connection, _pass_json_through)
         except BaseException:
             connection.terminate()
             raise
         return connection
 
-    async def whole(self, connection: Link, work: Callable[[Link], Awaitable[T]]) -> T:
-        """Do work that must stay on one server behind a pooler: there, inside one transaction."""
+    async def pinned(self, connection: PgConnection, work: Callable[[PgConnection], Awaitable[T]]) -> T:
+        """Do work that must stay on one server connection: behind a pooler, inside a transaction."""
         return await (self.transact(connection, work) if self.address.pooled else work(connection))
 
-    async def transact(self, connection: Link, work: Callable[[Link], Awaitable[T]]) -> T:
+    async def transact(self, connection: PgConnection, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         """Do work inside a transaction, with settings that end with it."""
         await connection.execute(_BEGIN if self.address.pooled else "BEGIN")
         try:
-            answer = await work(connection)
+            result = await work(connection)
         except Exception:
             if not connection.is_closed():
                 await connection.execute("ROLLBACK")
             raise
         await connection.execute("COMMIT")
-        return answer
+        return result
 
-    async def read(self, work: Callable[[Link], Awaitable[T]]) -> T:
-        """Ask on a link of the pool; on a new one when it broke. For what may be asked twice."""
-        async with self._free:
-            patience: RetryDeadline | None = None
+    async def read(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
+        """Run idempotent work on a pooled connection, again on a new one when that broke."""
+        async with self._readers:
+            deadline: RetryDeadline | None = None
             while True:
                 if self._closed:
                     raise StoreUnavailableError("the store is closed")
                 try:
                     return await self._lend(work)
                 except Exception as fault:
-                    patience = patience or RetryDeadline(self.address.patience_s)
-                    if not (is_away(fault) or is_turn_lost(fault)):
+                    deadline = deadline or RetryDeadline(self.address.retry_s)
+                    if not (is_disconnected(fault) or is_retryable(fault)):
                         raise explain(fault) from fault
-                    if patience.over:
+                    if deadline.passed:
                         raise unavailable(fault) from fault
-                await patience.pause()
+                await deadline.pause()
 
-    async def _lend(self, work: Callable[[Link], Awaitable[T]]) -> T:
+    async def _lend(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         connection = self._idle.pop() if self._idle else await self.open()
         try:
-            answer = await self.whole(connection, work)
+            result = await self.pinned(connection, work)
         except BaseException as fault:
-            # A link on which an answer may still be on its way is good for nothing.
-            if isinstance(fault, asyncpg.PostgresError) and not is_away(fault) and not connection.is_closed():
+            # A connection with a response under way can't be used again.
+            if (
+                isinstance(fault, asyncpg.PostgresError)
+                and not is_disconnected(fault)
+                and not connection.is_closed()
+            ):
                 self._idle.append(connection)
             else:
                 connection.terminate()
@@ -122,24 +130,24 @@ class ConnectionPool:
             connection.terminate()
         else:
             self._idle.append(connection)
-        return answer
+        return result
 
     async def close(self) -> None:
         self._closed = True
         while self._idle:
-            await shut(self._idle.pop())
+            await close_connection(self._idle.pop())
 
 
-async def shut(connection: Link) -> None:
-    """Say goodbye to the server where it still listens."""
+async def close_connection(connection: PgConnection) -> None:
+    """Close the connection gracefully where the server still responds."""
     try:
         await connection.close(timeout=1)
     except Exception:
         connection.terminate()
 
 
-async def _speak_json(connection: Link) -> None:
-    """Bodies go over the wire as the bytes they are."""
+async def _pass_json_through(connection: PgConnection) -> None:
+    """Exchange JSON with the server as bytes, undecoded."""
     await connection.set_type_codec(
         "json", schema="pg_catalog", encoder=_same, decoder=_same, format="binary"
     )

@@ -1,11 +1,11 @@
 """Row-level security from the declared access rules.
 
-Hand-written SQL under the role `holdfast_app` says who asks, for one transaction, with
+Hand-written SQL under the role `holdfast_app` names its caller, for one transaction, with
 `set_config('holdfast.user', …, true)`, `holdfast.tenant` and `holdfast.role` (viewer, developer,
-admin, owner or service); then it reaches exactly what `Access.allows` lets that caller reach, and of a
+admin, owner or service); then it reaches exactly what `Access.allows` permits that caller, and of a
 tenant's collection only that tenant's rows. A service crosses tenants with the tenant `*`; a collection
 without tenants is the platform's, whose roles count with the tenant `-`.
-The engine itself owns the tables and keeps tenants apart by its own means.
+The engine owns the tables, so the policies do not apply to it; it separates tenants itself.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any, Final
 from holdfast.model.access import NO_TENANT, ROLES, Action
 from holdfast.model.path import JOINT
 from holdfast.model.schema import Schema
-from holdfast.store.postgres.statement import SEQUENCE
-from holdfast.store.postgres.table_mapping import PostgresTableMapping
+from holdfast.store.postgres.statement import SEQUENCE, PostgresTable
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.tables import BODY, KEY
 
@@ -29,8 +28,8 @@ _POLICIES: Final[dict[str, tuple[Action, str]]] = {
 }
 
 
-def make_role() -> list[str]:
-    """The role, which all databases of a server share, and what it needs besides the tables."""
+def create_role() -> list[str]:
+    """Return the statements that create the role, which all databases of a server share, and its grants."""
     return [
         f"DO $$ BEGIN IF to_regrole('{ROLE}') IS NULL THEN CREATE ROLE {ROLE} NOLOGIN; END IF;"
         " EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$",
@@ -39,8 +38,8 @@ def make_role() -> list[str]:
     ]
 
 
-def protect(mapping: PostgresTableMapping) -> list[str]:
-    """The statements that put a collection under its rules; they replace older ones."""
+def protect(mapping: PostgresTable) -> list[str]:
+    """Return the statements that put a collection under its policies, replacing older ones."""
     table = quote(mapping.table)
     statements = [
         f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
@@ -52,19 +51,19 @@ def protect(mapping: PostgresTableMapping) -> list[str]:
         checks += [f"WITH CHECK ({rule})"] if command in ("INSERT", "UPDATE") else []
         statements.append(f"DROP POLICY IF EXISTS {name} ON {table}")
         statements.append(f"CREATE POLICY {name} ON {table} FOR {command} TO {ROLE} {' '.join(checks)}")
-    # Rows of a list's table only repeat what the main table says: nobody needs them by hand.
+    # Rows of a list's table only repeat the main table's, so no policy opens them.
     statements += [f"ALTER TABLE {quote(items.table)} ENABLE ROW LEVEL SECURITY" for items in mapping.lists]
     return statements
 
 
 def _setting(name: str) -> str:
-    # In a sub-select the server looks it up once a statement, not once a row.
+    # In a sub-select it is evaluated once per statement, not once per row.
     return f"(SELECT NULLIF(current_setting('holdfast.{name}', true), ''))"
 
 
 def _rule(schema: Schema[Any], action: Action) -> str:
     words = dict.fromkeys(schema.access.rules(action))
-    allowed = " OR ".join(f"({_lets_in(word, schema)})" for word in words) or "false"
+    allowed = " OR ".join(f"({_permits(word, schema)})" for word in words) or "false"
     if schema.tenant is None:
         return allowed
     tenant = _setting("tenant")
@@ -72,7 +71,7 @@ def _rule(schema: Schema[Any], action: Action) -> str:
     return f"({inside} OR ({tenant} = '*' AND {_setting('role')} = 'service')) AND ({allowed})"
 
 
-def _lets_in(word: str, schema: Schema[Any]) -> str:
+def _permits(word: str, schema: Schema[Any]) -> str:
     if word == "public":
         return "true"
     if word == "service":
@@ -88,7 +87,7 @@ def _lets_in(word: str, schema: Schema[Any]) -> str:
 
 
 def _field(schema: Schema[Any], name: str) -> str:
-    """Where the row holds a field: in a column, in its key, or in the body."""
+    """Return the expression for a field: a column, a part of the key, or a value of the body."""
     column = schema.column(name)
     if column is not None and column.kind == "text":
         return quote(column.stored)

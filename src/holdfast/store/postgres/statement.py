@@ -1,8 +1,8 @@
-"""A whole batch as one statement, so that it costs one round trip and lands whole or not at all.
+"""One batch as one statement: it costs one round trip and is applied as a whole or not at all.
 
-Every batch also writes its number into `_holdfast_batches`. When the link breaks before the answer
-came, the same number is written again from a new link: if that succeeds, the batch never landed and
-never can (its own mark would clash); if not, it did land, and `lost` says which ids were taken.
+Every batch also writes its number into `_holdfast_batches`. When the connection breaks before the response
+came, the same number is written again from a new connection: if that succeeds, the batch was not applied and
+never can be (its own mark would clash); if not, it was applied, and `lost` names the ids that were taken.
 """
 
 from __future__ import annotations
@@ -10,16 +10,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+from holdfast.model.index import ResolvedIndex
+from holdfast.model.path import parent_of
+from holdfast.model.schema import Prepared, Schema
+from holdfast.store.postgres.dialect import DIALECT, array_of
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.tables import AMENDED, BODY, ITEM, KEY, PARENT
+from holdfast.store.sql.fenced_patch import PatchGroup, patch_conditions
+from holdfast.store.sql.table_mapping import ListIndexTable, TableMapping
+from holdfast.store.sql.tables import BODY, ITEM, KEY, PARENT, PATCH, VERSION
 
-# try: an insert that may lose alone; insert: one that may not; item, drop: rows of a list's table.
-# amend: an update that is made only where its conditions hold.
-Verb = Literal["try", "insert", "upsert", "update", "delete", "item", "drop", "amend"]
+# try: an insert that may fail by itself; insert: one that may not; item, drop: rows of a list's table.
+# patch: an update that is made only where its conditions hold.
+Verb = Literal["try", "insert", "upsert", "update", "delete", "item", "drop", "patch"]
 BATCHES: Final = "_holdfast_batches"
 SEQUENCE: Final = "_holdfast_version"
 CHANNEL: Final = "holdfast"
 _SHAPES_MAX: Final = 1_000
+
+
+class PostgresTable(TableMapping):
+    """A table mapping with the statements that read, and the arrays that an insert binds."""
+
+    def __init__(self, schema: Schema[Any], table: str) -> None:
+        super().__init__(schema, table, DIALECT)
+        self._nested = schema.path.nested
+        select = f"SELECT {', '.join(map(quote, self.selected))} FROM {quote(self.table)} WHERE {quote(KEY)}"
+        self.get_sql = f"{select} = $1"
+        self.get_many_sql = f"{select} = ANY($1::text[])"
+        self.lock_sql = f"{self.get_many_sql} ORDER BY {quote(KEY)} FOR UPDATE"
+        parent = ["text[]"] if self._nested else []
+        self.arrays = ("text[]", "bigint[]", *parent, *(array_of(c.kind) for c in self.columns), "json[]")
+        self.lists = tuple(PostgresListTable(self, i) for i in schema.indexes if i.member is not None)
+
+    def row(self, prepared: Prepared, version: int) -> tuple[Any, ...]:
+        values = self.choose(prepared.values)
+        if self._nested:
+            return (prepared.key, version, parent_of(prepared.key), *values, prepared.body)
+        return (prepared.key, version, *values, prepared.body)
+
+
+class PostgresListTable(ListIndexTable):
+    """A list index's table with the arrays that an insert binds."""
+
+    def __init__(self, mapping: PostgresTable, index: ResolvedIndex) -> None:
+        super().__init__(mapping, index)
+        scope, others = ("text[]" for _ in self.scope), (array_of(c.kind) for c in self.others)
+        self.arrays = ("text[]", "bytea[]", *scope, *others)
 
 
 class TableChange:
@@ -40,7 +76,7 @@ class TableChange:
         self.verb, self.table, self.where = verb, table, tuple(where)
         self.names, self.arrays = tuple(names[:width]), tuple(arrays[:width])
         self.rows: list[tuple[Any, ...]] = []
-        self.owners: dict[str, int] = {}  # the commit that stands or falls with this key's row
+        self.owners: dict[str, int] = {}  # the commit that succeeds or fails with this key's row
 
 
 _Shape = tuple[str, Verb, tuple[str, ...], tuple[str, ...]]
@@ -48,7 +84,7 @@ _shapes: dict[tuple[_Shape, ...], str] = {}
 
 
 def render(changes: Sequence[TableChange], batch: int, note: str) -> tuple[str, list[Any]]:
-    """The statement and its values; it answers with the list of lost keys, `N:key`, or null."""
+    """Return the statement and its values; its result is the list of lost keys, `N:key`, or null."""
     shape = tuple([(c.table, c.verb, c.names, c.where) for c in changes])
     text = _shapes.get(shape)
     if text is None:
@@ -66,11 +102,11 @@ def _write(changes: Sequence[TableChange]) -> str:
     for n, change in enumerate(changes):
         marks = [f"${position + i}::{kind}" for i, kind in enumerate(change.arrays)]
         parts.append(f"x{n} AS ({_VERBS[change.verb](change, marks)})")
-        if change.verb in ("try", "amend"):
+        if change.verb in ("try", "patch"):
             lost.append(_lost(n, marks[0]))
         position += len(marks)
-    told = " || ".join(lost) or "NULL::text[]"
-    parts.append(f"mark AS (INSERT INTO {BATCHES} (id, lost) SELECT $1::bigint, {told} RETURNING lost)")
+    keys = " || ".join(lost) or "NULL::text[]"
+    parts.append(f"mark AS (INSERT INTO {BATCHES} (id, lost) SELECT $1::bigint, {keys} RETURNING lost)")
     return f"WITH {', '.join(parts)} SELECT lost, pg_notify('{CHANNEL}', $2) FROM mark"
 
 
@@ -89,30 +125,32 @@ def _try(change: TableChange, marks: list[str]) -> str:
 
 
 def _upsert(change: TableChange, marks: list[str]) -> str:
-    sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in (*change.names[1:], AMENDED))
+    sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in (*change.names[1:], PATCH))
     return f"{_insert(change, marks)} ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
 
 
 def _update(change: TableChange, marks: list[str]) -> str:
-    given = [f"c{n}" for n in range(len(change.names))]
+    aliases = [f"c{n}" for n in range(len(change.names))]
     sets = ", ".join(
         f"{quote(name)} = u.{c}"
-        for name, c in zip(change.names, given, strict=True)
+        for name, c in zip(change.names, aliases, strict=True)
         if name not in (KEY, PARENT)
     )
     if BODY in change.names:
-        sets += f", {quote(AMENDED)} = NULL"
-    source = f"unnest({', '.join(marks)}) AS u({', '.join(given)})"
+        sets += f", {quote(PATCH)} = NULL"
+    source = f"unnest({', '.join(marks)}) AS u({', '.join(aliases)})"
     return f"UPDATE {quote(change.table)} AS t SET {sets} FROM {source} WHERE t.{quote(KEY)} = u.c0"
 
 
-def _amend(change: TableChange, marks: list[str]) -> str:
-    """Names up to the JSON laid over are written; those after it must be what the row has."""
-    given = [f"c{n}" for n in range(len(change.names))]
-    same = [f"t.{quote(name)} = u.{c}" for name, c in zip(change.names, given, strict=True)]
-    last = change.names.index(AMENDED) + 1
-    sets = ", ".join(f"{quote(n)} = u.{c}" for n, c in zip(change.names[1:last], given[1:last], strict=True))
-    source = f"unnest({', '.join(marks)}) AS u({', '.join(given)})"
+def _patch(change: TableChange, marks: list[str]) -> str:
+    """Names up to the patch column are written; those after it must equal the row's."""
+    aliases = [f"c{n}" for n in range(len(change.names))]
+    same = [f"t.{quote(name)} = u.{c}" for name, c in zip(change.names, aliases, strict=True)]
+    last = change.names.index(PATCH) + 1
+    sets = ", ".join(
+        f"{quote(n)} = u.{c}" for n, c in zip(change.names[1:last], aliases[1:last], strict=True)
+    )
+    source = f"unnest({', '.join(marks)}) AS u({', '.join(aliases)})"
     where = " AND ".join([same[0], *same[last:], *change.where])
     return (
         f"UPDATE {quote(change.table)} AS t SET {sets} FROM {source} WHERE {where} RETURNING t.{quote(KEY)}"
@@ -137,10 +175,22 @@ def _drop(change: TableChange, marks: list[str]) -> str:
 
 _VERBS: Final = {
     "try": _try, "insert": _insert, "upsert": _upsert, "update": _update, "delete": _delete,
-    "item": _item, "drop": _drop, "amend": _amend,
+    "item": _item, "drop": _drop, "patch": _patch,
 }  # fmt: skip
 
 
 def change_sql(change: TableChange) -> str:
-    """One change as a statement by itself."""
+    """Return one change as a statement by itself."""
     return _VERBS[change.verb](change, [f"${n}::{kind}" for n, kind in enumerate(change.arrays, 1)])
+
+
+def patch_change(mapping: PostgresTable, group: PatchGroup, *, tenanted: bool) -> TableChange:
+    """Return the change that patches rows where fence, tenant and state are as they must be."""
+    schema, fence = mapping.schema, mapping.claim_columns[1]
+    names = [KEY, VERSION, *(c.stored for c in group.columns), PATCH, fence.stored]
+    arrays = ["text[]", "bigint[]", *(array_of(c.kind) for c in group.columns), "json[]", "bigint[]"]
+    if tenanted and schema.tenant is not None:
+        names.append(schema.tenant.stored)
+        arrays.append("text[]")
+    where = patch_conditions(group, "t", DIALECT)
+    return TableChange("patch", mapping.table, names, arrays, where=where)

@@ -1,8 +1,8 @@
 """Group commit: a writer takes all commits waiting at a moment into one transaction.
 
-Each commit is decided by itself, so one can fail while its neighbours land; the server syncs once for
-all of them and everybody is answered. A batch that needs to look at nothing is one statement; one
-that looks first locks what it looks at, in one order everywhere, until it has landed.
+Each commit is decided by itself, so one can fail while the others succeed; the server syncs once for all.
+A batch that needs no read is one statement; one that reads locks what it reads, in one order everywhere,
+until it is applied.
 """
 
 from __future__ import annotations
@@ -17,22 +17,28 @@ import asyncpg
 from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
-from holdfast.store.postgres.batch import Batch, UnseenError, plain_ones, to_read
-from holdfast.store.postgres.faults import explain, is_away, is_turn_lost
-from holdfast.store.postgres.pool import ConnectionPool, Link, RetryDeadline, shut, unavailable
-from holdfast.store.postgres.statement import BATCHES, SEQUENCE, render
-from holdfast.store.postgres.table_mapping import PostgresTableMapping
+from holdfast.store.postgres.batch import Batch, UnreadCreateError, keys_to_read
+from holdfast.store.postgres.faults import explain, is_disconnected, is_retryable
+from holdfast.store.postgres.pool import (
+    ConnectionPool,
+    PgConnection,
+    RetryDeadline,
+    close_connection,
+    unavailable,
+)
+from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable, render
+from holdfast.store.sql.write_batch import independent_writes
 
-WRITES_A_BATCH = 500
+WRITES_PER_BATCH = 500
 WRITES_MAX = 2_500  # in one commit, which is a batch by itself then
-VERSIONS_A_BLOCK = 8_192
-MARKS_KEPT = 256
+VERSIONS_PER_BLOCK = 8_192
+MARKS_MAX = 256
 
 Notify = Callable[[set[Schema[Any]]], None]
 
 
-class _Waiting:
-    """Commits of one caller, and where the answer goes."""
+class _CommitRequest:
+    """Commits of one caller, and the future of their outcomes."""
 
     __slots__ = ("commits", "future", "size")
 
@@ -42,28 +48,28 @@ class _Waiting:
         self.commits, self.size, self.future = commits, size, future
 
 
-class Queue:
-    """What waits to be written, for all writers of one engine."""
+class CommitQueue:
+    """The commits that wait for the writers of one engine."""
 
     def __init__(self) -> None:
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_CommitRequest] = deque()
         self._filled = asyncio.Event()
         self.closed = False
 
     def put(self, commits: Sequence[Commit], size: int) -> asyncio.Future[list[Outcome]]:
-        """The outcomes, once a writer has them; `size` is how many writes there are."""
+        """Return the future of the outcomes; `size` is the number of writes."""
         if self.closed:
             raise StoreUnavailableError("the store is closed")
         future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(commits, size, future=future))
+        self._waiting.append(_CommitRequest(commits, size, future=future))
         if not self._filled.is_set():
             self._filled.set()
         return future
 
-    async def take(self) -> list[_Waiting]:
-        """All that waits, up to a batch; empty once closed and done."""
+    async def take(self) -> list[_CommitRequest]:
+        """Return all that waits, up to a batch; empty once closed and drained."""
         while True:
-            # Callers that were answered a moment ago get to ask again before the batch is closed.
+            # Lets callers whose commits have just returned commit again before the batch is closed.
             await asyncio.sleep(0)
             if taken := self._pop():
                 return taken
@@ -72,10 +78,10 @@ class Queue:
             self._filled.clear()
             await self._filled.wait()
 
-    def _pop(self) -> list[_Waiting]:
-        taken: list[_Waiting] = []
+    def _pop(self) -> list[_CommitRequest]:
+        taken: list[_CommitRequest] = []
         size = 0
-        while self._waiting and (not taken or size + self._waiting[0].size <= WRITES_A_BATCH):
+        while self._waiting and (not taken or size + self._waiting[0].size <= WRITES_PER_BATCH):
             taken.append(self._waiting.popleft())
             size += taken[-1].size
         return taken
@@ -86,120 +92,123 @@ class Queue:
 
 
 class PostgresWriter:
-    """One link, one batch at a time."""
+    """Writes one batch at a time, on a connection of its own."""
 
     def __init__(
         self,
         pool: ConnectionPool,
-        mappings: Mapping[Schema[Any], PostgresTableMapping],
+        mappings: Mapping[Schema[Any], PostgresTable],
         *,
-        queue: Queue,
+        queue: CommitQueue,
         notify: Notify,
         name: str,
     ) -> None:
         self._pool, self._mappings, self._queue = pool, mappings, queue
         self._notify, self._name = notify, name
-        self._connection: Link | None = None
+        self._connection: PgConnection | None = None
         self._version = self._version_end = 0
-        self._done: list[int] = []
+        self._applied: list[int] = []
+        self._listed = frozenset(schema for schema, mapping in mappings.items() if mapping.lists)
 
     async def run(self) -> None:
-        while waiting := await self._queue.take():
-            commits = [commit for one in waiting for commit in one.commits]
+        while requests := await self._queue.take():
+            commits = [commit for request in requests for commit in request.commits]
             try:
-                outcomes = await self._land(commits)
+                outcomes = await self._commit(commits)
             except Exception as fault:
                 outcomes = [explain(fault) for _ in commits]
             start = 0
-            for one in waiting:
-                end = start + len(one.commits)
-                if not one.future.done():
-                    one.future.set_result(outcomes[start:end])
+            for request in requests:
+                end = start + len(request.commits)
+                if not request.future.done():
+                    request.future.set_result(outcomes[start:end])
                 start = end
-            await self._forget_marks()
+            await self._delete_marks()
         if self._connection is not None:
-            await shut(self._connection)
+            await close_connection(self._connection)
 
-    async def _land(self, commits: Sequence[Commit], *, plainly: bool = True) -> list[Outcome]:
-        """Try until the batch landed or its time is over; nothing lands twice."""
-        patience, careful = RetryDeadline(self._pool.address.patience_s), False
-        plain = plain_ones(commits, self._mappings) if plainly else {}
+    async def _commit(self, commits: Sequence[Commit], *, batched: bool = True) -> list[Outcome]:
+        """Retry until the batch is applied or its deadline has passed; nothing is applied twice."""
+        deadline, careful = RetryDeadline(self._pool.address.retry_s), False
+        independent = independent_writes(commits, self._listed) if batched else {}
         while True:
-            work = Batch(self._mappings, self._next_version, plain=plain)
+            work = Batch(self._mappings, self._next_version, independent=independent)
             batch = 0
             try:
-                connection = await self._ready()
+                connection = await self._connect()
                 batch = self._next_version()
                 await self._attempt(connection, commits, work=work, batch=batch, careful=careful)
-                return await self._finished(work, commits)
-            except (asyncpg.UniqueViolationError, UnseenError):
+                return await self._outcomes(work, commits)
+            except (asyncpg.UniqueViolationError, UnreadCreateError):
                 careful = True
             except Exception as fault:
-                if is_away(fault):
-                    self._drop()
-                    if batch and await self._landed(batch, commits, work=work):
-                        return await self._finished(work, commits)
-                elif not is_turn_lost(fault):
-                    return await self._one_by_one(commits, fault)
-                if patience.over:
+                if is_disconnected(fault):
+                    self._disconnect()
+                    if batch and await self._was_applied(batch, commits, work=work):
+                        return await self._outcomes(work, commits)
+                elif not is_retryable(fault):
+                    return await self._commit_singly(commits, fault)
+                if deadline.passed:
                     return [unavailable(fault) for _ in commits]
-                await patience.pause()
+                await deadline.pause()
 
-    async def _finished(self, work: Batch, commits: Sequence[Commit]) -> list[Outcome]:
-        """The outcomes; amendments that found something else than they expected go the long way now."""
-        if work.again:
-            again = sorted(work.again)
-            outcomes = await self._land([commits[n] for n in again], plainly=False)
-            for number, outcome in zip(again, outcomes, strict=True):
+    async def _outcomes(self, work: Batch, commits: Sequence[Commit]) -> list[Outcome]:
+        """Return the outcomes; fenced patches whose conditions did not hold are decided singly first."""
+        if work.unpatched:
+            numbers = sorted(work.unpatched)
+            outcomes = await self._commit([commits[n] for n in numbers], batched=False)
+            for number, outcome in zip(numbers, outcomes, strict=True):
                 work.outcomes[number] = outcome
         return work.outcomes
 
-    async def _one_by_one(self, commits: Sequence[Commit], fault: Exception) -> list[Outcome]:
-        """Something in the batch is refused by the server: find out whose it is."""
+    async def _commit_singly(self, commits: Sequence[Commit], fault: Exception) -> list[Outcome]:
+        """Commit one by one, to find which commit the server refuses."""
         if len(commits) == 1:
             return [explain(fault)]
-        return [outcome for commit in commits for outcome in await self._land([commit])]
+        return [outcome for commit in commits for outcome in await self._commit([commit])]
 
     async def _attempt(
-        self, connection: Link, commits: Sequence[Commit], *, work: Batch, batch: int, careful: bool
+        self, connection: PgConnection, commits: Sequence[Commit], *, work: Batch, batch: int, careful: bool
     ) -> None:
-        wanted = to_read(commits, self._mappings, plain=work.plain, careful=careful)
+        wanted = keys_to_read(commits, self._mappings, independent=work.independent, careful=careful)
 
-        async def act(connection: Link) -> None:
+        async def act(connection: PgConnection) -> None:
             for schema, keys in wanted.items():
-                work.found(schema, await connection.fetch(self._mappings[schema].lock_sql, keys))
+                work.add_rows(schema, await connection.fetch(self._mappings[schema].lock_sql, keys))
             work.decide(commits, careful=careful)
             await self._apply(connection, commits, work=work, batch=batch)
 
-        await (self._pool.transact(connection, act) if wanted else self._pool.whole(connection, act))
+        await (self._pool.transact(connection, act) if wanted else self._pool.pinned(connection, act))
         self._notify(work.touched)
 
-    async def _apply(self, connection: Link, commits: Sequence[Commit], *, work: Batch, batch: int) -> None:
+    async def _apply(
+        self, connection: PgConnection, commits: Sequence[Commit], *, work: Batch, batch: int
+    ) -> None:
         changes = work.changes()
         if not changes:
             return
         note = " ".join([self._name, *sorted(self._mappings[schema].table for schema in work.touched)])
         text, values = render(changes, batch, note if len(note) < 7_000 else f"{self._name} *")
-        self._done.append(batch)
+        self._applied.append(batch)
         for entry in await connection.fetchval(text, *values) or ():
             position, _, key = entry.partition(":")
             work.lose(changes[int(position)], key, commits)
 
-    async def _landed(self, batch: int, commits: Sequence[Commit], *, work: Batch) -> bool:
-        """Whether a batch whose answer never came is there; if not, see to it that it never will be."""
+    async def _was_applied(self, batch: int, commits: Sequence[Commit], *, work: Batch) -> bool:
+        """Whether a batch whose response never came was applied; if not, make sure that it never will be."""
         if len(work.outcomes) < len(commits) or not (changes := work.changes()):
             return False
-        patience = RetryDeadline(self._pool.address.patience_s)
+        deadline = RetryDeadline(self._pool.address.retry_s)
         while True:
             try:
-                connection = await self._ready()
-                lost = await self._pool.whole(connection, lambda connection: _settle_mark(connection, batch))
+                connection = await self._connect()
+                lost = await self._pool.pinned(connection, lambda connection: _void_batch(connection, batch))
             except Exception as fault:
-                self._drop()
-                if patience.over or not is_away(fault):
+                self._disconnect()
+                if deadline.passed or not is_disconnected(fault):
                     work.outcomes = [_unknown(fault) for _ in commits]
                     return True
-                await patience.pause()
+                await deadline.pause()
                 continue
             if lost is None:
                 return False
@@ -209,37 +218,37 @@ class PostgresWriter:
             self._notify(work.touched)
             return True
 
-    async def _ready(self) -> Link:
-        """A working link, and versions enough for a batch."""
+    async def _connect(self) -> PgConnection:
+        """Return an open connection; reserves versions enough for a batch."""
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._pool.open()
         if self._version + WRITES_MAX * 2 > self._version_end:
-            first = await self._pool.whole(self._connection, _next_block)
-            self._version, self._version_end = first, first + VERSIONS_A_BLOCK
+            first = await self._pool.pinned(self._connection, _next_block)
+            self._version, self._version_end = first, first + VERSIONS_PER_BLOCK
         return self._connection
 
     def _next_version(self) -> int:
         self._version += 1
         return self._version
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
 
-    async def _forget_marks(self) -> None:
-        """Marks of answered batches have done their work; those of dead processes go after a day."""
-        if len(self._done) < MARKS_KEPT or self._connection is None:
+    async def _delete_marks(self) -> None:
+        """Delete the marks of applied batches; those of dead processes after a day."""
+        if len(self._applied) < MARKS_MAX or self._connection is None:
             return
-        done, self._done = self._done, []
+        applied, self._applied = self._applied, []
         try:
-            await self._pool.whole(self._connection, lambda connection: _forget(connection, done))
+            await self._pool.pinned(self._connection, lambda connection: _delete_batches(connection, applied))
         except Exception:
-            self._drop()
+            self._disconnect()
 
 
-async def _settle_mark(connection: Link, batch: int) -> list[str] | None:
-    """Write a batch's mark in its place; gives None when that succeeded, else what the batch lost."""
+async def _void_batch(connection: PgConnection, batch: int) -> list[str] | None:
+    """Write a batch's mark in its place; return None when that succeeded, else the keys the batch lost."""
     text = f"INSERT INTO {BATCHES} (id, void) VALUES ($1, true) ON CONFLICT DO NOTHING"
     await connection.execute(text, batch)
     row = await connection.fetchrow(f"SELECT void, lost FROM {BATCHES} WHERE id = $1", batch)
@@ -248,15 +257,17 @@ async def _settle_mark(connection: Link, batch: int) -> list[str] | None:
     return row["lost"] or []
 
 
-async def _next_block(connection: Link) -> int:
+async def _next_block(connection: PgConnection) -> int:
     return int(await connection.fetchval(f"SELECT nextval('{SEQUENCE}')"))
 
 
-async def _forget(connection: Link, done: list[int]) -> None:
+async def _delete_batches(connection: PgConnection, applied: list[int]) -> None:
     await connection.execute(
-        f"DELETE FROM {BATCHES} WHERE id = ANY($1::bigint[]) OR at < now() - interval '1 day'", done
+        f"DELETE FROM {BATCHES} WHERE id = ANY($1::bigint[]) OR at < now() - interval '1 day'", applied
     )
 
 
 def _unknown(fault: Exception) -> HoldfastError:
-    return OutcomeUnknownError(f"the link broke while committing and can't be made again: {fault}")
+    return OutcomeUnknownError(
+        f"the connection broke during a commit and can't be restored: {fault}; read before you repeat it"
+    )

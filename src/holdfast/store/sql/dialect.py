@@ -1,52 +1,59 @@
-"""Where the SQL engines differ: types, placeholders, how a value is bound."""
+"""What differs between the SQL engines in the text of a statement: types, placeholders, index hints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from holdfast.model.columns import Kind
 
 
 class Dialect(Protocol):
-    """One engine's way of writing SQL."""
+    """One engine's SQL."""
 
     types: Mapping[Kind, str]
     key_type: str
     version_type: str
     body_type: str
     names_bytes_max: int
+    row_id: str  # the name of a row's own number, empty where there is none
+    concurrently: str  # what builds an index without blocking writers, empty where nothing does
+    unbind: Mapping[Kind, Callable[[Any], Any]]  # undoes `bind` for the kinds the driver returns as bound
 
     def placeholder(self, position: int) -> str:
-        """The mark of the n-th bound value, counted from 1."""
+        """Return the placeholder of the n-th bound value, counted from 1."""
         ...
 
     def bind(self, value: Any) -> Any:
-        """A column's value as the driver takes it."""
+        """Return a column's value as the driver takes it."""
         ...
 
     def ordered(self, name: str, descending: bool) -> str:
-        """An ORDER BY term in which null comes first ascending and last descending."""
+        """Return an ORDER BY term in which null comes first ascending and last descending."""
         ...
 
     def use_index(self, name: str) -> str:
-        """Words after a table's name that hold the planner to an index, or nothing."""
+        """Return the index hint that follows a table's name, or nothing."""
         ...
 
     def mark(self, key: str, index: str) -> str:
-        """A condition true of every row that only this index and its queries carry, or nothing.
+        """Return a condition true of every row that only this index and its queries carry, or nothing.
 
-        Where there are no words to hold the planner to an index, such a mark leaves it no other.
+        Without index hints, such a condition leaves the planner no other index.
         """
         ...
 
     def tie(self, key: str) -> str:
-        """The key as declared indexes order it, so that the primary key can't stand in for them."""
+        """Return the key as declared indexes order it, so that the primary key can't replace them."""
+        ...
+
+    def body_bytes(self, name: str) -> str:
+        """Return the expression for the size of a JSON column."""
         ...
 
 
 class Bound:
-    """Collects the values of one statement and hands out their placeholders."""
+    """Collects the values of one statement and returns their placeholders."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect

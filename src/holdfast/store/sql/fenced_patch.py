@@ -1,15 +1,14 @@
-"""Changes that can be judged without a look at the document they are made to.
+"""Patches that need no look at the document they change.
 
-A patch under a fencing number that sets whole fields needs nothing of the old document: whether it may
-be made is a matter of a few columns (the fence, the tenant, the state), and what it changes can be laid
-over the old JSON when the document is next read. So an SQL engine makes many of them in one statement,
-reading nothing. Whatever is not that plain, or finds its conditions unmet, goes the way of `decide`, which
-says why.
+A patch under a fencing number that sets complete fields depends on a few columns only (fence, tenant,
+state), and its changes can be appended to the stored JSON when the document is next read. So an SQL engine
+makes many of them in one statement, reading nothing. Any other patch, and one whose conditions do not
+hold, goes through `decide`, which gives the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -19,21 +18,23 @@ from holdfast.errors import HoldfastError
 from holdfast.model.columns import Column, enum_values
 from holdfast.model.limits import DOCUMENT_BYTES_MAX
 from holdfast.model.schema import Schema, values_reader
-from holdfast.store.commit import Commit, Fence, Write
+from holdfast.store.commit import Fence, Write
+from holdfast.store.sql.dialect import Dialect, quote
+from holdfast.store.sql.tables import BODY, PATCH
 from holdfast.store.transforms import TRANSFORMS
 
-# What is laid over a document's JSON is at most this long, and the JSON under it at most so long that
-# both together can't come near the limit of a document.
-LAID_OVER_BYTES_MAX: Final = 32_768
-UNDER_BYTES_MAX: Final = DOCUMENT_BYTES_MAX // 4 - LAID_OVER_BYTES_MAX
+# A patch and the JSON under it are so short that together they can't reach the limit of a document.
+PATCH_BYTES_MAX: Final = 32_768
+PATCHED_BODY_BYTES_MAX: Final = DOCUMENT_BYTES_MAX // 4 - PATCH_BYTES_MAX
 
 _ENCODE: Final = msgspec.json.Encoder().encode
-_ODD: Final = frozenset((*TRANSFORMS, UnsetType))
+_NOT_PLAIN: Final = frozenset((*TRANSFORMS, UnsetType))
 _FAULTS: Final = (HoldfastError, msgspec.ValidationError, TypeError, AttributeError, UnicodeEncodeError)
+_PLANS_MAX: Final = 1_000
 
 
-class Group:
-    """Amendments that one statement can make: of the same fields, legal from the same states."""
+class PatchGroup:
+    """What one statement can make: patches of the same fields, legal from the same states."""
 
     __slots__ = ("columns", "schema", "states")
 
@@ -44,123 +45,111 @@ class Group:
 
 
 class FencedPatch(msgspec.Struct, frozen=True, gc=False):
-    """One of them: the columns' new values, and the JSON of the changed fields."""
+    """One patch: the columns' new values, and the JSON of the changed fields."""
 
-    group: Group
+    group: PatchGroup
     key: str
     fence: int
     values: tuple[Any, ...]
     body: bytes
 
 
-class _Plan:
-    """How patches of one set of fields become amendments."""
+class _PatchPlan:
+    """Turns patches of one set of fields into fenced patches."""
 
     def __init__(self, schema: Schema[Any], names: tuple[str, ...]) -> None:
         types = {field.name: field.type for field in msgspec.structs.fields(schema.cls)}
         stored = {name: schema.fields[name].encode_name for name in names}
-        self._struct = msgspec.defstruct("Amended", [(n, types[n]) for n in names], rename=stored)
+        self._struct = msgspec.defstruct("PatchedFields", [(n, types[n]) for n in names], rename=stored)
         self._decode = msgspec.json.Decoder(self._struct).decode
         self._checks = [check for check in schema.checks if check[0] in stored]
         self._schema = schema
         self._columns = tuple(c for c in schema.columns if c.path in stored)
         self._values = values_reader(self._columns)
         self._state = schema.state if schema.state in self._columns else None
-        self._groups: dict[str | None, Group] = {}
+        self._groups: dict[str | None, PatchGroup] = {}
 
-    def amend(self, key: str, fence: int, changes: Mapping[str, Any]) -> FencedPatch | None:
-        made = self._struct(**changes)
+    def patch(self, key: str, fence: int, changes: Mapping[str, Any]) -> FencedPatch | None:
+        fields = self._struct(**changes)
         for name, stored, check in self._checks:
-            old = getattr(made, name)
+            old = getattr(fields, name)
             if (new := check(old, stored)) is not old:
-                setattr(made, name, new)
-        body = _ENCODE(made)
-        whole = self._decode(body)
-        if len(body) > LAID_OVER_BYTES_MAX or b"\\u0000" in body:
+                setattr(fields, name, new)
+        body = _ENCODE(fields)
+        decoded = self._decode(body)
+        if len(body) > PATCH_BYTES_MAX or b"\\u0000" in body:
             return None
-        return FencedPatch(self._group(whole), key, fence, self._values(whole), body)
+        return FencedPatch(self._group(decoded), key, fence, self._values(decoded), body)
 
-    def _group(self, whole: Any) -> Group:
-        state = self._state.read(whole) if self._state else None
+    def _group(self, fields: Any) -> PatchGroup:
+        state = self._state.read(fields) if self._state else None
         group = self._groups.get(state)
         if group is None:
-            group = self._groups[state] = Group(self._schema, self._columns, self._states_before(state))
+            group = self._groups[state] = PatchGroup(self._schema, self._columns, self._sources(state))
         return group
 
-    def _states_before(self, state: str | None) -> tuple[str, ...] | None:
+    def _sources(self, state: str | None) -> tuple[str, ...] | None:
+        """Return the states from which a document may come to this one."""
         lifecycle = self._schema.lifecycle
         if state is None or lifecycle is None:
             return None
         return (state, *sorted(s for s, to in lifecycle.moves.items() if state in to and s != state))
 
 
-_plans: dict[tuple[Schema[Any], tuple[str, ...]], _Plan | None] = {}
-_PLANS_MAX: Final = 1_000
+_plans: dict[tuple[Schema[Any], tuple[str, ...]], _PatchPlan | None] = {}
 
 
 def fenced_patch(write: Write) -> FencedPatch | None:
-    """The write as an amendment, or None where `decide` must see the document first."""
+    """Return the write as a fenced patch, or None where `decide` must see the document first."""
     if write.kind != "patch" or type(write.expect) is not Fence or write.changes is None:
         return None
     names = tuple(write.changes)
     try:
         plan = _plans[write.schema, names]
     except KeyError:
-        plan = _plan(write.schema, names)
-    if plan is None or not _ODD.isdisjoint(map(type, write.changes.values())):
+        if len(_plans) >= _PLANS_MAX:
+            _plans.clear()
+        plan = _PatchPlan(write.schema, names) if _patchable(write.schema, names) else None
+        _plans[write.schema, names] = plan
+    if plan is None or not _NOT_PLAIN.isdisjoint(map(type, write.changes.values())):
         return None
     try:
-        return plan.amend(write.key, write.expect.number, write.changes)
+        return plan.patch(write.key, write.expect.number, write.changes)
     except _FAULTS:
         return None
 
 
-def _plan(schema: Schema[Any], names: tuple[str, ...]) -> _Plan | None:
-    if len(_plans) >= _PLANS_MAX:
-        _plans.clear()
-    plan = _plans[schema, names] = _Plan(schema, names) if _may_amend(schema, names) else None
-    return plan
+def patch_conditions(group: PatchGroup, table: str, dialect: Dialect) -> list[str]:
+    """Return what must hold of a row, beside its fence and tenant, for a patch of this group."""
+    body = f"{table}.{quote(BODY)}"
+    conditions = [
+        f"{table}.{quote(PATCH)} IS NULL",
+        f"{dialect.body_bytes(body)} <= {PATCHED_BODY_BYTES_MAX}",
+    ]
+    if group.states is not None and group.schema.state is not None:
+        states = ", ".join("'" + state.replace("'", "''") + "'" for state in group.states)
+        conditions.append(f"{table}.{quote(group.schema.state.stored)} IN ({states})")
+    return conditions
 
 
-def _may_amend(schema: Schema[Any], names: tuple[str, ...]) -> bool:
+def _patchable(schema: Schema[Any], names: tuple[str, ...]) -> bool:
     claim = schema.claim
     if claim is None or not names or schema.append_only or schema.declared.upgrades:
         return False
     if any(index.member for index in schema.indexes) or any(name not in schema.fields for name in names):
         return False
-    looked_at = {word[5:] for word in schema.access.words if word.startswith("self:")}
-    fixed = {*schema.path.parameters, *schema.immutable, claim.fence, claim.lane, *looked_at}
+    in_rules = {word[5:] for word in schema.access.words if word.startswith("self:")}
+    fixed = {*schema.path.parameters, *schema.immutable, claim.fence, claim.lane, *in_rules}
     if not fixed.isdisjoint(names):
         return False
-    inside = any("." in c.path and c.path.partition(".")[0] in names for c in schema.columns)
-    return not inside and all(_steady(schema, c) for c in schema.columns if c.path in names)
+    nested = any("." in c.path and c.path.partition(".")[0] in names for c in schema.columns)
+    return not nested and all(_fixed_size(schema, c) for c in schema.columns if c.path in names)
 
 
-def _steady(schema: Schema[Any], column: Column) -> bool:
-    """Whether a new value leaves an index entry's size as it was, near enough."""
+def _fixed_size(schema: Schema[Any], column: Column) -> bool:
+    """Whether a new value can't make an index entry much longer."""
     if column.kind in ("open", "list", "bytes"):
         return False
     if column.kind != "text" or not any(f.column is column for i in schema.indexes for f in i.fields):
         return True
     return enum_values(schema.fields[column.path].type) is not None
-
-
-def uncontended(commits: Iterable[Commit]) -> set[tuple[Schema[Any], str]]:
-    """The documents that only one write of these commits touches: their order is nobody's concern."""
-    once: set[tuple[Schema[Any], str]] = set()
-    seen: set[tuple[Schema[Any], str]] = set()
-    for commit in commits:
-        for write in commit.writes:
-            place = (write.schema, write.key)
-            (once.discard if place in seen else once.add)(place)
-            seen.add(place)
-    return once
-
-
-def merge_json(body: Any, amended: Any) -> Any:
-    """A document's JSON with what was amended since: of a name that comes twice, readers take the last."""
-    if amended is None:
-        return body
-    if len(body) <= 2:
-        return amended
-    return body[:-1] + ("," if isinstance(body, str) else b",") + amended[1:]

@@ -1,7 +1,7 @@
-"""A plan as SQL: each branch is one unbroken stretch of one index, so cost follows the answer.
+"""A query plan as SQL: each branch is one range of one index, so cost follows the result.
 
-`in`, `!=`, `not-in` and cursors split a query into several stretches; each is read in order with the
-limit of its own, and the few rows they give are merged.
+`in`, `!=`, `not-in` and cursors split a query into several ranges; each is read in order with its own
+limit, and the rows are merged.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from holdfast.store.sql.tables import ITEM, KEY, PARENT, index_name, items_table
 
 
 class IndexRange(msgspec.Struct, frozen=True):
-    """A run of one column's stored values; `whole` has no bounds at all, `null` is null alone."""
+    """A range of one column's stored values; `unbounded` has no bounds at all, `null` is null alone."""
 
     low: Any = None
     low_open: bool = False
     high: Any = None
     high_open: bool = False
     null: bool = False
-    whole: bool = False
+    unbounded: bool = False
     present: bool = False  # everything but SQL's NULL
 
 
@@ -40,16 +40,16 @@ Rest = tuple[tuple[Column, tuple[IndexRange, ...]], ...]
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """Equalities, then one stretch, then for later columns the stretches one of which must hold."""
+    """Equalities, then one range, then for later columns the ranges one of which must hold."""
 
     equals: Equals = ()
-    stretch: tuple[Column, IndexRange] | None = None
+    range: tuple[Column, IndexRange] | None = None
     rest: Rest = ()
     key: str | None = None
 
 
 def select(plan: QueryPlan, table: str, *, dialect: Dialect, columns: Sequence[str]) -> tuple[str, list[Any]]:
-    """The statement that finds the plan's page: columns of the main table, in order."""
+    """Return the statement that finds the plan's page: columns of the main table, in order."""
     bound = Bound(dialect)
     origin = _origin(plan, table, dialect)
     order = [(f"{origin.alias}.{quote(t.column.stored)}", t.descending) for t in plan.order]
@@ -57,10 +57,10 @@ def select(plan: QueryPlan, table: str, *, dialect: Dialect, columns: Sequence[s
     branches = list(_branches(plan))
     shown = ", ".join(f"t.{quote(c)}" for c in columns)
     if not branches:
-        # Only a cursor that no page gave can lie beyond all that the filters leave.
+        # Only a forged cursor can lie beyond all that the filters leave.
         return f"SELECT {shown} FROM {quote(table)} AS t WHERE 1 = 0", []
     if len(branches) == 1:
-        # The primary key is kept in its plain order, which no null disturbs.
+        # The primary key is never null, so its plain order is the index's.
         plain = plan.index is None
         terms = origin.key if plain else ", ".join(dialect.ordered(name, down) for name, down in order)
         where = _where(plan, branches[0], origin, bound)
@@ -95,7 +95,7 @@ def _merged(
 
 
 def aggregate(plan: QueryPlan, table: str, *, dialect: Dialect) -> tuple[str, list[Any]]:
-    """The statement that gives the number of rows, of values, and the values' sum."""
+    """Return the statement that counts rows and values and sums the values."""
     assert plan.aggregate is not None
     bound = Bound(dialect)
     origin = _origin(plan, table, dialect)
@@ -111,7 +111,7 @@ def aggregate(plan: QueryPlan, table: str, *, dialect: Dialect) -> tuple[str, li
 def totals(
     plan: QueryPlan, table: str, *, dialect: Dialect, by: Sequence[Column], of: Column | None
 ) -> tuple[str, list[Any]]:
-    """The statement that counts and adds up by the values of some columns."""
+    """Return the statement that counts and sums, grouped by some columns."""
     bound = Bound(dialect)
     origin = _origin(plan, table, dialect)
     names = [f"g{n}" for n in range(len(by))]
@@ -123,29 +123,29 @@ def totals(
     ]
     total = "0" if of is None else "sum(v)"
     groups = f" GROUP BY {', '.join(names)}" if names else " HAVING count(*) > 0"
-    given = ", ".join([*names, "count(*)", total])
-    return f"SELECT {given} FROM ({' UNION ALL '.join(parts)}) AS u{groups}", bound.values
+    results = ", ".join([*names, "count(*)", total])
+    return f"SELECT {results} FROM ({' UNION ALL '.join(parts)}) AS u{groups}", bound.values
 
 
-def answer(plan: QueryPlan, row: Sequence[Any]) -> int | float | None:
-    """What an aggregate's row means: whole sums stay whole while they fit 64 bits, as on every engine."""
+def aggregate_result(plan: QueryPlan, row: Sequence[Any]) -> int | float | None:
+    """Return an aggregate's value; integer sums stay integers while they fit 64 bits, as on every engine."""
     assert plan.aggregate is not None
     rows, counted, total = row
     if plan.aggregate.function == "count":
         return int(rows)
-    total = added(total)
+    total = sum_result(total)
     if plan.aggregate.function == "sum":
         return total or 0
     return total / counted if counted else None
 
 
-def added(total: Any) -> int | float | None:
-    """A database's sum as every engine gives it, None of nothing."""
+def sum_result(total: Any) -> int | float | None:
+    """Return a database's sum as every engine gives it, None of nothing."""
     return None if total is None else fitting(int(total) if isinstance(total, Decimal) else total)
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a plan's rows come from: the tables, whose columns to ask, the key, the index's mark."""
+    """The source of a plan's rows: the tables, the alias of the indexed one, the key, the index's mark."""
 
     source: str
     alias: str
@@ -173,14 +173,14 @@ def _where(plan: QueryPlan, branch: Branch, origin: Origin, bound: Bound) -> str
     if plan.parent is not None:
         conditions += _under(plan, plan.parent, alias, bound)
     if plan.tenant is not None and plan.schema.tenant is not None and not plan.schema.tenant_is_parent:
-        inside = alias if plan.parent is None else "t"
-        conditions.append(f"{inside}.{quote(plan.schema.tenant.stored)} = {bound.add(plan.tenant)}")
+        table = alias if plan.parent is None else "t"
+        conditions.append(f"{table}.{quote(plan.schema.tenant.stored)} = {bound.add(plan.tenant)}")
     if plan.member is not None:
         conditions.append(f"{alias}.{quote(ITEM)} = {bound.add(ordered(plan.member[1]))}")
     for column, value in branch.equals:
         conditions.append(_equal(f"{alias}.{quote(column.stored)}", column, value, bound))
-    if branch.stretch is not None:
-        conditions += _within(f"{alias}.{quote(branch.stretch[0].stored)}", branch.stretch[1], bound)
+    if branch.range is not None:
+        conditions += _within(f"{alias}.{quote(branch.range[0].stored)}", branch.range[1], bound)
     for column, choices in branch.rest:
         conditions += _any_of(f"{alias}.{quote(column.stored)}", choices, bound)
     if branch.key is not None:
@@ -191,7 +191,7 @@ def _where(plan: QueryPlan, branch: Branch, origin: Origin, bound: Bound) -> str
 def _under(plan: QueryPlan, parent: str, alias: str, bound: Bound) -> list[str]:
     if plan.index is not None:
         return [f"{alias}.{quote(PARENT)} = {bound.add(parent)}"]
-    # Walking by id alone has only the primary key to go by: a parent's children are one stretch of it.
+    # A scan by id uses the primary key, of which a parent's children are one range.
     key = f"{alias}.{quote(KEY)}"
     return [f"{key} > {bound.add(parent + JOINT)}", f"{key} < {bound.add(parent + chr(ord(JOINT) + 1))}"]
 
@@ -208,61 +208,63 @@ def _any_of(name: str, choices: tuple[IndexRange, ...], bound: Bound) -> list[st
     return ["(" + " OR ".join(" AND ".join(_within(name, choice, bound)) for choice in choices) + ")"]
 
 
-def _within(name: str, stretch: IndexRange, bound: Bound) -> list[str]:
-    if stretch.whole:
+def _within(name: str, index_range: IndexRange, bound: Bound) -> list[str]:
+    if index_range.unbounded:
         return []
-    if stretch.null:
+    if index_range.null:
         return [f"{name} IS NULL"]
-    found = []
-    if stretch.low is not None:
-        found.append(f"{name} {'>' if stretch.low_open else '>='} {bound.add(stretch.low)}")
-    if stretch.high is not None:
-        found.append(f"{name} {'<' if stretch.high_open else '<='} {bound.add(stretch.high)}")
-    return found or ([f"{name} IS NOT NULL"] if stretch.present else [])
+    conditions = []
+    if index_range.low is not None:
+        conditions.append(f"{name} {'>' if index_range.low_open else '>='} {bound.add(index_range.low)}")
+    if index_range.high is not None:
+        conditions.append(f"{name} {'<' if index_range.high_open else '<='} {bound.add(index_range.high)}")
+    return conditions or ([f"{name} IS NOT NULL"] if index_range.present else [])
 
 
 def _branches(plan: QueryPlan) -> Iterator[Branch]:
-    """Every combination of `in` values and stretches; with a cursor, only what lies beyond it."""
-    rest = tuple((term.column, _stretches(plan, term.column)) for term in plan.order[1:])
+    """Yield every combination of `in` values and ranges; with a cursor, only what lies after it."""
+    rest = tuple((term.column, _ranges(plan, term.column)) for term in plan.order[1:])
     for combination in itertools.product(*(values for _, values in plan.equals)):
         equals = tuple((column, value) for (column, _), value in zip(plan.equals, combination, strict=True))
         if not plan.order:
             yield Branch(equals, key=plan.after[1] if plan.after else None)
             continue
-        for stretch in _stretches(plan, plan.order[0].column):
+        for index_range in _ranges(plan, plan.order[0].column):
             if plan.after is None:
-                yield Branch(equals, (plan.order[0].column, stretch), rest)
+                yield Branch(equals, (plan.order[0].column, index_range), rest)
             else:
-                yield from _beyond(plan, equals, stretch=stretch, rest=rest)
+                yield from _after_cursor(plan, equals, index_range=index_range, rest=rest)
 
 
-def _beyond(plan: QueryPlan, equals: Equals, *, stretch: IndexRange, rest: Rest) -> Iterator[Branch]:
-    """A row lies beyond the cursor when it ties on some leading terms and passes it on the next."""
+def _after_cursor(
+    plan: QueryPlan, equals: Equals, *, index_range: IndexRange, rest: Rest
+) -> Iterator[Branch]:
+    """A row lies after the cursor when it ties on some leading terms and passes it on the next."""
     assert plan.after is not None
     values, key = plan.after
     terms = plan.order
     ties = tuple((term.column, value) for term, value in zip(terms, values, strict=True))
-    if _holds(stretch, terms[0].column, values[0]):
+    if _contains(index_range, terms[0].column, values[0]):
         yield Branch((*equals, *ties), key=key)
         for n in range(len(terms) - 1, 0, -1):
             column, choices = rest[n - 1]
             for choice in choices:
-                for passed in _pass(choice, terms[n], values[n]):
+                for passed in _past(choice, terms[n], values[n]):
                     yield Branch((*equals, *ties[:n]), (column, passed), rest[n:])
-    for passed in _pass(stretch, terms[0], values[0]):
+    for passed in _past(index_range, terms[0], values[0]):
         yield Branch(equals, (terms[0].column, passed), rest)
 
 
-def _stretches(plan: QueryPlan, column: Column) -> tuple[IndexRange, ...]:
-    """What the filters leave of an order column, as stretches of what it stores."""
+def _ranges(plan: QueryPlan, column: Column) -> tuple[IndexRange, ...]:
+    """Return what the filters leave of an order column, as ranges of stored values."""
     bounds = [f for f in plan.bounds if f.field == column.path]
     if bounds:
-        return tuple(_stretch(column, interval) for interval in intervals_of(bounds))
-    return (IndexRange(low=NULL) if column.kind == "open" else IndexRange(whole=True),)
+        return tuple(_index_range(column, interval) for interval in intervals_of(bounds))
+    return (IndexRange(low=NULL) if column.kind == "open" else IndexRange(unbounded=True),)
 
 
-def _stretch(column: Column, interval: Interval) -> IndexRange:
-    """An interval of values as a stretch of stored ones; null is in none of them."""
+def _index_range(column: Column, interval: Interval) -> IndexRange:
+    """Return an interval of values as a range of stored ones; null is in none of them."""
     low, high = interval.low, interval.high
     if column.kind != "open":
         return IndexRange(low, interval.low_open, high, interval.high_open, present=True)
@@ -278,48 +280,48 @@ def _stretch(column: Column, interval: Interval) -> IndexRange:
 
 
 def _rank(column: Column, stored: Any) -> Any:
-    """Something by which two stored values of one column can be compared."""
+    """Return something by which two stored values of one column compare."""
     return stored if column.kind == "open" or stored is None else ordered(stored)
 
 
-def _holds(stretch: IndexRange, column: Column, value: Any) -> bool:
-    """Whether a cursor's value lies in the stretch, so that ties with it do too."""
-    if stretch.whole:
+def _contains(index_range: IndexRange, column: Column, value: Any) -> bool:
+    """Whether a cursor's value lies in the range, so that ties with it do too."""
+    if index_range.unbounded:
         return True
     rank = ordered(value)
-    low, high = _rank(column, stretch.low), _rank(column, stretch.high)
-    above = low is None or rank > low or (rank == low and not stretch.low_open)
-    below = high is None or rank < high or (rank == high and not stretch.high_open)
+    low, high = _rank(column, index_range.low), _rank(column, index_range.high)
+    above = low is None or rank > low or (rank == low and not index_range.low_open)
+    below = high is None or rank < high or (rank == high and not index_range.high_open)
     return above and below and (value is not None or column.kind == "open")
 
 
-def _pass(stretch: IndexRange, term: OrderTerm, value: Any) -> Iterator[IndexRange]:
-    """The part of a stretch that comes after a value in the term's direction."""
+def _past(index_range: IndexRange, term: OrderTerm, value: Any) -> Iterator[IndexRange]:
+    """Yield the part of a range that comes after a value in the term's direction."""
     stored = ordered(value) if term.column.kind == "open" else value
     if term.descending:
-        yield from _below(stretch, term.column, stored)
+        yield from _below(index_range, term.column, stored)
     elif stored is None:
-        yield IndexRange(present=True) if stretch.whole else stretch
+        yield IndexRange(present=True) if index_range.unbounded else index_range
     else:
-        yield from _above(stretch, term.column, stored)
+        yield from _above(index_range, term.column, stored)
 
 
-def _above(stretch: IndexRange, column: Column, stored: Any) -> Iterator[IndexRange]:
-    rank, low, high = (_rank(column, v) for v in (stored, stretch.low, stretch.high))
+def _above(index_range: IndexRange, column: Column, stored: Any) -> Iterator[IndexRange]:
+    rank, low, high = (_rank(column, v) for v in (stored, index_range.low, index_range.high))
     if high is not None and rank >= high:
         return
     if low is not None and low > rank:
-        yield stretch
+        yield index_range
     else:
-        yield IndexRange(stored, True, stretch.high, stretch.high_open)
+        yield IndexRange(stored, True, index_range.high, index_range.high_open)
 
 
-def _below(stretch: IndexRange, column: Column, stored: Any) -> Iterator[IndexRange]:
+def _below(index_range: IndexRange, column: Column, stored: Any) -> Iterator[IndexRange]:
     if stored is None:
         return
-    rank, low, high = (_rank(column, v) for v in (stored, stretch.low, stretch.high))
+    rank, low, high = (_rank(column, v) for v in (stored, index_range.low, index_range.high))
     if low is None or rank > low:
         higher = high is not None and high < rank
-        yield stretch if higher else IndexRange(stretch.low, stretch.low_open, stored, True)
-    if stretch.whole and column.nullable:
+        yield index_range if higher else IndexRange(index_range.low, index_range.low_open, stored, True)
+    if index_range.unbounded and column.nullable:
         yield IndexRange(null=True)

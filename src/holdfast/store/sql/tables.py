@@ -12,7 +12,7 @@ from holdfast.model.index import IndexField, ResolvedIndex
 from holdfast.model.schema import Schema
 from holdfast.store.sql.dialect import Dialect, quote
 
-KEY, VERSION, BODY, AMENDED = "_key", "_version", "_body", "_amended"
+KEY, VERSION, BODY, PATCH = "_key", "_version", "_body", "_patch"
 PARENT, ITEM = "_parent", "_item"
 
 
@@ -29,7 +29,7 @@ class TableIndex(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One table as it should be. `items_of` names the index a list table serves."""
+    """A table as declared. `items_of` names the index a list's table serves."""
 
     name: str
     columns: tuple[TableColumn, ...]
@@ -39,7 +39,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def short_name(text: str, bytes_max: int) -> str:
-    """A name that fits, made unique by a digest where it had to be cut."""
+    """Return a name that fits, made unique by a digest where it had to be cut."""
     if len(text.encode()) <= bytes_max:
         return text
     digest = hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
@@ -55,7 +55,7 @@ def items_table(table: str, index: ResolvedIndex, dialect: Dialect) -> str:
 
 
 def scope_columns(schema: Schema[Any], index: ResolvedIndex) -> list[str]:
-    """The columns before an index's own: what keeps tenants and parents apart."""
+    """Return the columns before an index's own: the tenant or the parent."""
     if index.across == "tenants":
         return []
     if schema.path.nested and index.across == "nothing":
@@ -64,12 +64,12 @@ def scope_columns(schema: Schema[Any], index: ResolvedIndex) -> list[str]:
 
 
 def plain_columns(schema: Schema[Any]) -> tuple[Column, ...]:
-    """The columns of the main table: list fields live in their own tables."""
+    """Return the columns of the main table: list fields have tables of their own."""
     return tuple(c for c in schema.columns if c.kind != "list")
 
 
 def tables_for(schema: Schema[Any], name: str, dialect: Dialect) -> list[Table]:
-    """The main table of a collection, then one for each index on a list."""
+    """Return the main table of a collection, then one for each list index."""
     plain = [i for i in schema.indexes if i.member is None]
     lists = [i for i in schema.indexes if i.member is not None]
     main = Table(name, _main_columns(schema, dialect), (KEY,), tuple(_indexes(schema, name, plain, dialect)))
@@ -84,7 +84,7 @@ def _main_columns(schema: Schema[Any], dialect: Dialect) -> tuple[TableColumn, .
     if schema.path.nested:
         columns.append(TableColumn(PARENT, f"{dialect.key_type} NOT NULL"))
     columns += [TableColumn(c.stored, dialect.types[c.kind]) for c in plain_columns(schema)]
-    columns += [TableColumn(BODY, f"{dialect.body_type} NOT NULL"), TableColumn(AMENDED, dialect.body_type)]
+    columns += [TableColumn(BODY, f"{dialect.body_type} NOT NULL"), TableColumn(PATCH, dialect.body_type)]
     return tuple(columns)
 
 
@@ -117,7 +117,7 @@ def claim_index(table: str, dialect: Dialect, *, lanes: bool) -> str:
 
 
 def _claim_indexes(schema: Schema[Any], table: str, dialect: Dialect) -> list[TableIndex]:
-    """Partial, so that a finished document costs a claim nothing."""
+    """Return partial indexes: a finished document costs a claim nothing."""
     if schema.claim is None:
         return []
     due = quote(schema.claim_columns[0].stored)
@@ -132,7 +132,7 @@ def _claim_indexes(schema: Schema[Any], table: str, dialect: Dialect) -> list[Ta
 
 
 def claimable(due: str, index: str, dialect: Dialect) -> str:
-    """What a row must be to stand in a claim's index; finished documents are not in it."""
+    """Return the condition of a claim's partial index: the document is due at some time."""
     mark = dialect.mark(quote(KEY), index)
     return f"{due} IS NOT NULL AND {mark}" if mark else f"{due} IS NOT NULL"
 

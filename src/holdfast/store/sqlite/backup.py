@@ -1,4 +1,4 @@
-"""Copying the whole file while others write to it."""
+"""Online backup of a SQLite file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import apsw
 
 from holdfast.errors import ConfigError, StoreUnavailableError
 
-PAGES_A_STEP = 1_000
+PAGES_PER_STEP = 1_000
 
 
 def back_up(connection: apsw.Connection, target: Path) -> int:
-    """A consistent copy in a new file, in steps so that writers go on; gives its size in bytes."""
+    """Copy the database to a new file in steps, while others write; return the copy's size in bytes."""
     if target.exists():
-        raise ConfigError(f"{target} exists already; a backup never overwrites: choose another name")
+        raise ConfigError(f"{target} already exists, and a backup never overwrites; choose another name")
     partial = target.with_name(target.name + ".partial")
     try:
         partial.unlink(missing_ok=True)
@@ -27,19 +27,19 @@ def back_up(connection: apsw.Connection, target: Path) -> int:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise StoreUnavailableError(
-            f"the backup can't be written to {target}: {fault}; check the folder and the space left"
+            f"the backup can't be written to {target}: {fault}; check the folder and the free space"
         ) from None
 
 
 def _copy(connection: apsw.Connection, partial: Path) -> None:
     copy = apsw.Connection(str(partial))
     try:
-        # A reading transaction pins one moment, so the copy need not start over when others write.
+        # A read transaction pins one snapshot, so the copy need not start over when others write.
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         with copy.backup("main", connection, "main") as steps:
             while not steps.done:
-                steps.step(PAGES_A_STEP)
+                steps.step(PAGES_PER_STEP)
     finally:
         connection.execute("ROLLBACK")
         copy.close()

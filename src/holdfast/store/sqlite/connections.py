@@ -1,4 +1,4 @@
-"""Opening connections: one place for every pragma."""
+"""Connections to a SQLite file: one place for every pragma."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.errors import ConfigError, StoreUnavailableError
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the URL says: `sqlite:///file.db?synchronous=normal&busy_s=30`."""
+    """The options of a URL: `sqlite:///file.db?synchronous=normal&busy_s=30`."""
 
     path: str
     synchronous: str = "FULL"
@@ -28,28 +28,28 @@ def parse_url(url: str) -> Options:
     path = unquote(parts.path)
     if parts.scheme != "sqlite" or parts.netloc or len(path) < 2:
         raise ConfigError(f"{url!r}: write sqlite:///relative.db or sqlite:////absolute/file.db")
-    words = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    unknown = set(words) - {"synchronous", "busy_s"}
-    synchronous = words.get("synchronous", "full").upper()
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    unknown = set(options) - {"synchronous", "busy_s"}
+    synchronous = options.get("synchronous", "full").upper()
     if unknown or synchronous not in ("FULL", "NORMAL", "EXTRA"):
         raise ConfigError(f"{url!r}: the options are synchronous=full|normal|extra and busy_s=SECONDS")
     try:
-        busy_s = float(words.get("busy_s", 30))
+        busy_s = float(options.get("busy_s", 30))
     except ValueError:
         raise ConfigError(f"{url!r}: busy_s is a number of seconds") from None
     return Options(path.removeprefix("/"), synchronous, busy_s)
 
 
 def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
-    """A connection with the durability and the patience the options ask for."""
+    """Open a connection with the durability and the lock timeout of the options."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
     path = Path(options.path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = apsw.Connection(str(path), flags=flags, statementcachesize=500)
-        connection.set_busy_handler(_patience(options.busy_s))
+        connection.set_busy_handler(_busy_handler(options.busy_s))
         if writing:
-            # Only an empty file takes this; it lets pruned space go back to the disk bit by bit.
+            # Takes effect in an empty file only; it lets free pages go back to the disk bit by bit.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {options.synchronous}")
@@ -65,8 +65,8 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
     return connection
 
 
-def _patience(busy_s: float) -> Callable[[int], bool]:
-    """Short uneven waits: a process that asks politely is not starved by one that never rests."""
+def _busy_handler(busy_s: float) -> Callable[[int], bool]:
+    """Wait shortly and unevenly, so that a process that commits without pause can't starve this one."""
     started = 0.0
 
     def wait(tries: int) -> bool:
@@ -83,7 +83,7 @@ def _patience(busy_s: float) -> Callable[[int], bool]:
 
 
 def one(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
-    """The one row of a statement that always has one."""
+    """Return the row of a statement that always has one."""
     row: tuple[Any, ...] | None = connection.execute(sql, values).fetchone()
     assert row is not None
     return row

@@ -1,19 +1,17 @@
-"""SQLite's way of writing SQL."""
+"""SQLite's SQL: times are whole microseconds; text compares by its UTF-8 bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from holdfast.clock import to_us
+from holdfast.clock import from_us, to_us
 from holdfast.model.columns import Kind
 from holdfast.store.sql.dialect import quote
 
 
 class SqliteDialect:
-    """Times are whole microseconds; text compares by its UTF-8 bytes, as everywhere."""
-
     types: Mapping[Kind, str] = {
         "integer": "INTEGER", "number": "REAL", "boolean": "INTEGER", "text": "TEXT", "time": "INTEGER",
         "bytes": "BLOB", "open": "BLOB",
@@ -22,6 +20,9 @@ class SqliteDialect:
     version_type = "INTEGER"
     body_type = "TEXT"
     names_bytes_max = 200
+    row_id = "_rowid_"
+    concurrently = ""
+    unbind: Mapping[Kind, Callable[[Any], Any]] = {"time": from_us, "boolean": bool}
 
     def placeholder(self, position: int) -> str:
         return "?"
@@ -41,6 +42,9 @@ class SqliteDialect:
 
     def tie(self, key: str) -> str:
         return key
+
+    def body_bytes(self, name: str) -> str:
+        return f"octet_length({name})"
 
 
 DIALECT = SqliteDialect()

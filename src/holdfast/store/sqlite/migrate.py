@@ -1,215 +1,138 @@
-"""Bringing a file to what the classes declare: online, in small steps, resumable."""
+"""Migration on SQLite: inspects the file and executes the plan, online, in small resumable transactions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
+import apsw
 import msgspec
 
-from holdfast.model.columns import Column
-from holdfast.model.path import split_key
-from holdfast.model.schema import Schema
+from holdfast.model.schema import Prepared, Schema
 from holdfast.store.catalog import Catalog
+from holdfast.store.sql.backfill import Backfill, backfill_note, prepare_row, select_next
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import merge_json
-from holdfast.store.sql.tables import (
-    AMENDED,
-    BODY,
-    KEY,
-    Table,
-    TableColumn,
-    TableIndex,
-    create_index,
-    create_table,
-    tables_for,
-)
-from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.table_mapping import SqliteTableMapping
+from holdfast.store.sql.migration import (
+    InspectedIndex,
+    InspectedSchema,
+    MigrationStep,
+    create_statements,
+    plan_table,
+)  # fmt: skip
+from holdfast.store.sql.tables import KEY, Table, create_index
+from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_transaction import WriteTransaction
-from holdfast.store.sqlite.writer import SqliteWriter, TransactionBody
-
-ROWS_A_STEP = 500
+from holdfast.store.sqlite.writer import SqliteWriter
 
 
 def ddl(catalog: Catalog) -> list[str]:
-    """Every statement that makes the catalog's tables in an empty file."""
-    tables = [t for s in catalog.schemas for t in tables_for(s, catalog.table(s), DIALECT)]
-    return [text for t in tables for text in (create_table(t), *(create_index(i) for i in t.indexes))]
-
-
-class SqliteMigrationStep(msgspec.Struct, frozen=True):
-    """One thing to do: what to tell people, the statement, and the collection it leaves to be filled.
-
-    A step without a statement is the filling itself.
-    """
-
-    label: str
-    sql: str = ""
-    fill: str = ""
+    """Return every statement that makes the catalog's tables in an empty file."""
+    return create_statements(t for s in catalog.schemas for t in SqliteTable(s, catalog.table(s)).tables)
 
 
 class SqliteMigration:
-    """Compares the file with the declarations and closes the distance."""
-
-    def __init__(self, writer: SqliteWriter, mappings: dict[Schema[Any], SqliteTableMapping]) -> None:
+    def __init__(self, writer: SqliteWriter, mappings: Mapping[Schema[Any], SqliteTable]) -> None:
         self._writer = writer
-        self._mappings = mappings
+        self._mappings = {mapping.table: mapping for mapping in mappings.values()}
 
     async def diff(self) -> list[str]:
-        steps: list[SqliteMigrationStep] = await self._writer.do(
-            lambda transaction: list(self._steps(transaction))
-        )
-        return [step.label for step in steps]
+        return [step.label for step in await self._plan()]
 
     async def apply(self) -> list[str]:
-        steps: list[SqliteMigrationStep] = await self._writer.do(
-            lambda transaction: list(self._steps(transaction))
-        )
+        steps = await self._plan()
         for step in steps:
-            if step.sql:
-                await self._writer.do(_statement(step))
-            else:
-                await self._fill(step.fill)
+            await self._execute(step)
         return [step.label for step in steps]
 
-    def _steps(self, transaction: WriteTransaction) -> Iterator[SqliteMigrationStep]:
-        for schema, mapping in self._mappings.items():
-            tables = tables_for(schema, mapping.table, DIALECT)
-            filled = _columns(transaction, mapping.table)
-            steps = [
-                step
-                for table in tables
-                for step in _table_steps(transaction, table, mapping.table if filled else "")
-            ]
-            yield from steps
-            if any(step.fill for step in steps) or _unfinished(transaction, mapping.table):
-                yield SqliteMigrationStep(f"fill {mapping.table}", fill=mapping.table)
-            for table in tables:
-                yield from _index_steps(transaction, table)
-
-    async def _fill(self, table: str) -> None:
-        """Write every document's columns again, a few rows a transaction, from where it stopped."""
-        mapping = next(s for s in self._mappings.values() if s.table == table)
-        while await self._writer.do(lambda transaction: _fill_some(transaction, mapping)):
+    async def _execute(self, step: MigrationStep) -> None:
+        if not step.backfill:
+            await self._writer.do(lambda transaction: _execute(transaction.connection, step))
+            return
+        mapping = self._mappings[step.backfill]
+        while await self._writer.do(lambda transaction: _fill(transaction.connection, mapping)):
             pass
 
+    async def _plan(self) -> list[MigrationStep]:
+        steps: list[MigrationStep] = await self._writer.do(self._steps)
+        return steps
 
-def _table_steps(transaction: WriteTransaction, table: Table, fill: str) -> Iterator[SqliteMigrationStep]:
-    existing = _columns(transaction, table.name)
-    if not existing:
-        yield SqliteMigrationStep(f"create table {table.name}", create_table(table), fill)
-        return
-    for column in table.columns:
-        if existing.get(column.name) == _type(column):
-            continue
-        if column.name in existing:
-            yield from _drop_column(transaction, table, column.name)
-        text = f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {_type(column)}"
-        yield SqliteMigrationStep(
-            f"add column {table.name}.{column.name}", text, "" if column.name == AMENDED else fill
-        )
-    for gone in existing.keys() - {c.name for c in table.columns}:
-        yield from _drop_column(transaction, table, gone)
+    def _steps(self, transaction: WriteTransaction) -> list[MigrationStep]:
+        tables = [table for mapping in self._mappings.values() for table in mapping.tables]
+        found = _inspect(transaction.connection, tables)
+        return [step for mapping in self._mappings.values() for step in plan_table(mapping, found)]
 
 
-def _statement(step: SqliteMigrationStep) -> TransactionBody:
-    def work(transaction: WriteTransaction) -> None:
-        transaction.connection.execute(step.sql).fetchall()
-        if step.fill:
-            # Noted with the change itself: a kill right after it must not forget what is to be filled.
-            transaction.connection.execute(
-                "INSERT OR IGNORE INTO _holdfast_meta VALUES (?, '')", (f"fill {step.fill}",)
-            )
-
-    return work
-
-
-def _columns(transaction: WriteTransaction, table: str) -> dict[str, str]:
-    rows = transaction.connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
-    return dict(rows)
-
-
-def _type(column: TableColumn) -> str:
-    return column.type.removesuffix(" NOT NULL")
+def _inspect(connection: apsw.Connection, tables: list[Table]) -> InspectedSchema:
+    found = InspectedSchema()
+    found.notes = dict(connection.execute("SELECT name, value FROM _holdfast_meta WHERE name <> 'version'"))
+    for table in tables:
+        columns = connection.execute("SELECT name, type FROM pragma_table_info(?)", (table.name,))
+        if existing := dict(columns):
+            found.columns[table.name] = existing
+        declared = {index.name: _text(create_index(index)) for index in table.indexes}
+        rows: list[tuple[Any, ...]] = connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL",
+            (table.name,),
+        ).fetchall()
+        found.indexes[table.name] = {
+            name: InspectedIndex(_index_columns(connection, name), _text(sql) == declared.get(name))
+            for name, sql in rows
+        }
+    return found
 
 
-def _index_steps(transaction: WriteTransaction, table: Table) -> Iterator[SqliteMigrationStep]:
-    wanted = {i.name: i for i in table.indexes}
-    rows = transaction.connection.execute(
-        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL",
-        (table.name,),
-    )
-    found: dict[str, str] = dict(rows)
-    for name in found:
-        if name not in wanted or not _same(found[name], wanted[name]):
-            yield SqliteMigrationStep(f"drop index {name}", f"DROP INDEX IF EXISTS {quote(name)}")
-    for name, index in wanted.items():
-        if name not in found or not _same(found[name], index):
-            yield SqliteMigrationStep(f"create index {name}", create_index(index))
+def _text(sql: str) -> str:
+    return sql.replace("IF NOT EXISTS ", "")
 
 
-def _same(sql: str, index: TableIndex) -> bool:
-    return sql.replace("IF NOT EXISTS ", "") == create_index(index).replace("IF NOT EXISTS ", "")
-
-
-def _drop_column(transaction: WriteTransaction, table: Table, name: str) -> Iterator[SqliteMigrationStep]:
-    """SQLite lets go of a column only when no index holds it."""
-    rows = transaction.connection.execute(
-        "SELECT DISTINCT i.name FROM pragma_index_list(?) AS i, pragma_index_info(i.name) AS c"
-        " WHERE c.name = ? AND i.origin = 'c'",
-        (table.name, name),
-    )
-    for (index,) in list(rows):
-        yield SqliteMigrationStep(f"drop index {index}", f"DROP INDEX IF EXISTS {quote(str(index))}")
-    yield SqliteMigrationStep(
-        f"drop column {table.name}.{name}", f"ALTER TABLE {quote(table.name)} DROP COLUMN {quote(name)}"
+def _index_columns(connection: apsw.Connection, index: str) -> tuple[str, ...]:
+    return tuple(
+        str(name) for (name,) in connection.execute("SELECT name FROM pragma_index_info(?)", (index,))
     )
 
 
-def _unfinished(transaction: WriteTransaction, table: str) -> bool:
-    return (
-        transaction.connection.execute(
-            "SELECT 1 FROM _holdfast_meta WHERE name = ?", (f"fill {table}",)
-        ).fetchone()
-        is not None
-    )
+def _execute(connection: apsw.Connection, step: MigrationStep) -> None:
+    for statement in step.statements:
+        connection.execute(statement).fetchall()
+    # Noted with the change itself: a kill right after it must not forget what is to be filled.
+    for note in step.notes.items():
+        connection.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES (?, ?)", note)
+    connection.execute("DELETE FROM _holdfast_meta WHERE name = ?", (step.forget,))
 
 
-def _fill_some(transaction: WriteTransaction, mapping: SqliteTableMapping) -> bool:
-    mark = f"fill {mapping.table}"
-    row = transaction.connection.execute(
-        "SELECT value FROM _holdfast_meta WHERE name = ?", (mark,)
-    ).fetchone()
-    rows = transaction.connection.execute(
-        f"SELECT {quote(KEY)}, {quote(BODY)}, {quote(AMENDED)} FROM {quote(mapping.table)}"
-        f" WHERE {quote(KEY)} > ?"
-        f" ORDER BY {quote(KEY)} LIMIT {ROWS_A_STEP}",
-        (row[0] if row else "",),
-    ).fetchall()
-    if not rows:
-        transaction.connection.execute("DELETE FROM _holdfast_meta WHERE name = ?", (mark,))
+def _fill(connection: apsw.Connection, mapping: SqliteTable) -> bool:
+    """Fill the next rows and note how far that went; False at the end."""
+    note = backfill_note(mapping.table)
+    row = connection.execute("SELECT value FROM _holdfast_meta WHERE name = ?", (note,)).fetchone()
+    if row is None:
         return False
-    for key, body, amended in rows:
-        _fill_one(transaction, mapping, key, merge_json(body, amended))
-    transaction.connection.execute("INSERT OR REPLACE INTO _holdfast_meta VALUES (?, ?)", (mark, rows[-1][0]))
+    backfill = msgspec.json.decode(str(row[0]), type=Backfill)
+    rows = connection.execute(select_next(mapping), (backfill.after,)).fetchall()
+    if not rows:
+        connection.execute("DELETE FROM _holdfast_meta WHERE name = ?", (note,))
+        return False
+    for row in rows:
+        _fill_row(connection, mapping, prepare_row(mapping, row, backfill), backfill=backfill)
+    connection.execute(
+        "UPDATE _holdfast_meta SET value = ? WHERE name = ?", (backfill.continued(str(rows[-1][0])), note)
+    )
     return True
 
 
-def _fill_one(transaction: WriteTransaction, mapping: SqliteTableMapping, key: Any, body: Any) -> None:
-    prepared = mapping.schema.prepare(mapping.schema.load(body, split_key(key)))
-    values = mapping.values(prepared)
-    if values:
-        sets = ", ".join(_filled(mapping, column) for column in mapping.columns)
-        transaction.connection.execute(
-            f"UPDATE {quote(mapping.table)} SET {sets} WHERE {quote(KEY)} = ?", (*values, key)
+def _fill_row(
+    connection: apsw.Connection, mapping: SqliteTable, prepared: Prepared, *, backfill: Backfill
+) -> None:
+    columns = mapping.schema.columns
+    positions = tuple(p for p in mapping.positions if columns[p].stored in backfill.columns)
+    if positions:
+        sets = ", ".join(f"{quote(columns[p].stored)} = ?" for p in positions)
+        connection.execute(
+            f"UPDATE {quote(mapping.table)} SET {sets} WHERE {quote(KEY)} = ?",
+            (*mapping.bind(prepared.values, positions), prepared.key),
         )
     for items in mapping.lists:
-        transaction.connection.execute(items.delete_sql, (key,))
-        transaction.connection.executemany(items.insert_sql, items.rows(prepared))
-
-
-def _filled(mapping: SqliteTableMapping, column: Column) -> str:
-    """A claim may have moved a claimed column on since the body was written: there only gaps are filled."""
-    name = quote(column.stored)
-    return f"{name} = coalesce({name}, ?)" if column in mapping.claim_columns else f"{name} = ?"
+        if items.table in backfill.lists:
+            connection.execute(items.delete_sql, (prepared.key,))
+            document = mapping.schema.document_of(prepared)
+            rows = items.rows(prepared.key, prepared.tenant, document=document)
+            connection.executemany(items.insert_sql, rows)

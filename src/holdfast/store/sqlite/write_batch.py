@@ -1,7 +1,7 @@
-"""New documents and amendments, many to a statement.
+"""Creates and fenced patches, many to a statement.
 
-Each statement lets the other threads run and must wait for its turn to go on, which takes longer than
-the statement itself: so what needs no look at other rows goes in by dozens.
+Each statement releases the GIL, and reacquiring it costs more than the statement, so what needs no look at
+other rows is batched.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from holdfast.errors import HoldfastError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.fenced_patch import UNDER_BYTES_MAX, FencedPatch, Group, fenced_patch, uncontended
-from holdfast.store.sql.tables import AMENDED, BODY, KEY, VERSION
+from holdfast.store.sql.fenced_patch import FencedPatch, PatchGroup
+from holdfast.store.sql.tables import KEY, VERSION
+from holdfast.store.sql.write_batch import independent_writes
 from holdfast.store.sqlite.dialect import DIALECT
-from holdfast.store.sqlite.table_mapping import SqliteTableMapping
+from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.write_rules import decide
 
 if TYPE_CHECKING:
@@ -28,139 +29,96 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Numbered = tuple[int, T]
 # A statement takes a multiple of the step, or what is left over: few statements to keep prepared, and
-# few to make for any number.
-_MOST: Final = 64
+# few to run for any number.
+_ROWS_MAX: Final = 64
 _STEP: Final = 16
 
 
 class WriteBatch:
-    """The part of a batch that can go in by dozens: `answers` gives the outcomes by position."""
+    """The commits of a batch that need no read; `outcomes` has those that were made, by position."""
 
     def __init__(self, transaction: WriteTransaction, commits: Sequence[Commit]) -> None:
         self._transaction, self._commits = transaction, commits
         self._creates: dict[Schema[Any], list[Numbered[Write]]] = {}
-        self._amendments: dict[tuple[Group, str | None], list[Numbered[FencedPatch]]] = {}
-        self.answers: dict[int, Outcome] = {}
-        alone = uncontended(commits)
-        for number, commit in enumerate(commits):
-            write = commit.writes[0] if len(commit.writes) == 1 else None
-            if write is not None and (write.schema, write.key) in alone:
-                self._sort_in(number, write, commit)
-
-    def _sort_in(self, number: int, write: Write, commit: Commit) -> None:
-        if write.kind == "create":
-            if not self._transaction.mappings[write.schema].lists:
+        self._patches: dict[tuple[PatchGroup, str | None], list[Numbered[FencedPatch]]] = {}
+        self.outcomes: dict[int, Outcome] = {}
+        for number, write in independent_writes(commits, transaction.listed).items():
+            if isinstance(write, FencedPatch):
+                tenant = commits[number].tenant if write.group.schema.tenant else None
+                self._patches.setdefault((write.group, tenant), []).append((number, write))
+            else:
                 self._creates.setdefault(write.schema, []).append((number, write))
-        elif (amended := fenced_patch(write)) is not None:
-            tenant = commit.tenant if write.schema.tenant else None
-            self._amendments.setdefault((amended.group, tenant), []).append((number, amended))
 
-    def land(self) -> None:
-        """Make the changes. Where one of a statement's is refused, they are left to be made one by one."""
+    def execute(self) -> None:
+        """Make the changes. Where one of a statement is refused, all of it are left to be made singly."""
         for schema, creates in self._creates.items():
-            for some in _cut(self._judged(creates)):
+            for some in _slices(self._permitted(creates)):
                 self._insert(self._transaction.mappings[schema], some)
-        for (group, tenant), amendments in self._amendments.items():
-            for part in _cut(amendments):
-                self._amend(self._transaction.mappings[group.schema], part, tenant=tenant)
+        for (group, tenant), patches in self._patches.items():
+            for part in _slices(patches):
+                self._patch(self._transaction.mappings[group.schema], part, tenant=tenant)
 
-    def _judged(self, creates: list[Numbered[Write]]) -> list[Numbered[Write]]:
-        passed = []
+    def _permitted(self, creates: list[Numbered[Write]]) -> list[Numbered[Write]]:
+        permitted = []
         for number, write in creates:
             try:
                 decide(write, None, commit=self._commits[number])
             except HoldfastError as refusal:
-                self.answers[number] = refusal
+                self.outcomes[number] = refusal
             else:
-                passed.append((number, write))
-        return passed
+                permitted.append((number, write))
+        return permitted
 
-    def _insert(self, mapping: SqliteTableMapping, some: list[Numbered[Write]]) -> None:
+    def _insert(self, mapping: SqliteTable, some: list[Numbered[Write]]) -> None:
         version = self._transaction.next_version()
-        made = [write.prepared for _, write in some if write.prepared is not None]
+        prepared = [write.prepared for _, write in some if write.prepared is not None]
         try:
             self._transaction.connection.execute(
-                mapping.insert_many_sql(len(some)), mapping.inserted(*made, version=version)
+                mapping.insert_many_sql(len(some)), mapping.inserted(*prepared, version=version)
             )
         except apsw.ConstraintError:
             return
-        self._landed(mapping, some, version)
+        self._record(mapping, some, version)
 
-    def _amend(
-        self, mapping: SqliteTableMapping, some: list[Numbered[FencedPatch]], *, tenant: str | None
-    ) -> None:
+    def _patch(self, mapping: SqliteTable, some: list[Numbered[FencedPatch]], *, tenant: str | None) -> None:
         connection, version = self._transaction.connection, self._transaction.next_version()
-        values: list[Any] = []
+        values: list[Any] = [version]
         for _, one in some:
-            bound = [DIALECT.bind(value) for value in one.values]
-            values += (one.key, one.fence, one.body.decode(), *bound)
+            values += (one.key, one.fence, one.body.decode(), *[DIALECT.bind(value) for value in one.values])
         if tenant is not None:
             values.append(tenant)
         group = some[0][1].group
         connection.execute(
-            _amend_sql(mapping, group, size=len(some), mine=tenant is not None), (version, *values)
+            mapping.patch_many_sql(group, count=len(some), tenanted=tenant is not None), values
         )
         if connection.changes() < len(some):
-            some = _with_version(self._transaction, mapping, some, version=version)
-        self._landed(mapping, some, version)
+            some = _with_version(connection, mapping, some, version=version)
+        self._record(mapping, some, version)
 
-    def _landed(self, mapping: SqliteTableMapping, some: Sequence[Numbered[Any]], version: int) -> None:
+    def _record(self, mapping: SqliteTable, some: Sequence[Numbered[Any]], version: int) -> None:
         if some:
             self._transaction.touched.add(mapping.schema)
-        done = Committed((version,))
+        committed = Committed((version,))
         for number, _ in some:
-            self.answers[number] = done
+            self.outcomes[number] = committed
 
 
-def _cut(items: list[T]) -> Iterator[list[T]]:
+def _slices(items: list[T]) -> Iterator[list[T]]:
     start = 0
     while (left := len(items) - start) > 0:
-        size = min(_MOST, left - left % _STEP or left)
+        size = min(_ROWS_MAX, left - left % _STEP or left)
         yield items[start : start + size]
         start += size
 
 
 def _with_version(
-    transaction: WriteTransaction,
-    mapping: SqliteTableMapping,
-    some: list[Numbered[FencedPatch]],
-    *,
-    version: int,
+    connection: apsw.Connection, mapping: SqliteTable, some: list[Numbered[FencedPatch]], *, version: int
 ) -> list[Numbered[FencedPatch]]:
-    """Those whose conditions held: no other row has this version."""
+    """Return the patches whose conditions held: no other row has this version."""
     sql = (
         f"SELECT {quote(KEY)} FROM {quote(mapping.table)} WHERE {quote(VERSION)} = ?"
         f" AND {quote(KEY)} IN (SELECT value FROM json_each(?))"
     )
     keys = msgspec.json.encode([one.key for _, one in some]).decode()
-    landed: set[Any] = {row[0] for row in transaction.connection.execute(sql, (version, keys))}
-    return [item for item in some if item[1].key in landed]
-
-
-def _amend_sql(mapping: SqliteTableMapping, group: Group, *, size: int, mine: bool) -> str:
-    known = mapping.amend_sqls.get((group, size, mine))
-    if known is None:
-        known = mapping.amend_sqls[group, size, mine] = _write_amend_sql(mapping, group, size=size, mine=mine)
-    return known
-
-
-def _write_amend_sql(mapping: SqliteTableMapping, group: Group, *, size: int, mine: bool) -> str:
-    schema, table = mapping.schema, quote(mapping.table)
-    names = [AMENDED, *(column.stored for column in group.columns)]
-    row = f"({', '.join('?' * (len(names) + 2))})"
-    sets = [f"{quote(VERSION)} = ?", *(f"{quote(n)} = u.column{i}" for i, n in enumerate(names, 3))]
-    where = [
-        f"{table}.{quote(KEY)} = u.column1",
-        f"{table}.{quote(mapping.claim_columns[1].stored)} = u.column2",
-        f"{table}.{quote(AMENDED)} IS NULL",
-        f"octet_length({table}.{quote(BODY)}) <= {UNDER_BYTES_MAX}",
-    ]
-    if group.states is not None and schema.state is not None:
-        states = ", ".join("'" + state.replace("'", "''") + "'" for state in group.states)
-        where.append(f"{table}.{quote(schema.state.stored)} IN ({states})")
-    if mine and schema.tenant is not None:
-        where.append(f"{table}.{quote(schema.tenant.stored)} = ?")
-    return (
-        f"UPDATE {table} SET {', '.join(sets)} FROM (VALUES {', '.join([row] * size)}) AS u"
-        f" WHERE {' AND '.join(where)}"
-    )
+    patched: set[Any] = {row[0] for row in connection.execute(sql, (version, keys))}
+    return [item for item in some if item[1].key in patched]

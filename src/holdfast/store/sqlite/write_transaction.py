@@ -1,4 +1,4 @@
-"""What may be done while the write transaction is open: commits decided one by one, changes applied."""
+"""The open write transaction: commits decided one by one, changes applied."""
 
 from __future__ import annotations
 
@@ -11,91 +11,92 @@ import msgspec
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Committed, Outcome, Write
-from holdfast.store.sqlite.bulk_insert import fill, fill_one
-from holdfast.store.sqlite.table_mapping import Row, SqliteStoredRow, SqliteTableMapping
+from holdfast.store.sql.table_mapping import Row, StoredRow
+from holdfast.store.sqlite.bulk_insert import insert_commits, insert_writes
+from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_batch import WriteBatch
 from holdfast.store.write_rules import Change, decide, needs_current
 
-LOOK_AHEAD_MIN: Final = 4
+PREFETCH_MIN: Final = 4
 _JSON: Final = msgspec.json.Encoder()
 
 
 class WriteTransaction:
     """What work may use while the write transaction is open."""
 
-    def __init__(self, connection: apsw.Connection, mappings: dict[Schema[Any], SqliteTableMapping]) -> None:
+    def __init__(self, connection: apsw.Connection, mappings: dict[Schema[Any], SqliteTable]) -> None:
         self.connection, self.mappings = connection, mappings
+        self.listed = frozenset(schema for schema, mapping in mappings.items() if mapping.lists)
         self.version = 0
         self.touched: set[Schema[Any]] = set()
         self.deleted = 0
-        self._seen: dict[tuple[Schema[Any], str], Row] = {}
+        self._prefetched: dict[tuple[Schema[Any], str], Row] = {}
 
     def next_version(self) -> int:
         self.version += 1
         return self.version
 
-    def read(self, write: Write) -> SqliteStoredRow | None:
+    def read(self, write: Write) -> StoredRow | None:
         mapping, key = self.mappings[write.schema], write.key
         row = (
-            self._seen.get((write.schema, key))
+            self._prefetched.get((write.schema, key))
             or self.connection.execute(mapping.select_sql, (key,)).fetchone()
         )
-        return None if row is None else SqliteStoredRow(mapping, row)
+        return None if row is None else StoredRow(mapping, row)
 
     def commits(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """Each by itself, in their order wherever that can be told."""
+        """Make each commit by itself; those that touch the same document in their order."""
         if len(commits) == 1 and len(commits[0].writes) > 1:
             return [self.commit(commits[0])]
-        filled = fill(self, commits)
-        if filled is not None:
-            return filled
-        bulk = WriteBatch(self, commits)
-        bulk.land()
-        done = bulk.answers
-        left = [commit for number, commit in enumerate(commits) if number not in done]
-        if len(left) >= LOOK_AHEAD_MIN:
-            self._look_ahead(left)
+        inserted = insert_commits(self, commits)
+        if inserted is not None:
+            return inserted
+        batch = WriteBatch(self, commits)
+        batch.execute()
+        outcomes = batch.outcomes
+        rest = [commit for number, commit in enumerate(commits) if number not in outcomes]
+        if len(rest) >= PREFETCH_MIN:
+            self._prefetch(rest)
         try:
-            return [done.get(n) or self.commit(commit) for n, commit in enumerate(commits)]
+            return [outcomes.get(n) or self.commit(commit) for n, commit in enumerate(commits)]
         finally:
-            self._seen.clear()
+            self._prefetched.clear()
 
-    def _look_ahead(self, commits: Sequence[Commit]) -> None:
+    def _prefetch(self, commits: Sequence[Commit]) -> None:
         """Read at once what the commits will look at; a row is forgotten as soon as one changes it."""
-        wanted: dict[Schema[Any], list[str]] = {}
+        keys_by_schema: dict[Schema[Any], list[str]] = {}
         for commit in commits:
             for write in commit.writes:
                 if needs_current(write):
-                    wanted.setdefault(write.schema, []).append(write.key)
-        for schema, keys in wanted.items():
-            rows = self.connection.execute(
-                self.mappings[schema].select_many_sql, (_JSON.encode(keys).decode(),)
-            )
-            self._seen.update({(schema, row[0]): row for row in rows})
+                    keys_by_schema.setdefault(write.schema, []).append(write.key)
+        for schema, keys in keys_by_schema.items():
+            sql = self.mappings[schema].select_many_sql
+            rows = self.connection.execute(sql, (_JSON.encode(keys).decode(),))
+            self._prefetched.update({(schema, row[0]): row for row in rows})
 
     def commit(self, commit: Commit) -> Outcome:
         """Decide all writes first, so that a refused commit has written nothing."""
         try:
             if len(commit.writes) == 1:
-                return self._alone(commit.writes[0], commit)
-            if (filled := fill_one(self, commit)) is not None:
-                return filled
+                return self._commit_single(commit.writes[0], commit)
+            if (inserted := insert_writes(self, commit)) is not None:
+                return inserted
             changes = [decide(w, self.current(w), commit=commit) for w in commit.writes]
         except HoldfastError as refusal:
             return refusal
         version = self.next_version()
         return Committed(tuple([self.apply(change, version) for change in changes]))
 
-    def _alone(self, write: Write, commit: Commit) -> Outcome:
-        """A create by itself need not look: the table knows whether the id is taken."""
+    def _commit_single(self, write: Write, commit: Commit) -> Outcome:
+        """Make a commit of one write; a create relies on the primary key instead of a read."""
         change = decide(write, self.read(write) if needs_current(write) else None, commit=commit)
         try:
             return Committed((self.apply(change, self.next_version()),))
         except apsw.ConstraintError:
-            return AlreadyExistsError(f"{write.schema.name} {write.key!r} is there already")
+            return AlreadyExistsError(f"{write.schema.name} {write.key!r} already exists")
 
-    def current(self, write: Write) -> SqliteStoredRow | None:
-        """What a write must see to be decided."""
+    def current(self, write: Write) -> StoredRow | None:
+        """Return what a write must see to be decided."""
         if needs_current(write) or write.kind == "create":
             return self.read(write)
         return None
@@ -105,8 +106,8 @@ class WriteTransaction:
             return 0
         mapping = self.mappings[change.schema]
         self.touched.add(change.schema)
-        if self._seen:
-            self._seen.pop((change.schema, change.key), None)
+        if self._prefetched:
+            self._prefetched.pop((change.schema, change.key), None)
         if change.kind == "delete" or change.prepared is None:
             self.connection.execute(mapping.delete_sql, (change.key,))
             self.deleted += 1
@@ -120,10 +121,11 @@ class WriteTransaction:
             self._rewrite_items(mapping, change)
         return 0 if change.kind == "delete" else version
 
-    def _rewrite_items(self, mapping: SqliteTableMapping, change: Change) -> None:
+    def _rewrite_items(self, mapping: SqliteTable, change: Change) -> None:
+        prepared = change.prepared
+        document = None if prepared is None else mapping.schema.document_of(prepared)
         for items in mapping.lists:
-            rows = [] if change.prepared is None else items.rows(change.prepared)
             if change.kind != "insert" or change.blind:
                 self.connection.execute(items.delete_sql, (change.key,))
-            if rows:
+            if prepared is not None and (rows := items.rows(change.key, prepared.tenant, document=document)):
                 self.connection.executemany(items.insert_sql, rows)

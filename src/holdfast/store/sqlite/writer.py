@@ -1,7 +1,6 @@
-"""The one thread that writes: takes all commits waiting at a moment into one transaction.
+"""Group commit: the writer thread takes all commits waiting at a moment into one transaction.
 
-Each commit is decided by itself against what is stored, so one can fail while its neighbours land;
-then the disk is synced once for all of them and everybody is answered.
+Each commit is decided by itself, so one can fail while the others succeed; the disk is synced once for all.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
 from holdfast.store.sqlite.connections import Options, one, open_connection
-from holdfast.store.sqlite.table_mapping import SqliteTableMapping
+from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_transaction import WriteTransaction
 
-BATCH_MAX = 1_000
-SHARED_S = 0.5
+COMMITS_PER_BATCH = 1_000
+SHARED_S = 0.5  # how long the file counts as shared after another process wrote to it
 GATHER_S_MAX = 0.001
 GATHER_STEP_S = 0.0001
 
@@ -37,9 +36,9 @@ class TransactionBody(Protocol):
 
 
 class WriteJob:
-    """One caller's wish: commits, or other work; and where the answer goes."""
+    """One caller's commits, or other work, and the future of the result."""
 
-    __slots__ = ("answer", "commits", "future", "work")
+    __slots__ = ("commits", "future", "result", "work")
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class WriteJob:
         commits: Sequence[Commit] = (),
     ) -> None:
         self.future, self.work, self.commits = future, work, commits
-        self.answer: Any = None
+        self.result: Any = None
 
 
 class SqliteWriter:
@@ -58,7 +57,7 @@ class SqliteWriter:
     def __init__(
         self,
         options: Options,
-        mappings: dict[Schema[Any], SqliteTableMapping],
+        mappings: dict[Schema[Any], SqliteTable],
         *,
         loop: asyncio.AbstractEventLoop,
         notify: Callable[[set[Schema[Any]]], None],
@@ -68,9 +67,9 @@ class SqliteWriter:
         self._loop, self._notify = loop, notify
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._closed = False
-        self.landed = 0  # the newest version this process has committed
+        self.committed = 0  # the newest version this process has committed
         self._shared_until = 0.0
-        self._last_taken = 0
+        self._last_batch = 0
         self._thread = threading.Thread(target=self._run, name="holdfast-sqlite-writer", daemon=True)
         self._prepare_meta()
         self._thread.start()
@@ -82,7 +81,7 @@ class SqliteWriter:
         self._connection.execute("INSERT OR IGNORE INTO _holdfast_meta VALUES ('version', 0)")
 
     def do(self, work: TransactionBody) -> asyncio.Future[Any]:
-        """Run work inside a write transaction; done when that is durable."""
+        """Run work inside a write transaction; the future is done when that is durable."""
         return self._enqueue(WriteJob(self._loop.create_future(), work=work))
 
     def commit(self, commits: Sequence[Commit]) -> asyncio.Future[list[Outcome]]:
@@ -100,37 +99,35 @@ class SqliteWriter:
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
 
-    # -- in the thread ----------------------------------------------------------------------------
-
     def _run(self) -> None:
-        going = True
-        while going:
-            jobs, going = self._take()
-            self._last_taken = len(jobs)
+        running = True
+        while running:
+            jobs, running = self._take()
+            self._last_batch = len(jobs)
             if jobs:
                 self._transact(jobs)
         self._connection.close()
 
     def _take(self) -> tuple[list[WriteJob], bool]:
-        self._let_gather()
+        self._wait_for_more()
         job = self._queue.get()
         jobs: list[WriteJob] = []
         size = 0
         while job is not None:
             jobs.append(job)
             size += len(job.commits) or 1
-            if size >= BATCH_MAX or self._queue.empty():
+            if size >= COMMITS_PER_BATCH or self._queue.empty():
                 return jobs, True
             job = self._queue.get()
         return jobs, False
 
-    def _let_gather(self) -> None:
-        """Let those who were answered a moment ago ask again: one sync for all of them, not two for halves.
+    def _wait_for_more(self) -> None:
+        """Give the callers of the last batch time to commit again: one sync for all, not two for halves.
 
-        Who comes alone never waits, and nobody long.
+        A lone commit never waits, and none waits long.
         """
         until = time.monotonic() + GATHER_S_MAX
-        while 0 < self._queue.qsize() < self._last_taken and time.monotonic() < until:
+        while 0 < self._queue.qsize() < self._last_batch and time.monotonic() < until:
             time.sleep(GATHER_STEP_S)
 
     def _transact(self, jobs: list[WriteJob]) -> None:
@@ -139,15 +136,15 @@ class SqliteWriter:
         except Exception as fault:
             self._rollback()
             if len(jobs) > 1:
-                # One of them is at fault: by themselves the others land and only that one fails.
+                # Singly, only the job at fault fails.
                 for job in jobs:
                     self._transact([job])
                 return
-            jobs[0].answer = _as_error(fault)
-        self._answer(jobs)
+            jobs[0].result = _as_error(fault)
+        self._respond(jobs)
         self._reclaim()
         if time.monotonic() < self._shared_until:
-            # Others write to this file too; whoever waits for the lock polls, and must get to see it free.
+            # Other processes poll for the write lock, and must get to see it free.
             time.sleep(random.uniform(0.0002, 0.001))
 
     def _attempt(self, jobs: list[WriteJob]) -> None:
@@ -156,45 +153,45 @@ class SqliteWriter:
         connection.execute("BEGIN IMMEDIATE")
         transaction.version = one(connection, "SELECT value FROM _holdfast_meta WHERE name = 'version'")[0]
         before = transaction.version
-        if before != self.landed:
+        if before != self.committed:
             self._shared_until = time.monotonic() + SHARED_S
-        for work, some in groupby(jobs, lambda job: job.work):
+        for work, group in groupby(jobs, lambda job: job.work):
             if work is None:
-                _commit_all(transaction, list(some))
+                _commit_all(transaction, list(group))
             else:
-                for job in some:
-                    job.answer = work(transaction)
+                for job in group:
+                    job.result = work(transaction)
         if transaction.version != before:
             connection.execute(
                 "UPDATE _holdfast_meta SET value = ? WHERE name = 'version'", (transaction.version,)
             )
         connection.execute("COMMIT")
-        self.landed = transaction.version
+        self.committed = transaction.version
 
     def _rollback(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _answer(self, jobs: list[WriteJob]) -> None:
+    def _respond(self, jobs: list[WriteJob]) -> None:
         touched = self._transaction.touched
         try:
             self._loop.call_soon_threadsafe(self._deliver, jobs, touched)
         except RuntimeError:
-            return  # the loop is gone, and with it everybody who waited
+            return  # the loop is closed, and nobody waits
 
     def _deliver(self, jobs: list[WriteJob], touched: set[Schema[Any]]) -> None:
         for job in jobs:
             if job.future.done():
                 continue
-            if isinstance(job.answer, BaseException):
-                job.future.set_exception(job.answer)
+            if isinstance(job.result, BaseException):
+                job.future.set_exception(job.result)
             else:
-                job.future.set_result(job.answer)
+                job.future.set_result(job.result)
         if touched:
             self._notify(touched)
 
     def _reclaim(self) -> None:
-        """Give pruned pages back to the disk, a little at a time and only when nobody waits."""
+        """Give free pages back to the disk, a few at a time and only when nobody waits."""
         if self._transaction.deleted < 500 or not self._queue.empty():
             return
         self._transaction.deleted = 0
@@ -205,19 +202,19 @@ class SqliteWriter:
 
 
 def _commit_all(transaction: WriteTransaction, jobs: list[WriteJob]) -> None:
-    """The commits of all these callers as one list."""
+    """Make the commits of all these jobs as one batch."""
     outcomes = iter(transaction.commits([commit for job in jobs for commit in job.commits]))
     for job in jobs:
-        job.answer = list(islice(outcomes, len(job.commits)))
+        job.result = list(islice(outcomes, len(job.commits)))
 
 
 def _as_error(fault: Exception) -> Exception:
     if isinstance(fault, HoldfastError):
         return fault
     if isinstance(fault, apsw.BusyError):
-        return StoreUnavailableError("another process has held the database's write lock too long")
+        return StoreUnavailableError("another process has held the write lock too long; retry later")
     if isinstance(fault, apsw.FullError):
-        return StoreUnavailableError("the disk is full; nothing was written", after_s=30)
+        return StoreUnavailableError("the disk is full, nothing was written; free some space", after_s=30)
     if isinstance(fault, apsw.Error):
         return StoreUnavailableError(f"SQLite refused: {fault}; nothing was written")
     return fault

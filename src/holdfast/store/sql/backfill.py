@@ -1,0 +1,65 @@
+"""Backfill: writing new columns and list tables from the documents, some rows per transaction. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from holdfast.model.path import split_key
+from holdfast.model.schema import Prepared
+from holdfast.store.sql.dialect import quote
+from holdfast.store.sql.table_mapping import CLAIM_COLUMNS_AT, Row, TableMapping, merge_json
+from holdfast.store.sql.tables import KEY, Table
+
+ROWS_PER_STEP: Final = 500
+
+
+class Backfill(msgspec.Struct, frozen=True):
+    """What of a collection is still to be filled, and the last key that is."""
+
+    columns: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    after: str = ""
+
+    def with_column(self, table: Table, name: str) -> Backfill:
+        if table.items_of:
+            return self.with_list(table.name)
+        return Backfill(tuple(dict.fromkeys([*self.columns, name])), self.lists)
+
+    def with_list(self, name: str) -> Backfill:
+        return Backfill(self.columns, tuple(dict.fromkeys([*self.lists, name])))
+
+    def continued(self, after: str) -> str:
+        """Return the note that continues behind a key."""
+        return msgspec.json.encode(Backfill(self.columns, self.lists, after)).decode()
+
+
+def backfill_note(table: str) -> str:
+    """Return the name of the note that holds a table's `Backfill`."""
+    return f"fill {table}"
+
+
+def select_next(mapping: TableMapping) -> str:
+    """Return the statement that reads the rows of the next step; it binds the last key filled."""
+    shown, key = ", ".join(map(quote, mapping.selected)), quote(KEY)
+    return (
+        f"SELECT {shown} FROM {quote(mapping.table)} WHERE {key} > {mapping.dialect.placeholder(1)}"
+        f" ORDER BY {key} LIMIT {ROWS_PER_STEP}"
+    )
+
+
+def prepare_row(mapping: TableMapping, row: Row, backfill: Backfill) -> Prepared:
+    """Return a row's document prepared anew.
+
+    A claim may have changed a claimed column since the body was written, so the column wins, unless it
+    is new and nothing was written to it yet.
+    """
+    document: Any = mapping.schema.load(merge_json(row[2], row[3]), split_key(row[0]))
+    columns = zip(mapping.claim_columns, mapping.overlay, strict=True)
+    for position, (column, (path, convert)) in enumerate(columns, CLAIM_COLUMNS_AT):
+        value = row[position]
+        if value is not None or column.stored not in backfill.columns:
+            force_setattr(document, path, value if convert is None else convert(value))
+    return mapping.schema.prepare(document)

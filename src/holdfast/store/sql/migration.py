@@ -1,0 +1,154 @@
+"""The migration plan: the steps from what a database holds to the declared tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from holdfast.store.sql.backfill import Backfill, backfill_note
+from holdfast.store.sql.dialect import quote
+from holdfast.store.sql.table_mapping import TableMapping
+from holdfast.store.sql.tables import PATCH, Table, TableColumn, create_index, create_table
+
+
+class InspectedIndex(msgspec.Struct, frozen=True):
+    """An index of the database: its columns, and whether it is as declared."""
+
+    columns: tuple[str, ...]
+    as_declared: bool
+
+
+class InspectedSchema(msgspec.Struct, kw_only=True):
+    """What a database holds: tables with their columns and indexes, and what migrations noted."""
+
+    columns: dict[str, dict[str, str]] = {}
+    indexes: dict[str, dict[str, InspectedIndex]] = {}
+    notes: dict[str, str] = {}
+
+
+class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step: its label for people, its statements, and what to note in the same transaction.
+
+    `concurrent` statements run outside a transaction; `unused` ones touch only tables nobody uses yet;
+    `backfill` is the table whose rows are to be filled, in place of statements.
+    """
+
+    label: str
+    statements: tuple[str, ...] = ()
+    notes: dict[str, str] = {}
+    forget: str = ""
+    concurrent: bool = False
+    unused: bool = False
+    backfill: str = ""
+
+
+def create_statements(tables: Iterable[Table]) -> list[str]:
+    """Return every statement that makes these tables in an empty database."""
+    return [text for t in tables for text in (create_table(t), *(create_index(i) for i in t.indexes))]
+
+
+def column_type(column: TableColumn) -> str:
+    """Return the type as the database reports it; a column added later can't be NOT NULL."""
+    return column.type.removesuffix(" NOT NULL")
+
+
+def plan_table(mapping: TableMapping, found: InspectedSchema) -> list[MigrationStep]:
+    """Return the steps that bring one collection's tables to their declaration."""
+    return list(_TablePlan(mapping, found).steps())
+
+
+class _TablePlan:
+    def __init__(self, mapping: TableMapping, found: InspectedSchema) -> None:
+        self._mapping, self._found, self._dialect = mapping, found, mapping.dialect
+        self._tables = mapping.tables
+        self._is_new = mapping.table not in found.columns
+        self._note = backfill_note(mapping.table)
+        note = found.notes.get(self._note)
+        self._backfill = Backfill() if note is None else msgspec.json.decode(note, type=Backfill)
+        self._dropped: set[str] = set()  # indexes that go with a column
+
+    def steps(self) -> Iterator[MigrationStep]:
+        for table in self._tables:
+            yield from self._table_steps(table)
+        yield from self._undeclared_lists()
+        if self._backfill.columns or self._backfill.lists:
+            yield MigrationStep(label=f"fill {self._mapping.table}", backfill=self._mapping.table)
+        for table in self._tables:
+            yield from self._index_steps(table)
+
+    def _table_steps(self, table: Table) -> Iterator[MigrationStep]:
+        existing = self._found.columns.get(table.name)
+        if existing is None:
+            yield self._create(table)
+            return
+        for column in table.columns:
+            if existing.get(column.name) == column_type(column):
+                continue
+            statements = self._drop(table, column.name) if column.name in existing else []
+            statements.append(
+                f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {column_type(column)}"
+            )
+            notes = {}
+            if column.name != PATCH:
+                self._backfill = self._backfill.with_column(table, column.name)
+                notes = self._backfill_note()
+            yield MigrationStep(
+                label=f"add column {table.name}.{column.name}", statements=tuple(statements), notes=notes
+            )
+        for name in sorted(existing.keys() - {c.name for c in table.columns}):
+            yield MigrationStep(
+                label=f"drop column {table.name}.{name}", statements=tuple(self._drop(table, name))
+            )
+
+    def _create(self, table: Table) -> MigrationStep:
+        """Create a table; a list's table is noted as ours, so that it can go when its index goes."""
+        notes = {}
+        if table.items_of:
+            notes[f"list {table.name}"] = self._mapping.table
+            if not self._is_new:
+                self._backfill = self._backfill.with_list(table.name)
+                notes |= self._backfill_note()
+        return MigrationStep(
+            label=f"create table {table.name}", statements=(create_table(table),), notes=notes, unused=True
+        )
+
+    def _backfill_note(self) -> dict[str, str]:
+        return {self._note: msgspec.json.encode(self._backfill).decode()}
+
+    def _drop(self, table: Table, column: str) -> list[str]:
+        """Drop a column, and first the indexes on it, which SQLite does not drop with it."""
+        indexes = self._found.indexes.get(table.name, {})
+        dropped = [name for name, index in indexes.items() if column in index.columns]
+        self._dropped.update(dropped)
+        statements = [f"DROP INDEX IF EXISTS {quote(name)}" for name in dropped]
+        return [*statements, f"ALTER TABLE {quote(table.name)} DROP COLUMN {quote(column)}"]
+
+    def _undeclared_lists(self) -> Iterator[MigrationStep]:
+        declared = {table.name for table in self._tables}
+        for note, owner in sorted(self._found.notes.items()):
+            table = note.removeprefix("list ")
+            if table != note and owner == self._mapping.table and table not in declared:
+                yield MigrationStep(
+                    label=f"drop table {table}",
+                    statements=(f"DROP TABLE IF EXISTS {quote(table)}",),
+                    forget=note,
+                )
+
+    def _index_steps(self, table: Table) -> Iterator[MigrationStep]:
+        """Rebuild indexes; on a table in use without blocking writers, which would slow down a new one."""
+        existing = self._found.indexes.get(table.name, {})
+        wanted = {index.name: index for index in table.indexes}
+        how = self._dialect.concurrently if table.name in self._found.columns else ""
+        current = {name for name, index in existing.items() if index.as_declared and name in wanted}
+        for name in sorted(existing.keys() - current - self._dropped):
+            drop = f"DROP INDEX {self._dialect.concurrently}IF EXISTS {quote(name)}"
+            yield MigrationStep(
+                label=f"drop index {name}", statements=(drop,), concurrent=bool(self._dialect.concurrently)
+            )
+        for name, index in wanted.items():
+            if name not in current or name in self._dropped:
+                yield MigrationStep(
+                    label=f"create index {name}", statements=(create_index(index, how),),
+                    concurrent=bool(how), unused=not how,
+                )  # fmt: skip

@@ -1,0 +1,130 @@
+"""One collection's statements in SQLite's dialect, written once and kept prepared."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from holdfast.clock import to_us
+from holdfast.model.index import ResolvedIndex
+from holdfast.model.path import parent_of
+from holdfast.model.schema import Prepared, Schema
+from holdfast.store.sql.dialect import quote
+from holdfast.store.sql.fenced_patch import PatchGroup, patch_conditions
+from holdfast.store.sql.table_mapping import ListIndexTable, StoredRow, TableMapping
+from holdfast.store.sql.tables import BODY, KEY, PATCH, VERSION
+from holdfast.store.sqlite.dialect import DIALECT
+from holdfast.store.write_rules import Current
+
+# What was read is found again by SQLite's own row number, without looking up the key.
+ROW_ID: Final = DIALECT.row_id
+STATEMENT_BYTES_MAX: Final = 15_000  # longer statements are not kept prepared by apsw
+
+
+class SqliteTable(TableMapping):
+    """A table mapping with the statements that select, insert, update and delete."""
+
+    def __init__(self, schema: Schema[Any], table: str) -> None:
+        super().__init__(schema, table, DIALECT)
+        self._nested = schema.path.nested
+        self._mutable = tuple(p for p in self.positions if schema.columns[p].path not in schema.immutable)
+        self._times = frozenset(p for p in self.positions if schema.columns[p].kind == "time")
+        first = self.names.index(self.columns[0].stored) if self.columns else 0
+        self._times_in_row = tuple(n for n, p in enumerate(self.positions, first) if p in self._times)
+        shown, name = ", ".join(map(quote, self.selected)), quote(self.table)
+        self.select_sql = f"SELECT {shown} FROM {name} WHERE {quote(KEY)} = ?"
+        self.select_many_sql = (
+            f"SELECT {shown} FROM {name} WHERE {quote(KEY)} IN (SELECT value FROM json_each(?))"
+        )
+        marks = ",".join("?" * len(self.names))
+        self._insert_head = f"INSERT INTO {name} ({', '.join(map(quote, self.names))}) VALUES "
+        self._insert_row = f"({marks})"
+        self.insert_sql = self._insert_head + self._insert_row
+        sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in (*self.names[1:], PATCH))
+        self.upsert_sql = f"{self.insert_sql} ON CONFLICT ({quote(KEY)}) DO UPDATE SET {sets}"
+        self.delete_sql = f"DELETE FROM {name} WHERE {quote(KEY)} = ?"
+        self.rows_per_statement = STATEMENT_BYTES_MAX // (2 * len(self.names) + 2)
+        self._inserts: dict[int, str] = {}
+        self._updates: dict[tuple[int, ...], str] = {}
+        self._patches: dict[tuple[PatchGroup, int, bool], str] = {}
+        self.lists = tuple(SqliteListTable(self, i) for i in schema.indexes if i.member is not None)
+
+    def insert_many_sql(self, count: int) -> str:
+        sql = self._inserts.get(count)
+        if sql is None:
+            sql = self._inserts[count] = self._insert_head + ",".join([self._insert_row] * count)
+        return sql
+
+    def bind(self, values: tuple[Any, ...], positions: tuple[int, ...]) -> list[Any]:
+        times = self._times
+        if times.isdisjoint(positions):
+            return [values[p] for p in positions]
+        return [DIALECT.bind(values[p]) if p in times else values[p] for p in positions]
+
+    def inserted(self, *prepared: Prepared, version: int) -> list[Any]:
+        """Return what an insert of these documents binds, row after row."""
+        bound: list[Any] = []
+        choose, nested = self.choose, self._nested
+        for one in prepared:
+            if nested:
+                bound += (one.key, version, parent_of(one.key), *choose(one.values), one.body.decode())
+            else:
+                bound += (one.key, version, *choose(one.values), one.body.decode())
+        width = len(self.names)
+        for position in self._times_in_row:
+            bound[position::width] = [time and to_us(time) for time in bound[position::width]]
+        return bound
+
+    def update(self, prepared: Prepared, version: int, *, before: Current | None) -> tuple[str, list[Any]]:
+        """Return the statement that writes what differs: naming a column makes SQLite write its indexes."""
+        assert isinstance(before, StoredRow)
+        new, changed = prepared.values, self._mutable
+        # An upgraded document may differ from its columns, which were written before the upgrade.
+        if not self.schema.declared.upgrades:
+            old = self.schema.values(before.document())
+            changed = tuple([p for p in changed if old[p] != new[p]])
+        sql = self._updates.get(changed)
+        if sql is None:
+            names = [VERSION, *(self.schema.columns[p].stored for p in changed), BODY]
+            sets = ", ".join(f"{quote(n)} = ?" for n in names)
+            sql = f"UPDATE {quote(self.table)} SET {sets}, {quote(PATCH)} = NULL WHERE {ROW_ID} = ?"
+            self._updates[changed] = sql
+        return sql, [version, *self.bind(new, changed), prepared.body.decode(), before.row[self.row_id_at]]
+
+    def patch_many_sql(self, group: PatchGroup, *, count: int, tenanted: bool) -> str:
+        """Return the statement that makes so many fenced patches of a group."""
+        sql = self._patches.get((group, count, tenanted))
+        if sql is None:
+            sql = self._patches[group, count, tenanted] = self._patch_sql(group, count, tenanted)
+        return sql
+
+    def _patch_sql(self, group: PatchGroup, count: int, tenanted: bool) -> str:
+        table, names = quote(self.table), [PATCH, *(column.stored for column in group.columns)]
+        row = f"({', '.join('?' * (len(names) + 2))})"
+        sets = [f"{quote(VERSION)} = ?", *(f"{quote(n)} = u.column{i}" for i, n in enumerate(names, 3))]
+        where = [
+            f"{table}.{quote(KEY)} = u.column1",
+            f"{table}.{quote(self.claim_columns[1].stored)} = u.column2",
+            *patch_conditions(group, table, DIALECT),
+        ]
+        if tenanted and self.schema.tenant is not None:
+            where.append(f"{table}.{quote(self.schema.tenant.stored)} = ?")
+        source = f"(VALUES {', '.join([row] * count)}) AS u"
+        return f"UPDATE {table} SET {', '.join(sets)} FROM {source} WHERE {' AND '.join(where)}"
+
+
+class SqliteListTable(ListIndexTable):
+    """A list index's table with its statements; its rows are rewritten with their document."""
+
+    def __init__(self, mapping: SqliteTable, index: ResolvedIndex) -> None:
+        super().__init__(mapping, index)
+        marks = ", ".join("?" * len(self.names))
+        self.insert_sql = (
+            f"INSERT INTO {quote(self.table)} ({', '.join(map(quote, self.names))}) VALUES ({marks})"
+        )
+        self.delete_sql = f"DELETE FROM {quote(self.table)} WHERE {quote(KEY)} = ?"
+        sets = ", ".join(f"{quote(c.stored)} = t.{quote(c.stored)}" for c in self.claim_columns)
+        # Repeats here what a claim changed in the main table.
+        self.claim_sql = sets and (
+            f"UPDATE {quote(self.table)} AS i SET {sets} FROM {quote(mapping.table)} AS t"
+            f" WHERE t.{ROW_ID} IN (SELECT value FROM json_each(?)) AND i.{quote(KEY)} = t.{quote(KEY)}"
+        )
