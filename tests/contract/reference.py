@@ -177,7 +177,7 @@ class Reference:
     def _decide(self, write: Write, commit: Commit) -> Change | None:
         current = self._rows(write.schema).get(write.key)
         change = decide(write, current, commit=commit)
-        if change is not None and change.kind == "insert" and current is not None:
+        if change is not None and change.kind == "insert" and not change.blind and current is not None:
             raise AlreadyExistsError(f"{write.schema.name} {write.key!r} is there already")
         return change
 

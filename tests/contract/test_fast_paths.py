@@ -1,0 +1,292 @@
+"""Bulk insert, write batch and fenced patch decide as `decide` does, on random batches.
+
+Each batch goes to an SQL engine, which takes its fast paths, and to the reference engine, which calls
+`decide` for every write. Outcomes and documents must be the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from holdfast.app import open_store
+from holdfast.clock import to_us
+from holdfast.errors import HoldfastError
+from holdfast.model import Claim, Document, Index, Lifecycle, document, schema_of
+from holdfast.store import (
+    Catalog,
+    Engine,
+    Fence,
+    Increment,
+    Store,
+    Version,
+    Write,
+    check,
+    create,
+    delete,
+    patch,
+    put,
+)
+from holdfast.store.commit import Commit, Outcome
+from holdfast.store.port import ClaimRequest
+from holdfast.store.sql.fenced_patch import fenced_patch
+from holdfast.store.sql.write_batch import independent_writes
+from holdfast.store.sqlite.bulk_insert import COMMITS_MIN, WRITES_MIN
+from holdfast.testing import ManualClock
+from tests.contract.reference import Place, Reference
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@document(
+    "orders/{id}",
+    tenant="tenant_id",
+    claim=Claim(due="due_at", owner="owner", state=("status", "sending")),
+    indexes=[Index("status"), Index("note"), Index("status", across="tenants")],
+    lifecycle=Lifecycle(
+        "status",
+        initial=["pending"],
+        moves={"pending": ["sending"], "sending": ["done", "pending"], "done": []},
+    ),
+    immutable=["made_at"],
+)
+class Order(Document, rename="camel"):
+    id: str
+    tenant_id: str
+    made_at: datetime = NOON
+    note: str = ""
+    status: Literal["pending", "sending", "done"] = "pending"
+    due_at: datetime | None = None
+    fence: int = 0
+    owner: str | None = None
+    attempts: int = 0
+    words: list[str] = []
+
+
+@document("events/{id}", tenant="tenant_id", indexes=[Index("number")])
+class Event(Document):
+    id: str
+    tenant_id: str
+    number: int = 0
+
+
+@document("labelled/{id}", indexes=[Index("labels[]")])
+class Labelled(Document):
+    id: str
+    labels: list[str] = []
+
+
+@document("entries/{id}", append_only=True)
+class Entry(Document):
+    id: str
+    text: str = ""
+
+
+CLASSES: list[type[Document]] = [Order, Event, Labelled, Entry]
+SCHEMAS = [schema_of(cls) for cls in CLASSES]
+LISTED = frozenset([schema_of(Labelled)])
+IDS = [f"{n:02}" for n in range(40)]
+
+tenants = st.sampled_from(["t", "t", "t", "u"])
+handles = st.sampled_from([None, None, "t", "t", "u"])
+CHANGES: list[dict[str, Any]] = [
+    {"status": "done", "due_at": None, "owner": None, "attempts": 1},
+    {"status": "pending", "due_at": NOON, "owner": None, "words": ['"\\ż👩']},
+    {"status": "sending"},
+    {"attempts": 7},
+    {"attempts": "seven"},
+    {"attempts": Increment(2)},
+    {"status": "lost"},
+    {"made_at": datetime(2026, 2, 1, tzinfo=UTC)},
+    {"fence": 9},
+    {"note": "indexed"},
+    {"note": "x" * 3_000},
+    {"tenant_id": "u"},
+    {"words": ["x" * 40_000]},
+    {"owner": "a\0b"},
+]
+expectations = st.sampled_from([Fence(1)] * 4 + [Fence(0)] * 2 + [Fence(2), Version(0), None])
+
+
+new_orders = st.builds(
+    Order,
+    id=st.sampled_from(IDS),
+    tenant_id=tenants,
+    status=st.sampled_from(["pending"] * 5 + ["done"]),
+    due_at=st.sampled_from([None, NOON, NOON]),
+)
+new_documents = st.one_of(
+    new_orders,
+    st.builds(Event, id=st.sampled_from(IDS), tenant_id=tenants, number=st.integers(0, 5)),
+    st.builds(Labelled, id=st.sampled_from(IDS), labels=st.lists(st.sampled_from("abc"), max_size=3)),
+    st.builds(Entry, id=st.sampled_from(IDS)),
+)
+patches = st.builds(
+    lambda id, changes, expect: patch(Order, id, changes=changes, expect=expect),
+    st.sampled_from(IDS), st.sampled_from(CHANGES[:4] * 4 + CHANGES), expectations,
+)  # fmt: skip
+writes = st.one_of(
+    new_documents.map(create),
+    patches,
+    patches,
+    new_documents.map(put),
+    st.builds(lambda cls, id: delete(cls, id), st.sampled_from(CLASSES), st.sampled_from(IDS)),
+    st.builds(lambda id: check(Event, id), st.sampled_from(IDS)),
+    st.builds(lambda id: patch(Entry, id, changes={"text": "x"}), st.sampled_from(IDS)),
+)
+
+
+def one_each(found: list[Write]) -> tuple[Write, ...]:
+    """The first write of each document: a commit writes each once."""
+    return tuple({(write.schema, write.key): write for write in reversed(found)}.values())
+
+
+commits = st.builds(
+    lambda found, tenant, restoring: Commit(one_each(found), tenant, restoring=restoring),
+    st.one_of(st.lists(writes, min_size=1, max_size=1), st.lists(writes, min_size=2, max_size=4)),
+    handles, st.sampled_from([False] * 9 + [True]),
+)  # fmt: skip
+
+
+@st.composite
+def bulk(draw: st.DrawFn) -> list[Commit]:
+    """Creates in such numbers that they are inserted in bulk: in many commits, or in one."""
+    single = draw(st.booleans())
+    count = draw(
+        st.integers(WRITES_MIN, WRITES_MIN + 8) if single else st.integers(COMMITS_MIN, COMMITS_MIN + 40)
+    )
+    cls: Any = draw(st.sampled_from([Event, Event, Order, Order, Labelled, Entry]))
+    owned = {"tenant_id": "t"} if cls in (Event, Order) else {}
+    documents = [cls(id=f"bulk-{n:03}", **owned) for n in range(count)]
+    for one in draw(st.lists(st.sampled_from(documents), max_size=2)):
+        fault = draw(st.sampled_from(["tenant", "state", "taken"]))
+        if fault == "tenant" and isinstance(one, Event | Order):
+            one.tenant_id = "u"
+        elif fault == "state" and isinstance(one, Order):
+            one.status = "done"
+        elif fault == "taken":
+            one.id = draw(st.sampled_from(IDS))
+    creates, tenant = [create(one) for one in documents], draw(handles)
+    if single:
+        return [Commit(one_each([*creates, *draw(st.lists(writes, max_size=2))]), tenant)]
+    return [Commit((write,), tenant) for write in creates]
+
+
+def single(found: list[Write], tenant: str | None) -> list[Commit]:
+    return [Commit((write,), tenant) for write in found]
+
+
+def key_of(write: Write) -> str:
+    return write.key
+
+
+mixed = st.lists(commits, max_size=40)
+orders = st.builds(
+    single, st.lists(new_orders.map(create), min_size=20, max_size=40, unique_by=key_of), st.none()
+)
+settlements = st.builds(single, st.lists(patches, min_size=15, max_size=40, unique_by=key_of), handles)
+rounds_of_batches = st.one_of(
+    st.tuples(orders, settlements, settlements),
+    st.tuples(orders, settlements, mixed, settlements),
+    st.tuples(mixed, mixed),
+    st.tuples(orders | mixed, bulk(), bulk()),
+)
+
+
+class Pair:
+    """One SQL engine with its fast paths, and a reference engine for each example."""
+
+    def __init__(self, url: str) -> None:
+        self._catalog, self.taken = Catalog(CLASSES), Counter[str]()
+        self._runner = asyncio.Runner()
+        self._store: Store = self._runner.run(open_store(url, CLASSES, clock=ManualClock(NOON)))
+        self._runner.run(self._store.migrate())
+
+    def compare(self, rounds: Sequence[list[Commit]]) -> None:
+        self._runner.run(self._compare(rounds))
+
+    async def _compare(self, rounds: Sequence[list[Commit]]) -> None:
+        engine, reference = self._store.engine, Reference(Place(), self._catalog)
+        keys = {(write.schema, write.key) for commits in rounds for c in commits for write in c.writes}
+        try:
+            for number, commits in enumerate(rounds):
+                self._count(commits)
+                outcomes = [_summary(await one.commit(commits)) for one in (engine, reference)]
+                assert outcomes[0] == outcomes[1]
+                found = [await _documents(one, keys) for one in (engine, reference)]
+                assert found[0] == found[1]
+                claims = [await _claim(one, f"worker-{number}") for one in (engine, reference)]
+                assert claims[0] == claims[1]
+        finally:
+            cleanup = [Write("delete", schema, key) for schema, key in keys]
+            await engine.commit([Commit((write,), restoring=True) for write in cleanup])
+
+    def _count(self, commits: list[Commit]) -> None:
+        independent = independent_writes(commits, LISTED)
+        patched = sum(not isinstance(one, Write) for one in independent.values())
+        self.taken["fenced patch"] += patched
+        self.taken["create"] += len(independent) - patched
+        self.taken["bulk"] += len(commits) >= COMMITS_MIN or any(len(c.writes) >= WRITES_MIN for c in commits)
+
+    def close(self) -> None:
+        self._runner.run(self._store.close())
+        self._runner.close()
+
+
+def _summary(outcomes: list[Outcome]) -> list[Any]:
+    return [o.code if isinstance(o, HoldfastError) else [v > 0 for v in o.versions] for o in outcomes]
+
+
+async def _documents(engine: Engine, keys: set[tuple[Any, str]]) -> dict[tuple[str, str], Any]:
+    found = {}
+    for schema in SCHEMAS:
+        mine = sorted(key for owner, key in keys if owner is schema)
+        for key, snapshot in zip(mine, await engine.fetch(schema, mine) if mine else [], strict=True):
+            found[schema.name, key] = snapshot and msgspec.to_builtins(snapshot.doc)
+    return found
+
+
+async def _claim(engine: Engine, owner: str) -> list[Any]:
+    """Claim what is due, so that the next round finds fencing numbers to expect."""
+    request = ClaimRequest(
+        schema=schema_of(Order), now_us=to_us(NOON), lease_us=0, limit=1_000, owner=owner, tenant=None
+    )
+    return [(item.key, msgspec.to_builtins(item.doc)) for item in await engine.claim(request)]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    made = Pair(request.getfixturevalue(f"{request.param}_url"))
+    yield made
+    made.close()
+
+
+def test_fast_paths_decide_as_the_write_rules_do(pair: Pair) -> None:
+    @settings(
+        max_examples=100,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(rounds_of_batches)
+    def compare(rounds: Sequence[list[Commit]]) -> None:
+        pair.compare(rounds)
+
+    compare()
+    assert pair.taken["fenced patch"] > 100
+    assert pair.taken["create"] > 100
+    assert pair.taken["bulk"] > 10
+
+
+def test_some_of_the_random_patches_are_fenced_patches_and_some_are_not() -> None:
+    made = [fenced_patch(patch(Order, "x", changes=changes, expect=Fence(1))) for changes in CHANGES]
+    assert 0 < sum(one is not None for one in made) < len(CHANGES)
