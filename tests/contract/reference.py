@@ -24,7 +24,7 @@ from holdfast.store.plan import QueryPlan
 from holdfast.store.port import ClaimRequest
 from holdfast.store.query import fitting, rows_of, totals_of
 from holdfast.store.write_rules import Change, decide
-from tests.contract.sieve import Position, column_of, matches, position
+from tests.contract.query_matcher import Position, column_of, matches, position
 
 T = TypeVar("T")
 CAPABILITIES = Capabilities(name="reference", durable=False, embedded=True, wakes_processes=False)

@@ -28,7 +28,7 @@ from holdfast.store.contract import EngineHarness
 from holdfast.store.contract.models import NOON
 from holdfast.testing import ManualClock
 from tests.contract import reference
-from tests.contract.history import asking, writing
+from tests.contract.history import reads, writes
 from tests.contract.history.models import CLASSES
 from tests.contract.history.session import Refusal, Session, refusal
 
@@ -36,7 +36,7 @@ OPERATIONS = int(os.environ.get("HOLDFAST_HISTORY_OPERATIONS", "10000"))
 SEED = int(os.environ.get("HOLDFAST_HISTORY_SEED") or (1 if os.environ.get("CI") else time.time_ns() % 10**9))
 SHARDS = 4  # so that several workers can share the run
 STEPS = 40
-OUTBOX_MODELS = 10  # of operations, all of which must occur
+OPERATION_KINDS = 10  # of operations, all of which must occur
 
 
 class Operation(Protocol):
@@ -105,51 +105,51 @@ def _machine(engines: Engines) -> type[RuleBasedStateMachine]:
             plain = answers["reference"]
             assert answers == dict.fromkeys(answers, plain), operation
 
-        @initialize(operation=writing.first_documents())
+        @initialize(operation=writes.first_documents())
         def begin(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=writing.committing)
+        @rule(operation=writes.committing)
         def commit(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=writing.committing)
+        @rule(operation=writes.committing)
         def commit_more(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=writing.settling)
+        @rule(operation=writes.settling)
         def settle(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=writing.transacting)
+        @rule(operation=writes.transacting)
         def transact(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=asking.reading)
+        @rule(operation=reads.reading)
         def read(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=asking.asking)
+        @rule(operation=reads.asking)
         def ask(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=asking.asking)
+        @rule(operation=reads.asking)
         def ask_more(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=asking.going_on)
+        @rule(operation=reads.going_on)
         def go_on(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=asking.totalling)
+        @rule(operation=reads.totalling)
         def total(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(operation=asking.claiming | asking.expiring)
+        @rule(operation=reads.claiming | reads.expiring)
         def take(self, operation: Operation) -> None:
             self.act(operation)
 
-        @rule(passing=asking.waiting)
+        @rule(passing=reads.waiting)
         def wait(self, passing: timedelta) -> None:
             engines.clock.tick(passing.total_seconds())
 
@@ -182,7 +182,7 @@ def test_every_engine_gives_the_same_answers(
             break
     record_property("said", f"history {shard + 1}/{SHARDS} (seed {first}): {engines.report()}")
     assert engines.ran.total() >= wanted
-    assert len(engines.ran) == OUTBOX_MODELS or wanted < OUTBOX_MODELS * 100
+    assert len(engines.ran) == OPERATION_KINDS or wanted < OPERATION_KINDS * 100
 
 
 def _settings(examples: int) -> settings:

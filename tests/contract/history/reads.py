@@ -15,7 +15,7 @@ from holdfast.store import Query
 from tests.contract.history import values
 from tests.contract.history.models import CLASSES, Leaf, Member, Thing, Work
 from tests.contract.history.session import Session, number
-from tests.contract.history.writing import PARENTS, Target, targets, who
+from tests.contract.history.writes import PARENTS, Target, targets, who
 
 BOUNDS = ["<", "<=", ">", ">=", "!=", "not-in"]
 
