@@ -92,28 +92,42 @@ def _ask(url: str, headers: dict[str, str], body: bytes | None = None) -> tuple[
 
 
 def test_it_is_served_takes_webhooks_and_answers(project: Path, tmp_path: Path) -> None:
-    made = subprocess.run(
-        [*_HOLDFAST, "tokens", "create", "me", "--role", "developer", "--json"], cwd=tmp_path,
-        env=_environment(project, tmp_path), capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    caller = {
-        "authorization": f"Bearer {json.loads(made.stdout)['token']}", "content-type": "application/json",
-    }  # fmt: skip
+    made = _run(project, tmp_path, "tokens", "create", "me", "--role", "developer", "--json")
+    caller = {"authorization": f"Bearer {made['token']}", "content-type": "application/json"}
     with _serving(project, tmp_path) as url:
-        status, item = _ask(f"{url}/items", caller, b'{"text": "by hand"}')
+        status, item = _ask(f"{url}/api/v1/items", caller, b'{"text": "by hand"}')
         assert (status, item["text"]) == (201, "by hand")
         body = b'{"text": "by webhook"}'
         signed = dict(WebhookSigner([_SECRET]).headers("m1", int(time.time()), body))
         assert _ask(f"{url}/webhook", signed, body)[0] == 202
         end = time.monotonic() + 20
-        while len(items := _ask(f"{url}/items", caller)[1]["items"]) < 2:
+        while len(items := _ask(f"{url}/api/v1/items", caller)[1]["items"]) < 2:
             assert time.monotonic() < end
             time.sleep(0.05)
         assert [one["text"] for one in items] == ["by webhook", "by hand"]
+        status, closed = _ask(f"{url}/api/v1/items/{item['id']}/close", caller, b"")
+        assert (status, closed["status"]) == (200, "closed")
         with urlopen(Request(f"{url}/console/parcel-watch", headers=caller), timeout=10) as page:
             text = page.read().decode()
         assert "by webhook" in text
         assert "<h1>Parcel watch</h1>" in text
+
+
+def test_its_commands_act_and_are_on_the_audit_trail(project: Path, tmp_path: Path) -> None:
+    item = _run(project, tmp_path, "parcel-watch", "add", "typed", "--json")
+    assert _run(project, tmp_path, "parcel-watch", "close", item["id"], "--json")["status"] == "closed"
+    (listed,) = _run(project, tmp_path, "parcel-watch", "list", "--json")["items"]
+    assert (listed["text"], listed["status"]) == ("typed", "closed")
+    trail = _run(project, tmp_path, "audit", "list", "--json")["items"]
+    assert {one["action"] for one in trail} == {"parcel_watch.item_added", "parcel_watch.item_closed"}
+
+
+def _run(project: Path, home: Path, *words: str) -> Any:
+    done = subprocess.run(
+        [*_HOLDFAST, *words], cwd=home, env=_environment(project, home), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_its_own_test_passes(project: Path) -> None:
@@ -122,7 +136,7 @@ def test_its_own_test_passes(project: Path) -> None:
         text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    assert "5 passed" in done.stdout
 
 
 def test_the_secret_that_its_readme_makes_is_one(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""`holdfast new`: make a service that runs: models, routes, a webhook and its handler, a page, a test."""
+"""`holdfast new`: generate a service that runs: webhook, document, outgoing webhook, job, page, test."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def new(
     into: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make it in.")] = Path("."),
     as_json: AsJson = False,
 ) -> None:
-    """Make a service that runs: models, routes, a webhook and its handler, a page, a test.
+    """Generate a service that runs: webhook in, document, outgoing webhook, job, audit, page, test.
 
     \b
     Examples:
