@@ -1,4 +1,4 @@
-"""The composition root: the one place that names engines."""
+"""Opens stores: the one module that names engines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SKEW_S_MAX: Final = 86_400.0
 async def open_store(
     url: str, classes: Iterable[type[Document]], *, env: str = "dev", clock: Clock | None = None
 ) -> Store:
-    """A store for these document classes on the engine the URL names.
+    """Open a store for these document classes on the engine that the URL names.
 
     Its time is the engine's, shared by all processes, unless a `clock` is given.
 
@@ -38,7 +38,7 @@ async def open_store(
 
 
 async def _sync(clock: SharedClock, engine: Engine) -> None:
-    # A server that is away is asked again before the first claim.
+    # An unreachable server is asked again before the first claim.
     with contextlib.suppress(RetryLaterError):
         await clock.sync(engine.now_us)
     if abs(clock.skew_s) > SKEW_S_MAX:
@@ -70,17 +70,17 @@ async def _connect(url: str, catalog: Catalog) -> Engine:
     raise ConfigError(f"no engine for {scheme!r}: use sqlite:///FILE, postgresql://… or firestore://PROJECT")
 
 
-_BACKED_UP_BY: Final = {
+_BACKUP_TOOLS: Final = {
     "postgres": "use pg_dump, or your provider's snapshots",
     "firestore": "use `gcloud firestore export`",
 }
 
 
 async def back_up(store: Store, target: Path) -> int:
-    """Copy a SQLite store to a new file while others use it; gives its size in bytes."""
+    """Copy a SQLite store to a new file while it is in use; return its size in bytes."""
     name = store.capabilities.name
     if name != "sqlite":
-        raise ConfigError(f"only SQLite is copied this way, and this is {name}: {_BACKED_UP_BY.get(name)}")
+        raise ConfigError(f"only SQLite is copied this way, and this is {name}: {_BACKUP_TOOLS.get(name)}")
     from holdfast.store import sqlite
 
     assert isinstance(store.engine, sqlite.SqliteEngine)
@@ -88,7 +88,7 @@ async def back_up(store: Store, target: Path) -> int:
 
 
 def ddl(dialect: str, catalog: Catalog) -> list[str]:
-    """The statements that make the catalog's tables: `sqlite` or `postgres`."""
+    """The statements that create the catalog's tables: `sqlite` or `postgres`."""
     if dialect == "sqlite":
         from holdfast.store import sqlite
 

@@ -1,4 +1,4 @@
-"""Time as a thing you pass in, so that tests and replays own it."""
+"""Clocks are passed in, so that tests control time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SAMPLES = 3
 
 
 class Clock(Protocol):
-    """What every part of Holdfast asks for the time.
+    """The source of time for every part of Holdfast.
 
-    `now` may jump when the machine's clock is set; `monotonic` never goes back, so lengths of
-    time inside one process are measured with it alone.
+    `now` may jump when the machine's clock is set; `monotonic` never goes back, so durations inside one
+    process are measured with it alone.
     """
 
     def now(self) -> datetime:
@@ -32,7 +32,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds since an unnamed start; never less than the last answer."""
+        """Seconds since an arbitrary start; never decreases."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -62,8 +62,8 @@ class SystemClock:
 class SharedClock:
     """The time that all processes on one store share: the engine's, advanced by the local monotonic clock.
 
-    Leases, deadlines and schedule slots judged by it agree between machines whose clocks differ, and setting
-    a machine's clock does not move it. Until the first `sync` it is the local time.
+    Leases, deadlines and schedule slots agree between machines whose clocks differ, and setting a machine's
+    clock does not move it. Until the first `sync` it is the local time.
 
     Example: `clock = SharedClock(); await clock.sync(engine.now_us); clock.skew_s`
     """
@@ -96,7 +96,7 @@ class SharedClock:
         return self.monotonic() - self._synced_s > SYNC_S
 
     async def sync(self, engine_now_us: Callable[[int], Awaitable[int]]) -> None:
-        """Measure the engine's time, which is told the local one; of a few samples the fastest counts."""
+        """Measure the engine's time from a few samples, of which the fastest counts."""
         samples = [await self._sample(engine_now_us) for _ in range(SAMPLES)]
         self._offset_us, self._synced_s = min(samples)[1], self.monotonic()
 
@@ -118,5 +118,5 @@ def from_us(us: int) -> datetime:
 def to_us(instant: datetime) -> int:
     """Whole microseconds since 1970; the inverse of `from_us` for any aware datetime."""
     if instant.tzinfo is None:
-        raise ValueError(f"{instant!r} has no time zone, so it names no instant")
+        raise ValueError(f"{instant!r} has no time zone; use an aware datetime")
     return (instant - EPOCH) // _MICROSECOND

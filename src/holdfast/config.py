@@ -1,4 +1,4 @@
-"""Settings: `holdfast.toml`, then the environment, then arguments; the last one that speaks wins."""
+"""Settings: `holdfast.toml`, overridden by the environment, overridden by arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SERVICES = "services"
 _PREFIXES = {"production": "prod", "staging": "staging", "ci": "ci"}
 _URLS = {"store": "sqlite:///data/holdfast.db", "public_url": "https://hooks.example.com"}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
-# Up to the last @ there is: a password that should have been escaped must not be shown either.
+# Up to the last @: a password that should have been escaped must not be shown either.
 _PASSWORD = re.compile(r"(?<=://)([^/@:?#]*):.*@", re.DOTALL)
 _SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&#]*(?:password|secret|token|key)[^=&#]*=)[^&#]*")
 
@@ -47,7 +47,7 @@ Burst = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class IssuerGrant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whom an issuer's tokens let in, and as what: named by `subject` or by a verified `email`."""
+    """The role of an issuer's subject, identified by `subject` or by a verified `email`."""
 
     subject: str = ""
     email: str = ""
@@ -56,11 +56,11 @@ class IssuerGrant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def __post_init__(self) -> None:
         if bool(self.subject) == bool(self.email):
-            raise ValueError("name whom to let in by `subject` or by `email`, one of the two")
+            raise ValueError("give either `subject` or `email`")
 
 
 class Issuer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Somebody whose identity tokens are believed. Without `jwks_url` its keys are looked for at the issuer.
+    """A trusted issuer of identity tokens. Without `jwks_url` its keys are discovered at the issuer.
 
     Example, in holdfast.toml:
         [[oidc]]
@@ -84,7 +84,7 @@ class Issuer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def is_private(url: str) -> bool:
-    """Whether nobody on the way can read or change what is fetched there: https, or this machine."""
+    """Whether the URL is protected in transit: https, or this machine."""
     parts = urlsplit(url)
     return bool(parts.hostname) and (
         parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
@@ -92,10 +92,10 @@ def is_private(url: str) -> bool:
 
 
 class RequestLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much one caller, one address without credentials, and one request may take.
+    """Limits per caller, per address without credentials, and per request.
 
-    A burst is how many may come at once; after it, so many a second. `read_s` is for a request to arrive
-    whole, `request_s` for it to be answered.
+    A burst is how many requests may come at once; after it, so many a second. `read_s` is for a request to
+    arrive, `request_s` for its response.
     """
 
     caller_per_s: Rate = 100.0
@@ -110,9 +110,9 @@ _TABLES: dict[str, Any] = {"oidc": tuple[Issuer, ...], "limits": RequestLimits}
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process needs to know before it opens anything.
+    """The settings of one process.
 
-    Printing it never shows a secret; `store` itself holds the whole URL.
+    Its repr never shows a secret; `store` itself holds the full URL.
 
     Example: `load_config({"port": 9000}).port` gives `9000`
     """
@@ -132,11 +132,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> str:
-        """What collection names of this environment begin with."""
+        """The prefix of collection names in this environment."""
         return _PREFIXES.get(self.environment, "dev")
 
     def redacted(self) -> dict[str, str | int]:
-        """Every setting, fit to print: passwords and keys inside URLs are masked."""
+        """Every setting, printable: passwords and keys inside URLs are masked."""
         return {
             "home": str(self.home),
             "store": redact(self.store),
@@ -166,13 +166,13 @@ def load_config(
 ) -> Config:
     """Read the settings, or raise `ConfigError` naming the source and what to do.
 
-    `arguments` whose value is None are taken as not given. Without `file`, `holdfast.toml` in the
-    working directory is read where there is one.
+    Arguments that are None count as not given. Without `file`, `holdfast.toml` in the working directory is
+    read if it exists.
     """
-    found = _from_file(file)
-    found |= _from_environment(os.environ if environ is None else environ)
-    found |= _from_arguments(arguments or {})
-    values = {name: _checked(name, value, source) for name, (value, source) in found.items()}
+    settings = _from_file(file)
+    settings |= _from_environment(os.environ if environ is None else environ)
+    settings |= _from_arguments(arguments or {})
+    values = {name: _check(name, value, source) for name, (value, source) in settings.items()}
     home = Path(values.pop("home", ".holdfast")).expanduser().absolute()
     values.setdefault("store", f"sqlite:///{quote(str(home / 'holdfast.db'))}")
     return Config(home=home, **values)
@@ -190,7 +190,7 @@ def _from_file(file: Path | None) -> dict[str, tuple[object, str]]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} can't be read: {_reason(error)}; check its path and rights") from None
+        raise ConfigError(f"{path} can't be read: {_reason(error)}; check its path and permissions") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}; fix that line") from None
     _refuse_unknown([name for name in table if name != SERVICES], f"{path}: ")
@@ -198,14 +198,14 @@ def _from_file(file: Path | None) -> dict[str, tuple[object, str]]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
-    found: dict[str, tuple[object, str]] = {}
+    settings: dict[str, tuple[object, str]] = {}
     for name, variables in VARIABLES.items():
         for variable in variables:
-            # An empty variable is what shells and compose files leave behind for "not set".
+            # Shells and compose files leave an empty variable for "not set".
             if environ.get(variable):
-                found[name] = (environ[variable], variable)
+                settings[name] = (environ[variable], variable)
                 break
-    return found
+    return settings
 
 
 def _from_arguments(arguments: Mapping[str, object]) -> dict[str, tuple[object, str]]:
@@ -213,39 +213,39 @@ def _from_arguments(arguments: Mapping[str, object]) -> dict[str, tuple[object, 
     return {name: (value, f"argument {name}") for name, value in arguments.items() if value is not None}
 
 
-def _refuse_unknown(settings: Iterable[str], source: str) -> None:
-    for name in settings:
+def _refuse_unknown(names: Iterable[str], source: str) -> None:
+    for name in names:
         if name not in VARIABLES:
             close = difflib.get_close_matches(name, VARIABLES, n=1)
-            meant = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(VARIABLES))}"
-            raise ConfigError(f"{source}unknown setting {name!r}; {meant}", name)
+            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(VARIABLES))}"
+            raise ConfigError(f"{source}unknown setting {name!r}; {hint}", name)
 
 
-def _checked(name: str, value: object, source: str) -> Any:
+def _check(name: str, value: object, source: str) -> Any:
     if name == "port":
-        return _checked_port(value, source)
+        return _check_port(value, source)
     if name == SERVICES:
-        return _checked_services(value, source)
+        return _check_services(value, source)
     if name in _TABLES:
-        return _checked_table(name, value, source)
+        return _check_table(name, value, source)
     if name == "allow":
-        return _checked_list(name, value, source)
+        return _check_list(name, value, source)
     if name == "proxies":
-        return _checked_networks(name, value, source)
+        return _check_networks(name, value, source)
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{source}: {name} must be text, not empty", name)
-    # Bytes that are no text come from the environment as halves of surrogate pairs.
+    # Invalid bytes come from the environment as surrogates.
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
         raise ConfigError(f"{source}: {name} must be text in UTF-8", name)
-    if name in _URLS and not (_SCHEME.match(value) and _can_be_read(value)):
-        # The value is not shown: what is pasted here by mistake may be a password.
+    if name in _URLS and not (_SCHEME.match(value) and _is_parseable(value)):
+        # The value is not shown: it may be a password pasted by mistake.
         raise ConfigError(f"{source}: {name} must be a URL such as {_URLS[name]}", name)
     return value
 
 
-def _can_be_read(url: str) -> bool:
+def _is_parseable(url: str) -> bool:
     try:
         urlsplit(url)
     except ValueError:
@@ -253,13 +253,13 @@ def _can_be_read(url: str) -> bool:
     return True
 
 
-def _checked_services(value: object, source: str) -> dict[str, dict[str, Any]]:
+def _check_services(value: object, source: str) -> dict[str, dict[str, Any]]:
     if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
         raise ConfigError(f"{source}: write settings of a service under [services.NAME]", SERVICES)
     return value
 
 
-def _checked_table(name: str, value: object, source: str) -> Any:
+def _check_table(name: str, value: object, source: str) -> Any:
     """A table of the file, or the same as JSON in a variable."""
     try:
         if isinstance(value, str):
@@ -269,24 +269,26 @@ def _checked_table(name: str, value: object, source: str) -> Any:
         raise ConfigError(f"{source}: {name}: {fault}", name) from None
 
 
-def _checked_list(name: str, value: object, source: str) -> tuple[str, ...]:
+def _check_list(name: str, value: object, source: str) -> tuple[str, ...]:
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
         raise ConfigError(f"{source}: {name} is a list of host names and networks", name)
     return tuple(word.strip() for word in words if word.strip())
 
 
-def _checked_networks(name: str, value: object, source: str) -> tuple[str, ...]:
-    words = _checked_list(name, value, source)
+def _check_networks(name: str, value: object, source: str) -> tuple[str, ...]:
+    words = _check_list(name, value, source)
     for word in words:
         try:
             ipaddress.ip_network(word)
         except ValueError:
-            raise ConfigError(f"{source}: {name}: {word!r} is no network such as 10.0.0.0/8", name) from None
+            raise ConfigError(
+                f"{source}: {name}: {word!r} is not a network such as 10.0.0.0/8", name
+            ) from None
     return words
 
 
-def _checked_port(value: object, source: str) -> int:
+def _check_port(value: object, source: str) -> int:
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65535:

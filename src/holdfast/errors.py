@@ -9,34 +9,34 @@ HoldfastError
 │   ├── BadIdError                an id the engines can't hold
 │   ├── TooLargeError             over a stated limit
 │   ├── IllegalMoveError          the lifecycle has no such move
-│   ├── ImmutableFieldError       the field was set when the document was made
+│   ├── ImmutableFieldError       the field can only be set at creation
 │   ├── KeyReusedError            the idempotency key belongs to another request; use a new one
 │   ├── AppendOnlyError           the collection takes new documents only
 │   ├── BadQueryError             the query contradicts itself
 │   ├── UnindexedQueryError       declare the index in the message
 │   └── BadCursorError            the cursor belongs to another query
 ├── UnverifiedError           the sender did not prove who it is: answer 401
-├── NotOursError              the message is meant for nobody here: answer 200 and forget it
+├── NotOursError              the message is for nobody here: answer 200 and drop it
 ├── ForbiddenError            the caller may not do this
 │   └── WrongTenantError          the document belongs to another tenant
 ├── ConflictError             read again, decide again, commit again
-│   ├── AlreadyExistsError        create found the id taken
-│   ├── NotFoundError             the document is not there
-│   └── VersionConflictError      somebody wrote in between
+│   ├── AlreadyExistsError        the id is taken
+│   ├── NotFoundError             the document does not exist
+│   └── VersionConflictError      the document was written in between
 ├── ReauthRequiredError       the grant no longer works: have its owner connect again
-├── GoneError                 it is gone for good: forget it
-│   └── FullSyncRequiredError     the place to go on from is gone: read everything anew
-├── UnreadableError           put the key back, or have the secret entered anew
-├── FailedError               it was begun and came to nothing: mend what the message names, then ask anew
+├── GoneError                 it was deleted at the provider: forget it
+│   └── FullSyncRequiredError     the sync token expired: read everything again
+├── DecryptionError           restore the key, or have the secret entered again
+├── JobFailedError            fix what the message names, then start it again
 ├── LeaseLostError            stop: another worker holds the claim now
 ├── LimitReachedError         wait for the next period, or raise the limit
 └── RetryLaterError           nothing was written; try again after `after_s`
     ├── TooManyRequestsError      too much in too short a time
-    ├── InProgressError           the same request is being worked on; ask again for its answer
+    ├── InProgressError           the same request is in progress; ask again for its response
     ├── StoreUnavailableError     the engine can't be reached
-    └── OutcomeUnknownError       the link broke while committing; read before you repeat
+    └── OutcomeUnknownError       the connection broke while committing; read before you retry
 
-Each class has a stable `code`, used alike in HTTP answers, logs and the command line.
+Each class has a stable `code`, used in HTTP responses, logs and the command line.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class HoldfastError(Exception):
 
     @property
     def details(self) -> Mapping[str, str] | None:
-        """What programs may want beside the message."""
+        """Machine-readable details in addition to the message."""
         return {"path": self.path} if self.path else None
 
 
@@ -126,7 +126,7 @@ class NotOursError(HoldfastError):
 
 
 class ForbiddenError(HoldfastError):
-    """`needs` are the roles or scopes that would do, `has` is what the caller has."""
+    """`needs` are the roles or scopes that suffice, `has` is what the caller has."""
 
     code = "forbidden"
 
@@ -175,7 +175,7 @@ class DecryptionError(HoldfastError):
 
 
 class JobFailedError(HoldfastError):
-    """`details` are what it is known by, and why it failed."""
+    """`details` identify the job and the reason."""
 
     code = "failed"
 

@@ -1,7 +1,7 @@
-"""Ids that sort by the time they were made, and ids composed from what they name.
+"""Time-ordered ids, and ids composed of fields.
 
-New rows with time-ordered ids land at the end of an index: on SQLite that is four times
-the commit rate of random ones.
+New rows with time-ordered ids land at the end of an index: on SQLite that is four times the commit rate of
+random ones.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _STAMP_WIDTH = 8
 class UlidSource:
     """Makes ULIDs from one clock, each greater than the one before it.
 
-    Inside a millisecond, and while the clock stands behind an instant already used, the random
-    part counts up instead of being drawn anew, so the order holds also when the clock is set back.
+    Inside a millisecond, and while the clock is behind the last id, the random part is incremented instead of
+    drawn, so the order also holds when the clock is set back.
 
     Example: `UlidSource(clock).make()` gives `01JNK3V5Q4Z8M6T2X9R7W1C0HD`
     """
@@ -56,8 +56,8 @@ class UlidSource:
 class TimestampIdSource:
     """Makes `prefix-{timestamp36}-{random}` ids from one clock.
 
-    The stamp is the millisecond in base 36, eight characters until the year 2059, so ids of one
-    prefix sort by time as text. Inside one millisecond their order is random.
+    The stamp is the millisecond in base 36, eight characters until the year 2059, so ids of one prefix sort
+    by time. Inside one millisecond their order is random.
 
     Example: `TimestampIdSource(clock).make("run")` gives `run-m5v2kx8q-a7b3c9d2`
     """
@@ -86,7 +86,7 @@ def timestamp_id(prefix: str) -> str:
 
 
 def zero_padded(number: int, width: int = 10) -> str:
-    """A number as text whose order is the number's order: `padded(42)` gives `0000000042`."""
+    """A number as text that sorts like the number: `zero_padded(42)` gives `0000000042`."""
     if number < 0:
         raise ValueError(f"{number} is negative: padded text would sort it wrongly")
     text = str(number).zfill(width)
@@ -96,9 +96,9 @@ def zero_padded(number: int, width: int = 10) -> str:
 
 
 def join_segments(*parts: str, separator: str = "_") -> str:
-    """One id from several: `joined("user-1", "org-2")` gives `user-1_org-2`."""
+    """One id from several: `join_segments("user-1", "org-2")` gives `user-1_org-2`."""
     if not parts or not all(parts):
-        raise ValueError("every part of a joined id must be there")
+        raise ValueError("every part of a composite id must be non-empty")
     return separator.join(parts)
 
 

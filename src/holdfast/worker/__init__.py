@@ -1,4 +1,4 @@
-"""The loops of a process: started together, watched, restarted when they fall over, stopped in order."""
+"""The background loops of a process: started together, monitored, restarted on failure, stopped in order."""
 
 from holdfast.worker.memory import freeze_gc
 from holdfast.worker.supervisor import LoopStatus, Supervisor

@@ -1,16 +1,16 @@
-"""Garbage collection in a process that lives long."""
+"""Garbage collector settings for a long-lived process."""
 
 from __future__ import annotations
 
 import gc
 from typing import Final
 
-# Objects that are made and gone with a message hardly ever form cycles; looking for some every 700 is waste.
+# Objects that live as long as a message hardly ever form cycles; a collection every 700 is waste.
 _YOUNG_MAX: Final = 10_000
 
 
 def freeze_gc() -> None:
-    """Leave what a process has built so far out of garbage collection: it stays until the end.
+    """Exempt everything built so far from garbage collection: it lives until the process ends.
 
     Call it once, when a process is ready to serve or work.
     """

@@ -1,4 +1,4 @@
-"""Keeps loops going: one that fails is started again, with patience, and its fault is on show."""
+"""Runs background loops: a failed one is restarted with back-off, and its error is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STUCK_S: Final = 120.0
 
 
 class LoopStatus(msgspec.Struct, frozen=True):
-    """How one loop is doing."""
+    """State of one loop."""
 
     name: str
     running: bool
@@ -32,7 +32,7 @@ class LoopStatus(msgspec.Struct, frozen=True):
     last_error: str
 
 
-class _Watched:
+class _SupervisedLoop:
     def __init__(self, name: str, loop: Loop) -> None:
         self.name, self.loop = name, loop
         self.restarts = 0
@@ -41,7 +41,7 @@ class _Watched:
         self.last_error = ""
 
     @property
-    def tells_turns(self) -> bool:
+    def reports_turns(self) -> bool:
         return hasattr(self.loop, "last_turn_at")
 
     @property
@@ -51,18 +51,18 @@ class _Watched:
 
 
 class Supervisor:
-    """Runs loops until told to stop.
+    """Runs loops until `stop` is set.
 
     Example: `await Supervisor({"inbox": inbox_worker}, clock=clock).run(stop)`
     """
 
     def __init__(self, loops: Mapping[str, Loop], *, clock: Clock, stop_s: float = 4.0) -> None:
-        self._watched = [_Watched(name, loop) for name, loop in loops.items()]
+        self._loops = [_SupervisedLoop(name, loop) for name, loop in loops.items()]
         self._clock, self._stop_s = clock, stop_s
 
     async def run(self, stop: asyncio.Event) -> None:
-        """All loops until `stop` is set; a loop that does not end in time then is cancelled."""
-        tasks = [asyncio.create_task(self._keep(one, stop), name=one.name) for one in self._watched]
+        """Run all loops until `stop` is set; a loop that does not stop in time is cancelled."""
+        tasks = [asyncio.create_task(self._run_loop(one, stop), name=one.name) for one in self._loops]
         try:
             await stop.wait()
         finally:
@@ -72,32 +72,26 @@ class Supervisor:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    async def drain(self, seconds: float) -> None:
-        """Work for a bounded time: for platforms on which nothing runs between requests."""
-        stop = asyncio.Event()
-        asyncio.get_running_loop().call_later(seconds, stop.set)
-        await self.run(stop)
-
     def status(self) -> list[LoopStatus]:
         return [
             LoopStatus(w.name, w.running, w.restarts, w.started_at, w.last_turn_at, w.last_error)
-            for w in self._watched
+            for w in self._loops
         ]
 
     def health(self) -> Health:
         """Degraded while a loop is down or has not turned for long."""
         reasons = []
         now = self._clock.now()
-        for watched, one in zip(self._watched, self.status(), strict=True):
-            # A loop that doesn't tell its turns can't be told from a stuck one.
-            seen = (one.last_turn_at or one.started_at) if watched.tells_turns else None
+        for supervised, one in zip(self._loops, self.status(), strict=True):
+            # A loop that does not report its turns can't be distinguished from a stuck one.
+            last_seen = (one.last_turn_at or one.started_at) if supervised.reports_turns else None
             if not one.running:
                 reasons.append(f"{one.name} is not running: {one.last_error or 'not started'}")
-            elif seen is not None and (now - seen).total_seconds() > STUCK_S:
-                reasons.append(f"{one.name} has not turned for {(now - seen).total_seconds():.0f} s")
+            elif last_seen is not None and (now - last_seen).total_seconds() > STUCK_S:
+                reasons.append(f"{one.name} has not turned for {(now - last_seen).total_seconds():.0f} s")
         return Health("degraded" if reasons else "ok", tuple(reasons))
 
-    async def _keep(self, one: _Watched, stop: asyncio.Event) -> None:
+    async def _run_loop(self, one: _SupervisedLoop, stop: asyncio.Event) -> None:
         wait = RESTART_S
         while not stop.is_set():
             one.started_at, one.running = self._clock.now(), True
@@ -106,7 +100,7 @@ class Supervisor:
                 return
             except Exception as fault:
                 one.last_error = repr(fault)
-                log.exception("loop failed; starting it again", loop=one.name)
+                log.exception("loop failed; restarting", loop=one.name)
             finally:
                 one.running = False
             one.restarts += 1
