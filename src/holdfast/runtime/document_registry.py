@@ -17,6 +17,7 @@ from holdfast.kit.inbox import InboxItem, InboxLane
 from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.metering import Allowance, UsageEvent, UsageSum
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane
+from holdfast.kit.rate_limit import RateLimitDocument
 from holdfast.kit.releases import Release
 from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Schedule, SlotRun
@@ -28,8 +29,8 @@ from holdfast.store_copy import Copy
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, Connection, Consent, Copy,
     DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane,
-    LeaseDocument, ActivityMinute, Release, Rotation, RunDocument, Schedule, Session, Setup, SignInLink,
-    SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User, Watch,
+    LeaseDocument, ActivityMinute, RateLimitDocument, Release, Rotation, RunDocument, Schedule,
+    Session, Setup, SignInLink, SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User, Watch,
 )  # fmt: skip
 KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
     Connection: SEALED_TOKENS,
