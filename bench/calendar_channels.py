@@ -20,8 +20,8 @@ from holdfast.kit.channels import ChannelPolicy, Channels, Opened
 from holdfast.runtime import Runtime, documents_of
 from holdfast.services.calendar_sync import service
 from holdfast.services.calendar_sync.models import MappingReload, UserMapping, WatchChannel
-from holdfast.services.calendar_sync.operations import NAME, CalendarSync
-from holdfast.services.calendar_sync.reports import StatusResponse, channel_response
+from holdfast.services.calendar_sync.operations import CalendarSync
+from holdfast.services.calendar_sync.sync.engine import NAME
 from holdfast.services.calendar_sync.table import as_table
 from holdfast.store import Store, put
 
@@ -103,8 +103,8 @@ async def starting(place: Place, engine: str) -> AsyncIterator[Pair]:
         async def ours() -> float:
             began = time.perf_counter()
             runtime = await Runtime.open(config, services=[service])
-            keeper: CalendarSync = runtime.parts["calendar_sync"].operations
-            await keeper.channels.set_wanted(keeper.directory.entries)
+            operations: CalendarSync = runtime.parts["calendar_sync"].operations
+            await operations.engine.channels.set_wanted(operations.engine.mappings.entries)
             took = time.perf_counter() - began
             await runtime.close()
             return took
@@ -119,14 +119,11 @@ async def looking(place: Place, engine: str) -> AsyncIterator[Pair]:
     await _filled(url, place.scale(CHANNELS, QUICK_CHANNELS))
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         runtime = await Runtime.open(_config(url, Path(folder)), services=[service])
-        keeper: CalendarSync = runtime.parts["calendar_sync"].operations
+        operations: CalendarSync = runtime.parts["calendar_sync"].operations
 
         async def ours() -> float:
             began = time.perf_counter()
-            page = await keeper.listing(limit=1_000)
-            told = (await keeper.look()).told()
-            rows = [channel_response(row) for row in page.rows]
-            as_table(StatusResponse(channels=rows, cursor=page.cursor, summary=told.channels, health=told))
+            as_table(await operations.channel_status(limit=1_000))
             return time.perf_counter() - began
 
         yield Pair(ours, lambda: _limit(TABLE_S))

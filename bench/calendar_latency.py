@@ -26,7 +26,7 @@ from bench.measure import Goal, Pair, Place, Workload
 from holdfast.clock import SystemClock
 from holdfast.kit.vault import Vault, new_key
 from holdfast.providers.google_calendar import channel_token
-from holdfast.services.calendar_sync.operations import NAME
+from holdfast.services.calendar_sync.sync.engine import NAME
 from holdfast.simulators.google import AddPerson, CreateEvent, GoogleSimulator, ListChannels, ShowCalendar
 from holdfast.testing import free_port
 

@@ -19,6 +19,7 @@ import msgspec
 from litestar import delete, get, post, put
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
+from litestar.openapi.spec import Operation as OpenAPIOperation
 from litestar.params import QueryParameter
 
 from holdfast.operation import Operator, declaration_of
@@ -56,6 +57,7 @@ def read_route(
     area: str,
     prefix: str = PREFIX,
     media_type: str | None = None,
+    operation_class: type[OpenAPIOperation] = OpenAPIOperation,
     **opt: Any,
 ) -> Decorator:
     """Declare a GET route; `opt` goes to the route guard, such as `limited`.
@@ -64,7 +66,8 @@ def read_route(
     """
     declared = {"needs": needs, "area": area, "action": "read", "platform": False, **opt}
     security: list[dict[str, list[str]]] | None = [] if needs == "public" else None
-    return get(prefix + path, opt=declared, security=security, media_type=media_type)
+    return get(prefix + path, opt=declared, security=security, media_type=media_type,
+               operation_class=operation_class)  # fmt: skip
 
 
 def action_route(

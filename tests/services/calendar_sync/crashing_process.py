@@ -1,13 +1,16 @@
-"""A process of the service that is gone before or after any write and any call to Google."""
+"""A process of the service that dies before or after any write and any call to Google."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
 
+from holdfast.kit.audit import Audit
 from holdfast.kit.inbox import InboxWorker
+from holdfast.operation import Operator
 from holdfast.services.calendar_sync import build, service
 from holdfast.services.calendar_sync.operations import CalendarSync
 from tests.kit.switchboard import CrashError, Fuse, fused
@@ -25,10 +28,12 @@ class CrashingProcess:
     def __init__(self, harness: Harness, fuse: Fuse) -> None:
         context = harness.runtime._context(service)
         store = fused(harness.runtime.store, fuse)
-        self.parts = build(msgspec.structs.replace(context, store=store))
+        self.audits = lru_cache(partial(Audit, store))
+        self.parts = build(msgspec.structs.replace(context, store=store, audit=self.audits))
         self.operations: CalendarSync = self.parts.operations
+        self.engine = self.operations.engine
         self.inbox = InboxWorker(store, self.parts.handlers)
-        calendar = self.operations.google.calendar
+        calendar = self.engine.google.calendar
 
         def burning(email: str) -> Any:
             client = calendar(email)
@@ -37,16 +42,20 @@ class CrashingProcess:
                     setattr(client, name, _burning(getattr(client, name), fuse))
             return client
 
-        self.operations.google.calendar = burning
+        self.engine.google.calendar = burning
+
+    def operator(self, by: Operator) -> Operator:
+        """The same person, acting through this process."""
+        return msgspec.structs.replace(by, audits=self.audits)
 
     async def start(self) -> None:
-        await self.operations.start()
+        await self.engine.start()
 
     async def close(self) -> None:
         """What else the dead process had under way ends with it."""
         others = [task for task in asyncio.all_tasks() if _name(task) in _WORK]
         await asyncio.gather(*others, return_exceptions=True)
-        await self.operations.close()
+        await self.engine.close()
 
 
 def _name(task: asyncio.Task[Any]) -> str:

@@ -17,10 +17,13 @@ from holdfast.clock import Clock
 from holdfast.config import Config, load_config
 from holdfast.http.app import create_app
 from holdfast.kit.access import ApiTokens
+from holdfast.model.access import SERVICE
+from holdfast.operation import Operator
 from holdfast.runtime import Runtime
 from holdfast.services.calendar_sync import service
-from holdfast.services.calendar_sync.models import CalendarState, SyncedEvent, WatchChannel
+from holdfast.services.calendar_sync.models import CalendarState, Order, SyncedEvent, WatchChannel
 from holdfast.services.calendar_sync.operations import CalendarSync
+from holdfast.services.calendar_sync.sync.engine import SyncEngine
 from holdfast.simulators.google import (
     AddPerson,
     CreateEvent,
@@ -78,6 +81,10 @@ class Harness:
         operations: CalendarSync = self.runtime.parts["calendar_sync"].operations
         return operations
 
+    @property
+    def engine(self) -> SyncEngine:
+        return self.operations.engine
+
     # -- people and their calendars ---------------------------------------------------------------
 
     def map(self, mappings: Mapping[str, Sequence[str]]) -> None:
@@ -127,22 +134,23 @@ class Harness:
         syncs = 0
         while True:
             await self.google.pushed()
-            done = await self.runtime.inbox_worker.turn() + await self.operations.channels.turn()
-            more = await self.operations.syncs.turn()
+            done = await self.runtime.inbox_worker.turn() + await self.operations.orders.turn()
+            done += await self.engine.channels.turn()
+            more = await self.engine.syncs.turn()
             syncs += more
             if not done and not more:
                 return syncs
 
     async def begin(self) -> None:
         """Read the mappings, open the channels, look at every calendar once."""
-        await self.operations.refresh()
+        await self.engine.refresh()
         await self.work()
 
     async def later(self, seconds: float) -> None:
         """Time passes, mappings are refreshed as the job does, and everything due is done."""
         assert isinstance(self.clock, ManualClock)
         await self.clock.advance(seconds)
-        await self.operations.refresh()
+        await self.engine.refresh()
         await self.work()
 
     def drop_pushes(self, *, on: bool) -> None:
@@ -158,6 +166,9 @@ class Harness:
 
     async def records(self) -> list[SyncedEvent]:
         return (await self.runtime.store.query(Query(SyncedEvent).order_by("event_id"))).docs
+
+    async def orders(self) -> list[Order]:
+        return [one.doc async for one in self.runtime.store.scan(Query(Order))]
 
     async def channels(self, status: str = "active") -> list[WatchChannel]:
         query = Query(WatchChannel).where("status", "==", status).order_by("expiration")
@@ -185,6 +196,11 @@ class Harness:
         async with self.client.get("/metrics", headers=bearer) as answer:
             assert answer.status == 200
             return await answer.text()
+
+    @property
+    def by(self) -> Operator:
+        """An administrator."""
+        return self.runtime.operator(SERVICE, "-", actor="admin@hoge.jp")
 
     async def token(self, role: Any = "admin", tenant: str = "-", **more: Any) -> str:
         return await ApiTokens(self.runtime.store).create("test", role=role, tenant_id=tenant, **more)

@@ -73,7 +73,7 @@ async def test_every_route_refuses_those_who_may_not(
                 )
                 assert got == status, (path, token[:40], body)
         assert len(harness.google.calls) == calls
-        assert await _trail(harness) == []
+        assert {event.outcome for event in await _trail(harness)} == {"refused"}
 
 
 async def test_a_scheduler_with_an_identity_token_is_let_in_and_named(
@@ -83,10 +83,11 @@ async def test_a_scheduler_with_an_identity_token_is_let_in_and_named(
     async with calendar_harness(one_url, clock, tmp_path, more=more) as harness:
         await harness.begin()
         await _act(harness, "renew-expiring-channels", issuer.token())
-        (event,) = await _trail(harness)
-        assert (event.action, event.actor) == (
-            "calendar_sync.channels_renewed", "oidc:timer@project.iam.example"
-        )  # fmt: skip
+        trail = await _trail(harness)
+        assert [event.action for event in trail] == [
+            "calendar_sync.renewal_requested", "calendar_sync.channels_renewed"
+        ]  # fmt: skip
+        assert {event.actor for event in trail} == {"oidc:timer@project.iam.example"}
 
 
 async def test_a_dry_run_tells_and_changes_nothing(harness: Harness) -> None:
@@ -120,7 +121,8 @@ async def test_expiring_channels_are_renewed_and_each_is_told(harness: Harness) 
         )  # fmt: skip
         assert one["duration"] >= 0
     assert told["summary"] == {"total": 2, "renewed": 2, "skipped": 0, "failed": 0}
-    (event,) = await _trail(harness)
+    requested, event = await _trail(harness)
+    assert requested.details == {"expirationThreshold": 8 * DAY * 1000}
     assert event.details == {"total": 2, "renewed": 2, "skipped": 0, "failed": 0, "dryRun": False}
 
 
@@ -146,7 +148,7 @@ async def test_an_outside_scheduler_and_our_own_renew_once_together(harness: Har
     await harness.begin()
     token = await harness.token()
     await harness.clock.advance(6 * DAY + 3_600)  # type: ignore[attr-defined]
-    await harness.operations.refresh()
+    await harness.engine.refresh()
     watches = sum(call.path.endswith("/watch") for call in harness.google.calls)
     (job,) = [
         one for one in harness.runtime.parts["calendar_sync"].jobs if one.name == "renew-watch-channels"
@@ -154,7 +156,7 @@ async def test_an_outside_scheduler_and_our_own_renew_once_together(harness: Har
     slot: Any = None
     answers = await asyncio.gather(
         _act(harness, "renew-expiring-channels", token), job.act(slot),
-        _act(harness, "renew-expiring-channels", token), harness.operations.channels.turn(),
+        _act(harness, "renew-expiring-channels", token), harness.engine.channels.turn(),
     )  # fmt: skip
     await harness.work()
     assert sum(call.path.endswith("/watch") for call in harness.google.calls) == watches + 2
@@ -167,7 +169,7 @@ async def test_an_outside_scheduler_and_our_own_renew_once_together(harness: Har
 async def test_everything_is_registered_anew_and_safe_to_repeat(harness: Harness) -> None:
     await harness.begin()
     harness.map({ALICE: [ALICE2], CAROL: [CAROL2]})
-    await harness.operations.directory.reload()
+    await harness.engine.mappings.reload()
     old = {channel.channel_id for channel in await harness.channels()}
     token = await harness.token()
     told = await _act(harness, "force-register-channels", token, reason="moved to another project")
@@ -176,10 +178,13 @@ async def test_everything_is_registered_anew_and_safe_to_repeat(harness: Harness
     await _act(harness, "force-register-channels", token)
     assert harness.live() == [ALICE, CAROL]
     assert not old & {channel.channel_id for channel in await harness.channels()}
-    first, _ = await _trail(harness)
-    assert first.action == "calendar_sync.channels_forced"
-    assert first.details["reason"] == "moved to another project"
-    assert first.details["registered"] == 2
+    requested, done, *_ = await _trail(harness)
+    assert (requested.action, done.action) == (
+        "calendar_sync.registration_requested", "calendar_sync.channels_forced"
+    )  # fmt: skip
+    assert requested.details == {"reason": "moved to another project"}
+    assert done.details["reason"] == "moved to another project"
+    assert done.details["registered"] == 2
 
 
 async def test_forcing_tells_counts_when_some_fail(quick_harness: Harness) -> None:
@@ -223,7 +228,11 @@ async def test_mappings_are_reloaded_on_demand(harness: Harness) -> None:
     status, body, _ = await harness.ask("POST", "/admin/reload-mappings", token=token)
     assert status == 422
     assert "can't be read" in body["error"]["message"]
-    assert len(await _trail(harness)) == 1
+    assert [(event.action, event.outcome) for event in await _trail(harness)] == [
+        ("calendar_sync.reload_requested", "done"), ("calendar_sync.mappings_reloaded", "done"),
+        ("calendar_sync.reload_requested", "done"), ("calendar_sync.reload_requested", "failed"),
+    ]  # fmt: skip
+    assert await harness.orders() == []
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,10 @@ async def test_stopped_documents_stay_as_long_as_is_set(
         await harness.begin()
         await harness.later(6 * DAY + 3_600)
         assert len(await harness.channels("stopped")) == 2
-        await harness.operations.sweep()
+        await harness.engine.sweep()
         assert len(await harness.channels("stopped")) == 2
         await harness.clock.advance(10 * DAY + 1)  # type: ignore[attr-defined]
-        assert (await harness.operations.sweep())["stopped"] == 2
+        assert (await harness.engine.sweep())["stopped"] == 2
         assert await harness.channels("stopped") == []
 
 
@@ -89,14 +89,14 @@ async def test_channels_that_ended_while_nobody_ran_are_marked_and_registered_an
     await harness.clock.advance(8 * DAY)  # type: ignore[attr-defined]
     await harness.restart()
     missed = harness.create(ALICE, STRANGER)
-    await harness.operations.refresh()
+    await harness.engine.refresh()
     await harness.work()
     assert {channel.channel_id for channel in await harness.channels("expired")} == old
     assert not old & {channel.channel_id for channel in await harness.channels()}
     assert harness.live() == [ALICE, BOB]
     assert harness.attendees(ALICE, missed) == [STRANGER, ALICE2]
     await harness.later(31 * DAY)
-    swept = await harness.operations.sweep()
+    swept = await harness.engine.sweep()
     assert swept["WatchChannel"] >= 2
     assert not old & {channel.channel_id for channel in await harness.channels("expired")}
 
@@ -105,7 +105,7 @@ async def test_a_restart_finds_its_channels_and_opens_none(harness: Harness) -> 
     await harness.begin()
     before = {channel.channel_id for channel in await harness.channels()}
     await harness.restart()
-    assert all(harness.operations.channels.has_open(one) for one in before)
+    assert all(harness.engine.channels.has_open(one) for one in before)
     await harness.begin()
     assert {channel.channel_id for channel in await harness.channels()} == before
     event_id = harness.create(ALICE, STRANGER)
@@ -116,9 +116,9 @@ async def test_a_restart_finds_its_channels_and_opens_none(harness: Harness) -> 
 async def test_two_processes_open_one_channel_for_a_calendar(harness: Harness) -> None:
     other = await Runtime.open(harness.config, services=[service], clock=harness.clock)
     try:
-        theirs: Any = other.parts["calendar_sync"].operations
-        await asyncio.gather(harness.operations.refresh(), theirs.refresh())
-        await asyncio.gather(harness.operations.channels.turn(), theirs.channels.turn())
+        theirs: Any = other.parts["calendar_sync"].operations.engine
+        await asyncio.gather(harness.engine.refresh(), theirs.refresh())
+        await asyncio.gather(harness.engine.channels.turn(), theirs.channels.turn())
         assert harness.live() == [ALICE, BOB]
     finally:
         await other.close()
@@ -127,12 +127,12 @@ async def test_two_processes_open_one_channel_for_a_calendar(harness: Harness) -
 async def test_an_orphan_is_stopped_and_a_new_mapping_gets_a_channel(harness: Harness) -> None:
     await harness.begin()
     harness.map({ALICE: [ALICE2], CAROL: [CAROL2]})
-    await harness.operations.refresh()
+    await harness.engine.refresh()
     await harness.work()
     assert harness.live() == [ALICE, CAROL]
     assert ("stopped", BOB) in await _acts(harness)
     harness.map({ALICE: [ALICE2], BOB: [BOB2]})
-    await harness.operations.refresh()
+    await harness.engine.refresh()
     await harness.work()
     assert harness.live() == [ALICE, BOB]
 
@@ -142,7 +142,7 @@ async def test_channels_on_record_from_elsewhere_are_taken_over(quick_harness: H
     harness = quick_harness
     ends_ms = int(harness.clock.now().timestamp() * 1000) + 5 * DAY * 1000
     for person in (ALICE, CAROL):
-        google = harness.operations.google.calendar(person)
+        google = harness.engine.google.calendar(person)
         made = await google.watch_events(person, PushChannel(
             id=f"old-{person.partition('@')[0]}",
             address=f"{harness.config.public_url}/calendar-sync/webhook", token="x", expiration=str(ends_ms),
@@ -159,14 +159,14 @@ async def test_channels_on_record_from_elsewhere_are_taken_over(quick_harness: H
 async def test_a_watch_that_fails_is_tried_again_and_shown(quick_harness: Harness) -> None:
     harness = quick_harness
     harness.google.trouble(InjectedFault(count=2, path="/watch", status=500, reason="backendError"))
-    await harness.operations.refresh()
-    await harness.operations.channels.turn()
-    look = await harness.operations.look()
-    assert look.status() == "critical", "wanted, and nothing is live"
-    assert look.channels.failing == 2
+    await harness.engine.refresh()
+    await harness.engine.channels.turn()
+    report = await harness.engine.status()
+    assert report.status() == "critical", "wanted, and nothing is live"
+    assert report.channels.failing == 2
     await harness.later(20)
     assert harness.live() == [ALICE, BOB]
-    assert (await harness.operations.look()).status() == "ok"
+    assert (await harness.engine.status()).status() == "ok"
 
 
 async def test_a_stop_that_fails_leaves_an_old_channel_no_longer_than_it_must(quick_harness: Harness) -> None:
@@ -194,10 +194,10 @@ async def test_revoked_credentials_end_renewals_and_say_so(quick_harness: Harnes
     harness.google.run(RevokeAccess(email=ALICE))
     await harness.later(6 * DAY + 3_600)
     calls = len(harness.google.calls)
-    await harness.operations.channels.turn()
+    await harness.engine.channels.turn()
     assert len(harness.google.calls) == calls, "nobody goes on asking"
-    look = await harness.operations.look()
-    assert (look.status(), look.told().needs_attention) == ("degraded", 1)
+    report = await harness.engine.status()
+    assert (report.status(), report.response().needs_attention) == ("degraded", 1)
     assert ("attention", ALICE) in await _acts(harness)
     text = await harness.metrics()
     assert "holdfast_calendar_sync_channels_need_attention 1.0" in text

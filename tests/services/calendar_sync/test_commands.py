@@ -68,8 +68,13 @@ async def test_an_administrators_day_at_the_terminal(one_url: str, tmp_path: Pat
         code, _, err = await shell.run("sync", "nobody@hoge.jp")
         assert (code, "is not mapped" in err) == (1, True)
         trail = await harness.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
-        actions = [event.action.removeprefix("calendar_sync.") for event in trail.docs]
-        assert actions == ["mappings_reloaded", "channels_forced", "channel_stopped"]
+        actions = [
+            event.action.removeprefix("calendar_sync.") for event in trail.docs if event.outcome == "done"
+        ]
+        assert actions == [
+            "reload_requested", "mappings_reloaded", "registration_requested", "channels_forced",
+            "channel_stopped",
+        ]  # fmt: skip
         assert all(event.actor.startswith("cli:") for event in trail.docs)
 
 

@@ -125,7 +125,7 @@ async def test_values_that_break_a_rule_are_refused(kept: Store, fields: dict[st
 async def test_a_channel_that_has_ended_is_never_registered(quick_harness: Harness) -> None:
     """`expiration` lies ahead at creation: what Google grants in the past is taken as a failure."""
     harness = quick_harness
-    calendar = harness.operations.google.calendar(ALICE)
+    calendar = harness.engine.google.calendar(ALICE)
     watch = calendar.watch_events
 
     async def ended(*words: Any, **named: Any) -> Any:
@@ -133,8 +133,8 @@ async def test_a_channel_that_has_ended_is_never_registered(quick_harness: Harne
         return msgspec.structs.replace(granted, expiration="1000")
 
     calendar.watch_events = ended  # type: ignore[method-assign]
-    await harness.operations.refresh()
-    await harness.operations.channels.turn()
+    await harness.engine.refresh()
+    await harness.engine.channels.turn()
     assert [channel.watched_id for channel in await harness.channels()] == [BOB]
 
 

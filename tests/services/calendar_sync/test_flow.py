@@ -20,7 +20,7 @@ async def test_mapped_primaries_get_a_channel_each_and_their_secondaries_join_th
     harness.uninvite(ALICE, event_id, BOB)
     await harness.work()
     assert harness.attendees(ALICE, event_id) == [STRANGER, ALICE2]
-    assert (await harness.operations.look()).status() == "ok"
+    assert (await harness.engine.status()).status() == "ok"
 
 
 async def test_a_primary_who_leaves_somebody_elses_event_takes_the_secondary_along(harness: Harness) -> None:

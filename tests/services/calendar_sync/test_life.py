@@ -103,14 +103,14 @@ class History:
         try:
             await process.start()
             try:
-                await process.operations.refresh()
+                await process.engine.refresh()
             except HoldfastError:
                 self.counts["refresh failed"] += 1
             await self.work(process)
             if self.chance.random() < 0.1:
-                await process.operations.renew(threshold_ms=int(2 * DAY * 1000))
+                await process.engine.renew(threshold_ms=int(2 * DAY * 1000))
             if self.chance.random() < 0.03:
-                await process.operations.force("at random")
+                await process.engine.force("at random")
         except CrashError:
             self.counts["crash"] += 1
         else:
@@ -124,8 +124,8 @@ class History:
         busy = 1
         while busy:
             await self.harness.google.pushed()
-            busy = await process.inbox.turn() + await process.operations.channels.turn()
-            busy += await process.operations.syncs.turn()
+            busy = await process.inbox.turn() + await process.engine.channels.turn()
+            busy += await process.engine.syncs.turn()
 
     def edit(self) -> None:
         choice = self.chance.random()
@@ -282,8 +282,8 @@ class History:
             await harness.later(3 * HOUR)
         assert sorted(harness.live()) == sorted(self.mapped), "one live channel for each, and no other"
         assert {channel.watched_id for channel in await harness.channels()} == self.mapped
-        assert (await harness.operations.look()).status() == "ok", (
-            (await harness.operations.look()).health().reasons
+        assert (await harness.engine.status()).status() == "ok", (
+            (await harness.engine.status()).health().reasons
         )
         self.check()
         for event_id, owner in self.events.items():

@@ -148,12 +148,12 @@ async def _stored(harness: Harness) -> dict[str, list[str]]:
 async def test_a_reload_says_what_changed_and_channels_follow(harness: Harness) -> None:
     await harness.begin()
     harness.map({BOB: [BOB2, "bob@piyo.jp"], CAROL: [CAROL2]})
-    reloaded = await harness.operations.refresh()
+    reloaded = await harness.engine.refresh()
     assert (reloaded.mappings, reloaded.added, reloaded.changed, reloaded.removed) == (2, 1, 1, 1)
     assert await _stored(harness) == {BOB: [BOB2, "bob@piyo.jp"], CAROL: [CAROL2]}
     await harness.work()
     assert harness.live() == [BOB, CAROL]
-    again = await harness.operations.refresh()
+    again = await harness.engine.refresh()
     assert (again.added, again.changed, again.removed) == (0, 0, 0)
 
 
@@ -163,7 +163,7 @@ async def test_a_changed_mapping_reaches_events_that_are_there(quick_harness: Ha
     event_id = harness.create(ALICE, ALICE)
     await harness.work()
     harness.map({ALICE: ["alice@piyo.jp"], BOB: [BOB2]})
-    await harness.operations.refresh()
+    await harness.engine.refresh()
     await harness.work()
     assert harness.attendees(ALICE, event_id) == [ALICE, "alice@piyo.jp"]
 
@@ -174,24 +174,24 @@ async def test_a_failed_reload_keeps_the_last_good_map_and_shows_it(
     await harness.begin()
     harness.mappings.unlink()
     with pytest.raises(HoldfastError, match="can't be read"):
-        await harness.operations.refresh()
+        await harness.engine.refresh()
     await harness.work()
     assert harness.live() == [ALICE, BOB]
-    look = await harness.operations.look()
-    assert look.status() == "degraded"
-    assert (look.told().mappings.count, look.told().mappings.failed_reloads) == (2, 1)
+    report = await harness.engine.status()
+    assert report.status() == "degraded"
+    assert (report.response().mappings.count, report.response().mappings.failed_reloads) == (2, 1)
     await harness.restart()
-    assert harness.operations.directory.entries == {ALICE: (ALICE2,), BOB: (BOB2,)}
+    assert harness.engine.mappings.entries == {ALICE: (ALICE2,), BOB: (BOB2,)}
     harness.map({ALICE: [ALICE2], BOB: [BOB2]})
-    await harness.operations.refresh()
-    assert (await harness.operations.look()).status() == "ok"
+    await harness.engine.refresh()
+    assert (await harness.engine.status()).status() == "ok"
 
 
 async def test_an_emptied_source_stops_nobody(quick_harness: Harness) -> None:
     await quick_harness.begin()
     quick_harness.map({})
     with pytest.raises(InvalidError, match="would stop every channel"):
-        await quick_harness.operations.refresh()
+        await quick_harness.engine.refresh()
     await quick_harness.work()
     assert quick_harness.live() == [ALICE, BOB]
 
@@ -199,11 +199,11 @@ async def test_an_emptied_source_stops_nobody(quick_harness: Harness) -> None:
 async def test_rows_that_are_all_inactive_end_every_channel_on_purpose(quick_harness: Harness) -> None:
     await quick_harness.begin()
     quick_harness.mappings.write_text(f"{ALICE},{ALICE2},inactive\n{BOB},,inactive\n")
-    reloaded = await quick_harness.operations.refresh()
+    reloaded = await quick_harness.engine.refresh()
     assert (reloaded.mappings, reloaded.removed, reloaded.bad_rows) == (0, 2, ())
     await quick_harness.work()
     assert quick_harness.live() == []
-    assert (await quick_harness.operations.look()).status() == "ok"
+    assert (await quick_harness.engine.status()).status() == "ok"
 
 
 async def test_an_address_that_no_engine_can_keep_is_a_bad_row_and_stops_no_reload(
@@ -211,19 +211,19 @@ async def test_an_address_that_no_engine_can_keep_is_a_bad_row_and_stops_no_relo
 ) -> None:
     await quick_harness.begin()
     quick_harness.map({"ann/eve@hoge.jp": [ALICE2], CAROL: [CAROL2]})
-    reloaded = await quick_harness.operations.refresh()
+    reloaded = await quick_harness.engine.refresh()
     assert [bad.row for bad in reloaded.bad_rows] == [2]
-    assert quick_harness.operations.directory.entries == {CAROL: (CAROL2,)}
+    assert quick_harness.engine.mappings.entries == {CAROL: (CAROL2,)}
 
 
 async def test_bad_rows_are_shown_and_cost_nobody_their_channel(quick_harness: Harness) -> None:
     await quick_harness.begin()
     quick_harness.map({ALICE: ["oops"], BOB: [BOB2]})
-    reloaded = await quick_harness.operations.refresh()
+    reloaded = await quick_harness.engine.refresh()
     assert reloaded.bad_rows == (BadMappingRow(2, "'oops' is no e-mail address"),)
     await quick_harness.work()
     assert quick_harness.live() == [ALICE, BOB]
-    health = (await quick_harness.operations.look()).health()
+    health = (await quick_harness.engine.status()).health()
     assert health.status == "degraded"
     assert health.reasons == ("mappings have rows that can't be used: 2",)
 
@@ -234,11 +234,11 @@ async def test_another_process_works_with_the_new_map(quick_harness: Harness) ->
     other = harness.runtime.__class__(
         harness.config, harness.runtime.store, harness.runtime.services, vault=harness.runtime.vault
     )
-    theirs: Any = other.parts["calendar_sync"].operations
-    assert await theirs.directory.current() == {ALICE: (ALICE2,), BOB: (BOB2,)}
+    theirs: Any = other.parts["calendar_sync"].operations.engine
+    assert await theirs.mappings.current() == {ALICE: (ALICE2,), BOB: (BOB2,)}
     harness.map({CAROL: [CAROL2]})
-    await harness.operations.refresh()
-    assert await theirs.directory.current() == {CAROL: (CAROL2,)}
+    await harness.engine.refresh()
+    assert await theirs.mappings.current() == {CAROL: (CAROL2,)}
 
 
 async def test_mappings_come_from_a_sheet(one_url: str, clock: ManualClock, tmp_path: Path) -> None:
@@ -252,12 +252,12 @@ async def test_mappings_come_from_a_sheet(one_url: str, clock: ManualClock, tmp_
         harness.google.run(
             SetSheet(spreadsheet_id="1AbC", sheet="User Mappings", rows=[*rows, ["x"], [CAROL, CAROL2]])
         )
-        reloaded = await harness.operations.refresh()
-        assert harness.operations.directory.entries == {ALICE: (ALICE2, "alice@piyo.jp"), CAROL: (CAROL2,)}
+        reloaded = await harness.engine.refresh()
+        assert harness.engine.mappings.entries == {ALICE: (ALICE2, "alice@piyo.jp"), CAROL: (CAROL2,)}
         assert reloaded.bad_rows == (BadMappingRow(4, "'x' is no e-mail address"),)
         harness.google.trouble(InjectedFault(count=1, status=403, reason="PERMISSION_DENIED"))
         with pytest.raises(HoldfastError):
-            await harness.operations.refresh()
-        assert harness.operations.directory.loaded
+            await harness.engine.refresh()
+        assert harness.engine.mappings.loaded
         harness.google.run(RevokeAccess(email=CAROL))
-        await harness.operations.refresh()
+        await harness.engine.refresh()

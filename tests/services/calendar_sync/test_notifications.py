@@ -29,8 +29,8 @@ def _headers(channel_id: str, token: str | None, **more: str) -> dict[str, str]:
 
 
 async def test_the_notification_that_beats_our_commit_is_kept_and_leads_to_a_sync(harness: Harness) -> None:
-    await harness.operations.refresh()
-    calendar = harness.operations.google.calendar(ALICE)
+    await harness.engine.refresh()
+    calendar = harness.engine.google.calendar(ALICE)
     watch, heard = calendar.watch_events, asyncio.Event()
 
     async def slowly(*words: Any, **named: Any) -> Any:
@@ -42,9 +42,9 @@ async def test_the_notification_that_beats_our_commit_is_kept_and_leads_to_a_syn
         return granted
 
     calendar.watch_events = slowly  # type: ignore[method-assign]
-    harness.operations.google._calendars.pop(BOB, None)
-    await harness.operations.channels.set_wanted([ALICE])
-    await harness.operations.channels.turn()
+    harness.engine.google._calendars.pop(BOB, None)
+    await harness.engine.channels.set_wanted([ALICE])
+    await harness.engine.channels.turn()
     assert heard.is_set()
     state = await harness.state(ALICE)
     assert state.notified_at is not None
@@ -60,7 +60,7 @@ async def test_a_notification_without_a_required_header_is_refused(
 ) -> None:
     await quick_harness.begin()
     (channel, *_) = await quick_harness.channels()
-    token = channel_token(quick_harness.operations.keys[0], channel.channel_id)
+    token = channel_token(quick_harness.engine.keys[0], channel.channel_id)
     headers = _headers(channel.channel_id, token, **({missing: ""} if missing else {}))
     got, body, _ = await quick_harness.ask("POST", "/webhook", headers=headers)
     assert got == status
@@ -71,7 +71,7 @@ async def test_forged_unknown_and_repeated_notifications(quick_harness: Harness)
     harness = quick_harness
     await harness.begin()
     (channel, *_) = await harness.channels()
-    good = channel_token(harness.operations.keys[0], channel.channel_id)
+    good = channel_token(harness.engine.keys[0], channel.channel_id)
     for token in ("", "forged", good[:-1] + ("0" if good[-1] != "0" else "1"), good.upper() + " "):
         status, _, _ = await harness.ask("POST", "/webhook", headers=_headers(channel.channel_id, token))
         assert status == 401
@@ -97,7 +97,7 @@ async def test_a_valid_token_for_a_channel_nobody_knows_is_kept_and_settled(quic
     await harness.begin()
     name = "calendar-sync-ghost-hoge-jp-1767225600000"
     status, body, _ = await harness.ask(
-        "POST", "/webhook", headers=_headers(name, channel_token(harness.operations.keys[0], name))
+        "POST", "/webhook", headers=_headers(name, channel_token(harness.engine.keys[0], name))
     )
     assert (status, body) == (200, {"status": "kept"})
     await harness.work()

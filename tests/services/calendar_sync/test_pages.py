@@ -80,6 +80,6 @@ async def test_hostile_names_stay_text(quick_harness: Harness) -> None:
     harness = quick_harness
     await harness.begin()
     harness.map({ALICE: [ALICE2], "<script>alert(1)</script>@hoge.jp": [ALICE2]})
-    await harness.operations.refresh()
+    await harness.engine.refresh()
     text = await _page(harness, "")
     assert "<script>alert" not in text

@@ -71,6 +71,6 @@ def test_what_else_is_kept() -> None:
     places = {schema_of(kind).path.names[0] for kind in DOCUMENTS}
     assert places == {
         "watchChannels", "calendarSyncMappings", "calendarSyncReloads", "calendarSyncCalendars",
-        "calendarSyncEvents", "calendarSyncChannelEvents",
+        "calendarSyncEvents", "calendarSyncChannelEvents", "calendarSyncOrders",
     }  # fmt: skip
     assert schema_of(CalendarState).declared.claim is not None

@@ -59,7 +59,7 @@ async def test_a_bad_question_is_refused(quick_harness: Harness, query: str) -> 
 async def test_health_is_for_everybody_and_names_nobody(harness: Harness) -> None:
     status, told, _ = await harness.ask("GET", "/health")
     assert (status, told["status"]) == (200, "degraded"), "nothing was read yet"
-    await harness.operations.refresh()
+    await harness.engine.refresh()
     status, told, _ = await harness.ask("GET", "/health")
     assert (status, told["status"]) == (503, "critical"), "wanted, and nothing is live"
     await harness.work()

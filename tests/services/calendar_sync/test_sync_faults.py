@@ -61,10 +61,10 @@ async def test_what_google_can_not_do_now_is_tried_again(
     assert (state.standing, state.failures) == ("failing", 1)
     assert state.due_at is not None
     assert (state.due_at - harness.clock.now()).total_seconds() >= 7_199
-    assert (await harness.operations.look()).status() == "degraded"
+    assert (await harness.engine.status()).status() == "degraded"
     await harness.later(7_300)
     assert harness.attendees(ALICE, event_id) == [STRANGER, ALICE2]
-    assert (await harness.operations.look()).status() == "ok"
+    assert (await harness.engine.status()).status() == "ok"
 
 
 @pytest.mark.parametrize(("status", "reason"), [(400, "invalid"), (403, "forbidden")])
@@ -103,18 +103,18 @@ async def test_lost_credentials_need_attention_and_are_noticed_when_they_work_ag
     await harness.later(6 * 3_600 + 60)
     state = await harness.state(ALICE)
     assert state.standing == "attention"
-    assert (await harness.operations.look()).status() == "degraded"
+    assert (await harness.engine.status()).status() == "degraded"
     await harness.later(6 * 86_400)
-    look = await harness.operations.look()
-    assert [one.watched_id for one in look.channels.attention] == [ALICE]
-    assert look.told().needs_attention == 1
-    assert f"needs attention, credentials are gone: {ALICE}" in look.health().reasons
+    report = await harness.engine.status()
+    assert [one.watched_id for one in report.channels.attention] == [ALICE]
+    assert report.response().needs_attention == 1
+    assert f"needs attention, credentials are gone: {ALICE}" in report.health().reasons
     event_id = harness.create(ALICE, STRANGER)
     harness.google.run(Restore(email=ALICE))
     await harness.later(3_700)
     assert harness.attendees(ALICE, event_id) == [STRANGER, ALICE2]
     assert harness.live() == [ALICE, BOB]
-    assert (await harness.operations.look()).status() == "ok"
+    assert (await harness.engine.status()).status() == "ok"
 
 
 async def _die_while_syncing(harness: Harness, after: int) -> bool:
@@ -122,7 +122,7 @@ async def _die_while_syncing(harness: Harness, after: int) -> bool:
     process = CrashingProcess(harness, Fuse(after))
     await harness.google.pushed()
     try:
-        while await process.inbox.turn() + await process.operations.syncs.turn():
+        while await process.inbox.turn() + await process.engine.syncs.turn():
             await harness.google.pushed()
     except CrashError:
         return True
@@ -182,7 +182,7 @@ async def test_a_thousand_notifications_at_once_are_at_most_two_syncs(one_url: s
 
 
 async def _notify(harness: Harness, channel_id: str, numbers: range) -> None:
-    token = channel_token(harness.operations.keys[0], channel_id)
+    token = channel_token(harness.engine.keys[0], channel_id)
     gate = asyncio.Semaphore(50)
 
     async def post(number: int) -> None:

@@ -38,7 +38,7 @@ async def test_a_first_sync_reads_every_page_and_keeps_the_token_with_the_last(
     assert state.sync_token
     assert state.standing == "fine"
     before = _lists(harness)
-    await harness.operations.syncs.turn()
+    await harness.engine.syncs.turn()
     assert _lists(harness) == before
     assert len(await harness.records()) == 100, "a page of them"
 
@@ -75,12 +75,12 @@ async def test_results_are_told_for_each_event(quick_harness: Harness) -> None:
     harness.update(ALICE, event_id, attendees=guests(ALICE, STRANGER, ALICE2, BOB, BOB2))
     await harness.work()
     harness.map({ALICE: ["alice@piyo.jp"], BOB: [BOB2]})
-    await harness.operations.refresh()
+    await harness.engine.refresh()
     await harness.work()
     changed = next(one for one in (await harness.state(ALICE)).results if one.result == "changed")
     assert (changed.added, changed.removed) == (("alice@piyo.jp",), (ALICE2,))
     harness.map({CAROL: ["carol@fuga.jp"]})
-    await harness.operations.refresh()
+    await harness.engine.refresh()
     harness.invite(ALICE, event_id, CAROL)
     await harness.work()
     assert harness.attendees(ALICE, event_id) == [ALICE, STRANGER, BOB, BOB2, CAROL, "carol@fuga.jp"]
@@ -124,7 +124,7 @@ async def test_an_edit_by_somebody_else_at_the_same_moment_is_never_lost(quick_h
     harness = quick_harness
     await harness.begin()
     event_id = harness.create(ALICE, STRANGER)
-    calendar = harness.operations.google.calendar(ALICE)
+    calendar = harness.engine.google.calendar(ALICE)
     patch_event, edits = calendar.patch_event, iter(["first", "second", "third"])
 
     async def meanwhile(*words: Any, **named: Any) -> Any:
@@ -194,7 +194,7 @@ async def test_a_token_too_old_leads_to_a_full_sync_that_notices_what_is_gone(ha
     assert harness.attendees(BOSS, left) == [STRANGER]
     assert harness.attendees(ALICE, made) == [STRANGER, ALICE2]
     assert [record.event_id for record in await harness.records()] == [made]
-    assert (await harness.operations.look()).status() == "ok"
+    assert (await harness.engine.status()).status() == "ok"
 
 
 async def test_an_event_that_google_says_was_created_in_the_year_zero_is_read_like_any_other(

@@ -13,6 +13,8 @@ import msgspec
 from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.ids import ulid
+from holdfast.kit import NO_TENANT
+from holdfast.model.access import SERVICE
 from holdfast.services.calendar_sync.operations import CalendarSync
 from holdfast.simulators.google import (
     AddPerson,
@@ -83,14 +85,14 @@ def _meeting(title: str, guests: tuple[str, ...], start: datetime) -> dict[str, 
 
 async def open_channels(stage: Stage) -> None:
     """The simulated Google is a new one at every start: channels of the last one lead nowhere."""
-    keeper = _keeper(stage)
-    await keeper.refresh()
-    await keeper.force("the simulated Google was started anew")
+    engine = _operations(stage).engine
+    await engine.refresh()
+    await engine.force("the simulated Google was restarted")
 
 
-def _keeper(stage: Stage) -> CalendarSync:
-    keeper: CalendarSync = stage.operations("calendar_sync")
-    return keeper
+def _operations(stage: Stage) -> CalendarSync:
+    operations: CalendarSync = stage.operations("calendar_sync")
+    return operations
 
 
 async def act(stage: Stage) -> None:
@@ -143,7 +145,7 @@ async def drop(stage: Stage) -> str:
 async def expire(stage: Stage) -> str:
     stage.world.the(GoogleSimulator).run(ExpireSyncTokens())
     _arrange(stage, "After the tokens ended")
-    return "Google forgot how far we had read (410): the next sync reads everything anew."
+    return "Google forgot how far we had read (410): the next sync reads everything again."
 
 
 async def revoke(stage: Stage) -> str:
@@ -154,22 +156,22 @@ async def revoke(stage: Stage) -> str:
 
 async def restore(stage: Stage) -> str:
     stage.world.the(GoogleSimulator).run(Restore(email=ALICE))
-    await _keeper(stage).reload()
+    await _operations(stage).reload(stage.runtime.operator(SERVICE, NO_TENANT, actor="demo"))
     return "Access is back; what waited for it is tried again."
 
 
 async def facts(stage: Stage) -> list[Fact]:
-    look = await _keeper(stage).look()
-    told: list[Fact] = [
-        ("Channels open", str(look.by_status.get("active", 0))),
-        ("Calendars in need of attention", str(look.by_standing.get("attention", 0))),
+    report = await _operations(stage).engine.status()
+    facts: list[Fact] = [
+        ("Channels open", str(report.by_status.get("active", 0))),
+        ("Calendars in need of attention", str(report.by_standing.get("attention", 0))),
     ]
     if meetings := [one for one in _events(stage.world.the(GoogleSimulator), ALICE) if one.get("attendees")]:
         last = max(meetings, key=lambda one: str(one["updated"]))
-        told.append(
+        facts.append(
             (f"Guests of “{last['summary']}”", ", ".join(guest["email"] for guest in last["attendees"]))
         )
-    return told
+    return facts
 
 
 scene = Scene(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from holdfast.kit.channels import Watch
 from holdfast.kit.inbox import Source
-from holdfast.service import Context, Health, Parts, Service, Webhook, WebhookStatuses
-from holdfast.services.calendar_sync.checks import address, credentials
+from holdfast.service import Context, Health, Loop, Parts, Service, Webhook, WebhookStatuses
+from holdfast.services.calendar_sync.checks import checks_of
 from holdfast.services.calendar_sync.jobs import jobs_of
-from holdfast.services.calendar_sync.models import DOCUMENTS, CalendarState
+from holdfast.services.calendar_sync.models import DOCUMENTS, CalendarState, Order
 from holdfast.services.calendar_sync.operations import CalendarSync
-from holdfast.services.calendar_sync.routes import routes_of
+from holdfast.services.calendar_sync.routes import ROUTES
 from holdfast.services.calendar_sync.settings import CalendarSyncSettings
 from holdfast.services.calendar_sync.sync.loops import InitialReload
 from holdfast.services.calendar_sync.sync.notifications import (
@@ -21,38 +21,36 @@ from holdfast.services.calendar_sync.views import pages_of
 
 
 def build(context: Context) -> Parts:
-    """The service's parts; without settings it has no loops and no jobs, and only answers."""
+    """Build the service's parts; without settings it has no loops and no jobs."""
     operations = CalendarSync(context)
+    engine = operations.engine
+    in_use = engine.settings.in_use
 
     async def health() -> Health:
-        return (await operations.look()).health()
+        return (await engine.status()).health()
 
-    verifier = NotificationVerifier(
-        operations.keys, is_ours=operations.channels.has_open, metrics=operations.metrics
-    )
+    verifier = NotificationVerifier(engine.keys, is_ours=engine.channels.has_open, metrics=engine.metrics)
     source = Source(name=SOURCE, verifier=verifier, body_bytes_max=65_536)
-    in_use = operations.settings.in_use
-    handler = NotificationHandler(
-        context.store, operations.channels, gap_s=operations.settings.sync_gap_s, metrics=operations.metrics
-    )
-    first_look = InitialReload(context.store, operations.refresh)
+    loops: dict[str, Loop] = {
+        "mappings": InitialReload(context.store, engine.refresh), "orders": operations.orders,
+        "channels": engine.channels, "syncs": engine.syncs,
+    }  # fmt: skip
     return Parts(
-        routes=routes_of(operations),
+        routes=ROUTES,
         webhooks=[Webhook(path="/webhook", source=source, statuses=WebhookStatuses(stored=200))],
-        handlers={SOURCE: handler},
-        jobs=jobs_of(operations) if in_use else [],
-        loops={"mappings": first_look, "channels": operations.channels, "syncs": operations.syncs}
-        if in_use
-        else {},
-        queues={"syncs": CalendarState, "channels": Watch} if in_use else {},
+        handlers={SOURCE: NotificationHandler(engine.channels, clock=context.clock,
+                                              gap_s=engine.settings.sync_gap_s, metrics=engine.metrics)},
+        jobs=jobs_of(engine) if in_use else [],
+        loops=loops if in_use else {},
+        queues={"orders": Order, "syncs": CalendarState, "channels": Watch} if in_use else {},
         pages=pages_of(operations),
         health=health,
-        checks=[lambda: credentials(operations), lambda: address(operations)],
-        start=operations.start,
-        close=operations.close,
-        metrics=operations.metrics,
+        checks=checks_of(engine),
+        start=engine.start,
+        close=engine.close,
+        metrics=engine.metrics,
         operations=operations,
-    )
+    )  # fmt: skip
 
 
 service = Service(

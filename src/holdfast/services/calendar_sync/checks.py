@@ -1,43 +1,54 @@
-"""What `holdfast doctor` asks of this service: does Google take its credentials, and can it call back?"""
+"""Checks of `holdfast doctor`: does Google take the credentials, and can it call back?"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from holdfast.errors import HoldfastError, RetryLaterError
 from holdfast.providers.google_calendar import CALENDAR_URL
 from holdfast.service import CheckResult
-from holdfast.services.calendar_sync.operations import CalendarSync
+from holdfast.services.calendar_sync.sync.engine import SyncEngine
 
-NAME: Final = "calendar-sync credentials"
+CREDENTIALS: Final = "calendar-sync credentials"
 ADDRESS: Final = "calendar-sync address"
-_AWAY: Final = "see that this machine reaches Google, then ask again"
+_UNREACHABLE: Final = "see that this machine reaches Google, then ask again"
 _REFUSED: Final = (
     "set service_account to a key that works, and have the domain's administrator delegate the calendar "
     "scope to it"
 )
 
 
-async def credentials(operations: CalendarSync) -> CheckResult:
-    """A token for somebody who is mapped, or for the service account itself."""
-    if not operations.settings.in_use:
-        return CheckResult(NAME, True, "not set up")
-    somebody = next(iter(await operations.directory.current()), "")
+def checks_of(engine: SyncEngine) -> list[Callable[[], Awaitable[CheckResult]]]:
+    async def credentials() -> CheckResult:
+        return await check_credentials(engine)
+
+    async def address() -> CheckResult:
+        return check_address(engine)
+
+    return [credentials, address]
+
+
+async def check_credentials(engine: SyncEngine) -> CheckResult:
+    """Ask for a token for somebody who is mapped, or for the service account itself."""
+    if not engine.settings.in_use:
+        return CheckResult(CREDENTIALS, True, "not set up")
+    primary = next(iter(await engine.mappings.current()), "")
     try:
-        await operations.google.prove(somebody)
+        await engine.google.check_access(primary)
     except RetryLaterError as fault:
-        return CheckResult(NAME, False, fault.message, _AWAY)
+        return CheckResult(CREDENTIALS, False, fault.message, _UNREACHABLE)
     except HoldfastError as fault:
-        return CheckResult(NAME, False, fault.message, _REFUSED)
-    return CheckResult(NAME, True, f"Google gives tokens for {somebody or 'the service account'}")
+        return CheckResult(CREDENTIALS, False, fault.message, _REFUSED)
+    return CheckResult(CREDENTIALS, True, f"Google gives tokens for {primary or 'the service account'}")
 
 
-async def address(operations: CalendarSync) -> CheckResult:
-    """Google opens channels to addresses that are encrypted, and to no others."""
-    if not operations.settings.in_use:
+def check_address(engine: SyncEngine) -> CheckResult:
+    """Check that the webhook's URL is one that Google sends to: it insists on https."""
+    if not engine.settings.in_use:
         return CheckResult(ADDRESS, True, "not set up")
-    simulated = operations.settings.calendar_url != CALENDAR_URL
-    if simulated or operations.address.startswith("https://"):
-        return CheckResult(ADDRESS, True, f"notifications come to {operations.address}")
-    said = f"Google sends no notifications to {operations.address!r}"
-    return CheckResult(ADDRESS, False, said, "set public_url, or its webhook_url, to an https:// address")
+    simulated = engine.settings.calendar_url != CALENDAR_URL
+    if simulated or engine.address.startswith("https://"):
+        return CheckResult(ADDRESS, True, f"notifications come to {engine.address}")
+    message = f"Google sends no notifications to {engine.address!r}"
+    return CheckResult(ADDRESS, False, message, "set public_url, or its webhook_url, to an https:// address")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from typing import Annotated, Any, Literal
 
 import typer
 
 from holdfast.services.calendar_sync.models import CalendarState
-from holdfast.services.calendar_sync.operations import CalendarSync
-from holdfast.services.calendar_sync.reports import channel_response, renewal_response
 
 NAME = "calendar_sync"
 HOUR_MS = 3_600_000
@@ -25,13 +21,6 @@ Why = Annotated[str, typer.Option(metavar="TEXT", help="For the audit trail.")]
 Only = Literal["active", "expired", "stopped", "all"]
 
 
-def _actor() -> str:
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):
-        return f"cli:{os.getuid()}"
-
-
 @commands.command()
 def status(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Say how the service is doing, and why; exit 1 when no channel is live.
@@ -41,15 +30,12 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
       holdfast calendar-sync status
     """
 
-    async def act(operations: CalendarSync) -> Any:
-        look = await operations.look()
-        return look.told(), look.health().reasons
-
-    told, reasons = ctx.obj.with_service(NAME, act)
-    counts = ", ".join(f"{count} {name}" for name, count in told.channels.items())
-    text = "\n".join([f"{told.status}: {told.mappings.count} mappings; channels: {counts}", *reasons])
-    ctx.obj.print_result(told, text, as_json=as_json)
-    if told.status == "critical":
+    report = ctx.obj.with_service(NAME, lambda operations: operations.engine.status())
+    summary, reasons = report.response(), report.health().reasons
+    counts = ", ".join(f"{count} {name}" for name, count in summary.channels.items())
+    text = "\n".join([f"{summary.status}: {summary.mappings.count} mappings; channels: {counts}", *reasons])
+    ctx.obj.print_result(summary, text, as_json=as_json)
+    if summary.status == "critical":
         raise typer.Exit(1)
 
 
@@ -68,10 +54,11 @@ def channels(
       holdfast calendar-sync channels --filter active
       holdfast calendar-sync channels --json | jq -r '.items[] | select(.warning) | .calendarId'
     """
-    page = ctx.obj.with_service(NAME, lambda operations: operations.listing(only, limit=limit, cursor=cursor))
+    page = ctx.obj.with_service(
+        NAME, lambda operations: operations.channel_status(only, limit=limit, cursor=cursor)
+    )
     columns = ("channelId", "calendarId", "status", "expiresIn", "warning")
-    rows = [channel_response(row) for row in page.rows]
-    ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="no channels")
+    ctx.obj.print_table(page.channels, columns, as_json=as_json, cursor=page.cursor, none="no channels")
 
 
 @commands.command()
@@ -114,7 +101,7 @@ def mappings(ctx: typer.Context, as_json: AsJson = False) -> None:
     Example:
       holdfast calendar-sync mappings --json | jq '.items | length'
     """
-    entries = ctx.obj.with_service(NAME, lambda operations: operations.directory.current())
+    entries = ctx.obj.with_service(NAME, lambda operations: operations.engine.mappings.current())
     rows = [{"primary": one, "secondaries": ", ".join(entries[one])} for one in sorted(entries)]
     none = "no mappings yet; `holdfast calendar-sync reload` reads them"
     ctx.obj.print_table(rows, ("primary", "secondaries"), as_json=as_json, none=none)
@@ -129,15 +116,12 @@ def reload(ctx: typer.Context, as_json: AsJson = False) -> None:
       holdfast calendar-sync reload
     """
 
-    async def act(operations: CalendarSync) -> Any:
-        reloaded = await operations.reload()
-        await operations.note("mappings_reloaded", actor=_actor(), details={"mappings": reloaded.mappings})
-        return reloaded
-
-    told = ctx.obj.with_service(NAME, act)
-    lines = [f"{told.mappings} mappings: {told.added} new, {told.changed} changed, {told.removed} gone"]
-    lines += [f"row {bad.row}: {bad.reason}" for bad in told.bad_rows]
-    ctx.obj.print_result(told, "\n".join(lines), as_json=as_json)
+    result = ctx.obj.operate_service(NAME, lambda operations, by: operations.reload(by))
+    lines = [
+        f"{result.mappings} mappings: {result.added} new, {result.changed} changed, {result.removed} gone"
+    ]
+    lines += [f"row {bad.row}: {bad.reason}" for bad in result.bad_rows]
+    ctx.obj.print_result(result, "\n".join(lines), as_json=as_json)
 
 
 @commands.command()
@@ -157,19 +141,14 @@ def renew(
       holdfast calendar-sync renew --within-h 48
     """
 
-    async def act(operations: CalendarSync) -> Any:
-        told = renewal_response(
-            await operations.renew(threshold_ms=round(within_h * HOUR_MS), dry_run=dry_run)
-        )
-        details = {**told.summary, "dryRun": dry_run}
-        await operations.note("channels_renewed", actor=_actor(), details=details)
-        return told
-
-    told = ctx.obj.with_service(NAME, act)
-    lines = [", ".join(f"{count} {name}" for name, count in told.summary.items())]
-    lines += [f"{one.calendar_id}: {one.error}" for one in told.failed]
-    ctx.obj.print_result(told, "\n".join(lines), as_json=as_json)
-    if told.failed:
+    threshold_ms = round(within_h * HOUR_MS)
+    result = ctx.obj.operate_service(
+        NAME, lambda operations, by: operations.renew(by, threshold_ms=threshold_ms, dry_run=dry_run)
+    )
+    lines = [", ".join(f"{count} {name}" for name, count in result.summary.items())]
+    lines += [f"{one.calendar_id}: {one.error}" for one in result.failed]
+    ctx.obj.print_result(result, "\n".join(lines), as_json=as_json)
+    if result.failed:
         raise typer.Exit(1)
 
 
@@ -188,18 +167,11 @@ def force(
     """
     if not yes:
         typer.confirm("This stops every channel and opens new ones. Go on?", abort=True)
-
-    async def act(operations: CalendarSync) -> Any:
-        told = await operations.force(reason)
-        counts = {"registered": told.registered, "stopped": told.stopped, "failed": told.failed}
-        await operations.note("channels_forced", actor=_actor(), details={"reason": reason, **counts})
-        return told
-
-    told = ctx.obj.with_service(NAME, act)
-    lines = [f"{told.registered} registered, {told.stopped} stopped, {told.failed} failed"]
-    lines += [f"{one}: {error}" for one, error in told.errors.items()]
-    ctx.obj.print_result(told, "\n".join(lines), as_json=as_json)
-    if told.failed:
+    result = ctx.obj.operate_service(NAME, lambda operations, by: operations.force(by, reason=reason))
+    lines = [f"{result.registered} registered, {result.stopped} stopped, {result.failed} failed"]
+    lines += [f"{one}: {error}" for one, error in result.errors.items()]
+    ctx.obj.print_result(result, "\n".join(lines), as_json=as_json)
+    if result.failed:
         raise typer.Exit(1)
 
 
@@ -216,37 +188,29 @@ def stop(
     Example:
       holdfast calendar-sync stop calendar-sync-alice-hoge-jp-1767225600000 --reason "too many at once"
     """
-
-    async def act(operations: CalendarSync) -> Any:
-        told = await operations.stop_channel(channel_id)
-        details = {"reason": reason, "calendarId": told.calendar_id}
-        await operations.note("channel_stopped", actor=_actor(), subject=channel_id, details=details)
-        return told
-
-    told = ctx.obj.with_service(NAME, act)
-    instead = f"; {told.replaced_by} watches {told.calendar_id} now" if told.replaced_by else ""
-    state = "stopped" if told.stopped else "will be stopped"
-    ctx.obj.print_result(told, f"{state}{instead}", as_json=as_json)
+    result = ctx.obj.operate_service(
+        NAME, lambda operations, by: operations.stop_channel(by, channel_id, reason=reason)
+    )
+    instead = f"; {result.replaced_by} watches {result.calendar_id} now" if result.replaced_by else ""
+    state = "stopped" if result.stopped else "will be stopped"
+    ctx.obj.print_result(result, f"{state}{instead}", as_json=as_json)
 
 
 @commands.command()
 def sync(
     ctx: typer.Context,
     calendar_id: Annotated[str, typer.Argument(metavar="CALENDAR", help="The primary's address.")],
-    anew: Annotated[bool, typer.Option("--anew", help="Look at everything, not only at changes.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Read everything, not only changes.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Have a calendar looked at; a serving or working process does it.
+    """Request a sync of a calendar; a serving or working process does it.
 
     \b
     Example:
-      holdfast calendar-sync sync alice@hoge.jp --anew
+      holdfast calendar-sync sync alice@hoge.jp --full
     """
-
-    async def act(operations: CalendarSync) -> None:
-        await operations.ask_for_sync(calendar_id.lower(), anew=anew)
-        await operations.note("sync_asked", actor=_actor(), subject=calendar_id, details={"anew": anew})
-
-    ctx.obj.with_service(NAME, act)
-    text = f"{calendar_id} is looked at as soon as a process that works sees it"
-    ctx.obj.print_result({"asked": calendar_id, "anew": anew}, text, as_json=as_json)
+    ctx.obj.operate_service(
+        NAME, lambda operations, by: operations.request_sync(by, calendar_id.lower(), full=full)
+    )
+    text = f"{calendar_id} is synced as soon as a worker sees it"
+    ctx.obj.print_result({"requested": calendar_id, "full": full}, text, as_json=as_json)

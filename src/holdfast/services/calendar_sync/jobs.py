@@ -1,4 +1,4 @@
-"""What recurs; an outside scheduler may cause the same through the routes, without double effect."""
+"""Scheduled jobs; an outside scheduler may cause the same through the routes, without double effect."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import msgspec
 
 from holdfast.errors import RetryLaterError
 from holdfast.kit.schedules import Job, Slot
-from holdfast.services.calendar_sync.operations import CalendarSync
 from holdfast.services.calendar_sync.reports import renewal_response
+from holdfast.services.calendar_sync.sync.engine import SyncEngine
 
 DAY_MS: Final = 86_400_000
 
 
-def jobs_of(operations: CalendarSync) -> list[Job]:
-    """The jobs of a service that is in use."""
+def jobs_of(engine: SyncEngine) -> list[Job]:
+    """Return the jobs of a service that is in use."""
 
     async def renew(slot: Slot) -> Any:
-        return renewal_response(await operations.renew(threshold_ms=DAY_MS)).summary
+        return renewal_response(await engine.renew(threshold_ms=DAY_MS)).summary
 
     async def check_health(slot: Slot) -> Any:
-        look = await operations.look()
-        if look.status() == "critical":
+        report = await engine.status()
+        if report.status() == "critical":
             # A failed run is tried again and shows in the job's history.
-            raise RetryLaterError("; ".join(look.health().reasons))
-        return msgspec.to_builtins(look.told())
+            raise RetryLaterError("; ".join(report.health().reasons))
+        return msgspec.to_builtins(report.response())
 
     async def refresh(slot: Slot) -> Any:
-        reloaded = await operations.refresh()
-        return {"mappings": reloaded.mappings, "badRows": len(reloaded.bad_rows)}
+        result = await engine.refresh()
+        return {"mappings": result.mappings, "badRows": len(result.bad_rows)}
 
     async def sweep(slot: Slot) -> Any:
-        return await operations.sweep()
+        return await engine.sweep()
 
     return [
         Job(name="renew-watch-channels", cron="0 18 * * *", act=renew, time_limit_s=60, retries=3),

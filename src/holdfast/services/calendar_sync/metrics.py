@@ -1,4 +1,4 @@
-"""The service's own figures for Prometheus."""
+"""The service's metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Final
 from prometheus_client import Counter, Gauge, Metric
 from prometheus_client.registry import Collector
 
+from holdfast.services.calendar_sync.reports import StatusReport
+
 _PREFIX: Final = "holdfast_calendar_sync_"
 
 
 class CalendarSyncMetrics(Collector):
-    """Counted as things happen; the gauges are as the last look at health found them.
+    """Counters of what happens; the gauges are set by each status report.
 
     Example: `metrics.notifications.labels("forged").inc()`
     """
@@ -37,6 +39,16 @@ class CalendarSyncMetrics(Collector):
 
     def _gauge(self, name: str, help: str, *labels: str) -> Gauge:
         return Gauge(_PREFIX + name, help, labels, registry=None)
+
+    def show(self, report: StatusReport) -> None:
+        """Set the gauges."""
+        for status, count in report.by_status.items():
+            self.channels.labels(status).set(count)
+        for standing, count in report.by_standing.items():
+            self.calendars.labels(standing).set(count)
+        self.mappings.set(report.reload.mappings)
+        self.attention.set(report.channels.watches.get("attention", 0))
+        self.soonest.set((report.channels.soonest_expiration or 0) / 1000)
 
     def collect(self) -> Iterable[Metric]:
         for one in self._all:

@@ -20,13 +20,16 @@ from holdfast.kit.channels import CHANNEL_ID, CHANNEL_INDEXES, CHANNEL_LIFE, EXP
 from holdfast.model import ADMINS_READ, MEMBERS_READ, Claim, Document, Index, Retention, UlidId, document
 
 DAY_S: Final = 86_400
+CHANNEL_STATUSES: Final = ("active", "expired", "stopped")
+SYNC_STATUSES: Final = ("fine", "failing", "attention")
 ADDRESS_PATTERN: Final = (
     r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@"
     r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$"
 )
 Address = Annotated[str, Meta(pattern=ADDRESS_PATTERN, max_length=254)]
 Act = Literal["opened", "stopped", "expired", "attention"]
-SyncHealth = Literal["fine", "failing", "attention"]
+SyncStatus = Literal["fine", "failing", "attention"]
+OrderKind = Literal["reload", "renewal", "registration"]
 Result = Literal["added", "removed", "changed", "skipped", "failed"]
 
 
@@ -109,7 +112,7 @@ class CalendarState(Document, rename="camel"):
     message_number: int = 0
     synced_at: datetime | None = None
     syncs: int = 0
-    standing: SyncHealth = "fine"
+    standing: SyncStatus = "fine"
     failures: int = 0
     error: str = ""
     results: list[EventResult] = []
@@ -161,6 +164,23 @@ class ChannelEvent(Document, rename="camel"):
     at: datetime
 
 
+@document(
+    "calendarSyncOrders/{id}", claim=Claim(due="due_at", fence="fence", owner="owner"), access=ADMINS_READ
+)
+class Order(Document, rename="camel"):
+    """What an administrator asked for and is not done yet; held by the process that carries it out."""
+
+    id: str
+    kind: OrderKind
+    actor: str
+    reason: str = ""
+    threshold_ms: int = 0
+    ordered_at: datetime
+    due_at: datetime | None = None
+    fence: int = 0
+    owner: str = ""
+
+
 DOCUMENTS: Final[tuple[type[Document], ...]] = (
-    CalendarState, ChannelEvent, MappingReload, SyncedEvent, UserMapping, WatchChannel,
+    CalendarState, ChannelEvent, MappingReload, Order, SyncedEvent, UserMapping, WatchChannel,
 )  # fmt: skip

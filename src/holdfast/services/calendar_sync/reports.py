@@ -1,4 +1,4 @@
-"""What the service tells: the shapes of its answers, and how it is doing."""
+"""Responses of the service's routes and commands, and its status."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.kit.channels import ChannelHealth as ChannelHealth
-from holdfast.kit.channels import ChannelReportRow, Renewal
+from holdfast.kit.channels import ChannelHealth, ChannelReportRow, Renewal
 from holdfast.service import Health, HealthStatus
 from holdfast.services.calendar_sync.models import MappingReload
 
 STALE_S: Final = 3_600.0
-Filter = Literal["active", "expired", "stopped", "all"]
+ChannelFilter = Literal["active", "expired", "stopped", "all"]
 
 
 class _Response(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -143,7 +142,7 @@ def renewal_response(renewal: Renewal) -> RenewalResponse:
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known about how the service is doing."""
+    """The state of mappings, channels and syncs at one moment."""
 
     in_use: bool
     reload: MappingReload
@@ -159,25 +158,25 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return None if loaded is None else (self.now - loaded).total_seconds()
 
     def reasons(self) -> list[str]:
-        """Why it is not simply well."""
-        found: list[str] = []
+        """Why the status is not ok."""
+        reasons: list[str] = []
         if self.reload.error:
-            found.append(f"mappings could not be reloaded: {self.reload.error}")
+            reasons.append(f"mappings could not be reloaded: {self.reload.error}")
         elif self.age_s is None or self.age_s > STALE_S:
-            found.append("mappings have not been read for long")
+            reasons.append("mappings have not been read for long")
         if self.reload.bad_rows:
             rows = ", ".join(str(bad.row) for bad in self.reload.bad_rows[:10])
-            found.append(f"mappings have rows that can't be used: {rows}")
+            reasons.append(f"mappings have rows that can't be used: {rows}")
         if self.channels.attention:
             names = ", ".join(one.watched_id for one in self.channels.attention[:10])
-            found.append(f"needs attention, credentials are gone: {names}")
+            reasons.append(f"needs attention, credentials are gone: {names}")
         counts = {
             "channels are being opened": self.channels.watches.get("opening", 0),
             "channels could not be opened": self.channels.failing,
             "channels are past their end": self.channels.overdue,
             "calendars could not be synced": self.by_standing["failing"] + self.by_standing["attention"],
         }
-        return found + [f"{count} {what}" for what, count in counts.items() if count]
+        return reasons + [f"{count} {what}" for what, count in counts.items() if count]
 
     def status(self) -> HealthStatus:
         if not self.in_use:
@@ -190,9 +189,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         reasons = tuple(self.reasons()) if self.in_use else ()
         if self.status() == "critical":
             reasons = ("no channel is live", *reasons)
-        return Health(self.status(), reasons, msgspec.to_builtins(self.told()))
+        return Health(self.status(), reasons, msgspec.to_builtins(self.response()))
 
-    def told(self) -> HealthResponse:
+    def response(self) -> HealthResponse:
         return HealthResponse(
             status=self.status(), in_use=self.in_use, channels=dict(self.by_status),
             calendars=dict(self.by_standing), needs_attention=self.channels.watches.get("attention", 0),

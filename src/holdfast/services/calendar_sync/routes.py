@@ -1,13 +1,12 @@
-"""The service's routes: health for anybody, the rest for administrators; each act is audited."""
+"""The service's routes: health for anybody, the rest for administrators."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
-from litestar import MediaType, Request, Response, get, post
+from litestar import MediaType, Request, Response
 from litestar.di import NamedDependency
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
 from litestar.openapi.spec.enums import OpenAPIType
@@ -15,37 +14,35 @@ from litestar.params import QueryParameter
 from msgspec import Meta
 
 from holdfast.errors import InvalidError
-from holdfast.routing import RequestBody
-from holdfast.services.calendar_sync.operations import CalendarSync
+from holdfast.routing import By, Cursor, RequestBody, action_route, read_route
+from holdfast.services.calendar_sync.operations import AREA, DAY_MS, CalendarSync
 from holdfast.services.calendar_sync.reports import (
-    Filter,
+    ChannelFilter,
     ForcedResponse,
     HealthResponse,
     RenewalResponse,
     StatusResponse,
     StoppedResponse,
-    channel_response,
-    renewal_response,
 )
-from holdfast.services.calendar_sync.sync.mapping_store import Reloaded
+from holdfast.services.calendar_sync.sync.mapping_store import ReloadResult
 from holdfast.services.calendar_sync.table import as_table
 
-AREA: Final = "calendar-sync"
-DAY_MS: Final = 86_400_000
 ROWS_MAX: Final = 1_000
+# Replacing thousands of channels takes as long as Google does.
 LONG_S: Final = 600.0
 T = TypeVar("T")
-AnyRequest = Request[Any, Any, Any]
+AnyRequest: TypeAlias = Request[Any, Any, Any]
+Operations: TypeAlias = NamedDependency[CalendarSync]
 
 
 @dataclass
 class _AlsoAsText(Operation):
-    """A route that people may also have its answer from as plain text."""
+    """An OpenAPI operation whose response may also be plain text."""
 
     def __post_init__(self) -> None:
-        answer = (self.responses or {}).get("200")
-        if isinstance(answer, OpenAPIResponse) and answer.content is not None:
-            answer.content["text/plain"] = OpenAPIMediaType(schema=Schema(type=OpenAPIType.STRING))
+        response = (self.responses or {}).get("200")
+        if isinstance(response, OpenAPIResponse) and response.content is not None:
+            response.content["text/plain"] = OpenAPIMediaType(schema=Schema(type=OpenAPIType.STRING))
 
 
 class RenewRequest(RequestBody, frozen=True):
@@ -65,107 +62,64 @@ class StopRequest(RequestBody, frozen=True):
 
 
 async def read_body(request: AnyRequest, kind: type[T]) -> T:
-    """The body as a `kind`; none at all is the same as an empty object."""
-    body = await request.body()
+    """Decode the body; an absent one counts as an empty object."""
     try:
-        return msgspec.json.decode(body or b"{}", type=kind)
+        return msgspec.json.decode(await request.body() or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise InvalidError(str(fault)) from None
 
 
-def _needs(needs: str, action: str) -> Mapping[str, Any]:
-    declared = {"needs": needs, "area": AREA, "action": action, "platform": needs != "public"}
-    # Replacing thousands of channels takes as long as Google does.
-    return declared | ({"time_limit_s": LONG_S} if action in ("renew", "force") else {})
+@read_route("/health", "public", area=AREA, prefix="")
+async def health(operations: Operations) -> Response[HealthResponse]:
+    """Status of the service: mappings, channels by state, last renewal, last sync."""
+    response = (await operations.engine.status()).response()
+    return Response(response, status_code=503 if response.status == "critical" else 200)
 
 
-def routes_of(operations: CalendarSync) -> list[Any]:
-    """Every route, bound to one keeper."""
-    return [*_reading(operations), *_acting(operations)]
+@read_route(
+    "/admin/channel-status", "admin", area=AREA, prefix="", platform=True, operation_class=_AlsoAsText
+)
+async def channel_status(
+    operations: Operations,
+    form: Annotated[Literal["json", "table"], QueryParameter(name="format")] = "json",
+    only: Annotated[ChannelFilter, QueryParameter(name="filter")] = "all",
+    limit: Annotated[int, QueryParameter(ge=1, le=ROWS_MAX)] = ROWS_MAX,
+    cursor: Cursor = None,
+) -> Response[StatusResponse | str]:
+    """Channels with the time left to them, soonest end first, and how all of them are."""
+    response = await operations.channel_status(only, limit=limit, cursor=cursor)
+    if form == "table":
+        return Response(as_table(response), media_type=MediaType.TEXT)
+    return Response(response, media_type=MediaType.JSON)
 
 
-def _reading(operations: CalendarSync) -> list[Any]:
-    @get("/health", opt=_needs("public", "read"), security=[], operation_id="calendarSyncHealth")
-    async def health() -> Response[HealthResponse]:
-        """How the service is doing: mappings, channels by state, last renewal, last sync."""
-        told = (await operations.look()).told()
-        return Response(told, status_code=503 if told.status == "critical" else 200)
-
-    @get(
-        "/admin/channel-status", opt=_needs("admin", "read"),
-        operation_id="calendarSyncChannelStatus", operation_class=_AlsoAsText,
-    )  # fmt: skip
-    async def channel_status(
-        form: Annotated[Literal["json", "table"], QueryParameter(name="format")] = "json",
-        only: Annotated[Filter, QueryParameter(name="filter")] = "all",
-        limit: Annotated[int, QueryParameter(ge=1, le=ROWS_MAX)] = ROWS_MAX,
-        cursor: Annotated[str | None, QueryParameter(max_length=4_000)] = None,
-    ) -> Response[StatusResponse | str]:
-        """Channels with the time left to them, soonest end first, and how all of them are."""
-        page = await operations.listing(only, limit=limit, cursor=cursor)
-        look = (await operations.look()).told()
-        told = StatusResponse(
-            channels=[channel_response(row) for row in page.rows], cursor=page.cursor, health=look,
-            summary={"total": sum(look.channels.values()), **look.channels,
-                     "warnings": sum(row.warning for row in page.rows)},
-        )  # fmt: skip
-        if form == "table":
-            return Response(as_table(told), media_type=MediaType.TEXT)
-        return Response(told, media_type=MediaType.JSON)
-
-    return [health, channel_status]
+@action_route("/admin/reload-mappings", CalendarSync.reload, prefix="")
+async def reload_mappings(operations: Operations, by: By) -> ReloadResult:
+    """Read the mappings from their source now."""
+    return await operations.reload(by)
 
 
-def _acting(operations: CalendarSync) -> list[Any]:
-    @post(
-        "/admin/reload-mappings", opt=_needs("admin", "reload"), status_code=200,
-        operation_id="calendarSyncReloadMappings",
-    )  # fmt: skip
-    async def reload_mappings(actor: NamedDependency[str]) -> Reloaded:
-        """Read the mappings from their source now."""
-        reloaded = await operations.reload()
-        counts = {"mappings": reloaded.mappings, "added": reloaded.added, "changed": reloaded.changed,
-                  "removed": reloaded.removed, "badRows": len(reloaded.bad_rows)}  # fmt: skip
-        await operations.note("mappings_reloaded", actor=actor, details=counts)
-        return reloaded
+@action_route("/admin/renew-expiring-channels", CalendarSync.renew, prefix="", time_limit_s=LONG_S)
+async def renew_expiring_channels(operations: Operations, by: By, request: AnyRequest) -> RenewalResponse:
+    """Renew channels that end soon, and stop those whose mapping is gone."""
+    body = await read_body(request, RenewRequest)
+    return await operations.renew(by, threshold_ms=body.expiration_threshold, dry_run=body.dry_run)
 
-    @post(
-        "/admin/renew-expiring-channels", opt=_needs("admin", "renew"), status_code=200,
-        operation_id="calendarSyncRenewExpiringChannels",
-    )  # fmt: skip
-    async def renew(request: AnyRequest, actor: NamedDependency[str]) -> RenewalResponse:
-        """Renew channels that end soon, and stop those whose mapping is gone."""
-        asked = await read_body(request, RenewRequest)
-        told = renewal_response(
-            await operations.renew(threshold_ms=asked.expiration_threshold, dry_run=asked.dry_run)
-        )
-        await operations.note(
-            "channels_renewed", actor=actor, details={**told.summary, "dryRun": asked.dry_run}
-        )
-        return told
 
-    @post(
-        "/admin/force-register-channels", opt=_needs("admin", "force"), status_code=200,
-        operation_id="calendarSyncForceRegisterChannels",
-    )  # fmt: skip
-    async def force(request: AnyRequest, actor: NamedDependency[str]) -> ForcedResponse:
-        """Replace every channel by a new one, from the mappings; safe to repeat."""
-        asked = await read_body(request, ForceRequest)
-        told = await operations.force(asked.reason)
-        counts = {"registered": told.registered, "stopped": told.stopped, "failed": told.failed}
-        await operations.note("channels_forced", actor=actor, details={"reason": asked.reason, **counts})
-        return told
+@action_route("/admin/force-register-channels", CalendarSync.force, prefix="", time_limit_s=LONG_S)
+async def force_register_channels(operations: Operations, by: By, request: AnyRequest) -> ForcedResponse:
+    """Replace every channel by a new one, from the mappings; safe to repeat."""
+    body = await read_body(request, ForceRequest)
+    return await operations.force(by, reason=body.reason)
 
-    @post(
-        "/admin/stop-channel", opt=_needs("admin", "stop"), status_code=200,
-        operation_id="calendarSyncStopChannel",
-    )  # fmt: skip
-    async def stop(request: AnyRequest, actor: NamedDependency[str]) -> StoppedResponse:
-        """Stop one channel; a calendar that is still mapped gets another first."""
-        asked = await read_body(request, StopRequest)
-        told = await operations.stop_channel(asked.channel_id)
-        details = {"reason": asked.reason, "calendarId": told.calendar_id}
-        await operations.note("channel_stopped", actor=actor, subject=asked.channel_id, details=details)
-        return told
 
-    return [reload_mappings, renew, force, stop]
+@action_route("/admin/stop-channel", CalendarSync.stop_channel, prefix="")
+async def stop_channel(operations: Operations, by: By, request: AnyRequest) -> StoppedResponse:
+    """Stop one channel; a calendar that is still mapped gets another first."""
+    body = await read_body(request, StopRequest)
+    return await operations.stop_channel(by, body.channel_id, reason=body.reason)
+
+
+ROUTES: Final = (
+    health, channel_status, reload_mappings, renew_expiring_channels, force_register_channels, stop_channel,
+)  # fmt: skip

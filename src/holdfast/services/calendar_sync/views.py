@@ -1,4 +1,4 @@
-"""The service's pages in the console: how calendars stand, and one of them with what was done there."""
+"""The service's console pages: calendars by sync state, and one calendar with its results."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import NotFoundError
 from holdfast.kit.channels import Watch
 from holdfast.service import Page, PageRequest
-from holdfast.services.calendar_sync.models import CalendarState, ChannelEvent, SyncedEvent
-from holdfast.services.calendar_sync.operations import STANDINGS, CalendarSync
+from holdfast.services.calendar_sync.models import SYNC_STATUSES, CalendarState, ChannelEvent, SyncedEvent
+from holdfast.services.calendar_sync.operations import CalendarSync
 from holdfast.store import Query
 
 ROWS: Final = 50
@@ -20,8 +19,8 @@ LIFE_S: Final = 7 * 86_400.0
 SOON_S: Final = 86_400.0
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """A calendar as a row shows it: `left` is the share of its channel's life that is still to come."""
+class CalendarRow(msgspec.Struct, frozen=True):
+    """A calendar with its watch; `left` is the remaining share of its channel's life."""
 
     state: CalendarState
     watch: Watch | None
@@ -30,49 +29,48 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Views:
-    """What the pages show."""
+    """Data of the pages."""
 
     def __init__(self, operations: CalendarSync) -> None:
-        self._keeper = operations
+        self._operations, self._engine = operations, operations.engine
 
     async def calendars(self, ask: PageRequest) -> Mapping[str, Any]:
-        operations, look = self._keeper, await self._keeper.look()
-        worst = next((one for one in reversed(STANDINGS) if look.by_standing[one]), "fine")
-        standing: Any = ask.choice("standing", STANDINGS, default=worst)
-        page = await operations.calendars(standing, limit=ROWS, cursor=ask.cursor)
-        watches = await operations.channels.watches([doc.calendar_id for doc in page.docs])
-        rows = [_shown(doc, watches.get(doc.calendar_id), look.now) for doc in page.docs]
+        report = await self._engine.status()
+        worst = next((one for one in reversed(SYNC_STATUSES) if report.by_standing[one]), "fine")
+        standing: Any = ask.choice("standing", SYNC_STATUSES, default=worst)
+        page = await self._operations.calendars(standing, limit=ROWS, cursor=ask.cursor)
+        watches = await self._engine.channels.watches([doc.calendar_id for doc in page.docs])
+        rows = [_row(doc, watches.get(doc.calendar_id), report.now) for doc in page.docs]
         return {
-            "rows": rows, "after": page.cursor, "standing": standing, "standings": STANDINGS,
-            "told": look.told(), "health": look.health(), "mappings": operations.directory.entries,
+            "rows": rows, "after": page.cursor, "standing": standing, "standings": SYNC_STATUSES,
+            "summary": report.response(), "health": report.health(),
+            "mappings": self._engine.mappings.entries,
         }  # fmt: skip
 
     async def calendar(self, ask: PageRequest) -> Mapping[str, Any]:
-        operations, calendar_id = self._keeper, ask.path["calendar_id"].lower()
-        state = await operations.state_of(calendar_id)
-        if state is None:
-            raise NotFoundError(f"{calendar_id} is not mapped")
-        watches = await operations.channels.watches([calendar_id])
+        calendar_id = ask.path["calendar_id"].lower()
+        state = await self._operations.calendar(calendar_id)
+        watches = await self._engine.channels.watches([calendar_id])
         return {
-            "title": calendar_id, "one": _shown(state, watches.get(calendar_id), operations.now()),
-            "secondaries": operations.directory.entries.get(calendar_id, ()),
-            "events": await operations.page_of(
+            "title": calendar_id, "one": _row(state, watches.get(calendar_id), self._engine.clock.now()),
+            "secondaries": self._engine.mappings.entries.get(calendar_id, ()),
+            "events": await self._operations.page_of(
                 Query(SyncedEvent).where("calendar_id", "==", calendar_id).limit(ROWS)
             ),
-            "history": await operations.page_of(
+            "history": await self._operations.page_of(
                 Query(ChannelEvent).where("calendar_id", "==", calendar_id).order_by("-at").limit(20)
             ),
         }  # fmt: skip
 
 
-def _shown(state: CalendarState, watch: Watch | None, now: datetime) -> Shown:
+def _row(state: CalendarState, watch: Watch | None, now: datetime) -> CalendarRow:
     current = watch.current if watch is not None else None
     left_s = (current.ends_at - now).total_seconds() if current is not None else 0.0
-    return Shown(state, watch, max(0.0, left_s / LIFE_S), "good" if left_s > SOON_S else "warn")
+    return CalendarRow(state, watch, max(0.0, left_s / LIFE_S), "good" if left_s > SOON_S else "warn")
 
 
 def pages_of(operations: CalendarSync) -> list[Page]:
-    """The service's pages."""
+    """Return the service's pages."""
     views = Views(operations)
     live = ("calendar-sync", "channels")
     return [

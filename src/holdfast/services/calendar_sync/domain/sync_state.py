@@ -32,28 +32,30 @@ class SyncPolicy(msgspec.Struct, frozen=True, kw_only=True):
     attention_s: float = 3_600.0
 
 
-def held(state: CalendarState, now: datetime) -> bool:
+def is_held(state: CalendarState, now: datetime) -> bool:
     return state.owner != "" and state.due_at is not None and state.due_at > now
 
 
-def soonest(state: CalendarState, now: datetime, gap_s: float) -> datetime:
+def earliest_start(state: CalendarState, now: datetime, gap_s: float) -> datetime:
     """When the next sync may begin: a while after the last one did, so that a burst is one more sync."""
     if state.began_at is None or state.began_at > now:
         return now
     return max(now, state.began_at + timedelta(seconds=gap_s))
 
 
-def asked(state: CalendarState, now: datetime, *, anew: bool = False, gap_s: float = 0.0) -> CalendarState:
-    """Look at this calendar; with `anew` at everything on it. Whoever is at work looks once more after."""
+def request_sync(
+    state: CalendarState, now: datetime, *, full: bool = False, gap_s: float = 0.0
+) -> CalendarState:
+    """Look at this calendar; with `full` at everything on it. Whoever is at work looks once more after."""
     due_at = state.due_at
     # After a failure the wait stands: asking must not make anybody ask a provider sooner.
-    if not held(state, now) and (not state.failures or anew or due_at is None):
-        due_at = soonest(state, now, gap_s)
+    if not is_held(state, now) and (not state.failures or full or due_at is None):
+        due_at = earliest_start(state, now, gap_s)
     state = replace(state, asked=state.asked + 1, due_at=due_at)
-    return replace(state, sync_token="", generation=state.generation + 1) if anew else state
+    return replace(state, sync_token="", generation=state.generation + 1) if full else state
 
 
-def notified(
+def record_notification(
     state: CalendarState, now: datetime, *, received_at: datetime, number: int, gap_s: float
 ) -> CalendarState:
     """A notification came. One of many in a burst changes nothing: what it asks for is asked for, or done."""
@@ -63,53 +65,53 @@ def notified(
     fresh = state.notified_at is not None and (now - state.notified_at).total_seconds() < NOTED_EVERY_S
     if seen or (fresh and state.asked > state.taken):
         return state
-    return replace(asked(state, now, gap_s=gap_s), notified_at=now, message_number=number)
+    return replace(request_sync(state, now, gap_s=gap_s), notified_at=now, message_number=number)
 
 
-def begun(state: CalendarState, now: datetime) -> CalendarState:
+def begin_sync(state: CalendarState, now: datetime) -> CalendarState:
     """A sync begins: what is asked from here on asks for another."""
     return replace(state, taken=state.asked, began_at=now)
 
 
-class Synced(msgspec.Struct, frozen=True, kw_only=True):
+class SyncOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a sync brought: the place to go on from, and what it did to events."""
 
     sync_token: str
     results: tuple[EventResult, ...] = ()
 
 
-def settled(
+def complete_sync(
     state: CalendarState,
     start: CalendarState,
-    synced: Synced,
+    outcome: SyncOutcome,
     *,
     now: datetime,
-    pace: SyncPolicy,
+    policy: SyncPolicy,
     spread: float,
 ) -> CalendarState:
     """The sync that found the calendar as `start` has ended well."""
     # Somebody asked for everything anew while it ran: nobody must go on from the place it reached.
-    token = synced.sync_token if state.generation == start.generation else state.sync_token
+    token = outcome.sync_token if state.generation == start.generation else state.sync_token
     again = state.asked > state.taken
-    poll_at = now + timedelta(seconds=pace.poll_s * (1 - spread / 10))
-    due_at = soonest(state, now, pace.gap_s) if again else poll_at
+    poll_at = now + timedelta(seconds=policy.poll_s * (1 - spread / 10))
+    due_at = earliest_start(state, now, policy.gap_s) if again else poll_at
     return replace(
         state, sync_token=token, due_at=due_at, owner="", synced_at=now, syncs=state.syncs + 1,
         standing="fine", failures=0, error="",
-        results=[*reversed(synced.results[-RESULTS_MAX:]), *state.results][:RESULTS_MAX],
+        results=[*reversed(outcome.results[-RESULTS_MAX:]), *state.results][:RESULTS_MAX],
     )  # fmt: skip
 
 
-def failed(
-    state: CalendarState, fault: Exception, *, now: datetime, pace: SyncPolicy, spread: float
+def fail_sync(
+    state: CalendarState, fault: Exception, *, now: datetime, policy: SyncPolicy, spread: float
 ) -> CalendarState:
     """It did not end well: again after growing, spread waits, or, without credentials, now and then."""
     failures = state.failures + 1
     error = (str(fault) or type(fault).__name__)[:ERROR_CHARACTERS_MAX]
     if isinstance(fault, ReauthRequiredError):
-        due_at = now + timedelta(seconds=pace.attention_s)
+        due_at = now + timedelta(seconds=policy.attention_s)
         return replace(state, standing="attention", due_at=due_at, owner="", failures=failures, error=error)
-    wait_s = pace.back_off.wait_s(failures, spread)
+    wait_s = policy.back_off.wait_s(failures, spread)
     if isinstance(fault, RetryLaterError):
         wait_s = max(wait_s, fault.after_s)
     due_at = now + timedelta(seconds=wait_s)

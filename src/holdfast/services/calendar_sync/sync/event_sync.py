@@ -30,7 +30,13 @@ from holdfast.errors import (
 from holdfast.providers.google_calendar import CalendarEvent, EventQuery
 from holdfast.services.calendar_sync.domain.attendees import CANCELLED
 from holdfast.services.calendar_sync.domain.mappings import Entries
-from holdfast.services.calendar_sync.domain.sync_state import Synced, SyncPolicy, begun, failed, settled
+from holdfast.services.calendar_sync.domain.sync_state import (
+    SyncOutcome,
+    SyncPolicy,
+    begin_sync,
+    complete_sync,
+    fail_sync,
+)
 from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
 from holdfast.services.calendar_sync.models import CalendarState, EventResult, SyncedEvent
 from holdfast.services.calendar_sync.sync.attendee_sync import Applied, AttendeeSync, record_id
@@ -68,14 +74,14 @@ class EventSync:
         self,
         store: Store,
         google: Google,
-        directory: MappingStore,
+        mappings: MappingStore,
         *,
-        pace: SyncPolicy,
+        policy: SyncPolicy,
         look_back_s: float,
         metrics: CalendarSyncMetrics,
     ) -> None:
         self._store, self._clock, self._google = store, store.clock, google
-        self._directory, self._pace, self._look_back_s = directory, pace, look_back_s
+        self._mappings, self._policy, self._look_back_s = mappings, policy, look_back_s
         self._applying, self._metrics = AttendeeSync(store, google), metrics
 
     async def sync(self, claimed: Snapshot[CalendarState]) -> bool:
@@ -96,8 +102,8 @@ class EventSync:
         return True
 
     async def _sync(self, state: CalendarState) -> None:
-        start = await self._keep(state, (), lambda fresh: begun(fresh, self._clock.now()))
-        mappings = await self._directory.current()
+        start = await self._keep(state, (), lambda fresh: begin_sync(fresh, self._clock.now()))
+        mappings = await self._mappings.current()
         try:
             if start.sync_token:
                 await self._read(self._run(start, mappings), EventQuery(sync_token=start.sync_token))
@@ -108,7 +114,7 @@ class EventSync:
         await self._read(self._run(start, mappings, full=True), EventQuery(time_min=since))
 
     def _run(self, start: CalendarState, mappings: Entries, *, full: bool = False) -> Run:
-        return Run(start, mappings, self._clock.monotonic() + self._pace.lease_s, full)
+        return Run(start, mappings, self._clock.monotonic() + self._policy.lease_s, full)
 
     async def _read(self, run: Run, query: EventQuery) -> None:
         """Every page in turn; each page's results are kept before the next is asked for."""
@@ -194,27 +200,27 @@ class EventSync:
 
     async def _hold_on(self, run: Run) -> None:
         """Keep the calendar ours: the rest of the lease must be enough for what comes next."""
-        if self._clock.monotonic() + self._pace.lease_s / 2 > run.until_s:
+        if self._clock.monotonic() + self._policy.lease_s / 2 > run.until_s:
             await self._keep_some(run, [])
 
     async def _keep_some(self, run: Run, applied: Sequence[Applied]) -> None:
         asked_s = self._clock.monotonic()
-        lease = timedelta(seconds=self._pace.lease_s)
+        lease = timedelta(seconds=self._policy.lease_s)
         await self._keep(run.start, applied, lambda fresh: replace(fresh, due_at=self._clock.now() + lease))
-        run.until_s = asked_s + self._pace.lease_s
+        run.until_s = asked_s + self._policy.lease_s
 
     async def _keep_last(self, run: Run, applied: Sequence[Applied], sync_token: str) -> None:
         spread = random.random()
-        synced = Synced(sync_token=sync_token, results=tuple(run.results))
-        await self._keep(run.start, applied, lambda fresh: settled(
-            fresh, run.start, synced, now=self._clock.now(), pace=self._pace, spread=spread
+        outcome = SyncOutcome(sync_token=sync_token, results=tuple(run.results))
+        await self._keep(run.start, applied, lambda fresh: complete_sync(
+            fresh, run.start, outcome, now=self._clock.now(), policy=self._policy, spread=spread
         ))  # fmt: skip
 
     async def _fail(self, state: CalendarState, fault: Exception) -> None:
         spread = random.random()
         try:
-            await self._keep(state, (), lambda fresh: failed(
-                fresh, fault, now=self._clock.now(), pace=self._pace, spread=spread
+            await self._keep(state, (), lambda fresh: fail_sync(
+                fresh, fault, now=self._clock.now(), policy=self._policy, spread=spread
             ))  # fmt: skip
         except LeaseLostError:
             log.warning("calendar was taken over", calendar=state.calendar_id)

@@ -32,20 +32,20 @@ class Google:
         """Calendar, spoken to as this person."""
         found = self._calendars.get(email)
         if found is None:
-            tokens = self._speaker().tokens([CALENDAR_SCOPE], subject=email)
+            tokens = self._service_account().tokens([CALENDAR_SCOPE], subject=email)
             url = self._settings.calendar_url
             found = GoogleCalendar(self._http(), tokens, clock=self._clock, base_url=url)
             self._calendars[email] = found
         return found
 
-    async def prove(self, email: str) -> None:
-        """Ask for a token for this person (none: the account itself); a refusal is raised."""
-        await self._speaker().grant([CALENDAR_SCOPE], subject=email)
+    async def check_access(self, email: str) -> None:
+        """Ask for a token for this person (none: the account itself); raise when Google refuses."""
+        await self._service_account().grant([CALENDAR_SCOPE], subject=email)
 
     def sheets(self) -> GoogleSheets:
         """Sheets, as the service account itself or as the person set to read the mappings."""
         if self._sheets is None:
-            tokens = self._speaker().tokens([SHEETS_READ_SCOPE], subject=self._settings.sheet_reader)
+            tokens = self._service_account().tokens([SHEETS_READ_SCOPE], subject=self._settings.sheet_reader)
             url = self._settings.sheets_url
             self._sheets = GoogleSheets(self._http(), tokens, clock=self._clock, base_url=url)
         return self._sheets
@@ -62,7 +62,7 @@ class Google:
             self._session = aiohttp.ClientSession(connector=connector)
         return self._session
 
-    def _speaker(self) -> ServiceAccount:
+    def _service_account(self) -> ServiceAccount:
         if self._account is None:
             path = self._settings.service_account
             if not path:

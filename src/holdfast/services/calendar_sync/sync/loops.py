@@ -1,4 +1,4 @@
-"""What goes on by itself: calendars are taken in turn, and the mappings are read when a process starts."""
+"""Background loops: due calendars are synced, and the mappings are read when a process starts."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ POLL_S: Final = 30.0
 FIRST_WAIT_S: Final = 2.0
 FIRST_WAIT_S_MAX: Final = 60.0
 
-Noticed = Callable[[str], Awaitable[None]]
+OnSuccess = Callable[[str], Awaitable[None]]
 
 
 class Syncs(WorkerLoop[CalendarState]):
     """Claims calendars that are due and syncs them, so many at a time; each is one process's at a time."""
 
     def __init__(
-        self, store: Store, syncing: EventSync, *, concurrency: int, lease_s: float, synced: Noticed
+        self, store: Store, event_sync: EventSync, *, concurrency: int, lease_s: float, on_success: OnSuccess
     ) -> None:
         super().__init__(store, CalendarState, concurrency=concurrency, lease_s=lease_s, poll_s=POLL_S)
-        self._syncing, self._synced = syncing, synced
+        self._event_sync, self._on_success = event_sync, on_success
 
     async def turn(self) -> int:
         """Sync everything that is due now, and what comes due by that; return how many syncs there were."""
         return await self.work_off()
 
     async def _act(self, claimed: Snapshot[CalendarState], until_s: float) -> None:
-        if await self._syncing.sync(claimed):
-            await self._synced(claimed.doc.calendar_id)
+        if await self._event_sync.sync(claimed):
+            await self._on_success(claimed.doc.calendar_id)
 
 
 class InitialReload:
@@ -50,12 +50,12 @@ class InitialReload:
 
     async def run(self, stop: asyncio.Event) -> None:
         wait_s = FIRST_WAIT_S
-        while not stop.is_set() and not await self._looked():
+        while not stop.is_set() and not await self._try():
             await wait_for_wake(self._clock, wait_s, stop=stop)
             wait_s = min(wait_s * 2, FIRST_WAIT_S_MAX)
         await stop.wait()
 
-    async def _looked(self) -> bool:
+    async def _try(self) -> bool:
         self.under_way = 1
         try:
             await self._refresh()

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import ConfigError, HoldfastError, InvalidError
 from holdfast.services.calendar_sync.domain.mappings import Entries, digest, kept, parse
-from holdfast.services.calendar_sync.domain.sync_state import asked
+from holdfast.services.calendar_sync.domain.sync_state import request_sync
 from holdfast.services.calendar_sync.models import BadMappingRow, CalendarState, MappingReload, UserMapping
 from holdfast.services.calendar_sync.sync.sources import MappingSource
 from holdfast.store import Query, Store, Transaction, delete, put
@@ -25,7 +25,7 @@ AT_ONCE: Final = 200
 BAD_ROWS_MAX: Final = 100
 
 
-class Reloaded(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ReloadResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a reload changed, and the rows it could not use."""
 
     mappings: int
@@ -78,7 +78,7 @@ class MappingStore:
             entries[found.doc.primary_email] = tuple(found.doc.secondary_emails)
         self._entries, self._digest = entries, known_as
 
-    async def reload(self) -> Reloaded:
+    async def reload(self) -> ReloadResult:
         """Read the source and put its map in force; raises, and keeps the last good one, when it can't."""
         if self._source is None:
             raise ConfigError("no mappings: set [services.calendar_sync] mappings")
@@ -92,7 +92,7 @@ class MappingStore:
                 await self._note_failure(fault)
                 raise
 
-    async def _reload(self, source: MappingSource) -> Reloaded:
+    async def _reload(self, source: MappingSource) -> ReloadResult:
         parsed = parse(await source.rows())
         before, after = self._entries, kept(parsed, self._entries)
         if before and not after and not before.keys() <= parsed.inactive:
@@ -106,7 +106,7 @@ class MappingStore:
 
     async def _put_in_force(
         self, before: Entries, after: Entries, *, bad: tuple[BadMappingRow, ...]
-    ) -> Reloaded:
+    ) -> ReloadResult:
         changed = [one for one in after if after[one] != before.get(one)]
         removed = [one for one in before if one not in after]
         for start in range(0, len(changed) + len(removed), AT_ONCE):
@@ -116,7 +116,7 @@ class MappingStore:
         await self._note_success(digest(after), len(after), bad)
         self._entries, self._digest = after, digest(after)
         added = sum(one not in before for one in changed)
-        return Reloaded(
+        return ReloadResult(
             mappings=len(after), added=added, changed=len(changed) - added, removed=len(removed), bad_rows=bad
         )
 
@@ -134,7 +134,7 @@ class MappingStore:
             if state is None:
                 tx.write(put(CalendarState(calendar_id=primary, asked=1, due_at=now)))
             elif mapping is None or tuple(mapping.doc.secondary_emails) != secondaries:
-                tx.write(put(asked(state.doc, now, anew=True)))
+                tx.write(put(request_sync(state.doc, now, full=True)))
 
         await self._store.transact(act)
 

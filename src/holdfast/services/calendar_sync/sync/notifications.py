@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
+from holdfast.clock import Clock
 from holdfast.errors import NotOursError, UnverifiedError
 from holdfast.kit.channels import Channels
 from holdfast.kit.inbox import InboxItem, Verified
 from holdfast.providers.google_calendar import GoogleChannelVerifier
-from holdfast.services.calendar_sync.domain.sync_state import notified
+from holdfast.services.calendar_sync.domain.sync_state import record_notification
 from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
 from holdfast.services.calendar_sync.models import CalendarState
-from holdfast.store import Store, Transaction, put
+from holdfast.store import Transaction, put
 
 SOURCE: Final = "calendar-sync"
 CHANNEL_ID: Final = "x-goog-channel-id"
@@ -51,10 +52,9 @@ class NotificationHandler:
     """Notes on the calendar's state that it is to be looked at; many notes at once ask for one look."""
 
     def __init__(
-        self, store: Store, channels: Channels, *, gap_s: float, metrics: CalendarSyncMetrics
+        self, channels: Channels, *, clock: Clock, gap_s: float, metrics: CalendarSyncMetrics
     ) -> None:
-        self._clock, self._channels, self._metrics = store.clock, channels, metrics
-        self._gap_s = gap_s
+        self._channels, self._clock, self._gap_s, self._metrics = channels, clock, gap_s, metrics
 
     async def __call__(self, item: InboxItem, tx: Transaction) -> None:
         channel_id = item.headers[CHANNEL_ID]
@@ -67,7 +67,7 @@ class NotificationHandler:
         found = await tx.get(CalendarState, calendar_id)
         if found is None:
             return
-        after = notified(
+        after = record_notification(
             found.doc, self._clock.now(), received_at=item.received_at, gap_s=self._gap_s,
             number=_number(item.headers[MESSAGE_NUMBER]),
         )  # fmt: skip

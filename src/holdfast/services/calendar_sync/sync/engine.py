@@ -1,0 +1,201 @@
+"""Mappings, channels and syncs put together, and what jobs and orders do to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.clock import to_us
+from holdfast.errors import ConflictError, HoldfastError, InvalidError, RetryLaterError
+from holdfast.kit.channels import ChannelPolicy, Channels, ChannelTransition, Forced, Renewal, Watch
+from holdfast.model import Document
+from holdfast.service import Context
+from holdfast.services.calendar_sync.domain.sync_state import SyncPolicy
+from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
+from holdfast.services.calendar_sync.models import (
+    CHANNEL_STATUSES,
+    SYNC_STATUSES,
+    CalendarState,
+    ChannelEvent,
+    SyncedEvent,
+    WatchChannel,
+)
+from holdfast.services.calendar_sync.reports import StatusReport
+from holdfast.services.calendar_sync.settings import CalendarSyncSettings
+from holdfast.services.calendar_sync.sync.event_sync import EventSync
+from holdfast.services.calendar_sync.sync.google import CalendarChannels, Google
+from holdfast.services.calendar_sync.sync.loops import Syncs
+from holdfast.services.calendar_sync.sync.mapping_store import MappingStore, ReloadResult
+from holdfast.services.calendar_sync.sync.sources import MappingSource, SheetSource, file_source
+from holdfast.store import Query, Transaction, create, delete
+
+NAME: Final = "calendar-sync"
+LOADING_S: Final = 5.0
+EXPIRED_BATCH: Final = 500
+_RETAINED: Final[tuple[type[Document], ...]] = (WatchChannel, SyncedEvent, ChannelEvent, Watch)
+
+
+class SyncEngine:
+    """Keeps one channel open for each mapped primary and their secondaries on their events.
+
+    Example: `renewal = await engine.renew(threshold_ms=86_400_000)`
+    """
+
+    def __init__(self, context: Context) -> None:
+        settings: CalendarSyncSettings = context.settings
+        self.settings, self._public_url = settings, context.public_url
+        self.store, self.clock = context.store, context.clock
+        self.metrics = CalendarSyncMetrics()
+        self.google = Google(settings, clock=self.clock)
+        self.mappings = MappingStore(self.store, self._source())
+        self.keys = context.vault.secrets(f"{NAME} channels")
+        self.channels = Channels(
+            self.store, CalendarChannels(self.google, address=self.address, clock=self.clock),
+            name=NAME, key=self.keys[0], kind=WatchChannel, hook=self._record_transitions,
+            life=ChannelPolicy(
+                renew_before_s=settings.renew_before_s, concurrency=settings.watch_concurrency,
+                keep_stopped=settings.keep_stopped_s > 0,
+            ),
+        )  # fmt: skip
+        policy = SyncPolicy(
+            poll_s=settings.safety_poll_s, gap_s=settings.sync_gap_s, lease_s=settings.sync_lease_s
+        )
+        event_sync = EventSync(
+            self.store, self.google, self.mappings, policy=policy, look_back_s=settings.look_back_s,
+            metrics=self.metrics,
+        )  # fmt: skip
+        self.syncs = Syncs(
+            self.store, event_sync, concurrency=settings.sync_concurrency, lease_s=policy.lease_s,
+            on_success=self._revive_channel,
+        )  # fmt: skip
+
+    def _source(self) -> MappingSource | None:
+        settings = self.settings
+        if not settings.in_use:
+            return None
+        if not settings.spreadsheet_id:
+            return file_source(Path(settings.mappings))
+        return SheetSource(self.google.sheets, settings.spreadsheet_id, a1_range=settings.sheet_range)
+
+    @property
+    def address(self) -> str:
+        """The URL that Google sends notifications to."""
+        return self.settings.webhook_url or f"{self._public_url.rstrip('/')}/{NAME}/webhook"
+
+    async def start(self) -> None:
+        """Read the last good map and the open channels from the store."""
+        if self.settings.in_use:
+            await self.mappings.current()
+            await self.channels.load()
+
+    async def close(self) -> None:
+        await self.google.close()
+
+    async def _record_transitions(self, tx: Transaction, transitions: Sequence[ChannelTransition]) -> None:
+        now = self.clock.now()
+        tx.write(*(
+            create(ChannelEvent(
+                channel_id=one.channel_id, calendar_id=one.watched_id, act=one.act, reason=one.reason, at=now
+            ))
+            for one in transitions
+        ))  # fmt: skip
+
+    async def _revive_channel(self, calendar_id: str) -> None:
+        """Credentials work: retry a channel that was given up for want of them."""
+        await self.channels.revive([calendar_id])
+
+    # -- acts -------------------------------------------------------------------------------------
+
+    def require_loaded(self) -> None:
+        """Refuse, for a moment, what needs the mappings before they have been read."""
+        self.require_in_use()
+        if not self.mappings.loaded:
+            raise RetryLaterError("the mappings are being loaded", after_s=LOADING_S)
+
+    def require_in_use(self) -> None:
+        if not self.settings.in_use:
+            raise ConflictError("calendar_sync is not set up: set its service_account and mappings")
+
+    async def refresh(self) -> ReloadResult:
+        """Reload the mappings and watch what they name; after a failure, what the last good map names."""
+        try:
+            result = await self.mappings.reload()
+        except HoldfastError:
+            self.metrics.reloads.labels("failed").inc()
+            if self.mappings.loaded:
+                await self.channels.set_wanted(self.mappings.entries)
+            raise
+        self.metrics.reloads.labels("done").inc()
+        await self.channels.set_wanted(self.mappings.entries)
+        return result
+
+    async def reload(self) -> ReloadResult:
+        """Refresh because somebody asked; what waits for credentials is tried again."""
+        try:
+            result = await self.refresh()
+        except (InvalidError, RetryLaterError):
+            raise
+        except HoldfastError as fault:
+            # Not the caller's fault: whoever set the source up must mend it.
+            raise ConflictError(f"the mappings' source: {fault.message}") from None
+        attention = (await self.channels.health()).attention
+        await self.channels.revive([one.watched_id for one in attention])
+        return result
+
+    async def renew(self, *, threshold_ms: int, dry_run: bool = False) -> Renewal:
+        """Renew channels that end within the threshold, and stop those whose mapping is gone."""
+        self.require_loaded()
+        entries = await self.mappings.current()
+        if not dry_run:
+            await self.channels.set_wanted(entries)
+        return await self.channels.renew_expiring(threshold_ms / 1000, dry_run=dry_run)
+
+    async def force(self, reason: str = "", *, ordered_at: datetime | None = None) -> Forced:
+        """Replace every channel by a new one, from the mappings."""
+        self.require_loaded()
+        await self.channels.set_wanted(await self.mappings.current())
+        return await self.channels.force(reason, ordered_at=ordered_at)
+
+    async def sweep(self) -> dict[str, int]:
+        """Delete what has outlived its retention; return the number of each."""
+        expired = {kind.__name__: await self._expire(kind) for kind in _RETAINED}
+        return expired | {"stopped": await self._delete_stopped()}
+
+    async def _expire(self, kind: type[Document]) -> int:
+        total = 0
+        while count := await self.store.privileged().expire(kind, limit=EXPIRED_BATCH):
+            total += count
+        return total
+
+    async def _delete_stopped(self) -> int:
+        cutoff = self.clock.now() - timedelta(seconds=self.settings.keep_stopped_s)
+        cutoff_ms = to_us(cutoff) // 1000
+        stopped = Query(WatchChannel).where("status", "==", "stopped").order_by("expiration")
+        old = [one async for one in self.store.scan(stopped) if one.doc.last_updated_at < cutoff_ms]
+        await self.store.settle(
+            [[delete(WatchChannel, one.doc.channel_id, expect=one.unchanged)] for one in old]
+        )
+        return len(old)
+
+    # -- status -----------------------------------------------------------------------------------
+
+    async def status(self) -> StatusReport:
+        """Report on everything, from a few indexed queries; the gauges are updated with it."""
+        last = (await self.store.query(Query(CalendarState).order_by("-synced_at").limit(1))).docs
+        report = StatusReport(
+            in_use=self.settings.in_use, now=self.clock.now(), reload=await self.mappings.last_reload(),
+            channels=await self.channels.health(),
+            by_status={one: await self._count_channels(one) for one in CHANNEL_STATUSES},
+            by_standing={one: await self._count_calendars(one) for one in SYNC_STATUSES},
+            last_sync_at=last[0].synced_at if last else None,
+        )  # fmt: skip
+        self.metrics.show(report)
+        return report
+
+    async def _count_channels(self, status: str) -> int:
+        return await self.store.count(Query(WatchChannel).where("status", "==", status))
+
+    async def _count_calendars(self, standing: str) -> int:
+        return await self.store.count(Query(CalendarState).where("standing", "==", standing))
