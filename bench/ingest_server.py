@@ -27,10 +27,10 @@ from bench.ingest_fastapi import KEPT, fastapi
 from holdfast.app import ddl
 from holdfast.config import load_config
 from holdfast.http.app import create_app
-from holdfast.http.server import settings
 from holdfast.kit.inbox import InboxItem, Source
 from holdfast.providers.github import GithubVerifier
 from holdfast.runtime import Runtime
+from holdfast.server import settings
 from holdfast.service import Parts, Service, Webhook
 from holdfast.store.catalog import Catalog
 from holdfast.worker import freeze_gc

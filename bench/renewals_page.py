@@ -23,9 +23,9 @@ from bench.measure import Goal, Pair, Place, Workload
 from holdfast.config import load_config
 from holdfast.console import routes
 from holdfast.http.app import create_app
-from holdfast.http.server import settings
 from holdfast.kit.access import ApiTokens
 from holdfast.runtime import Runtime
+from holdfast.server import settings
 from holdfast.services.renewals import service
 from holdfast.services.renewals.endpoints import EndpointRequest
 from holdfast.services.renewals.operations import Renewals

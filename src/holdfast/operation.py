@@ -31,6 +31,9 @@ from holdfast.store import Transaction
 P = ParamSpec("P")
 T = TypeVar("T")
 MESSAGE_CHARACTERS_MAX: Final = 500
+# Fewer than for acts: where the trail itself is the fault, the caller waits for these too.
+FAILURE_ATTEMPTS: Final = 10
+PUBLIC: Final = "public"
 _PARAMETER: Final = "by"
 
 log = structlog.get_logger("holdfast.operation")
@@ -53,6 +56,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     def require(self, caller: Caller, tenant_id: str) -> None:
         """Raise ForbiddenError unless the caller has the role, and a token the scope."""
+        if self.needs == PUBLIC:
+            return
         check_scope(caller, self.area, self.verb)
         tenant_id = NO_TENANT if self.platform else tenant_id
         if not has_role(caller, self.needs, tenant_id):
@@ -102,6 +107,13 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         """Append the audit event to a transaction, once: for acts that take several commits."""
         await self._audit().add(tx, self._entry("done", details, subject=subject, action=action))
 
+    async def append(
+        self, *, details: Any = None, subject: str | None = None, action: str | None = None,
+        outcome: AuditOutcome = "done",
+    ) -> None:  # fmt: skip
+        """Append the audit event by itself: for acts whose effects are committed elsewhere, or are none."""
+        await self._audit().append(self._entry(outcome, details, subject=subject, action=action))
+
     async def record_failure(self, fault: Exception) -> None:
         """Put an act that was refused or failed on record; a trail that can't be written is only logged."""
         outcome: AuditOutcome = "refused" if isinstance(fault, ForbiddenError) else "failed"
@@ -109,7 +121,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(fault, HoldfastError):
             details = {"error": fault.code, "message": fault.message[:MESSAGE_CHARACTERS_MAX]}
         try:
-            await self._audit().append(self._entry(outcome, details))
+            entry, audit = self._entry(outcome, details), self._audit()
+            await audit.transact(lambda tx: audit.add(tx, entry), attempts=FAILURE_ATTEMPTS)
         except HoldfastError as unwritten:
             log.error("failed act not recorded", act=self._declared().name, error=unwritten.message)
 

@@ -70,14 +70,33 @@ def read_route(
                operation_class=operation_class)  # fmt: skip
 
 
+def call_route(
+    path: str, needs: str, *, area: str, action: str, prefix: str = PREFIX, **opt: Any
+) -> Decorator:
+    """Declare a POST route that changes no document itself: a long read, or work that records itself.
+
+    Example: `@call_route("/audit/verify", "admin", area="audit", action="verify")`
+    """
+    declared = {"needs": needs, "area": area, "action": action, "platform": False, **opt}
+    return post(prefix + path, opt=declared, status_code=200)
+
+
 def action_route(
-    path: str, operation: Any, *, prefix: str = PREFIX, status: int = 200, **opt: Any
+    path: str,
+    operation: Any,
+    *,
+    prefix: str = PREFIX,
+    status: int = 200,
+    include_in_schema: bool = True,
+    **opt: Any,
 ) -> Decorator:
     """Declare a POST route that calls an operation; who may call it is what the operation declares.
 
     Example: `@action_route("/runs/{collection:str}/{run_id:str}/cancel", runs.cancel)`
     """
-    return post(prefix + path, opt=_declared(operation, opt), status_code=status)
+    return post(
+        prefix + path, opt=_declared(operation, opt), status_code=status, include_in_schema=include_in_schema
+    )
 
 
 def put_route(path: str, operation: Any, *, prefix: str = PREFIX, **opt: Any) -> Decorator:

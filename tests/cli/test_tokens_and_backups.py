@@ -30,7 +30,7 @@ def test_a_token_is_made_listed_without_itself_and_revoked(tmp_path: Path) -> No
     (row,) = json.loads(typed(tmp_path, "tokens", "list", "--json").stdout)["items"]
     assert row["revokedAt"]
     trail = "".join(typed(tmp_path, "audit", "export", "--tenant", id).stdout for id in ("-", "acme"))
-    assert [json.loads(line)["action"] for line in trail.splitlines()] == ["token.revoked", "token.created"]
+    assert [json.loads(line)["action"] for line in trail.splitlines()] == ["token.created", "token.revoked"]
     assert token not in trail
     unknown = typed(tmp_path, "tokens", "revoke", "aaaaaaaaaaaaaaaa")
     assert (unknown.returncode, unknown.stderr) == (1, "holdfast: no token 'aaaaaaaaaaaaaaaa'\n")

@@ -15,15 +15,13 @@ from yarl import URL
 
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
-from holdfast.console import first_link, routes
-from holdfast.http.app import create_app
 from holdfast.http.asgi import AsgiApp
 from holdfast.http.change_stream import ChangeStream, topics_of
-from holdfast.http.server import settings
 from holdfast.kit.access import Sessions, User, Users
 from holdfast.kit.access.passwords import hash_password
 from holdfast.kit.outbox import Endpoint, EndpointSecrets, Event, Outbox, RetryPolicy, new_secret
 from holdfast.runtime import Runtime
+from holdfast.server import compose, first_link, settings
 from holdfast.service import Service
 from holdfast.store import put
 from tests.serving import served
@@ -141,7 +139,7 @@ async def console(
 ) -> AsyncIterator[Bed]:
     given = {"home": home, "allow": "127.0.0.1", "store": store, "public_url": public_url}
     runtime = await Runtime.open(load_config(given, environ={}), services=services, clock=SystemClock())
-    surface = create_app(runtime, at_root=at_root, more=routes(runtime, at_root))
+    surface = compose(runtime, at_root=at_root)
     surface.ready = True
     stop = asyncio.Event()
     working = asyncio.create_task(runtime.work(stop)) if work else None

@@ -42,7 +42,7 @@ async def _stored(bed: Bed, id: str, tenant_id: str = "-") -> Connection:
 
 async def _actions(bed: Bed, tenant_id: str = "-") -> list[str]:
     page = await bed.runtime.store.tenant(tenant_id).query(Query(AuditEvent).order_by("sequence"))
-    return [one.action for one in page.docs if one.action.startswith("connection.")]
+    return [one.action for one in page.docs if one.action == "connection.revoked" and one.outcome == "done"]
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres", "firestore"])

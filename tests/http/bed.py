@@ -12,10 +12,10 @@ from typing import Any, Final
 import aiohttp
 from litestar import get
 
+from holdfast import server as serving_process
 from holdfast.clock import Clock
 from holdfast.config import load_config
 from holdfast.errors import UnverifiedError
-from holdfast.http import server as serving_process
 from holdfast.http.app import create_app
 from holdfast.http.asgi import AsgiApp
 from holdfast.kit.access import ApiTokens

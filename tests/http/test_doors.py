@@ -18,8 +18,8 @@ from holdfast import console
 from holdfast.clock import SystemClock
 from holdfast.errors import DeclarationError
 from holdfast.http.app import create_app
-from holdfast.http.csrf import next_of
 from holdfast.runtime import find_services
+from holdfast.web import next_of
 from tests.http.bed import Bed, echo_service, serving
 from tests.http.issuer import StandIn, issuing
 from tests.http.visitors import ROLES, SAFE, Route, Visitor, expected, routes_of, visitors
@@ -37,6 +37,8 @@ DECLARED: Final = {
     "GET /api/v1/health": "viewer*",
     "GET /api/v1/changes": "viewer",
     "GET /api/v1/channels": "admin",
+    "POST /api/v1/channels/{watch_id:str}/renew": "admin",
+    "POST /api/v1/channels/{watch_id:str}/stop": "admin",
     "GET /api/v1/connections": "admin",
     "GET /api/v1/connections/{connection_id:str}": "admin",
     "POST /api/v1/connections/{connection_id:str}/check": "admin",
@@ -46,8 +48,12 @@ DECLARED: Final = {
     "POST /api/v1/deliveries/{delivery_id:str}/replay": "admin",
     "GET /api/v1/dead-letters": "viewer",
     "POST /api/v1/dead-letters/replay": "admin",
+    "GET /api/v1/documents": "admin",
+    "GET /api/v1/documents/{collection:str}": "admin",
+    "GET /api/v1/documents/{collection:str}/document": "admin",
     "GET /api/v1/inbox": "admin",
     "POST /api/v1/inbox/{item_id:str}/replay": "admin",
+    "POST /api/v1/inbox/replay": "admin",
     "GET /api/v1/runs": "viewer",
     "GET /api/v1/runs/{collection:str}/{run_id:str}": "viewer",
     "POST /api/v1/runs/{collection:str}/{run_id:str}/cancel": "admin",
@@ -58,13 +64,20 @@ DECLARED: Final = {
     "POST /api/v1/schedules/{schedule_id:str}/switch": "admin",
     "GET /api/v1/audit": "admin",
     "POST /api/v1/audit/verify": "admin",
+    "GET /api/v1/audit/export": "admin",
+    "GET /api/v1/tokens": "admin",
+    "POST /api/v1/tokens": "admin",
+    "POST /api/v1/tokens/{token_id:str}/revoke": "admin",
     "GET /api/v1/usage": "viewer",
     "GET /api/v1/usage/allowances": "viewer",
+    "POST /api/v1/usage/rebuild": "admin",
     "GET /api/v1/users": "admin*",
     "POST /api/v1/users": "admin*",
     "POST /api/v1/users/{name:str}/link": "admin*",
     "POST /api/v1/users/{name:str}/disable": "admin*",
     "POST /api/v1/users/{name:str}/enable": "admin*",
+    "POST /api/v1/users/{name:str}/sign-out": "admin*",
+    "POST /api/v1/users/{name:str}/password": "admin*",
     "POST /work/drain": "admin*",
 }
 

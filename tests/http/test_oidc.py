@@ -11,9 +11,9 @@ import pytest
 
 from holdfast.config import IssuerGrant
 from holdfast.errors import ForbiddenError, RetryLaterError, UnverifiedError
-from holdfast.http.oidc import fetching
 from holdfast.kit.access.oidc import TOKEN_BYTES_MAX, Oidc
 from holdfast.kit.access.oidc_keys import KeyPolicy
+from holdfast.runtime.issuer_keys import key_fetcher
 from holdfast.testing import ManualClock
 from tests.http.issuer import AUDIENCE, StandIn, issuing, unsigned
 
@@ -26,7 +26,7 @@ async def issuer(clock: ManualClock) -> AsyncIterator[StandIn]:
 
 def _oidc(issuer: StandIn, **settings: Any) -> Oidc:
     clock = issuer.clock
-    return Oidc([issuer.settings(**settings)], lambda one: fetching(one, clock=clock), clock=clock)
+    return Oidc([issuer.settings(**settings)], lambda one: key_fetcher(one, clock=clock), clock=clock)
 
 
 async def test_a_verified_address_gets_its_role(issuer: StandIn) -> None:
@@ -211,7 +211,7 @@ async def test_a_description_of_another_issuer_is_not_believed(issuer: StandIn) 
     real, issuer.url = issuer.url, "http://127.0.0.1:2"
     oidc = Oidc(
         [issuer.settings(issuer=f"{real}/")],
-        lambda one: fetching(one, clock=issuer.clock),
+        lambda one: key_fetcher(one, clock=issuer.clock),
         clock=issuer.clock,
     )
     with pytest.raises(RetryLaterError):

@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from holdfast.config import load_config
-from holdfast.http.server import listen, live
 from holdfast.kit.inbox import InboxItem
 from holdfast.runtime import Runtime
+from holdfast.server import listen, live
 from holdfast.service import Context, Parts, Service
 from holdfast.store import Query, Store
 from tests.http.bed import SECRET, SERVICE, TENANT, Echo

@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from holdfast import tracing
-from holdfast.cli.logs import log_to_stdout
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Delivery, RetryPolicy
+from holdfast.logs import log_to_stdout
 from tests.http.bed import SECRET, TENANT, Bed
 from tests.http.processes import announce, holdfast_process, keep_endpoint
 from tests.kit.receiver import OK, answering, serving

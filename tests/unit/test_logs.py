@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from holdfast.cli.logs import log_to
+from holdfast.logs import log_to
 
 
 class Terminal(io.StringIO):

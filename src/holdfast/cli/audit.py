@@ -23,10 +23,8 @@ from holdfast.cli.context import (
 )
 from holdfast.errors import ConfigError
 from holdfast.ids import ulid
-from holdfast.kit.audit import Audit, AuditEvent
-from holdfast.kit.audit.trail import ChainVerification
+from holdfast.operations import audit
 from holdfast.runtime import Runtime
-from holdfast.store import Query, QueryPage
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -48,21 +46,16 @@ def list_command(
       holdfast audit list --tenant acme
       holdfast audit list --action delivery.replayed --json | jq -r '.items[].actor'
     """
-    given = {"action": action, "actor": actor, "subject": subject}
-    wanted = [(name, value) for name, value in given.items() if value is not None]
-    if len(wanted) > 1:
+    if sum(given is not None for given in (action, actor, subject)) > 1:
         raise typer.BadParameter("give one of --action, --actor and --subject")
-
-    async def act(runtime: Runtime) -> QueryPage[AuditEvent]:
-        query = Query(AuditEvent).order_by("-sequence").limit(limit).after(cursor)
-        for name, value in wanted:
-            query = query.where(name, "==", value)
-        return await runtime.store.tenant(tenant).query(query)
-
-    page = with_runtime(act)
-    columns = ("sequence", "at", "actor", "action", "subject")
+    page = with_runtime(
+        lambda runtime: audit.list_events(
+            runtime, tenant, action=action, actor=actor, subject=subject, limit=limit, cursor=cursor
+        )
+    )
+    columns = ("sequence", "at", "actor", "action", "outcome", "subject")
     none = "nothing is on record like this"
-    print_table(page.docs, columns, as_json=as_json, cursor=page.cursor, none=none)
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none)
 
 
 @commands.command("verify")
@@ -75,16 +68,12 @@ def verify_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
 
     Exit code 0 when it is sound, 1 when it is not.
     """
-
-    async def act(runtime: Runtime) -> ChainVerification:
-        return await Audit(runtime.store, tenant).verify()
-
-    found = with_runtime(act)
-    text = f"{found.events} events hold"
-    if found.fault is not None:
-        text += f"; then {found.fault.kind} at {found.fault.sequence}: {found.fault.message}"
-    print_result({"sound": found.intact, "events": found.events, "fault": found.fault}, text, as_json=as_json)
-    if not found.intact:
+    verdict = with_runtime(lambda runtime: audit.verify(runtime, tenant))
+    text = f"{verdict.events} events hold"
+    if verdict.fault is not None:
+        text += f"; then {verdict.fault.kind} at {verdict.fault.sequence}: {verdict.fault.message}"
+    print_result(verdict, text, as_json=as_json)
+    if not verdict.sound:
         raise typer.Exit(1)
 
 
@@ -102,7 +91,7 @@ def export_command(
     """
 
     async def copy(runtime: Runtime, file: BinaryIO) -> None:
-        async for line in Audit(runtime.store, tenant).export():
+        async for line in audit.export(runtime, tenant):
             file.write(line)
         file.flush()
 
@@ -110,15 +99,15 @@ def export_command(
         with_runtime(lambda runtime: copy(runtime, sys.stdout.buffer))
         return
     try:
-        with _whole(Path(out)) as file:
+        with _replacing(Path(out)) as file:
             with_runtime(lambda runtime: copy(runtime, file))
     except OSError as fault:
         raise ConfigError(f"can't write {out}: {fault.strerror}") from None
 
 
 @contextlib.contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
-    """A file that is there once all of it is: an export that fails must not take the place of a whole one."""
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears once it is complete, so that a failed export replaces no good one."""
     if path.exists() and not path.is_file():
         # A device or a pipe: nothing can be put in its place.
         with path.open("wb") as file:

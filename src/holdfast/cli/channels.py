@@ -1,61 +1,66 @@
-"""`holdfast channels`: list the watch channels that are kept open."""
+"""`holdfast channels`: list the watch channels that are kept open, renew or stop one."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Annotated
 
-import msgspec
 import typer
 
-from holdfast.cli.context import PLATFORM, AsJson, Cursor, Limit, Tenant, print_table, with_runtime
-from holdfast.kit.channels.models import Watch
-from holdfast.model import schema_of
-from holdfast.runtime import Runtime
-from holdfast.store import Query, QueryPage
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    operate,
+    print_result,
+    print_table,
+    with_runtime,
+)
+from holdfast.operations import channels
 
 commands = typer.Typer(no_args_is_help=True)
 
-
-class _ChannelLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    name: str
-    watched_id: str
-    status: str
-    channel_id: str
-    ends_at: datetime | None
-    renew_at: datetime | None
-    failures: int
-    error: str
-
-
-def _row(watch: Watch) -> _ChannelLine:
-    current = watch.current
-    return _ChannelLine(
-        name=watch.name, watched_id=watch.watched_id, status=watch.status, renew_at=watch.renew_at,
-        channel_id=current.channel_id if current else "", ends_at=current.ends_at if current else None,
-        failures=watch.failures, error=watch.error,
-    )  # fmt: skip
+_Id = Annotated[str, typer.Argument(metavar="ID", help="As `channels list` shows it.")]
 
 
 @commands.command("list")
 def list_command(
     tenant: Tenant = PLATFORM, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False
 ) -> None:
-    """Show what is watched, until when, and what is in the way.
+    """Show what is watched, until when, and what is wrong with it.
 
     \b
     Examples:
       holdfast channels list
       holdfast channels list --json | jq -r '.items[] | select(.status == "attention") | .watchedId'
     """
+    page = with_runtime(
+        lambda runtime: channels.list_channels(runtime, tenant, limit=limit, cursor=cursor), services=None
+    )
+    columns = ("id", "name", "watchedId", "status", "endsAt", "renewAt", "failures", "error")
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="nothing is watched")
 
-    async def act(runtime: Runtime) -> QueryPage[Watch]:
-        if schema_of(Watch) not in runtime.store.catalog:
-            return QueryPage([], None)
-        return await runtime.store.tenant(tenant).query(
-            Query(Watch).order_by("renew_at").limit(limit).after(cursor)
-        )
 
-    page = with_runtime(act, services=None)
-    columns = ("name", "watchedId", "status", "endsAt", "renewAt", "failures", "error")
-    rows = [_row(doc) for doc in page.docs]
-    print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="nothing is watched")
+@commands.command("renew")
+def renew_command(watch_id: _Id, tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
+    """Replace a channel by a new one, also after failures; a serving or working process does it.
+
+    \b
+    Example:
+      holdfast channels renew calendar-sync-8f2a9c --tenant acme
+    """
+    row = operate(tenant, lambda runtime, by: channels.renew(runtime, by, watch_id))
+    print_result(row, f"{row.watched_id} gets a new channel at the next turn", as_json=as_json)
+
+
+@commands.command("stop")
+def stop_command(watch_id: _Id, tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
+    """Stop the current channel; what is still wanted gets another first.
+
+    \b
+    Example:
+      holdfast channels stop calendar-sync-8f2a9c --tenant acme
+    """
+    row = operate(tenant, lambda runtime, by: channels.stop(runtime, by, watch_id))
+    print_result(row, f"the channel of {row.watched_id} is stopped at the next turn", as_json=as_json)

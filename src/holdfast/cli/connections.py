@@ -1,9 +1,10 @@
-"""`holdfast connections`: list what people connected, see whether it still works, and end it."""
+"""`holdfast connections`: list connected accounts, check whether grants still work, revoke one."""
 
 from __future__ import annotations
 
-from typing import Annotated, get_args
+from typing import Annotated
 
+import msgspec
 import typer
 
 from holdfast.cli.context import (
@@ -13,33 +14,29 @@ from holdfast.cli.context import (
     Limit,
     Tenant,
     as_dict,
-    os_actor,
+    one_of,
+    operate,
+    print_facts,
     print_result,
     print_table,
     with_runtime,
 )
 from holdfast.errors import HoldfastError
-from holdfast.http.routes.connections import listed, revoke_connection, row
-from holdfast.kit.connections import Connection
 from holdfast.kit.connections.models import Status
+from holdfast.operation import Operator
+from holdfast.operations import connections
+from holdfast.operations.connections import REVOKED, ConnectionRow
 from holdfast.runtime import Runtime
-from holdfast.store import Query, QueryPage
 
 commands = typer.Typer(no_args_is_help=True)
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="As `connections list` shows it.")]
 
 
-def _known_status(status: str | None) -> str | None:
-    if status is not None and status not in get_args(Status):
-        raise typer.BadParameter(f"{status!r} is none of {', '.join(get_args(Status))}")
-    return status
-
-
 @commands.command("list")
 def list_command(
     status: Annotated[
-        str | None, typer.Option(metavar="STATUS", callback=_known_status, help="Only of this status.")
+        str | None, typer.Option(metavar="STATUS", callback=one_of(Status), help="Only of this status.")
     ] = None,
     tenant: Tenant = PLATFORM,
     limit: Limit = 50,
@@ -53,41 +50,34 @@ def list_command(
       holdfast connections list --tenant acme
       holdfast connections list --tenant acme --status needs_reauth --json | jq -r '.items[].name'
     """
-
-    async def act(runtime: Runtime) -> QueryPage[Connection]:
-        return await listed(runtime, tenant, status=status, limit=limit, cursor=cursor)
-
-    page = with_runtime(act)
+    page = with_runtime(
+        lambda runtime: connections.list_connections(
+            runtime, tenant, status=status, limit=limit, cursor=cursor
+        )
+    )
     columns = ("id", "provider", "name", "status", "expiresAt", "connectedAt", "reason")
-    rows = [row(doc) for doc in page.docs]
-    print_table(rows, columns, as_json=as_json, cursor=page.cursor, none="nothing is connected")
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="nothing is connected")
 
 
 @commands.command("show")
 def show_command(connection_id: _Id, as_json: AsJson = False) -> None:
-    """Show one connection: whose it is, what was granted and what was not, and how it stands.
+    """Show one connection: its account, the scopes granted and refused, and its state.
 
     \b
     Example:
       holdfast connections show 2f0c5d8a91b34e67a0c1d2e3f4a5b6c7
     """
-    found = row(with_runtime(lambda runtime: runtime.connections.get(connection_id)))
-    lines = [f"{name}: {_text(value)}" for name, value in as_dict(found).items()]
-    print_result(found, "\n".join(lines), as_json=as_json)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "-"
-    return "-" if value in (None, "") else str(value)
+    row = connections.row(with_runtime(lambda runtime: runtime.connections.get(connection_id)))
+    if as_json:
+        print_result(row, "", as_json=True)
+    else:
+        print_facts(row)
 
 
 @commands.command("revoke")
 def revoke_command(
     connection_id: _Id,
-    reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Why; people see it.")
-    ] = "revoked by an operator",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; people see it.")] = REVOKED,
     as_json: AsJson = False,
 ) -> None:
     """End a grant: here at once, then at the provider; its tokens are forgotten.
@@ -99,12 +89,18 @@ def revoke_command(
     Exit code 1 when the provider could not be told: it is ended here, and `connections check` tells it later.
     """
 
-    async def act(runtime: Runtime) -> Connection:
-        before = await runtime.connections.get(connection_id)
-        return await revoke_connection(runtime, before, actor=os_actor(), reason=reason)
+    async def act(runtime: Runtime, by: Operator) -> ConnectionRow:
+        owner = await _owner(runtime, by, connection_id)
+        return await connections.revoke(runtime, owner, connection_id, reason=reason)
 
-    ended = with_runtime(act, services=None)
-    print_result(row(ended), f"revoked {ended.provider} {ended.name or ended.account}", as_json=as_json)
+    ended = operate(PLATFORM, act)
+    print_result(ended, f"revoked {ended.provider} {ended.name or ended.account}", as_json=as_json)
+
+
+async def _owner(runtime: Runtime, by: Operator, connection_id: str) -> Operator:
+    """The operator on the documents of the tenant that has the connection."""
+    stored = await runtime.connections.get(connection_id)
+    return msgspec.structs.replace(by, tenant_id=stored.tenant_id)
 
 
 @commands.command("check")
@@ -113,7 +109,7 @@ def check_command(
     tenant: Tenant = PLATFORM,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the providers whether the grants still work, by refreshing each; tell them of ends they missed.
+    """Refresh grants to see whether they still work; tell the providers of ends that they missed.
 
     \b
     Examples:
@@ -123,24 +119,29 @@ def check_command(
     Exit code 1 when one needs its owner, or could not be checked.
     """
 
-    async def act(runtime: Runtime) -> list[dict[str, object]]:
+    async def act(runtime: Runtime, by: Operator) -> list[dict[str, object]]:
         if connection_id is not None:
-            return [await _checked(runtime, await runtime.connections.get(connection_id))]
-        query = Query(Connection).order_by("-connected_at").limit(200)
-        return [await _checked(runtime, one.doc) async for one in runtime.store.tenant(tenant).scan(query)]
+            owner = await _owner(runtime, by, connection_id)
+            known = connections.row(await connections.get(runtime, owner.tenant_id, connection_id))
+            return [await _check(runtime, owner, known)]
+        rows, cursor = [], None
+        while True:
+            page = await connections.list_connections(runtime, tenant, limit=200, cursor=cursor)
+            rows += [await _check(runtime, by, row) for row in page.items]
+            cursor = page.cursor
+            if cursor is None:
+                return rows
 
-    rows = with_runtime(act, services=None)
+    rows = operate(tenant, act)
     columns = ("id", "provider", "name", "status", "reason", "fault")
     print_table(rows, columns, as_json=as_json, none="nothing is connected")
     if any(one["status"] == "needs_reauth" or one["fault"] for one in rows):
         raise typer.Exit(1)
 
 
-async def _checked(runtime: Runtime, connection: Connection) -> dict[str, object]:
-    """How it stands after asking; a provider that can't be asked stops no other check."""
-    fault = ""
+async def _check(runtime: Runtime, by: Operator, known: ConnectionRow) -> dict[str, object]:
+    """The state after the check; a provider that can't be asked stops no other check."""
     try:
-        connection = await runtime.connections.check(connection.id)
+        return as_dict(await connections.check(runtime, by, known.id)) | {"fault": ""}
     except HoldfastError as error:
-        fault = error.message
-    return as_dict(row(connection)) | {"fault": fault}
+        return as_dict(known) | {"fault": error.message}

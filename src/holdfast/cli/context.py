@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args
 
 import msgspec
 import typer
@@ -16,15 +16,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
 from holdfast.kit import NO_TENANT
+from holdfast.logs import log_to_stderr
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
-from holdfast.operations.act import run_audited
 from holdfast.runtime import Runtime, find_services
 from holdfast.service import Service
-from holdfast.store import Transaction
 
 T = TypeVar("T")
 PIPE_COLUMNS = 240
@@ -102,27 +100,18 @@ def os_actor() -> str:
         return f"cli:{os.getuid()}"
 
 
-async def recorded(
-    runtime: Runtime,
-    tenant_id: str,
-    act: Callable[[Transaction], Awaitable[T]],
-    *,
-    action: str,
-    subject: str,
-    details: Any = None,
-) -> T:
-    """Do what a person asks for here, to anybody's documents, and put it on the tenant's audit trail: both or
-    neither."""
-    return await run_audited(
-        runtime,
-        tenant_id,
-        act,
-        actor=os_actor(),
-        action=action,
-        subject=subject,
-        details=details,
-        across=True,
-    )
+def one_of(literal: Any) -> Callable[[str | None], str | None]:
+    """A callback that takes only the words of a Literal.
+
+    Example: `typer.Option(callback=one_of(RunStatus))`
+    """
+
+    def check(word: str | None) -> str | None:
+        if word is not None and word not in get_args(literal):
+            raise typer.BadParameter(f"{word!r} is none of {', '.join(get_args(literal))}")
+        return word
+
+    return check
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -142,6 +131,18 @@ def escape_control(text: str) -> str:
     Written as JSON writes such characters, so that JSON stays the same JSON.
     """
     return _COMMANDING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def print_facts(row: Any, *, leave_out: Sequence[str] = ()) -> None:
+    """One row for people: a line for each field."""
+    facts = {name: value for name, value in as_dict(row).items() if name not in leave_out}
+    typer.echo(escape_control("\n".join(f"{name}: {_text(value)}" for name, value in facts.items())))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return "-" if value in (None, "") else str(value)
 
 
 def print_table(

@@ -16,9 +16,9 @@ from holdfast import store_copy
 from holdfast.app import open_store
 from holdfast.cli.context import AsJson, print_result, print_table
 from holdfast.cli.document_classes import document_classes
-from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
 from holdfast.errors import ConfigError
+from holdfast.logs import log_to_stderr
 from holdfast.model import Document
 from holdfast.store import Store
 from holdfast.store_copy import Copy, CopyResult, WalkResult

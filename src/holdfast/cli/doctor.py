@@ -12,9 +12,9 @@ from holdfast.cli.checkup.machine import machine
 from holdfast.cli.checkup.schema import stored
 from holdfast.cli.checkup.settings import settings
 from holdfast.cli.context import AsJson, escape_control
-from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.logs import log_to_stderr
 from holdfast.service import CheckResult
 
 

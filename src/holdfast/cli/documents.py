@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -18,10 +17,10 @@ from holdfast.cli.context import (
     print_table,
     with_runtime,
 )
-from holdfast.errors import NotFoundError
+from holdfast.errors import InvalidError
 from holdfast.model.access import SERVICE
+from holdfast.operations import documents
 from holdfast.runtime import Runtime
-from holdfast.runtime.document_browser import Collection, DocumentBrowser
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -49,10 +48,9 @@ def collections_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> N
     """
 
     async def act(runtime: Runtime) -> list[dict[str, Any]]:
-        there = DocumentBrowser(runtime).collections(SERVICE, tenant)
         return [
-            {"name": c.name, "of": c.owner, "by": " ".join(c.indexes) or "-", "keeps": c.summary}
-            for c in there
+            {"name": one.name, "of": one.owner, "by": " ".join(one.indexes) or "-", "keeps": one.summary}
+            for one in documents.list_collections(runtime, SERVICE, tenant).items
         ]
 
     print_table(with_runtime(act, services=None), ("name", "of", "by", "keeps"), as_json=as_json)
@@ -84,21 +82,15 @@ def list_command(
       holdfast documents list holdfast_runs --by status_createdAt_desc --is status=failed
       holdfast documents list holdfast_runs__holdfast_run_steps --under run_id=run-mhz1k0-4f2a9c --json
     """
-
-    async def act(runtime: Runtime) -> tuple[list[dict[str, Any]], list[str], str | None]:
-        documents = DocumentBrowser(runtime)
-        found = documents.collection(SERVICE, tenant, collection)
-        way = found.find_index(by)
-        if way is None:
-            raise NotFoundError(f"no index lists {collection}; `holdfast documents show` opens one by its id")
-        query = found.query(way, parents=_pairs(under), values=_pairs(equal))
-        page = await documents.store_for(found, tenant).query(query.limit(limit).after(cursor))
-        columns = found.columns(way)
-        rows = [found.row(one, columns) for one in page.items]
-        return [{"_id": "/".join(one.ids.values()), **one.fields} for one in rows], columns, page.cursor
-
-    rows, columns, after = with_runtime(act, services=None)
-    print_table(rows, ("_id", *columns), as_json=as_json, cursor=after, none="no documents like this")
+    page = with_runtime(
+        lambda runtime: documents.list_documents(
+            runtime, SERVICE, tenant, collection=collection, index=by, parents=_pairs(under),
+            values=_pairs(equal), limit=limit, cursor=cursor,
+        ),
+        services=None,
+    )  # fmt: skip
+    columns = ("_id", *page.columns)
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="no documents like this")
 
 
 @commands.command("show")
@@ -118,20 +110,11 @@ def show_command(
       holdfast documents show holdfast_endpoints rms --tenant acme
       holdfast documents show holdfast_runs__holdfast_run_steps run-mhz1k0-4f2a9c step-001-saw
     """
-
-    async def act(runtime: Runtime) -> dict[str, Any]:
-        documents = DocumentBrowser(runtime)
-        found = documents.collection(SERVICE, tenant, collection)
-        return found.redact(await documents.document(found, tenant, ids=_named(found, ids)))
-
-    shown = with_runtime(act, services=None)
-    print_result(shown, msgspec.json.format(msgspec.json.encode(shown)).decode(), as_json=as_json)
-
-
-def _named(collection: Collection, ids: Sequence[str]) -> dict[str, str]:
-    names = collection.schema.path.parameters
-    if len(ids) != len(names):
-        raise typer.BadParameter(
-            f"{collection.name} has {len(names)} ids: {', '.join(names)}", param_hint="ID"
+    try:
+        document = with_runtime(
+            lambda runtime: documents.get_document(runtime, SERVICE, tenant, collection=collection, ids=ids),
+            services=None,
         )
-    return dict(zip(names, ids, strict=True))
+    except InvalidError as fault:
+        raise typer.BadParameter(fault.message, param_hint="ID") from None
+    print_result(document, msgspec.json.format(msgspec.json.encode(document)).decode(), as_json=as_json)

@@ -1,8 +1,7 @@
-"""`holdfast inbox`: list messages that came in, and work on them again."""
+"""`holdfast inbox`: list received messages, and replay them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, cast, get_args
 
 import typer
@@ -13,30 +12,22 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
-    os_actor,
+    one_of,
+    operate,
     print_result,
     print_table,
     with_runtime,
 )
-from holdfast.http.routes.inbox import row
-from holdfast.kit.inbox import InboxItem
 from holdfast.kit.inbox.models import Status
-from holdfast.operations.act import run_audited
-from holdfast.runtime import Runtime
+from holdfast.operations import inbox
 
 commands = typer.Typer(no_args_is_help=True)
-
-
-def _known(status: str) -> str:
-    if status not in get_args(Status):
-        raise typer.BadParameter(f"{status!r} is none of {', '.join(get_args(Status))}")
-    return status
 
 
 @commands.command("list")
 def list_command(
     status: Annotated[
-        str, typer.Option(callback=_known, help=f"One of {', '.join(get_args(Status))}.")
+        str, typer.Option(callback=one_of(Status), help=f"One of {', '.join(get_args(Status))}.")
     ] = "parked",
     tenant: Tenant = PLATFORM,
     limit: Limit = 50,
@@ -50,16 +41,12 @@ def list_command(
       holdfast inbox list
       holdfast inbox list --status pending --json
     """
-
-    async def act(runtime: Runtime) -> tuple[Sequence[InboxItem], str | None]:
-        wanted = cast(Status, status)
-        return await runtime.inbox.page(wanted, tenant_id=tenant, limit=limit, cursor=cursor)
-
-    items, after = with_runtime(act)
-    columns = ("id", "source", "status", "tries", "receivedAt", "reason")
-    print_table(
-        [row(item) for item in items], columns, as_json=as_json, cursor=after, none=f"none is {status}"
+    wanted = cast(Status, status)
+    page = with_runtime(
+        lambda runtime: inbox.list_messages(runtime, tenant, status=wanted, limit=limit, cursor=cursor)
     )
+    columns = ("id", "source", "status", "tries", "receivedAt", "reason")
+    print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=f"none is {status}")
 
 
 @commands.command("replay")
@@ -78,26 +65,12 @@ def replay_command(
 
     Exit code 1 when one of them is not there.
     """
-
-    async def act(runtime: Runtime) -> tuple[list[str], list[str]]:
-        found = await runtime.store.tenant(tenant).get_many(InboxItem, ids)
-        lost = [id for id, one in zip(ids, found, strict=True) if one is None]
-        again = await runtime.inbox.replay([one.doc.id for one in found if one], dry_run=True)
-        if not dry_run:
-            again = [item_id for item_id in again if await replayed(runtime, item_id)]
-        return again, lost
-
-    async def replayed(runtime: Runtime, item_id: str) -> bool:
-        return await run_audited(
-            runtime, tenant, lambda tx: runtime.inbox.replay_one(item_id, tx), actor=os_actor(),
-            action="inbox.replayed", subject=item_id,
-        )  # fmt: skip
-
-    again, lost = with_runtime(act)
-    verb = "would be" if dry_run else "will be"
-    print_result(
-        {"replayed": again, "dryRun": dry_run}, f"{len(again)} {verb} worked on again", as_json=as_json
+    done = operate(
+        tenant, lambda runtime, by: inbox.replay_selection(runtime, by, ids, dry_run=dry_run), services=()
     )
-    if lost:
-        typer.echo(f"not there: {', '.join(lost)}", err=True)
+    verb = "would be" if dry_run else "will be"
+    text = f"{len(done.replayed)} {verb} worked on again"
+    print_result({"replayed": done.replayed, "dryRun": dry_run}, text, as_json=as_json)
+    if done.missing:
+        typer.echo(f"not there: {', '.join(done.missing)}", err=True)
         raise typer.Exit(1)

@@ -10,9 +10,9 @@ import typer
 
 from holdfast.app import open_store
 from holdfast.cli.context import AsJson, print_result
-from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
 from holdfast.kit.vault import Rotation, new_key, rotate
+from holdfast.logs import log_to_stderr
 from holdfast.runtime import documents_of, find_services, sealed_fields, vault_of
 
 commands = typer.Typer(no_args_is_help=True)

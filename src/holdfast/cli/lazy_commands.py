@@ -50,7 +50,9 @@ class LazyGroup(TyperGroup):
 
 
 def _own() -> list[LazyCommand]:
-    found = [_later(path, f"holdfast.cli.{path.stem}") for path in Path(__file__).parent.glob("*.py")]
+    package = Path(__file__).parents[1]
+    found = [_later(path, f"holdfast.cli.{path.stem}") for path in (package / "cli").glob("*.py")]
+    found.append(_later(package / "demo" / "commands.py", "holdfast.demo.commands"))
     return sorted((one for one in found if one is not None), key=lambda one: _place(one.name or ""))
 
 

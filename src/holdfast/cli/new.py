@@ -11,16 +11,15 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import iter_modules
 from string import Template
 from typing import Annotated, Final
 
 import typer
 
 from holdfast.cli.context import AsJson, print_result
-from holdfast.console import pages
 from holdfast.errors import ConfigError
 from holdfast.runtime import find_services
+from holdfast.server import reserved_names
 
 SUFFIX: Final = ".txt"
 _NAME: Final = r"(?=.{2,40}$)[a-z][a-z0-9]*(_[a-z0-9]+)*"
@@ -43,8 +42,7 @@ def _fit(name: str) -> str:
 def _ours() -> set[str]:
     """Names under which a service's path, page or commands would hide ours, or be hidden by them."""
     commands = (file.stem for file in Path(__file__).parent.glob("*.py"))
-    places = (module.name for module in iter_modules(pages.__path__))
-    return {"holdfast", *PATHS, *commands, *places}
+    return {"holdfast", *PATHS, *commands, *reserved_names()}
 
 
 def new(

@@ -12,8 +12,9 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
-    as_dict,
+    one_of,
     operate,
+    print_facts,
     print_result,
     print_table,
     with_runtime,
@@ -30,12 +31,6 @@ _Collection = Annotated[
 _Id = Annotated[str, typer.Argument(metavar="ID", help="As `runs list` shows it.")]
 
 
-def _known(status: str | None) -> str | None:
-    if status is not None and status not in get_args(RunStatus):
-        raise typer.BadParameter(f"{status!r} is none of {', '.join(get_args(RunStatus))}")
-    return status
-
-
 def _short(reason: str) -> str:
     if not 1 <= len(reason) <= REASON_CHARACTERS_MAX:
         raise typer.BadParameter(f"a reason has 1 to {REASON_CHARACTERS_MAX} characters")
@@ -46,7 +41,9 @@ def _short(reason: str) -> str:
 def list_command(
     status: Annotated[
         str | None,
-        typer.Option(metavar="STATUS", callback=_known, help=f"One of {', '.join(get_args(RunStatus))}."),
+        typer.Option(
+            metavar="STATUS", callback=one_of(RunStatus), help=f"One of {', '.join(get_args(RunStatus))}."
+        ),
     ] = None,
     type: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this workflow.")] = None,
     collection: _Collection = KIT_RUNS,
@@ -88,8 +85,7 @@ def show_command(
     if as_json:
         print_result(run, "", as_json=True)
         return
-    facts = {name: value for name, value in as_dict(run).items() if name != "steps"}
-    typer.echo("\n".join(f"{name}: {'-' if value in (None, '') else value}" for name, value in facts.items()))
+    print_facts(run, leave_out=("steps",))
     columns = ("name", "status", "attempts", "startedAt", "durationMs", "error")
     print_table(run.steps, columns, as_json=False)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.logs import log_to_stdout
 from holdfast.config import load_config
-from holdfast.console import first_link, routes
-from holdfast.http.server import hint, run
-from holdfast.runtime import Runtime
+from holdfast.logs import log_to_stdout
+from holdfast.server import run
 
 
 def serve(
@@ -31,12 +28,4 @@ def serve(
       holdfast serve --no-work --port 9000        answers only; run `holdfast work` besides
     """
     log_to_stdout()
-    run(load_config({"host": host, "port": port}), only=only, work=work, greet=_greet, more=routes)
-
-
-async def _greet(runtime: Runtime, address: str) -> None:
-    """Nothing is open by default: the first start says how to be let in."""
-    link = await first_link(runtime, runtime.config.public_url or address)
-    if link is not None:
-        sys.stdout.write(f"nobody can sign in yet; open this once, within an hour:\n  {link}\n")
-    await hint(runtime, address)
+    run(load_config({"host": host, "port": port}), only=only, work=work)

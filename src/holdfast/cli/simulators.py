@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.context import AsJson, print_table
-from holdfast.cli.logs import log_to_stderr
 from holdfast.clock import SystemClock
 from holdfast.errors import ConfigError
+from holdfast.logs import log_to_stderr
 from holdfast.simulators.discovery import Simulator, find_simulators
 
 commands = typer.Typer(no_args_is_help=True)

@@ -12,8 +12,8 @@ import typer
 import uvloop
 
 from holdfast import tracing
-from holdfast.cli.logs import log_to_stdout
 from holdfast.config import Config, load_config
+from holdfast.logs import log_to_stdout
 from holdfast.runtime import Runtime
 from holdfast.worker import freeze_gc
 

@@ -19,11 +19,11 @@ from litestar.types import ExceptionHandlersMap
 
 from holdfast.console.page_registry import HOME, MountedPage
 from holdfast.console.shell import AnyRequest, Shell
-from holdfast.console.sign_in import SignIn, first_link
+from holdfast.console.sign_in import SignIn
 from holdfast.errors import HoldfastError, NotFoundError
 from holdfast.runtime import Runtime
 
-__all__ = ["first_link", "routes"]
+__all__ = ["routes"]
 
 
 def routes(runtime: Runtime, at_root: bool = False) -> list[Any]:

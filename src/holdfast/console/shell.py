@@ -20,13 +20,13 @@ from holdfast.console.assets import Assets
 from holdfast.console.page_registry import OWN, MountedPage, folder_of, mounted_pages
 from holdfast.console.tenants import Tenants
 from holdfast.errors import DeclarationError, HoldfastError
-from holdfast.http.error_responses import status_of
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import SessionCaller
 from holdfast.kit.access.authorization import has_role, privileged
 from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.runtime import Runtime
 from holdfast.service import PageRequest
+from holdfast.web import status_of
 
 log = structlog.get_logger("holdfast.console")
 
@@ -39,12 +39,13 @@ HEADERS: Final = {
     # Without a referrer a form's own origin would be told as null, and be taken for another site's.
     "referrer-policy": "same-origin",
 }
-_SAID: Final = {
-    400: "That can't be read",
-    403: "Not for you",
-    404: "Not there",
-    422: "That doesn't fit",
-    503: "Not just now",
+_TITLES: Final = {
+    400: "Bad request",
+    403: "Forbidden",
+    404: "Not found",
+    410: "Link expired",
+    422: "Invalid input",
+    503: "Service unavailable",
 }
 AnyRequest = Request[Any, Any, Any]
 
@@ -225,7 +226,7 @@ class Shell:
         return self.error(request, 500, f"Something went wrong here; the log knows more under {id}.")
 
     def error(self, request: AnyRequest, status: int, message: str) -> Response[str]:
-        title = _SAID.get(status, "Something went wrong")
+        title = _TITLES.get(status, "Something went wrong")
         data = {"title": title, "status": status, "message": message}
         return self.html("error.html", data, self.frame(request), status=status)
 

@@ -1,4 +1,4 @@
-"""Signing in and out: by name and password, or once by a link."""
+"""Signing in and out: with a password, or by a link that works once."""
 
 from __future__ import annotations
 
@@ -14,34 +14,32 @@ from litestar.params import JSONBody
 from holdfast.console.page_registry import HOME
 from holdfast.console.shell import AnyRequest, Shell
 from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError, UnverifiedError
-from holdfast.http.csrf import next_of
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access import COOKIE, LoginThrottle, SessionCaller, Sessions, SignInLinks, User, Users
-from holdfast.kit.access.passwords import check_password, hash_password
+from holdfast.kit.access import COOKIE
+from holdfast.kit.access.passwords import check_password
 from holdfast.kit.access.sessions import MAX_AGE_S
-from holdfast.kit.access.sign_in_links import link_to
-from holdfast.kit.access.users import normalize_name
-from holdfast.kit.audit import Audit, AuditEntry
-from holdfast.operations.act import append_audit, run_audited
-from holdfast.runtime import Runtime
-from holdfast.store import Transaction
+from holdfast.model.access import ANONYMOUS
+from holdfast.operation import PUBLIC
+from holdfast.operations import sessions
+from holdfast.routing import By, RequestBody, action_route
+from holdfast.web import SIGN_IN, next_of
 
 FORM_BYTES_MAX: Final = 10_000
 LINK_PATHS: Final = ["/sign-in/first", "/sign-in/link"]
-_PUBLIC: Final = {"needs": "public"}
-_WRONG: Final = "That name and password don't go together."
+_PUBLIC: Final = {"needs": PUBLIC}
+_WRONG: Final = "That name and password don't match."
 
 
 class SignedOut(msgspec.Struct, frozen=True, rename="camel"):
     signed_out: bool
 
 
-class Leaving(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SignOutRequest(RequestBody, frozen=True):
     everywhere: bool = False
 
 
-class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`name` is there for browsers that keep passwords; whose it is, the session says."""
+class ChangePassword(RequestBody, frozen=True):
+    """`name` is there for browsers that keep passwords; the session says whose it is."""
 
     current: str
     password: str
@@ -53,24 +51,22 @@ class PasswordSet(msgspec.Struct, frozen=True):
 
 
 class SignIn:
-    """The pages of people who are not in yet, and of those who leave."""
+    """The pages of people who are not signed in yet, and their session's buttons afterwards."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell, self._runtime = shell, shell.runtime
-        store = self._runtime.store
-        self._users, self._links, self._sessions = Users(store), SignInLinks(store), Sessions(store)
-        self._tries = LoginThrottle(store)
+        self._stranger = self._runtime.operator(ANONYMOUS, NO_TENANT)
 
     def pages(self) -> list[HTTPRouteHandler]:
-        """What a browser shows."""
+        """The forms that a browser shows, and what it sends from them."""
 
-        @get("/sign-in", opt=_PUBLIC, include_in_schema=False)
+        @get(SIGN_IN, opt=_PUBLIC, include_in_schema=False)
         async def show(request: AnyRequest) -> Response[str]:
             return self._form(request, next_of(request.query_params.get("next", HOME)))
 
-        @post("/sign-in", opt=_PUBLIC, include_in_schema=False)
+        @post(SIGN_IN, opt=_PUBLIC, include_in_schema=False)
         async def enter(request: AnyRequest) -> Response[Any]:
-            return await self._enter(request)
+            return await self._sign_in(request)
 
         @get(LINK_PATHS, opt=_PUBLIC, include_in_schema=False)
         async def show_link(request: AnyRequest) -> Response[str]:
@@ -83,42 +79,40 @@ class SignIn:
         return [show, enter, show_link, use_link]
 
     def acts(self) -> list[HTTPRouteHandler]:
-        """What buttons of those who are in do."""
-        opt = {"needs": "viewer", "area": "session", "action": "update"}
+        """The buttons of people who are signed in."""
 
-        @post("/sign-out", opt=opt, status_code=200, include_in_schema=False)
-        async def leave(request: AnyRequest, data: JSONBody[Leaving]) -> Response[SignedOut]:
-            return await self._leave(request, everywhere=data.everywhere)
+        @action_route("/sign-out", sessions.sign_out, prefix="", include_in_schema=False)
+        async def sign_out(by: By, data: JSONBody[SignOutRequest]) -> Response[SignedOut]:
+            await sessions.sign_out(self._runtime, by, everywhere=data.everywhere)
+            return Response(SignedOut(True), cookies=[self._cookie("", 0)])
 
-        @post("/sign-in/password", opt=opt, status_code=200, include_in_schema=False)
-        async def renew(request: AnyRequest, data: JSONBody[NewPassword]) -> Response[PasswordSet]:
-            return await self._renew(request, data)
+        @action_route("/sign-in/password", sessions.change_password, prefix="", include_in_schema=False)
+        async def change_password(
+            request: AnyRequest, by: By, data: JSONBody[ChangePassword]
+        ) -> Response[PasswordSet]:
+            name = sessions.person(by).name
+            check_password(data.password)
+            await sessions.throttle(self._runtime, name, request.scope["state"]["address"])
+            cookie = await sessions.change_password(
+                self._runtime, by, current=data.current, password=data.password
+            )
+            return Response(PasswordSet(name), cookies=[self._cookie(cookie, int(MAX_AGE_S))])
 
-        return [leave, renew]
+        return [sign_out, change_password]
 
-    # -- by password --------------------------------------------------------------------------------
-
-    async def _enter(self, request: AnyRequest) -> Response[Any]:
+    async def _sign_in(self, request: AnyRequest) -> Response[Any]:
         form = await _form_of(request)
-        name, after = normalize_name(form.get("name", ""))[:100], next_of(form.get("next", HOME))
+        name, after = form.get("name", "").strip().lower()[:100], next_of(form.get("next", HOME))
         try:
-            await self._tries.admit(name, request.scope["state"]["address"])
+            await sessions.throttle(self._runtime, name, request.scope["state"]["address"])
         except RetryLaterError as wait:
             said = f"Too many tries. Wait {max(1, round(wait.after_s))} s, then try again."
             return self._form(request, after, name=name, fault=said, status=429, wait_s=wait.after_s)
-        user = await self._users.verify(name, form.get("password", ""))
-        if user is None:
-            # People type a password where the name belongs: what names nobody is not written down for good.
-            who = name if await self._users.exists(name) else "somebody unknown"
-            await append_audit(
-                self._runtime, NO_TENANT, actor="nobody", action="session.refused", subject=who
-            )
+        cookie = await sessions.sign_in(
+            self._runtime, self._stranger, name, password=form.get("password", "")
+        )
+        if cookie is None:
             return self._form(request, after, name=name, fault=_WRONG, status=401)
-        await self._tries.reset(name)
-        cookie = await run_audited(
-            self._runtime, user.tenant_id, lambda tx: self._sessions.begin(user, tx), actor=f"user:{user.id}",
-            action="session.began", subject=user.id,
-        )  # fmt: skip
         return self._welcome(cookie, after)
 
     def _form(
@@ -130,13 +124,11 @@ class SignIn:
         frame = self._shell.frame(request)
         return self._shell.html("sign_in.html", data, frame, status=status, headers=headers)
 
-    # -- by link ------------------------------------------------------------------------------------
-
     async def _link_form(
         self, request: AnyRequest, code: str, *, name: str = "", fault: str = "", status: int = 200
     ) -> Response[str]:
         try:
-            wanted = await self._links.check(code)
+            wanted = await sessions.find_link(self._runtime, code)
         except UnverifiedError as spent:
             return self._shell.error(request, 410, spent.message)
         data = {"title": "Welcome", "code": code, "wanted": wanted, "name": name, "fault": fault}
@@ -144,64 +136,25 @@ class SignIn:
 
     async def _use_link(self, request: AnyRequest) -> Response[Any]:
         form = await _form_of(request)
-        code, name = form.get("code", ""), form.get("name", "")[:200]
+        code, name, password = form.get("code", ""), form.get("name", "")[:200], form.get("password", "")
         try:
-            if form.get("password", "") != form.get("again", ""):
+            # First, so that a stranger's guesses don't fill the audit trail.
+            await sessions.find_link(self._runtime, code)
+            if password != form.get("again", ""):
                 raise InvalidError("the two passwords differ", "again")
-            password = form.get("password", "")
-            _, cookie = await self._links.redeem(code, name=name, password=password, also=self._note_began)
+            cookie = await sessions.use_link(
+                self._runtime, self._stranger, code, name=name, password=password
+            )
         except UnverifiedError as spent:
             return self._shell.error(request, 410, spent.message)
         except InvalidError as fault:
             return await self._link_form(request, code, name=name, fault=_sentence(fault), status=422)
         return self._welcome(cookie, HOME)
 
-    async def _note_began(self, tx: Transaction, user: User) -> None:
-        entry = AuditEntry(action="session.began", actor=f"user:{user.id}", subject=user.id)
-        await Audit(self._runtime.store, user.tenant_id).add(tx, entry)
-
-    # -- both ---------------------------------------------------------------------------------------
-
     def _welcome(self, cookie: str, after: str) -> Response[None]:
         return Response(
             None, status_code=303, headers={"location": after}, cookies=[self._cookie(cookie, int(MAX_AGE_S))]
         )
-
-    async def _leave(self, request: AnyRequest, *, everywhere: bool) -> Response[SignedOut]:
-        caller = _person(request)
-
-        async def leave(tx: Transaction) -> None:
-            if everywhere:
-                await self._users.end_sessions(caller.name, tx)
-            await self._sessions.end(caller.session_id, tx)
-
-        await run_audited(
-            self._runtime, next(iter(caller.roles)), leave, actor=str(caller.user_id),
-            action="session.ended_everywhere" if everywhere else "session.ended", subject=caller.name,
-        )  # fmt: skip
-        return Response(SignedOut(True), cookies=[self._cookie("", 0)])
-
-    async def _renew(self, request: AnyRequest, wanted: NewPassword) -> Response[PasswordSet]:
-        """A new password for who knows the old one: a session left open is not enough."""
-        caller = _person(request)
-        check_password(wanted.password)
-        await self._tries.admit(caller.name, request.scope["state"]["address"])
-        if await self._users.verify(caller.name, wanted.current) is None:
-            raise InvalidError("the password you have is another one", "current")
-        await self._tries.reset(caller.name)
-        kept = await hash_password(wanted.password)
-
-        async def renew(tx: Transaction) -> str:
-            user = await self._users.set_password_hash(caller.name, kept, tx)
-            cookie, began = self._sessions.write(user)
-            tx.write(began)
-            return cookie
-
-        cookie = await run_audited(
-            self._runtime, next(iter(caller.roles)), renew, actor=str(caller.user_id),
-            action="user.password_set", subject=caller.name,
-        )  # fmt: skip
-        return Response(PasswordSet(caller.name), cookies=[self._cookie(cookie, int(MAX_AGE_S))])
 
     def _cookie(self, value: str, max_age_s: int) -> Cookie:
         return Cookie(
@@ -210,15 +163,8 @@ class SignIn:
         )  # fmt: skip
 
 
-def _person(request: AnyRequest) -> SessionCaller:
-    caller = request.scope["state"]["caller"]
-    if not isinstance(caller, SessionCaller):
-        raise InvalidError("only somebody who is signed in has a session and a password")
-    return caller
-
-
 async def _form_of(request: AnyRequest) -> dict[str, str]:
-    """The fields of a small form. Anything else is no form of ours."""
+    """The fields of a small URL-encoded form; anything else is refused."""
     raw = await request.body()
     if len(raw) > FORM_BYTES_MAX:
         raise TooLargeError(f"a form takes at most {FORM_BYTES_MAX:,} bytes")
@@ -231,12 +177,3 @@ async def _form_of(request: AnyRequest) -> dict[str, str]:
 
 def _sentence(fault: HoldfastError) -> str:
     return f"{fault.message[0].upper()}{fault.message[1:]}."
-
-
-async def first_link(runtime: Runtime, address: str) -> str | None:
-    """The one-time link that lets the first person in; None where somebody has come in already.
-
-    Example: `print(await first_link(runtime, "http://127.0.0.1:8000"))`
-    """
-    code = await SignInLinks(runtime.store).first()
-    return None if code is None else link_to("first", code, address)

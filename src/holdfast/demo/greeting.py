@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.config import redact
-from holdfast.console import first_link
 from holdfast.demo.service import NAME
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.runtime import Runtime
+from holdfast.server import first_link
 
 
 async def greeting(runtime: Runtime, world: SimulatorSet) -> str:

@@ -16,14 +16,13 @@ import uvloop
 
 from holdfast.clock import SystemClock
 from holdfast.config import Config
-from holdfast.console import routes
 from holdfast.demo.greeting import greeting
 from holdfast.demo.scene import Scene, find_scenes
 from holdfast.demo.service import SceneRunner, demo_service
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError
-from holdfast.http.server import address_of, listen, live
 from holdfast.runtime import Runtime, find_services
+from holdfast.server import address_of, listen, live
 from holdfast.service import Service
 
 LOOPBACK: Final = "127.0.0.1"
@@ -84,7 +83,7 @@ async def _perform(config: Config, listener: socket.socket) -> None:
             sys.stdout.write(await greeting(runtime, world))
             sys.stdout.flush()
 
-        await live(config, listener, services=[demo_service(troupe), *services], greet=greet, more=routes)
+        await live(config, listener, services=[demo_service(troupe), *services], greet=greet)
 
 
 def _played(scenes: Mapping[str, Scene], services: Sequence[Service]) -> dict[str, Scene]:

@@ -17,15 +17,13 @@ from holdfast.demo.models import Seeded
 from holdfast.demo.scene import Scene, Stage
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLaterError
-from holdfast.http.dependencies import RuntimeDependency
-from holdfast.kit import NO_TENANT
 from holdfast.kit.access import ApiToken, User
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.outbox import Endpoint
 from holdfast.kit.worker_loop import wait_first, wait_for_wake
 from holdfast.model import Document, schema_of
-from holdfast.operations.act import append_audit
-from holdfast.routing import Actor, action_route, read_route
+from holdfast.operation import Operator, operation
+from holdfast.routing import By, action_route, read_route
 from holdfast.runtime import Runtime, find_services
 from holdfast.service import Context, Page, PageRequest, Parts, Service
 from holdfast.store import Query, Store, put
@@ -100,17 +98,20 @@ class SceneRunner:
                 log.info("seeded", scene=name)
         self.began.set()
 
-    async def cause(self, name: str, control: str) -> str:
-        """Do what a button says."""
+    @operation("demo.caused", area=NAME, verb="act", needs="developer", platform=True)
+    async def cause(self, by: Operator, name: str, control: str) -> str:
+        """Run a scene's control and return what to look at now."""
         if name not in self.scenes:
             raise NotFoundError(f"no scene {name!r}; there are: {', '.join(self.scenes)}")
         try:
-            return await self.scenes[name].control(control).run(self.stage)
+            said = await self.scenes[name].control(control).run(self.stage)
         except LookupError as fault:
             # What the scene relies on in an outside world is gone: somebody reset a simulator.
             raise ConflictError(
                 f"the simulated world is not as it was ({fault}): start the demo again"
             ) from None
+        await by.append(subject=f"{name}/{control}")
+        return said
 
     def overview(self) -> DemoOverview:
         simulators = {name: one.url for name, one in self.world.simulators.items()}
@@ -145,23 +146,10 @@ class SceneRunner:
             """What can be caused in this demo."""
             return self.overview()
 
-        @action_route(
-            "/scenes/{scene:str}/{control:str}",
-            "developer",
-            area=NAME,
-            action="act",
-            platform=True,
-            prefix="",
-        )
-        async def cause(
-            runtime: RuntimeDependency, actor: Actor, scene: FromPath[str], control: FromPath[str]
-        ) -> Caused:
+        @action_route("/scenes/{scene:str}/{control:str}", SceneRunner.cause, prefix="")
+        async def cause(by: By, scene: FromPath[str], control: FromPath[str]) -> Caused:
             """Cause something in the simulated outside worlds, or in a service."""
-            said = await self.cause(scene, control)
-            await append_audit(
-                runtime, NO_TENANT, actor=actor, action="demo.caused", subject=f"{scene}/{control}"
-            )
-            return Caused(said)
+            return Caused(await self.cause(by, scene, control))
 
         return [scenes, cause]
 

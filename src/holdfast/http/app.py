@@ -20,7 +20,7 @@ from holdfast.http.error_responses import exception_handlers
 from holdfast.http.guard import RouteGuard, check_declared
 from holdfast.http.ingest import Ingest
 from holdfast.http.metrics import Metrics
-from holdfast.http.oidc import OidcAuthenticator, fetching
+from holdfast.http.oidc import OidcAuthenticator
 from holdfast.http.openapi import description
 from holdfast.http.rate_limit import RateLimiter
 from holdfast.kit import NO_TENANT
@@ -31,6 +31,7 @@ from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.operation import Operator
 from holdfast.routing import Tenant
 from holdfast.runtime import Runtime
+from holdfast.runtime.issuer_keys import key_fetcher
 from holdfast.service import Service
 
 BODY_BYTES_MAX: Final = 1_048_576
@@ -85,7 +86,7 @@ def _door(runtime: Runtime) -> RouteGuard:
 
 def _readers(runtime: Runtime) -> list[Authenticator]:
     def fetch_of(issuer: Issuer) -> Fetch:
-        return fetching(issuer, clock=runtime.clock)
+        return key_fetcher(issuer, clock=runtime.clock)
 
     oidc = Oidc(runtime.config.oidc, fetch_of, clock=runtime.clock)
     store = runtime.store

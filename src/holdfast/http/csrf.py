@@ -44,17 +44,6 @@ def check_session_act(headers: Mapping[str, str], csrf: str, *, public_url: str)
         raise ForbiddenError(f"send the page's token in {CSRF_HEADER}; load the page again for a fresh one")
 
 
-def next_of(path: str, query: str = "") -> str:
-    """Where to go on after signing in: a path of this site, never another's.
-
-    Example: `next_of("//evil.example")` gives `/`
-    """
-    whole = f"{path}?{query}" if query else path
-    # Browsers read a backslash as a slash and drop control characters, so both could hide a host.
-    foreign = whole.startswith("//") or "\\" in whole or any(ord(char) < 33 for char in whole)
-    return "/" if foreign or not whole.startswith("/") else whole
-
-
 def _host(url: str) -> str:
     try:
         return urlsplit(url).netloc.lower()

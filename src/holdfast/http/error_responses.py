@@ -14,31 +14,16 @@ from litestar.types import ExceptionHandlersMap
 
 from holdfast import errors
 from holdfast.errors import HoldfastError
+from holdfast.web import SIGN_IN, status_of
 
 log = structlog.get_logger("holdfast.http")
 
-# The first class that fits decides, so narrow ones stand before wide ones.
-_STATUSES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
-    (errors.TooLargeError, 413),
-    (errors.BadCursorError, 400),
-    (errors.InvalidError, 422),
-    (errors.UnverifiedError, 401),
-    (errors.ForbiddenError, 403),
-    (errors.NotFoundError, 404),
-    (errors.ConflictError, 409),
-    (errors.JobFailedError, 409),
-    (errors.LeaseLostError, 409),
-    (errors.LimitReachedError, 429),
-    (errors.TooManyRequestsError, 429),
-    (errors.RetryLaterError, 503),
-)
 _CODES: Final = {
     400: "malformed", 401: "unverified", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
     413: "too_large", 415: "unsupported_media_type", 422: "invalid", 429: "limit_reached",
     503: "retry_later",
 }  # fmt: skip
 _NO_BODY: Final = {"message": "send a JSON body, {} where there is nothing to say", "source": "body"}
-SIGN_IN: Final = "/sign-in"
 _INTERNAL: Final = "something went wrong here; the request id finds it in the log"
 
 
@@ -61,11 +46,6 @@ class ErrorResponse(msgspec.Struct, frozen=True):
     """`{"error": {"code", "message", "details", "requestId"}}`"""
 
     error: ErrorBody
-
-
-def status_of(fault: HoldfastError) -> int:
-    """The status of an error; 500 for those that are nobody's business outside."""
-    return next((status for kind, status in _STATUSES if isinstance(fault, kind)), 500)
 
 
 def answer_to(fault: HoldfastError, request_id: str) -> ErrorResponse:

@@ -23,7 +23,7 @@ from litestar.routes import HTTPRoute
 
 from holdfast.errors import DeclarationError, ForbiddenError, UnverifiedError, WrongTenantError
 from holdfast.http.authentication import Authenticated, Authenticator, Connection, authenticate, bearer_of
-from holdfast.http.csrf import SAFE_METHODS, check_origin, check_session_act, next_of
+from holdfast.http.csrf import SAFE_METHODS, check_origin, check_session_act
 from holdfast.http.error_responses import SignInNeeded
 from holdfast.http.rate_limit import RateLimiter
 from holdfast.http.time_limit import allow_time
@@ -31,10 +31,10 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.access import Gate
 from holdfast.kit.access.authorization import privileged
 from holdfast.model.access import ROLES, Caller
-from holdfast.operation import Operation
+from holdfast.operation import PUBLIC, Operation
 from holdfast.runtime import Runtime
+from holdfast.web import next_of
 
-PUBLIC: Final = "public"
 NEEDS: Final = (PUBLIC, *ROLES, "service")
 HEAD: Final = "head"  # the request is a HEAD, answered as its GET
 _API: Final = "/api/v1/"

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from holdfast.clock import SystemClock
 from holdfast.config import Config, Issuer
 from holdfast.errors import HoldfastError
-from holdfast.http.oidc import fetching
 from holdfast.kit.access.oidc_keys import parse_keys
+from holdfast.runtime.issuer_keys import key_fetcher
 from holdfast.service import CheckResult
 
 REMEDY = "check its address and this machine's way out; set jwks_url where it does not describe itself"
@@ -22,7 +22,7 @@ async def issuers(config: Config) -> AsyncIterator[CheckResult]:
 
 async def _keys_of(issuer: Issuer) -> CheckResult:
     try:
-        found = parse_keys(await fetching(issuer, clock=SystemClock())())
+        found = parse_keys(await key_fetcher(issuer, clock=SystemClock())())
     except HoldfastError as fault:
         return CheckResult("issuer", False, f"{issuer.issuer}: {fault.message}", REMEDY)
     if not found:

@@ -93,6 +93,10 @@ async function act(button) {
   await done(button, await send(url, JSON.parse(body), method));
 }
 
+function numeric(field) {
+  return field.type === "number" || "number" in field.dataset;
+}
+
 function typed(form) {
   const fields = {};
   for (const [name, value] of new FormData(form)) {
@@ -100,7 +104,7 @@ function typed(form) {
     const path = name.split(".");
     const last = path.pop();
     const place = path.reduce((one, word) => (one[word] ??= {}), fields);
-    place[last] = form.elements[name].type === "number" ? Number(value) : value;
+    place[last] = numeric(form.elements[name]) ? Number(value) : value;
   }
   return fields;
 }

@@ -14,6 +14,7 @@ from holdfast.console.pages import (
     overview,
     runs,
     schedules,
+    tokens,
     usage,
     users,
 )
@@ -22,7 +23,7 @@ from holdfast.service import Page
 
 _GROUPS = {
     "Operate": (overview, deliveries, dead_letters, inbox, channels, connections, runs, schedules),
-    "Record": (audit, documents, usage, users, account),
+    "Record": (audit, documents, usage, users, tokens, account),
 }
 
 

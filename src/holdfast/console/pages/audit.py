@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.kit.audit import AuditEvent
+from holdfast.operations import audit
 from holdfast.runtime import Runtime
 from holdfast.service import Page, PageRequest
-from holdfast.store import Query
 
 ROWS: Final = 50
 _BY: Final = ("action", "actor", "subject")
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    async def listed(ask: PageRequest) -> Mapping[str, Any]:
+    async def events(ask: PageRequest) -> Mapping[str, Any]:
         by, value = ask.choice("by", _BY, default="action"), ask.text("value", characters_max=1_000)
-        query = Query(AuditEvent).order_by("-sequence").limit(ROWS).after(ask.cursor)
-        if value:
-            query = query.where(by, "==", value)
-        page = await runtime.store.tenant(ask.tenant_id).query(query)
-        return {"rows": page.docs, "after": page.cursor, "by": by, "ways": _BY, "value": value}
+        page = await audit.list_events(
+            runtime, ask.tenant_id, limit=ROWS, cursor=ask.cursor, **{by: value or None}
+        )
+        return {"rows": page.items, "after": page.cursor, "by": by, "ways": _BY, "value": value}
 
     return [
         Page(
-            path="/audit", title="Audit", template="audit.html", data=listed, needs="admin", live=("audit",)
+            path="/audit", title="Audit", template="audit.html", data=events, needs="admin", live=("audit",)
         )
     ]  # fmt: skip

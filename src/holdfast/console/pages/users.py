@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access import Users
 from holdfast.kit.access.authorization import has_role
 from holdfast.model.access import ROLES
+from holdfast.operations.users import list_users
 from holdfast.runtime import Runtime
 from holdfast.service import Page, PageRequest
 
@@ -16,15 +16,15 @@ ROWS: Final = 50
 
 
 def pages(runtime: Runtime) -> list[Page]:
-    async def listed(ask: PageRequest) -> Mapping[str, Any]:
-        people, after = await Users(runtime.store).page(limit=ROWS, cursor=ask.cursor)
+    async def users(ask: PageRequest) -> Mapping[str, Any]:
+        page = await list_users(runtime, limit=ROWS, cursor=ask.cursor)
         # Nobody gives more than they have.
         roles = [role for role in ROLES if has_role(ask.caller, role, NO_TENANT)]
-        return {"rows": people, "after": after, "roles": roles}
+        return {"rows": page.items, "after": page.cursor, "roles": roles}
 
     return [
         Page(
-            path="/users", title="Users", template="users.html", data=listed, needs="admin", platform=True,
+            path="/users", title="Users", template="users.html", data=users, needs="admin", platform=True,
             live=("users",),
         )
     ]  # fmt: skip

@@ -1,49 +1,52 @@
-"""The audit trail: reading it, and walking its chain."""
+"""Routes for the audit trail."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-import msgspec
+from litestar.params import QueryParameter
+from litestar.response import Stream
 
 from holdfast.http.dependencies import RuntimeDependency
-from holdfast.kit.audit import Audit, AuditEvent
-from holdfast.kit.audit.chain import ChainFault
-from holdfast.routing import Cursor, Limit, TenantId, action_route, read_route
-from holdfast.store import Query
+from holdfast.operations import audit
+from holdfast.operations.audit import AuditPage, AuditVerdict
+from holdfast.routing import Cursor, Limit, TenantId, call_route, read_route
 
-
-class AuditPage(msgspec.Struct, frozen=True):
-    items: list[AuditEvent]
-    cursor: str | None
-
-
-class AuditVerdict(msgspec.Struct, frozen=True):
-    """`fault` says what is wrong with the first event that does not hold."""
-
-    sound: bool
-    events: int
-    fault: ChainFault | None
+_VERIFY_S: Final = 300
+_Filter = Annotated[
+    str | None, QueryParameter(description="One of action, actor and subject.", max_length=1_000)
+]
 
 
 @read_route("/audit", "admin", area="audit")
-async def audit(
+async def list_events(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
+    action: _Filter = None,
+    actor: _Filter = None,
+    subject: _Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> AuditPage:
     """Events, newest first."""
-    query = Query(AuditEvent).order_by("-sequence").limit(limit).after(cursor)
-    page = await runtime.store.tenant(tenant_id).query(query)
-    return AuditPage(list(page.docs), page.cursor)
+    return await audit.list_events(
+        runtime, tenant_id, action=action, actor=actor, subject=subject, limit=limit, cursor=cursor
+    )
 
 
-@action_route("/audit/verify", "admin", area="audit", action="verify", time_limit_s=300)
+@call_route("/audit/verify", "admin", area="audit", action="verify", time_limit_s=_VERIFY_S)
 async def verify(runtime: RuntimeDependency, tenant_id: TenantId) -> AuditVerdict:
     """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
-    found = await Audit(runtime.store, tenant_id).verify()
-    return AuditVerdict(found.intact, found.events, found.fault)
+    return await audit.verify(runtime, tenant_id)
 
 
-ROUTES: Final = (audit, verify)
+@read_route(
+    "/audit/export", "admin", area="audit", action="export", media_type="application/jsonl",
+    time_limit_s=_VERIFY_S,
+)  # fmt: skip
+async def export(runtime: RuntimeDependency, tenant_id: TenantId) -> Stream:
+    """The chain as JSON lines, oldest first."""
+    return Stream(audit.export(runtime, tenant_id), media_type="application/jsonl")
+
+
+ROUTES: Final = (list_events, verify, export)

@@ -1,55 +1,35 @@
-"""What is watched at providers, soonest renewed first."""
+"""Routes for watch channels."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
-import msgspec
+from litestar.params import FromPath
 
 from holdfast.http.dependencies import RuntimeDependency
-from holdfast.kit.channels import Watch
-from holdfast.kit.channels.models import WatchStatus
-from holdfast.routing import Cursor, Limit, TenantId, read_route
-from holdfast.store import Query
-
-
-class ChannelRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    name: str
-    watched_id: str
-    status: WatchStatus
-    channel_id: str
-    ends_at: datetime | None
-    renew_at: datetime | None
-    failures: int
-    error: str
-
-
-class ChannelPage(msgspec.Struct, frozen=True):
-    items: list[ChannelRow]
-    cursor: str | None
-
-
-def row(watch: Watch) -> ChannelRow:
-    current = watch.current
-    return ChannelRow(
-        name=watch.name, watched_id=watch.watched_id, status=watch.status, renew_at=watch.renew_at,
-        channel_id=current.channel_id if current else "", ends_at=current.ends_at if current else None,
-        failures=watch.failures, error=watch.error,
-    )  # fmt: skip
+from holdfast.operations import channels
+from holdfast.operations.channels import ChannelPage, ChannelRow
+from holdfast.routing import By, Cursor, Limit, TenantId, action_route, read_route
 
 
 @read_route("/channels", "admin", area="channels")
-async def channels(
-    runtime: RuntimeDependency,
-    tenant_id: TenantId,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+async def list_channels(
+    runtime: RuntimeDependency, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None
 ) -> ChannelPage:
-    """What is watched, until when, and what is in the way."""
-    query = Query(Watch).order_by("renew_at").limit(limit).after(cursor)
-    page = await runtime.store.tenant(tenant_id).query(query)
-    return ChannelPage([row(doc) for doc in page.docs], page.cursor)
+    """What is watched, until when, and what is wrong with it."""
+    return await channels.list_channels(runtime, tenant_id, limit=limit, cursor=cursor)
 
 
-ROUTES: Final = (channels,)
+@action_route("/channels/{watch_id:str}/renew", channels.renew)
+async def renew(runtime: RuntimeDependency, by: By, watch_id: FromPath[str]) -> ChannelRow:
+    """Replace the channel by a new one at the next turn."""
+    return await channels.renew(runtime, by, watch_id)
+
+
+@action_route("/channels/{watch_id:str}/stop", channels.stop)
+async def stop(runtime: RuntimeDependency, by: By, watch_id: FromPath[str]) -> ChannelRow:
+    """Stop the current channel; what is still wanted gets another first."""
+    return await channels.stop(runtime, by, watch_id)
+
+
+ROUTES: Final = (list_channels, renew, stop)

@@ -1,27 +1,26 @@
-"""How much was used."""
+"""Routes for usage."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-import msgspec
-from litestar.params import QueryParameter
+from litestar.params import JSONBody, QueryParameter
 
 from holdfast.http.dependencies import RuntimeDependency
-from holdfast.kit.metering import Allowance, Meter
-from holdfast.kit.metering.meter import limit_state, month_of
-from holdfast.routing import Cursor, Limit, TenantId, read_route
+from holdfast.operations import usage
+from holdfast.operations.usage import AllowancePage, UsageMonth, UsageRebuild
+from holdfast.routing import By, Cursor, Limit, RequestBody, TenantId, action_route, read_route
 
-Standing = Literal["ok", "warning", "reached"]
-
-
-class UsageMonth(msgspec.Struct, frozen=True):
-    month: str
-    metrics: dict[str, int]
+_REBUILD_S: Final = 300
 
 
-@read_route("/usage", "viewer", area="usage")
-async def usage(
+class RebuildUsage(RequestBody, frozen=True):
+    month: usage.Month | None = None
+    mend: bool = False
+
+
+@read_route("/usage", area="usage")
+async def sums(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
     month: Annotated[
@@ -29,40 +28,21 @@ async def usage(
     ] = None,
 ) -> UsageMonth:
     """A month's exact sums."""
-    chosen = month or month_of(runtime.clock.now())
-    return UsageMonth(chosen, await Meter(runtime.store, tenant_id=tenant_id).month_sums(chosen))
+    return await usage.sums(runtime, tenant_id, month=month)
 
 
-class AllowanceRow(msgspec.Struct, frozen=True):
-    """`limit` is the one it was last taken against, None where none is known."""
-
-    name: str
-    used: int
-    limit: int | None
-    standing: Standing | None
-
-
-class AllowancePage(msgspec.Struct, frozen=True):
-    items: list[AllowanceRow]
-    cursor: str | None
-
-
-def row(allowance: Allowance) -> AllowanceRow:
-    limit = allowance.limit or None
-    judged = limit_state(allowance.used, limit) if limit else None
-    return AllowanceRow(allowance.name, allowance.used, limit, judged)
-
-
-@read_route("/usage/allowances", "viewer", area="usage")
-async def allowances(
-    runtime: RuntimeDependency,
-    tenant_id: TenantId,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+@read_route("/usage/allowances", area="usage")
+async def list_allowances(
+    runtime: RuntimeDependency, tenant_id: TenantId, limit: Limit = 50, cursor: Cursor = None
 ) -> AllowancePage:
     """What is taken of everything limited, by name."""
-    page = await Meter(runtime.store, tenant_id=tenant_id).allowances(limit=limit, cursor=cursor)
-    return AllowancePage([row(doc) for doc in page.docs], page.cursor)
+    return await usage.list_allowances(runtime, tenant_id, limit=limit, cursor=cursor)
 
 
-ROUTES: Final = (usage, allowances)
+@action_route("/usage/rebuild", usage.rebuild, time_limit_s=_REBUILD_S)
+async def rebuild(runtime: RuntimeDependency, by: By, data: JSONBody[RebuildUsage]) -> UsageRebuild:
+    """Compare a month's sums with its ledger; with `mend`, set them right."""
+    return await usage.rebuild(runtime, by, month=data.month, mend=data.mend)
+
+
+ROUTES: Final = (sums, list_allowances, rebuild)

@@ -9,7 +9,7 @@ from litestar.params import JSONBody
 from msgspec import Meta
 
 from holdfast.http.dependencies import RuntimeDependency
-from holdfast.routing import action_route
+from holdfast.routing import call_route
 
 DRAIN_S_MAX: Final = 300.0
 
@@ -25,7 +25,7 @@ class DrainResponse(msgspec.Struct, frozen=True):
     seconds: float
 
 
-@action_route(
+@call_route(
     "/work/drain", "admin", area="work", action="drain", platform=True, prefix="",
     time_limit_s=DRAIN_S_MAX + 30,
 )  # fmt: skip

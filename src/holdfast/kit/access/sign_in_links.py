@@ -47,8 +47,9 @@ class SignInLink(Document, rename="camel"):
     used_at: datetime | None = None
 
 
-# Adds writes to the commit that redeems a link, such as its audit event.
-Also = Callable[[Transaction, User], Awaitable[None]]
+Redeem = Callable[[Transaction], Awaitable[tuple[User, str]]]
+# Commits the use of a link for a person, with what belongs to it, such as its event on the audit trail.
+CommitFor = Callable[[User, Redeem], Awaitable[tuple[User, str]]]
 
 
 class SignInLinks:
@@ -63,12 +64,15 @@ class SignInLinks:
         self._store, self._clock = store.privileged(), store.clock
         self._users, self._sessions = Users(store), Sessions(store)
 
-    async def first(self) -> str | None:
-        """A code for the first user; None where there has been one."""
+    async def first(self, transaction: Transaction | None = None) -> str | None:
+        """A code for the first person, kept in the caller's transaction, if given; None where there has been
+        one already."""
+        if transaction is None:
+            return await self._store.transact(self.first)
         if await self._users.any_exists():
             return None
         code, write = self._write(FIRST, NO_TENANT, "")
-        await self._store.commit(write)
+        transaction.write(write)
         return code
 
     async def create(self, name: str, transaction: Transaction | None = None, *, created_by: str = "") -> str:
@@ -110,32 +114,32 @@ class SignInLinks:
         return link
 
     async def redeem(
-        self, code: str, *, name: str, password: str, also: Also | None = None
+        self, code: str, *, name: str, password: str, commit: CommitFor | None = None
     ) -> tuple[User, str]:
         """Set the password and begin a session; return user and cookie. Of concurrent callers one succeeds.
 
-        Link, user and session change in one commit, together with what `also` adds.
+        Spending the link, keeping the person and beginning the session is one commit: the store's own, or
+        what `commit` makes of the act for that person.
         """
-        user_id = await self.check(code)
+        wanted = await self.check(code)
         check_password(password)
-        if user_id == FIRST:
+        if wanted == FIRST:
             user = await self._users.build(
                 name, role="owner", tenant_id=NO_TENANT, password=password, created_by="first link"
             )
-            return await self._commit(lambda tx: self._create_first(tx, code, user), also)
-        password_hash = await hash_password(password)
-        return await self._commit(lambda tx: self._set_password(tx, code, password_hash), also)
+        else:
+            user, hashed = await self._users.get(wanted), await hash_password(password)
 
-    async def _commit(
-        self, act: Callable[[Transaction], Awaitable[tuple[User, str]]], also: Also | None
-    ) -> tuple[User, str]:
-        async def act_and_also(tx: Transaction) -> tuple[User, str]:
-            user, cookie = await act(tx)
-            if also is not None:
-                await also(tx, user)
-            return user, cookie
+        async def act(tx: Transaction) -> tuple[User, str]:
+            return await (
+                self._create_first(tx, code, user)
+                if wanted == FIRST
+                else self._set_password(tx, code, hashed)
+            )
 
-        return await self._store.transact(act_and_also, attempts=ATTEMPTS)
+        if commit is not None:
+            return await commit(user, act)
+        return await self._store.transact(act, attempts=ATTEMPTS)
 
     async def _create_first(self, tx: Transaction, code: str, user: User) -> tuple[User, str]:
         await self._mark_used(tx, code)

@@ -157,17 +157,7 @@ class WatchRegistry:
             await asyncio.gather(*(self.change(id, change) for id in whole[start : start + CONCURRENCY]))
 
     async def _apply_change(self, tx: Transaction, id: str, change: Change) -> None:
-        found = await tx.get(Watch, id)
-        if found is None:
-            return
-        now = self._clock.now()
-        watch = decision.update_status(change(found.doc, now), now)
-        if not _is_claimed(found.doc, now):
-            # A claimed watch keeps its due time: its holder sees the change when it settles.
-            step = decide(watch, now)
-            watch = replace(watch, due_at=step.until if isinstance(step, Idle) else now, owner="")
-        if watch != found.doc:
-            tx.write(put(watch))
+        await apply_change(tx, id, change, now=self._clock.now())
 
     async def release(self, channel_id: str, tx: Transaction) -> None:
         """Release a channel; NotFoundError when neither a document nor a watch has it."""
@@ -183,6 +173,21 @@ class WatchRegistry:
         await self._apply_change(
             tx, watch_id, lambda watch, now: decision.release_channel(watch, channel_id, held)
         )
+
+
+async def apply_change(tx: Transaction, id: str, change: Change, *, now: datetime) -> bool:
+    """Change a watch in the caller's transaction and make it due accordingly; False where nothing changed."""
+    found = await tx.get(Watch, id)
+    if found is None:
+        return False
+    watch = decision.update_status(change(found.doc, now), now)
+    if not _is_claimed(found.doc, now):
+        # A claimed watch keeps its due time: its holder sees the change when it settles.
+        step = decide(watch, now)
+        watch = replace(watch, due_at=step.until if isinstance(step, Idle) else now, owner="")
+    if watch != found.doc:
+        tx.write(put(watch))
+    return watch != found.doc
 
 
 def open_channel_of(channel: ChannelFields) -> OpenChannel:

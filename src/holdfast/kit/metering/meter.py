@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import AlreadyExistsError, BadQueryError, HoldfastError, LimitReachedError
 from holdfast.kit.metering.models import Allowance, UsageEvent, UsageSum
-from holdfast.store import Increment, Query, QueryPage, Store, Write, create, patch, put, upsert
+from holdfast.store import Increment, Query, QueryPage, Store, Write, create, patch, upsert
 
 WARN_AT: Final = 0.8
 PAGE: Final = 1_000
@@ -138,32 +138,27 @@ class Meter:
             for metric, by in event.doc.metrics.items():
                 ledger[metric, day_of(event.doc.at)] += by
         stored: Counter[tuple[str, str]] = Counter()
-        rows: dict[tuple[str, str], list[UsageSum]] = {}
         sums = Query(UsageSum).where("month", "==", month).order_by("metric", "day").limit(PAGE)
         async for row in self._store.scan(sums):
-            key = (row.doc.metric, row.doc.day)
-            stored[key] += row.doc.value
-            rows.setdefault(key, []).append(row.doc)
+            stored[row.doc.metric, row.doc.day] += row.doc.value
         drifts = [
             Drift(metric, day, ledger[metric, day], stored[metric, day])
             for metric, day in sorted(ledger.keys() | stored.keys())
             if ledger[metric, day] != stored[metric, day]
         ]
         if mend:
-            await self._correct(drifts, rows)
+            for drift in drifts:
+                await self._store.commit(self.write_mend(drift))
         return drifts
 
-    async def _correct(self, drifts: list[Drift], rows: dict[tuple[str, str], list[UsageSum]]) -> None:
-        """Move sums by their difference, so that concurrent counts stay counted."""
-        for drift in drifts:
-            by = drift.ledger - drift.stored
-            stored_rows = rows.get((drift.metric, drift.day))
-            if stored_rows:
-                await self._store.commit(patch(UsageSum, stored_rows[0].id, changes={"value": Increment(by)}))
-            else:
-                day = UsageSum(tenant_id=self._tenant_id, metric=drift.metric, day=drift.day,
-                               month=drift.day[:7], shard=0, value=by)  # fmt: skip
-                await self._store.commit(put(day))
+    def write_mend(self, drift: Drift) -> Write:
+        """Move a sum by its distance from the ledger, so that what is counted meanwhile stays counted."""
+        by = drift.ledger - drift.stored
+        row = UsageSum(
+            tenant_id=self._tenant_id, metric=drift.metric, day=drift.day, month=drift.day[:7], shard=0,
+            value=by,
+        )  # fmt: skip
+        return upsert(row, {"value": Increment(by)})
 
 
 def limit_state(used: int, limit: int) -> Literal["ok", "warning", "reached"]:

@@ -1,4 +1,4 @@
-"""The process that serves: listens first, then opens the rest, and stops in order."""
+"""The serving process: HTTP routes and console over one runtime; listens first, stops in order."""
 
 from __future__ import annotations
 
@@ -9,38 +9,44 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pkgutil import iter_modules
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import uvicorn
 import uvloop
 
-from holdfast import __version__, tracing
+from holdfast import __version__, console, tracing
 from holdfast.config import Config
 from holdfast.errors import ConfigError
 from holdfast.http.app import create_app
 from holdfast.http.asgi import AsgiApp
 from holdfast.http.slow_clients import SlowClientProtocol, drop_slow
+from holdfast.kit import NO_TENANT
 from holdfast.kit.access import ApiTokens
+from holdfast.model.access import SERVICE
+from holdfast.operations.sessions import make_first_link
 from holdfast.runtime import Runtime
 from holdfast.service import Service
 from holdfast.worker import freeze_gc
 
 _GRACE_S = 3
 _LOOK_TICKS = 5
-# What to say to whoever started it: the whole, and where a browser on this machine finds it.
+# Prints what the person who started it should know: the runtime, and its address on this machine.
 Greeting: TypeAlias = Callable[[Runtime, str], Awaitable[None]]
-More: TypeAlias = Callable[[Runtime, bool], Sequence[Any]]
 
 
-def run(
-    config: Config,
-    *,
-    only: Sequence[str] | None = None,
-    work: bool = True,
-    greet: Greeting | None = None,
-    more: More | None = None,
-) -> None:
+def compose(runtime: Runtime, *, at_root: bool = False) -> AsgiApp:
+    """The application that is served: the API of platform and services, and the console."""
+    return create_app(runtime, at_root=at_root, more=console.routes(runtime, at_root=at_root))
+
+
+def reserved_names() -> set[str]:
+    """Names of console pages, which no service can have."""
+    return {module.name for module in iter_modules(console.pages.__path__)}
+
+
+def run(config: Config, *, only: Sequence[str] | None = None, work: bool = True) -> None:
     """Serve, and with `work` run the loops too, until SIGINT or SIGTERM; then finish and return.
 
     Raises `ConfigError` when the address can't be had, before anything else is started.
@@ -49,7 +55,7 @@ def run(
         listen(config.host, config.port) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        runner.run(live(config, listener, only=only, work=work, greet=greet, more=more))
+        runner.run(live(config, listener, only=only, work=work))
 
 
 async def live(
@@ -60,22 +66,17 @@ async def live(
     work: bool = True,
     services: Sequence[Service] | None = None,
     greet: Greeting | None = None,
-    more: More | None = None,
 ) -> None:
-    """The life of a serving process on a socket that listens.
-
-    `greet` says more to whoever started it; `more` gives further routes, told if a service is at the root.
-    """
+    """Serve on a listening socket until a signal; `greet` replaces what is printed at the start."""
     tracing.configure_export()
     runtime = await Runtime.open(config, only=only, services=services)
     try:
-        at_root = only is not None and len(runtime.services) == 1
-        surface = create_app(runtime, at_root=at_root, more=more(runtime, at_root) if more else ())
+        surface = compose(runtime, at_root=only is not None and len(runtime.services) == 1)
         stop = asyncio.Event()
         working = asyncio.create_task(runtime.work(stop)) if work else None
         try:
             _announce(listener)
-            await (greet or hint)(runtime, address_of(listener))
+            await (greet or print_access)(runtime, address_of(listener))
             freeze_gc()
             surface.ready = True
             await _Server(settings(surface), surface, stop).serve(sockets=[listener])
@@ -114,12 +115,21 @@ def address_of(listener: socket.socket) -> str:
     return f"http://{shown}:{port}"
 
 
-async def hint(runtime: Runtime, address: str) -> None:
-    """Nothing is open by default; the first start says how to be let in."""
+async def first_link(runtime: Runtime, address: str) -> str | None:
+    """The one-time link that lets the first person in; None where somebody has come in already."""
+    by = runtime.operator(SERVICE, NO_TENANT, actor="server")
+    return await make_first_link(runtime, by, address=runtime.config.public_url or address)
+
+
+async def print_access(runtime: Runtime, address: str) -> None:
+    """Print how to get in while nobody can: nothing is open by default."""
+    link = await first_link(runtime, address)
+    if link is not None:
+        sys.stdout.write(f"nobody can sign in yet; open this once, within an hour:\n  {link}\n")
     tokens, _ = await ApiTokens(runtime.store).page(limit=1)
     if not tokens:
         sys.stdout.write("there is no API token yet; make one: holdfast tokens create admin --role admin\n")
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def listen(host: str, port: int) -> socket.socket:

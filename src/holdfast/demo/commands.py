@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.logs import log_to_stderr
 from holdfast.config import load_config
-from holdfast.demo import run_demo
+from holdfast.demo.process import run_demo
+from holdfast.logs import log_to_stderr
 
 
 def demo(
@@ -28,3 +28,6 @@ def demo(
     """
     log_to_stderr()
     run_demo(load_config({"host": host, "port": port}))
+
+
+commands = demo
