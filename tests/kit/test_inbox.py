@@ -209,6 +209,24 @@ async def test_a_parked_item_lets_the_next_of_its_key_pass(kit_store: Store, clo
     assert await _seen(kit_store) == ["a2", "a3"]
 
 
+async def test_a_replayed_item_keeps_the_order_of_its_key(kit_store: Store, clock: ManualClock) -> None:
+    inbox, order = Inbox(kit_store), list[str]()
+
+    async def work(item: InboxItem, tx: Transaction) -> None:
+        order.append(item.message_id)
+        if item.message_id == "a2" and order.count("a2") == 1:
+            # While a2 is processed, a3 waits behind it and a1, replayed, before a3.
+            assert await inbox.replay_one("ordered_a1")
+
+    for name in ("a1", "a2", "a3"):
+        await _receive(inbox, name, source=ORDERED)
+    worker = InboxWorker(kit_store, {"ordered": work})
+    turns = [await worker.turn() for _ in range(5)]
+    assert (turns, order) == ([1, 1, 1, 1, 0], ["a1", "a2", "a1", "a3"])
+    assert await inbox.replay_one("ordered_a2"), "an idle queue takes it at once"
+    assert (await worker.turn(), order[-1]) == (1, "a2")
+
+
 async def test_finished_items_are_pruned_and_pending_ones_stay(kit_store: Store, clock: ManualClock) -> None:
     inbox = Inbox(kit_store)
     await _receive(inbox, "m1")

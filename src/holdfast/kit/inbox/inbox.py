@@ -12,9 +12,9 @@ import msgspec
 
 from holdfast import tracing
 from holdfast.errors import AlreadyExistsError, BadQueryError, TooLargeError
-from holdfast.kit import NO_TENANT
+from holdfast.kit import NO_TENANT, ordered_queue
 from holdfast.kit.inbox.models import InboxItem, InboxLane, Status
-from holdfast.store import Query, Store, Transaction, create, patch, put
+from holdfast.store import Query, Store, Transaction, create, patch
 from holdfast.webhook_verifier import Verified, Verifier
 
 BODY_BYTES_MAX: Final = 700_000
@@ -76,7 +76,7 @@ class Inbox:
         item.trace = trace
         try:
             if item.lane:
-                await self._store.transact(lambda tx: self._draw(tx, item), attempts=50)
+                await self._store.transact(lambda tx: self._join(tx, item), attempts=50)
             else:
                 item.due_at = now
                 await self._store.commit(create(item))
@@ -84,17 +84,13 @@ class Inbox:
             return Receipt(f"{item.source}_{item.message_id}", duplicate=True)
         return Receipt(item.id, duplicate=False)
 
-    async def _draw(self, tx: Transaction, item: InboxItem) -> None:
-        """Give an ordered item its place; only the first of a lane is due."""
+    async def _join(self, tx: Transaction, item: InboxItem) -> None:
+        """Give an ordered item its place; only the head of a queue is due."""
         if await tx.get(InboxItem, f"{item.source}_{item.message_id}") is not None:
             raise AlreadyExistsError("received before")
-        found = await tx.get(InboxLane, item.lane)
-        lane = found.doc if found else InboxLane(id=item.lane, tenant_id=item.tenant_id)
-        item.turn = lane.drawn + 1
-        item.due_at = None if lane.active else item.received_at
-        write = create(item)
-        active = lane.active or item.id
-        tx.write(write, put(msgspec.structs.replace(lane, drawn=item.turn, active=active)))
+        item.turn, is_head = await ordered_queue.join(tx, InboxLane, item.lane, tenant_id=item.tenant_id)
+        item.due_at = item.received_at if is_head else None
+        tx.write(create(item))
 
     # -- what people do ---------------------------------------------------------------------------
 
@@ -105,16 +101,20 @@ class Inbox:
         return again if dry_run else [id for id in again if await self.replay_one(id)]
 
     async def replay_one(self, id: str, transaction: Transaction | None = None) -> bool:
-        """Let one be worked on again, in the caller's transaction, if given; False where it waits or is
-        worked on already, or is gone."""
+        """Process one again, in the caller's transaction, if given; False where it waits or is processed
+        already, or is gone. An ordered one waits for its turn."""
         if transaction is None:
             return await self._store.transact(lambda own: self.replay_one(id, own))
         found = await transaction.get(InboxItem, id)
         if found is None or found.doc.status not in REPLAYABLE:
             return False
+        item = found.doc
+        is_head = not item.lane or await ordered_queue.rejoin(
+            transaction, InboxLane, item.lane, tenant_id=item.tenant_id
+        )
         changes = {
-            "status": "pending", "due_at": self._clock.now(), "tries": 0, "reason": "", "finished_at": None,
-            "returned": found.doc.fence,
+            "status": "pending", "due_at": self._clock.now() if is_head else None, "tries": 0, "reason": "",
+            "finished_at": None, "returned": item.fence,
         }  # fmt: skip
         transaction.write(patch(InboxItem, id, changes=changes))
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, Literal
 
+from holdfast.kit.ordered_queue import OrderedQueueFields
 from holdfast.model import SERVICE_ONLY, Claim, CompositeId, Document, Index, Lifecycle, Retention, document
 
 KEEP_FINISHED_S: Final = 14 * 86_400
@@ -61,10 +62,5 @@ class InboxItem(Document, rename="camel"):
 
 
 @document("holdfast_inbox_lanes/{id}", tenant="tenant_id", access=SERVICE_ONLY)
-class InboxLane(Document, rename="camel"):
-    """The order of one key's items: who is at work, and the number the next to come will draw."""
-
-    id: str
-    tenant_id: str
-    active: str = ""
-    drawn: int = 0
+class InboxLane(OrderedQueueFields, rename="camel"):
+    """The order of one source's messages with the same order key."""

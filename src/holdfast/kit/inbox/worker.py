@@ -13,9 +13,10 @@ import structlog
 from holdfast import tracing
 from holdfast.backoff import BackOff
 from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
+from holdfast.kit import ordered_queue
 from holdfast.kit.inbox.models import InboxItem, InboxLane
 from holdfast.kit.worker_loop import WorkerLoop
-from holdfast.store import Query, Snapshot, Store, Transaction, Write, patch, put
+from holdfast.store import Query, Snapshot, Store, Transaction, Write, put
 
 log = structlog.get_logger("holdfast.inbox")
 
@@ -91,21 +92,18 @@ class InboxWorker(WorkerLoop[InboxItem]):
             done = msgspec.structs.replace(item, status="done", due_at=None, finished_at=now, reason="")
             tx.write(put(done, claimed.fenced))
             if done.lane:
-                await self._call_next(tx, done)
+                await self._advance(tx, done)
 
         await self._store.transact(act, attempts=ATTEMPTS)
 
-    async def _call_next(self, tx: Transaction, item: InboxItem) -> None:
-        """The next in the lane becomes due in the commit that finishes the one before it."""
+    async def _advance(self, tx: Transaction, item: InboxItem) -> None:
+        """Make the next item of the queue due in the commit that finishes this one."""
         waiting = Query(InboxItem).where("lane", "==", item.lane).where("status", "==", "pending")
-        page = await self._store.query(waiting.where("turn", ">", item.turn).order_by("turn").limit(1))
-        found = await tx.get(InboxLane, item.lane)
-        if found is None or found.doc.active != item.id:
-            return
-        following = page.items[0].doc.id if page.items else ""
-        tx.write(patch(InboxLane, item.lane, changes={"active": following}))
-        if following:
-            tx.write(patch(InboxItem, following, changes={"due_at": self._clock.now()}))
+        writes = await ordered_queue.advance(
+            self._store, InboxLane, item.lane, waiting=waiting.order_by("turn"), head_id=item.id,
+            due={"due_at": self._clock.now()},
+        )  # fmt: skip
+        tx.write(*writes)
 
     async def _set_aside(self, claimed: Snapshot[InboxItem], fault: Exception) -> None:
         """Try again later, or park the item with its reason when it has been tried enough."""
@@ -134,7 +132,7 @@ class InboxWorker(WorkerLoop[InboxItem]):
         async def act(tx: Transaction) -> None:
             tx.write(put(parked, claimed.fenced))
             if parked.lane:
-                await self._call_next(tx, parked)
+                await self._advance(tx, parked)
 
         try:
             await self._store.transact(act)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
+from holdfast.kit.ordered_queue import OrderedQueueFields
 from holdfast.kit.outbox.retry_policy import RetryPolicy
 from holdfast.model import (
     ADMINS_READ,
@@ -235,17 +236,8 @@ class EndpointNotice(Document, rename="camel"):
 
 
 @document("holdfast_fifo_lanes/{id}", tenant="tenant_id", access=SERVICE_ONLY)
-class FifoLane(Document, rename="camel"):
-    """Whether an ordered endpoint has a head under way; has the endpoint's id.
-
-    Every change of an ordered lane writes this document against its version, so that adding to a lane
-    and finishing its last delivery can't miss each other.
-    """
-
-    id: str
-    tenant_id: str = NO_TENANT
-    busy: bool = False
-    last_at: datetime
+class FifoLane(OrderedQueueFields, rename="camel"):
+    """The order of one endpoint's deliveries; has the endpoint's id."""
 
 
 class OutboxModels(msgspec.Struct, frozen=True, kw_only=True):
