@@ -28,6 +28,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from holdfast.backoff import BackOff
 from holdfast.clock import Clock
 from holdfast.errors import (
     AlreadyExistsError,
@@ -212,8 +213,8 @@ class RestClient:
 
     def _wait_s(self, attempt: int) -> float:
         # Spread over half to all of the wait, so that callers refused together don't come back together.
-        ceiling = min(self._limits.wait_s * 2.0 ** (attempt - 1), self._limits.wait_s_max)
-        return ceiling * (0.5 + self._roll() / 2)
+        back_off = BackOff(first_s=self._limits.wait_s, wait_s_max=self._limits.wait_s_max, jitter=0.5)
+        return back_off.wait_s(attempt, self._roll())
 
     async def _tried(self, call: Call, token: str) -> RestResponse:
         answer = await self._once(call, token)

@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 import structlog
 
+from holdfast.backoff import BackOff
 from holdfast.clock import Clock
 from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.service import Health, Loop
 
 log = structlog.get_logger("holdfast.worker")
 
-RESTART_S: Final = 0.5
-RESTART_S_MAX: Final = 30.0
+RESTART: Final = BackOff(first_s=0.5, wait_s_max=30.0)
 STUCK_S: Final = 120.0
 
 
@@ -92,7 +92,6 @@ class Supervisor:
         return Health("degraded" if reasons else "ok", tuple(reasons))
 
     async def _run_loop(self, one: _SupervisedLoop, stop: asyncio.Event) -> None:
-        wait = RESTART_S
         while not stop.is_set():
             one.started_at, one.running = self._clock.now(), True
             try:
@@ -104,5 +103,4 @@ class Supervisor:
             finally:
                 one.running = False
             one.restarts += 1
-            await wait_for_wake(self._clock, wait, stop=stop)
-            wait = min(wait * 2, RESTART_S_MAX)
+            await wait_for_wake(self._clock, RESTART.wait_s(one.restarts), stop=stop)

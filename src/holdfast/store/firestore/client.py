@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
@@ -15,6 +14,7 @@ from google.cloud.firestore_v1 import types
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcAsyncIOTransport
 
+from holdfast.backoff import BackOff
 from holdfast.errors import ConfigError
 from holdfast.store.firestore.address import FirestoreAddress
 from holdfast.store.firestore.faults import passing, translate
@@ -165,4 +165,4 @@ async def _repeated(call: Callable[[], Awaitable[T]]) -> T:
 
 async def back_off(attempt: int, *, longest_s: float = 0.4) -> None:
     """Wait a random while, longer with every attempt, so that rivals spread out."""
-    await asyncio.sleep(random.uniform(0.2, 1.0) * min(longest_s, 0.005 * 2**attempt))
+    await asyncio.sleep(BackOff(first_s=0.01, wait_s_max=longest_s, jitter=0.8).wait_s(attempt))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
+from holdfast.backoff import BackOff
 from holdfast.errors import ConfigError, StoreUnavailableError
 from holdfast.store.postgres.address import PostgresAddress
 from holdfast.store.postgres.faults import explain, is_disconnected, is_retryable
@@ -22,7 +22,7 @@ PgConnection: TypeAlias = "asyncpg.Connection[Any]"
 _SETTINGS = {"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off"}
 _BEGIN = "BEGIN; " + "; ".join(f"SET LOCAL {name} = {value}" for name, value in _SETTINGS.items())
 _CONNECT_S = 5.0
-_BACK_OFF_S_MAX = 0.5
+_BACK_OFF = BackOff(first_s=0.01, wait_s_max=0.5, jitter=0.5)
 
 
 class RetryDeadline:
@@ -30,15 +30,15 @@ class RetryDeadline:
 
     def __init__(self, total_s: float) -> None:
         self._end = time.monotonic() + total_s
-        self._pause_s = 0.01
+        self._pauses = 0
 
     @property
     def passed(self) -> bool:
         return time.monotonic() >= self._end
 
     async def pause(self) -> None:
-        await asyncio.sleep(random.uniform(0.5, 1.0) * self._pause_s)
-        self._pause_s = min(_BACK_OFF_S_MAX, self._pause_s * 2)
+        self._pauses += 1
+        await asyncio.sleep(_BACK_OFF.wait_s(self._pauses))
 
 
 def unavailable(fault: BaseException) -> StoreUnavailableError:

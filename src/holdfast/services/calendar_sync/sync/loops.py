@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from holdfast.backoff import BackOff
 from holdfast.errors import HoldfastError
 from holdfast.kit.worker_loop import WorkerLoop, wait_for_wake
 from holdfast.services.calendar_sync.models import CalendarState
@@ -17,8 +18,7 @@ from holdfast.store import Snapshot, Store
 log = structlog.get_logger("holdfast.calendar_sync")
 
 POLL_S: Final = 30.0
-FIRST_WAIT_S: Final = 2.0
-FIRST_WAIT_S_MAX: Final = 60.0
+RELOAD_BACK_OFF: Final = BackOff(first_s=2.0, wait_s_max=60.0)
 
 OnSuccess = Callable[[str], Awaitable[None]]
 
@@ -49,10 +49,10 @@ class InitialReload:
         self.under_way = 0
 
     async def run(self, stop: asyncio.Event) -> None:
-        wait_s = FIRST_WAIT_S
+        failures = 0
         while not stop.is_set() and not await self._try():
-            await wait_for_wake(self._clock, wait_s, stop=stop)
-            wait_s = min(wait_s * 2, FIRST_WAIT_S_MAX)
+            failures += 1
+            await wait_for_wake(self._clock, RELOAD_BACK_OFF.wait_s(failures), stop=stop)
         await stop.wait()
 
     async def _try(self) -> bool:

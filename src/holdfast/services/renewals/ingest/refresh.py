@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import structlog
 
+from holdfast.backoff import BackOff
 from holdfast.errors import HoldfastError, InProgressError
 from holdfast.kit.schedules import Job, Slot
 from holdfast.kit.worker_loop import wait_for_wake
@@ -27,8 +28,7 @@ TIME_LIMIT_S: Final = 3_600.0
 # Data that this many refreshes should have replaced says that they fail, or that nobody works.
 LATE: Final = 3
 _ERROR_CHARACTERS_MAX: Final = 500
-_FIRST_WAIT_S: Final = 2.0
-_FIRST_WAIT_S_MAX: Final = 60.0
+_BACK_OFF: Final = BackOff(first_s=2.0, wait_s_max=60.0)
 _REMEDY: Final = "correct what the message names, or `source` of [services.renewals] in holdfast.toml"
 
 
@@ -117,10 +117,10 @@ class SourceRefresh:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Refresh at the start where what is there is too old; from then on the job does."""
-        wait_s = _FIRST_WAIT_S
+        failures = 0
         while not stop.is_set() and not await self._caught_up():
-            await wait_for_wake(self._clock, wait_s, stop=stop)
-            wait_s = min(wait_s * 2, _FIRST_WAIT_S_MAX)
+            failures += 1
+            await wait_for_wake(self._clock, _BACK_OFF.wait_s(failures), stop=stop)
         await stop.wait()
 
     async def _caught_up(self) -> bool:
