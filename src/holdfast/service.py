@@ -34,14 +34,14 @@ from holdfast.kit.audit import Audit
 from holdfast.kit.connections import Connections, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import Meter
-from holdfast.kit.outbox import Dispatcher, Outbox, OutboxModels
+from holdfast.kit.outbox import Dispatcher, Endpoint, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
-from holdfast.kit.runs import Runs
+from holdfast.kit.runs import RunModels
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller, Document
 from holdfast.operation import Operator
-from holdfast.store import Store
+from holdfast.store import Store, Transaction
 
 T = TypeVar("T")
 HealthStatus = Literal["ok", "degraded", "critical"]
@@ -167,6 +167,26 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
 
 
+class OutboxPart(msgspec.Struct, frozen=True, kw_only=True):
+    """An outbox with documents of a service's own, which the platform runs and operators operate by name.
+
+    Example: `Parts(outboxes=[OutboxPart(name="parcels", models=MODELS, dispatcher=dispatcher)])`
+    """
+
+    name: str
+    models: OutboxModels
+    dispatcher: Dispatcher
+    # The events it puts out: what a new endpoint takes unless it is told otherwise.
+    event_types: Sequence[str] = ()
+    # What an endpoint's id names, such as "property", and its console page, with {id}.
+    endpoint_of: str = ""
+    endpoint_page: str = ""
+    # Raises for an endpoint that the service has no use for.
+    check_endpoint: Callable[[Transaction, Endpoint], Awaitable[None]] | None = None
+    # Values of the delivery class's own required fields in a test event.
+    test_fields: Mapping[str, Any] = {}
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a service adds to the process. `attention` lists the problems of one tenant."""
 
@@ -182,8 +202,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] | None = None
     oauth_providers: Mapping[str, OAuthProvider] = {}  # by the provider's name
-    # A tenant's runs in the service's own collections, for the console, the CLI and HTTP.
-    runs: Sequence[Callable[[str], Runs]] = ()
+    # Outboxes and runs in the service's own collections, shown and operated by every surface.
+    outboxes: Sequence[OutboxPart] = ()
+    runs: Sequence[RunModels] = ()
     queues: Mapping[str, type[Document]] = {}  # documents its own loops claim, for backlog and drain
     metrics: Any = None  # a prometheus_client collector, shown under /metrics
     operations: Any = None  # the object that its commands and pages call

@@ -69,7 +69,7 @@ class Workshop:
             runners = {"runs": Runner(store, flows), "orders": Runner(store, flows, models=ORDERS)}
             return Parts(
                 loops=runners if works else {},
-                runs=[lambda tenant_id: Runs(context.store.tenant(tenant_id), models=ORDERS)],
+                runs=[ORDERS],
             )
 
         return Service(name="workshop", summary="Makes chairs.", documents=[Order], build=build)

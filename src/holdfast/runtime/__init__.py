@@ -12,7 +12,7 @@ services and the keys of the vault, `runtime` composes them, `health` reports on
 
 from holdfast.runtime.discovery import find_services
 from holdfast.runtime.document_registry import KIT_DOCUMENTS, KIT_SEALED, documents_of, sealed_fields
-from holdfast.runtime.health import BACKLOG_S_MAX, DEPTH_MAX
+from holdfast.runtime.health import BACKLOG_S_MAX, DEPTH_MAX, KIT_OUTBOX
 from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.settings import KEYS_FILE, keys_in, settings_of, vault_of
 
@@ -21,6 +21,7 @@ __all__ = [
     "DEPTH_MAX",
     "KEYS_FILE",
     "KIT_DOCUMENTS",
+    "KIT_OUTBOX",
     "KIT_SEALED",
     "Runtime",
     "documents_of",

@@ -10,17 +10,12 @@ from holdfast.clock import SharedClock
 from holdfast.kit.channels import ChannelFields
 from holdfast.kit.channels.alarm import expiring_channels
 from holdfast.kit.inbox import InboxItem
-from holdfast.kit.outbox import Delivery
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document
-from holdfast.service import Health, Parts
+from holdfast.service import Health, OutboxPart, Parts
 from holdfast.store import Store
 
-_KIT_QUEUES: Final[dict[str, type[Document]]] = {
-    "inbox": InboxItem,
-    "outbox": Delivery,
-    "schedules": Schedule,
-}
+KIT_OUTBOX: Final = "holdfast"
 _WORST: Final = ("ok", "degraded", "critical")
 # Due work is claimed within moments; work that waits this long means no worker, or too few.
 BACKLOG_S_MAX: Final = 60.0
@@ -37,11 +32,12 @@ class HealthMonitor:
         store: Store,
         parts: Mapping[str, Parts],
         *,
+        outboxes: Mapping[str, OutboxPart],
         channel_kinds: Sequence[type[ChannelFields]],
         loops: Callable[[], Health | None],
     ) -> None:
         self._store, self._parts, self._loops = store, parts, loops
-        self._channel_kinds = channel_kinds
+        self._outboxes, self._channel_kinds = outboxes, channel_kinds
         self._running_check: asyncio.Task[Health] | None = None
 
     async def backlog(self) -> dict[str, float]:
@@ -69,6 +65,7 @@ class HealthMonitor:
         results: dict[str, Health] = {"backlog": await self._backlog_health()}
         results["channels"] = await self._channel_health()
         results["clock"] = self._clock_health()
+        results["outboxes"] = Health(facts={name: _counts(one) for name, one in self._outboxes.items()})
         loops = self._loops()
         if loops is not None:
             results["loops"] = loops
@@ -97,7 +94,18 @@ class HealthMonitor:
         return Health("degraded" if late else "ok", tuple(str(one) for one in late))
 
     def _queues(self) -> dict[str, type[Document]]:
+        outgoing = {queue_of(one): one.models.delivery for one in self._outboxes.values()}
         of_services = {
             f"{name}.{label}": kind for name, p in self._parts.items() for label, kind in p.queues.items()
         }
-        return _KIT_QUEUES | of_services
+        return {"inbox": InboxItem, **outgoing, "schedules": Schedule, **of_services}
+
+
+def queue_of(outbox: OutboxPart) -> str:
+    """The name of an outbox's loop and queue."""
+    return "outbox" if outbox.name == KIT_OUTBOX else f"{outbox.name}.deliveries"
+
+
+def _counts(outbox: OutboxPart) -> dict[str, int]:
+    counts = outbox.dispatcher.status().counts
+    return {"delivered": counts.delivered, "failed": counts.failed, "dead": counts.dead}

@@ -15,13 +15,14 @@ from holdfast import __version__
 from holdfast.app import open_store
 from holdfast.clock import Clock
 from holdfast.config import Config
+from holdfast.errors import DeclarationError
 from holdfast.kit.activity import ActivityRecorder
 from holdfast.kit.audit import Audit
 from holdfast.kit.channels import ChannelFields
 from holdfast.kit.connections import Connections, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, InboxWorker
 from holdfast.kit.metering import Meter
-from holdfast.kit.outbox import Dispatcher, EndpointSecrets, Outbox, OutboxModels
+from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, EndpointSecrets, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.releases import note_release
 from holdfast.kit.retention import Sweeper
@@ -33,9 +34,9 @@ from holdfast.net import AddressGuard, ConnectionShares, RawSender
 from holdfast.operation import Operator
 from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import documents_of
-from holdfast.runtime.health import HealthMonitor
+from holdfast.runtime.health import KIT_OUTBOX, HealthMonitor, queue_of
 from holdfast.runtime.settings import settings_of, vault_of
-from holdfast.service import Context, Health, Loop, Parts, Service
+from holdfast.service import Context, Health, Loop, OutboxPart, Parts, Service
 from holdfast.store import Store
 from holdfast.store_copy import refuse_unfinished_copy
 from holdfast.subprocess_worker import StoreSubprocessPool
@@ -73,6 +74,7 @@ class Runtime:
         self.parts: dict[str, Parts] = {s.name: s.build(self._context(s)) for s in services}
         for parts in self.parts.values():
             self._oauth_providers.update(parts.oauth_providers)
+        self.outboxes = self._outboxes()
         self.scheduler = Scheduler(store, self._jobs())
         self.inbox_worker = InboxWorker(store, self._handlers())
         self.supervisor = Supervisor(self._loops(), clock=self.clock)
@@ -80,7 +82,11 @@ class Runtime:
         self._drain_lock, self._drains = asyncio.Lock(), 0
         self._drain_loops: tuple[asyncio.Event, asyncio.Task[None]] | None = None
         self._health = HealthMonitor(
-            store, self.parts, channel_kinds=self.channel_kinds(), loops=self._loops_health
+            store,
+            self.parts,
+            outboxes=self.outboxes,
+            channel_kinds=self.channel_kinds(),
+            loops=self._loops_health,
         )
 
     @classmethod
@@ -167,10 +173,10 @@ class Runtime:
         return True
 
     def _in_flight(self) -> int:
-        sending = self.dispatcher.status()
-        outgoing = sending.buffered + sending.in_flight + sending.unsettled
-        services = [getattr(loop, "under_way", 0) for p in self.parts.values() for loop in p.loops.values()]
-        return outgoing + self.inbox_worker.under_way + self.scheduler.under_way + sum(services)
+        loops = [loop for parts in self.parts.values() for loop in parts.loops.values()]
+        outgoing = [outbox.dispatcher.under_way for outbox in self.outboxes.values()]
+        of_services = [getattr(loop, "under_way", 0) for loop in loops]
+        return sum(outgoing) + sum(of_services) + self.inbox_worker.under_way + self.scheduler.under_way
 
     async def backlog(self) -> dict[str, float]:
         """Seconds that the oldest due document has waited, by queue; 0 where nothing is due."""
@@ -192,8 +198,25 @@ class Runtime:
 
         Example: `page = await runtime.runs("acme")["holdfast_runs"].page(status="failed")`
         """
-        of_services = [make(tenant_id) for parts in self.parts.values() for make in parts.runs]
-        return {one.collection: one for one in (Runs(self.store.tenant(tenant_id)), *of_services)}
+        store = self.store.tenant(tenant_id)
+        of_services = [Runs(store, models=models) for parts in self.parts.values() for models in parts.runs]
+        return {one.collection: one for one in (Runs(store), *of_services)}
+
+    def _outboxes(self) -> dict[str, OutboxPart]:
+        """The outboxes by name: the kit's own, and those of services."""
+        own = OutboxPart(name=KIT_OUTBOX, models=OUTBOX_MODELS, dispatcher=self.dispatcher)
+        named, owners = {own.name: own}, dict.fromkeys(own.models.all, own.name)
+        for outbox in [one for parts in self.parts.values() for one in parts.outboxes]:
+            if outbox.name in named:
+                raise DeclarationError(f"two outboxes are named {outbox.name!r}; rename one")
+            shared = [cls for cls in outbox.models.all if owners.setdefault(cls, outbox.name) != outbox.name]
+            if shared:
+                raise DeclarationError(
+                    f"outbox {outbox.name!r} shares {shared[0].__name__} with {owners[shared[0]]!r}; "
+                    "declare a subclass of its own"
+                )
+            named[outbox.name] = outbox
+        return named
 
     def operator(self, caller: Caller, tenant_id: str, *, actor: str | None = None) -> Operator:
         """Who acts on a tenant's documents, as operations take it.
@@ -248,7 +271,7 @@ class Runtime:
     def _loops(self) -> dict[str, Loop]:
         own: dict[str, Loop] = {
             "inbox": self.inbox_worker,
-            "outbox": self.dispatcher,
+            **{queue_of(outbox): outbox.dispatcher for outbox in self.outboxes.values()},
             "schedules": self.scheduler,
             "retention": Sweeper(self.store, documents_of(self.services)),
             "pulse": ActivityRecorder(self.store, counts=self._work_counts, waited_s=self._longest_wait_s),
@@ -259,9 +282,9 @@ class Runtime:
         return own | of_services
 
     def _work_counts(self) -> dict[str, int]:
-        sent = self.dispatcher.status().counts
-        handled = self.inbox_worker.handled
-        return {"handled": handled, "delivered": sent.delivered, "failed": sent.failed, "dead": sent.dead}
+        counts = [outbox.dispatcher.status().counts for outbox in self.outboxes.values()]
+        sent = {name: sum(getattr(one, name) for one in counts) for name in ("delivered", "failed", "dead")}
+        return {"handled": self.inbox_worker.handled, **sent}
 
     async def _longest_wait_s(self) -> float:
         return max((await self.backlog()).values())

@@ -15,7 +15,7 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.errors import BadCursorError
-from holdfast.kit.runs import RunModels
+from holdfast.kit.runs import RunModels, Runs
 from holdfast.model import Document, schema_of
 from holdfast.model.access import ANONYMOUS
 from holdfast.runtime import Runtime
@@ -25,6 +25,7 @@ from holdfast.services.renewals.endpoints import EndpointRequest
 from holdfast.services.renewals.models import (
     DOCUMENTS,
     JOBS,
+    OUTBOX_MODELS,
     TRIGGER_JOBS,
     CalculationJob,
     DeadLetterRow,
@@ -42,7 +43,7 @@ from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.queries.resident_search import find_residents
 from holdfast.services.renewals.views.calibration import CalibrationPages
 from holdfast.services.renewals.views.property_header import heading
-from holdfast.store import create, patch
+from holdfast.store import Query, create, patch
 from holdfast.store.plan import QueryPlan
 from holdfast.store.sql import index_scan
 from holdfast.store.sql.tables import index_name
@@ -72,7 +73,7 @@ def _resident(renewals: Renewals) -> Awaitable[object]:
 
 
 def _listed(models: RunModels, asked: dict[str, Any]) -> Question:
-    return lambda renewals: renewals.runs("-", models=models).page(**asked)
+    return lambda renewals: Runs(renewals.store("-"), models=models).page(**asked)
 
 
 # Walked only when what is gone from a source is removed, which the tests of sources show.
@@ -145,6 +146,22 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
         lambda r: r.endpoints("-").all(limit=5, cursor=None), RmsEndpoint, "-createdAt",
     ),
     "Renewals.attention": (lambda r: r.attention("-"), RmsEndpoint, "status -createdAt"),
+    # The platform's own questions of every outbox.
+    "operations.endpoints.get": (
+        lambda r: r.store("-").query(
+            Query(OUTBOX_MODELS.notice).where("endpoint_id", "==", P).order_by("-at")
+        ),
+        OUTBOX_MODELS.notice, "endpointId -at",
+    ),
+    "dead letters of all tenants": (
+        lambda r: r.context.store.privileged().query(
+            Query(DeadLetterRow).where("resolved", "==", False).order_by("-died_at")
+        ),
+        DeadLetterRow, "resolved -created_at",
+    ),
+    "retention of notices": (
+        lambda r: r.context.store.privileged().expire(OUTBOX_MODELS.notice), OUTBOX_MODELS.notice, "at",
+    ),
     "retention of jobs": (
         lambda r: r.context.store.privileged().expire(CalculationJob), CalculationJob,
         "status completedAt",

@@ -12,16 +12,15 @@ puts events out, of a great many by `trigger_jobs`; `portfolio` is what routes, 
 
 from __future__ import annotations
 
-from functools import partial
-
-from holdfast.service import Context, Parts, Service
+from holdfast.service import Context, OutboxPart, Parts, Service
 from holdfast.services.renewals.ingest.settings import RenewalsSettings
 from holdfast.services.renewals.models import (
     DOCUMENTS,
+    EVENT_TYPE,
     JOBS,
+    OUTBOX_MODELS,
     TRIGGER_JOBS,
     CalculationJob,
-    DeliveryState,
     RmsEndpoint,
     TriggerJob,
 )
@@ -29,6 +28,7 @@ from holdfast.services.renewals.models import (
 
 def build(context: Context) -> Parts:
     # Only who serves or works needs these; the process that scores beside it starts in half the time.
+    from holdfast.services.renewals.endpoints import require_property
     from holdfast.services.renewals.operations import Renewals
     from holdfast.services.renewals.routes import ROUTES
     from holdfast.services.renewals.views import pages
@@ -39,13 +39,24 @@ def build(context: Context) -> Parts:
         routes=ROUTES,
         jobs=[refreshing.job()] if refreshing.in_use else [],
         loops={
-            "deliveries": renewals.dispatcher,
             "calculations": renewals.runner,
             "triggers": renewals.trigger_runner,
             **({"source": refreshing} if refreshing.in_use else {}),
         },
-        runs=[partial(renewals.runs, models=JOBS), partial(renewals.runs, models=TRIGGER_JOBS)],
-        queues={"deliveries": DeliveryState, "calculations": CalculationJob, "triggers": TriggerJob},
+        outboxes=[
+            OutboxPart(
+                name="renewals",
+                models=OUTBOX_MODELS,
+                dispatcher=renewals.dispatcher,
+                event_types=[EVENT_TYPE],
+                endpoint_of="property",
+                endpoint_page="/console/renewals/properties/{id}",
+                check_endpoint=require_property,
+                test_fields={"resident_id": ""},
+            )
+        ],
+        runs=[JOBS, TRIGGER_JOBS],
+        queues={"calculations": CalculationJob, "triggers": TriggerJob},
         pages=pages(renewals),
         health=renewals.health,
         attention=renewals.attention,

@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from holdfast.errors import InvalidError
-from holdfast.kit.outbox import Endpoints, EndpointSecrets, Rate, RetryPolicy, new_secret
+from holdfast.errors import InvalidError, NotFoundError
+from holdfast.kit.outbox import Endpoint, Endpoints, EndpointSecrets, Rate, RetryPolicy, new_secret
 from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.vault import Vault
 from holdfast.net import SendFailure, read_url
@@ -110,6 +110,12 @@ class RmsEndpoints:
         await self.get(property_id)
         changed: bool = await getattr(self._switch, act)(property_id, reason=reason, by=by)
         return shown(await self.get(property_id)), changed
+
+
+async def require_property(tx: Transaction, endpoint: Endpoint) -> None:
+    """Raise NotFoundError for an endpoint whose id is no property's."""
+    if await tx.get(Property, endpoint.id) is None:
+        raise NotFoundError(f"no property {endpoint.id!r}; an endpoint has the id of its property")
 
 
 def check_order(order: EndpointRequest) -> Rate | None:

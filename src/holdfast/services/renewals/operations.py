@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from holdfast.kit.audit import AuditEntry
 from holdfast.kit.outbox import Delivery, Endpoint
-from holdfast.kit.runs import RunModels, Runner, Runs
+from holdfast.kit.runs import Runner
 from holdfast.service import Context, Health, Notice
 from holdfast.services.renewals.endpoints import RmsEndpoints
 from holdfast.services.renewals.ingest.importer import Import
@@ -83,10 +83,6 @@ class Renewals:
 
     def importer(self, tenant_id: str, source: TableSource, *, replace: bool = False) -> Import:
         return Import(self.store(tenant_id), source, replace=replace)
-
-    def runs(self, tenant_id: str, *, models: RunModels) -> Runs:
-        """Jobs of one kind as operators see and cancel them, among all runs."""
-        return Runs(self.store(tenant_id), models=models)
 
     async def source_state(self, tenant_id: str) -> SourceState | None:
         """Where a portfolio's data comes from and which moment it is of; None before the first import."""

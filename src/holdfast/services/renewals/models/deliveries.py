@@ -12,9 +12,28 @@ from typing import ClassVar, Final
 
 from msgspec import field
 
-from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Endpoint, OutboxModels
+from holdfast.kit.outbox import (
+    Attempt,
+    DeadLetter,
+    Delivery,
+    Endpoint,
+    EndpointNotice,
+    FifoLane,
+    OutboxModels,
+)
 from holdfast.kit.outbox.models import DeliveryStatus
-from holdfast.model import MEMBERS_READ, SERVICE_ONLY, Claim, Document, Index, Retention, document, schema_of
+from holdfast.model import (
+    ADMINS_READ,
+    MEMBERS_READ,
+    SERVICE_ONLY,
+    Claim,
+    Document,
+    Index,
+    Retention,
+    UlidId,
+    document,
+    schema_of,
+)
 from holdfast.services.renewals.models.source_tables import PROPERTY_ID
 
 EVENT_TYPE: Final = "renewal.risk_flagged"
@@ -23,6 +42,8 @@ DELIVERED_KEPT_S: Final = 2 * 365 * 86_400
 DLQ: Final = "dlq"
 _ENDPOINT: Final = schema_of(Endpoint).declared
 _DELIVERY: Final = schema_of(Delivery).declared
+_DEAD_LETTER: Final = schema_of(DeadLetter).declared
+_NOTICE: Final = schema_of(EndpointNotice).declared
 
 
 @document(
@@ -86,10 +107,7 @@ class DeliveryState(Delivery):
 @document(
     "webhook_dead_letter_queue/{id}",
     tenant="tenant_id",
-    indexes=[
-        Index("resolved", "-died_at"),
-        Index("endpoint_id", "resolved", "-died_at"),
-    ],
+    indexes=_DEAD_LETTER.indexes,
     access=MEMBERS_READ,
 )
 class DeadLetterRow(DeadLetter):
@@ -104,5 +122,26 @@ class DeadLetterRow(DeadLetter):
     died_at: datetime = field(name="created_at")
 
 
-OUTBOX_MODELS: Final = OutboxModels(endpoint=RmsEndpoint, delivery=DeliveryState, dead_letter=DeadLetterRow)
-DOCUMENTS: Final[tuple[type[Document], ...]] = (RmsEndpoint, DeliveryState, DeadLetterRow)
+@document(
+    "renewal_rms_endpoint_notices/{id}",
+    id=UlidId(),
+    tenant="tenant_id",
+    indexes=[Index("endpoint_id", "-at")],
+    append_only=True,
+    retention=_NOTICE.retention,
+    access=ADMINS_READ,
+)
+class RmsEndpointNotice(EndpointNotice, rename="camel"):
+    """A change of an RMS endpoint's state: who or what made it, and why."""
+
+
+@document("renewal_rms_fifo_lanes/{id}", tenant="tenant_id", access=SERVICE_ONLY)
+class RmsFifoLane(FifoLane, rename="camel"):
+    """The lane of an RMS endpoint that keeps order."""
+
+
+OUTBOX_MODELS: Final = OutboxModels(
+    endpoint=RmsEndpoint, delivery=DeliveryState, dead_letter=DeadLetterRow, notice=RmsEndpointNotice,
+    fifo_lane=RmsFifoLane,
+)  # fmt: skip
+DOCUMENTS: Final[tuple[type[Document], ...]] = OUTBOX_MODELS.all

@@ -1,0 +1,133 @@
+"""Deliveries of every outbox: list, show, replay, cancel."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import BadIdError, ConflictError, NotFoundError
+from holdfast.kit.outbox import Attempt, Delivery, Selection
+from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
+from holdfast.operation import Operator, operation
+from holdfast.operations.outboxes import deliveries_in, outbox_named, own_fields
+from holdfast.runtime import KIT_OUTBOX, Runtime
+from holdfast.store import Transaction
+
+
+class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    id: str
+    outbox: str
+    event_id: str
+    event_type: str
+    endpoint_id: str
+    status: DeliveryStatus
+    reason: str
+    attempt_count: int
+    replay_count: int
+    created_at: datetime
+    next_attempt_at: datetime | None
+    last_status: int | None
+    finished_at: datetime | None
+
+
+class DeliveryDetail(DeliveryRow, frozen=True, kw_only=True, rename="camel"):
+    """A delivery with every attempt; `body` is text, or base64 where it is none, and `about` holds the fields
+    that the service's own class adds."""
+
+    occurred_at: datetime
+    content_type: str
+    body: str
+    body_is_base64: bool
+    attempts: list[Attempt]
+    about: dict[str, Any]
+
+
+class DeliveryPage(msgspec.Struct, frozen=True):
+    items: list[DeliveryRow]
+    cursor: str | None
+
+
+class ReplayResponse(msgspec.Struct, frozen=True):
+    """`replayed` is False where the delivery is in flight already."""
+
+    id: str
+    replayed: bool
+
+
+def row(delivery: Delivery, outbox: str) -> DeliveryRow:
+    names = set(DeliveryRow.__struct_fields__) - {"outbox"}
+    return DeliveryRow(outbox=outbox, **{name: getattr(delivery, name) for name in names})
+
+
+def detail(delivery: Delivery, outbox: str) -> DeliveryDetail:
+    try:
+        body, coded = delivery.body.decode(), False
+    except UnicodeDecodeError:
+        body, coded = base64.b64encode(delivery.body).decode(), True
+    return DeliveryDetail(
+        **msgspec.structs.asdict(row(delivery, outbox)), occurred_at=delivery.occurred_at,
+        content_type=delivery.content_type, body=body, body_is_base64=coded, attempts=delivery.attempts,
+        about=own_fields(delivery, Delivery),
+    )  # fmt: skip
+
+
+async def get(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -> Delivery:
+    """Return one delivery as it is stored, or raise NotFoundError."""
+    models = outbox_named(runtime, outbox).models
+    found = await runtime.store.tenant(tenant_id).get(models.delivery, delivery_id)
+    if found is None:
+        raise NotFoundError(f"no delivery {delivery_id!r}")
+    return found.doc
+
+
+async def list_deliveries(
+    runtime: Runtime,
+    tenant_id: str,
+    outbox: str = KIT_OUTBOX,
+    *,
+    statuses: Sequence[DeliveryStatus] = UNDELIVERED,
+    endpoint_id: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> DeliveryPage:
+    """Deliveries of one outbox, newest first."""
+    selection = Selection(statuses=statuses, endpoint_id=endpoint_id)
+    page = await deliveries_in(runtime, tenant_id, outbox).find(selection, limit=limit, cursor=cursor)
+    return DeliveryPage([row(doc, outbox) for doc in page.docs], page.cursor)
+
+
+async def find_by_id(runtime: Runtime, tenant_id: str, outbox: str, wanted: str) -> list[DeliveryRow]:
+    """The delivery with this id, or those of the event with it."""
+    try:
+        found = [await get(runtime, tenant_id, outbox, wanted)]
+    except BadIdError:
+        return []
+    except NotFoundError:
+        found = await deliveries_in(runtime, tenant_id, outbox).of_event(wanted)
+    return [row(doc, outbox) for doc in found]
+
+
+@operation("delivery.replayed", area="deliveries", verb="replay", needs="admin", subject="delivery_id")
+async def replay(runtime: Runtime, by: Operator, outbox: str, delivery_id: str) -> ReplayResponse:
+    """Send one again, under its old event id with its old body."""
+    deliveries = deliveries_in(runtime, by.tenant_id, outbox)
+    done = await by.commit(lambda tx: deliveries.replay_one(delivery_id, tx), details={"outbox": outbox})
+    return ReplayResponse(delivery_id, done)
+
+
+@operation("delivery.cancelled", area="deliveries", verb="cancel", needs="admin", subject="delivery_id")
+async def cancel(runtime: Runtime, by: Operator, outbox: str, delivery_id: str) -> DeliveryRow:
+    """Send one that waits no more; it can be replayed."""
+    deliveries = deliveries_in(runtime, by.tenant_id, outbox)
+
+    async def act(tx: Transaction) -> None:
+        if not await deliveries.cancel_one(delivery_id, tx):
+            status = (await get(runtime, by.tenant_id, outbox, delivery_id)).status
+            raise ConflictError(f"delivery {delivery_id} is {status}; only one that waits can be cancelled")
+
+    await by.commit(act, details={"outbox": outbox})
+    return row(await get(runtime, by.tenant_id, outbox, delivery_id), outbox)
