@@ -1,4 +1,4 @@
-"""The declaring page runs as it is written, and its models are the ones the other tests use."""
+"""The page on documents runs as it is written, and its models are the ones the other tests use."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.examples.calendar_sync import WatchChannel
 from tests.examples.gwi_runs import Run, RunStep
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reference" / "declaring.md"
+PAGE = ROOT / "docs" / "reference" / "documents.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-MODULE = "declaring_page"
+MODULE = "documents_page"
 
 
 def _blocks(language: str) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""What the pages on callers and on seeing list is what there is."""
+"""The pages on authentication and observability list every setting, route option and metric."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from holdfast.http import guard
 from holdfast.http.metrics import Metrics
 
 _DOCS = Path(__file__).parents[2] / "docs"
-CALLERS = (_DOCS / "explanation" / "callers.md").read_text()
-SEEING = (_DOCS / "operate" / "seeing.md").read_text()
+AUTHENTICATION = (_DOCS / "explanation" / "authentication.md").read_text()
+OBSERVABILITY = (_DOCS / "operate" / "observability.md").read_text()
 
 
 @pytest.mark.parametrize("table", [RequestLimits, Issuer, IssuerGrant])
 def test_every_setting_about_callers_is_on_the_page(table: type[msgspec.Struct]) -> None:
-    missing = [name for name in table.__struct_fields__ if not re.search(rf"\b{name}\b", CALLERS)]
+    missing = [name for name in table.__struct_fields__ if not re.search(rf"\b{name}\b", AUTHENTICATION)]
     assert not missing
 
 
 def test_every_word_a_route_may_say_is_on_the_page() -> None:
     said = set(re.findall(r'handler\.opt(?:\.get\(|\[)"(\w+)"', inspect.getsource(guard)))
     assert len(said) >= 7
-    assert {word for word in said if f"`{word}`" not in CALLERS} == set()
+    assert {word for word in said if f"`{word}`" not in AUTHENTICATION} == set()
 
 
-def test_every_figure_is_on_the_page() -> None:
+def test_every_metric_is_on_the_page() -> None:
     names = {family.name for family in Metrics().registry.collect()}
-    assert {name for name in names if f"`{name}" not in SEEING} == set()
+    assert {name for name in names if f"`{name}" not in OBSERVABILITY} == set()
