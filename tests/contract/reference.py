@@ -142,6 +142,10 @@ class Reference:
         schema = next(schema for schema in self.catalog.schemas if schema.cls is cls)
         return [row.kept for key, row in sorted(self._rows(schema).items()) if key.startswith(prefix)]
 
+    @property
+    def problem(self) -> str | None:
+        return None
+
     async def now_us(self, local_us: int) -> int:
         return local_us
 

@@ -62,6 +62,10 @@ class HealthMonitor:
         return await asyncio.shield(self._running_check)
 
     async def _check(self) -> Health:
+        problem = self._store.engine.problem
+        if problem is not None:
+            # Nothing else can be asked of a store that answers nobody.
+            return Health("critical", (f"store: {problem}",))
         results: dict[str, Health] = {"backlog": await self._backlog_health()}
         results["channels"] = await self._channel_health()
         results["clock"] = self._clock_health()

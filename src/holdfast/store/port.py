@@ -104,6 +104,10 @@ class Engine(Protocol):
         An engine without a server agrees on one by the processes' local times.
         """
 
+    @property
+    def problem(self) -> str | None:
+        """Why commits can't be made at this moment, as far as this process knows; None where they can."""
+
     async def migrate(self) -> list[str]:
         """Bring the store to what the catalog declares; says what was done. Safe to repeat and to resume."""
 

@@ -91,6 +91,10 @@ class FirestoreEngine:
     def watch(self, schemas: Sequence[Schema[Any]]) -> CommitSubscription:
         return self._notifier.subscribe(schemas)
 
+    @property
+    def problem(self) -> str | None:
+        return None
+
     async def now_us(self, local_us: int) -> int:
         with self._gate.passing():
             return await self._client.now_us()

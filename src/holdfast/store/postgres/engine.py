@@ -100,6 +100,10 @@ class PostgresEngine(SqlEngine[PostgresTable]):
         rows.sort(key=lambda row: (row["was"], row[0].encode()))
         return mapping.snapshots(rows)
 
+    @property
+    def problem(self) -> str | None:
+        return None
+
     async def now_us(self, local_us: int) -> int:
         text = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         now: int = await self._pool.read(lambda connection: connection.fetchval(text))

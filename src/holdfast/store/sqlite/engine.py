@@ -81,6 +81,10 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         claimed: list[Snapshot[Any]] = await self._writer.do(lambda transaction: claim(transaction, request))
         return claimed
 
+    @property
+    def problem(self) -> str | None:
+        return self._writer.problem
+
     async def now_us(self, local_us: int) -> int:
         now: int = await self._writer.do(lambda tx: shared_now_us(tx.connection, local_us))
         return now

@@ -6,17 +6,19 @@ Each commit is decided by itself, so one can fail while the others succeed; the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import groupby, islice
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import apsw
+import structlog
 
-from holdfast.errors import HoldfastError, StoreUnavailableError
+from holdfast.errors import HoldfastError, OutcomeUnknownError, StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Commit, Outcome
 from holdfast.store.sqlite.connections import Options, one, open_connection
@@ -27,6 +29,14 @@ COMMITS_PER_BATCH = 1_000
 SHARED_S = 0.5  # how long the file counts as shared after another process wrote to it
 GATHER_S_MAX = 0.001
 GATHER_STEP_S = 0.0001
+WATCH_S = 1.0
+STALLED_S = 3.0
+HANG_S = 5.0  # past the time a commit waits for the write lock
+FAULT_S = 10.0
+WRITER_ENDED = "the thread that writes has ended; restart the process"
+WRITER_HANGS = "the thread that writes hangs; look at the disk, and restart the process"
+
+log = structlog.get_logger("holdfast.sqlite")
 
 
 class TransactionBody(Protocol):
@@ -62,6 +72,7 @@ class SqliteWriter:
         loop: asyncio.AbstractEventLoop,
         notify: Callable[[set[Schema[Any]]], None],
     ) -> None:
+        self._options, self._mappings = options, mappings
         self._connection = open_connection(options, writing=True)
         self._transaction = WriteTransaction(self._connection, mappings)
         self._loop, self._notify = loop, notify
@@ -70,9 +81,14 @@ class SqliteWriter:
         self.committed = 0  # the newest version this process has committed
         self._shared_until = 0.0
         self._last_batch = 0
+        # The batch at work and since when: read by the watchdog, in the loop's thread.
+        self._batch: list[WriteJob] = []
+        self._batch_since_s = 0.0
+        self._fault, self._fault_s = "", 0.0
         self._thread = threading.Thread(target=self._run, name="holdfast-sqlite-writer", daemon=True)
         self._prepare_meta()
         self._thread.start()
+        self._watchdog = loop.call_later(WATCH_S, self._watch)
 
     def _prepare_meta(self) -> None:
         self._connection.execute(
@@ -90,12 +106,44 @@ class SqliteWriter:
     def _enqueue(self, job: WriteJob) -> asyncio.Future[Any]:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
+        if not self._thread.is_alive():
+            raise StoreUnavailableError(WRITER_ENDED)
         self._queue.put(job)
         return job.future
+
+    @property
+    def problem(self) -> str | None:
+        """Why commits can't be made at this moment; None where they can."""
+        if not self._thread.is_alive() and not self._closed:
+            return WRITER_ENDED
+        if self._batch and (stalled_s := time.monotonic() - self._batch_since_s) > STALLED_S:
+            return f"a commit has waited for the disk or for the write lock for {stalled_s:.0f} s"
+        failing = self._fault and time.monotonic() - self._fault_s < FAULT_S
+        return self._fault if failing else None
+
+    def _watch(self) -> None:
+        """Fail everybody who waits for a writer that has ended or hangs, so that no caller waits for good."""
+        ended = not self._thread.is_alive()
+        hangs = self._batch and time.monotonic() - self._batch_since_s > self._options.busy_s + HANG_S
+        if ended or hangs:
+            for job in [*self._batch, *self._drain_queue()]:
+                if not job.future.done():
+                    job.future.set_exception(OutcomeUnknownError(WRITER_ENDED if ended else WRITER_HANGS))
+        if not self._closed:
+            self._watchdog = self._loop.call_later(WATCH_S, self._watch)
+
+    def _drain_queue(self) -> list[WriteJob]:
+        drained: list[WriteJob] = []
+        with contextlib.suppress(Empty):
+            while (job := self._queue.get_nowait()) is not None:
+                drained.append(job)
+            self._queue.put(None)
+        return drained
 
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
+            self._watchdog.cancel()
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
 
@@ -105,8 +153,21 @@ class SqliteWriter:
             jobs, running = self._take()
             self._last_batch = len(jobs)
             if jobs:
-                self._transact(jobs)
+                self._batch_since_s, self._batch = time.monotonic(), jobs
+                self._transact_safely(jobs)
+                self._batch = []
         self._connection.close()
+
+    def _transact_safely(self, jobs: list[WriteJob]) -> None:
+        """Whatever happens, respond, and leave a connection that the next batch can use."""
+        try:
+            self._transact(jobs)
+        except Exception as fault:
+            log.error("writing failed; the connection is replaced", exc_info=fault)
+            for job in jobs:
+                job.result = StoreUnavailableError(f"writing failed: {fault}; nothing was written")
+            self._respond(jobs)
+            self._replace_connection()
 
     def _take(self) -> tuple[list[WriteJob], bool]:
         self._wait_for_more()
@@ -141,6 +202,10 @@ class SqliteWriter:
                     self._transact([job])
                 return
             jobs[0].result = _as_error(fault)
+            if isinstance(jobs[0].result, StoreUnavailableError):
+                self._fault, self._fault_s = jobs[0].result.message, time.monotonic()
+        else:
+            self._fault = ""
         self._respond(jobs)
         self._reclaim()
         if time.monotonic() < self._shared_until:
@@ -169,8 +234,24 @@ class SqliteWriter:
         self.committed = transaction.version
 
     def _rollback(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except apsw.Error as fault:
+            log.error("rollback failed; the connection is replaced", error=str(fault))
+            self._replace_connection()
+
+    def _replace_connection(self) -> None:
+        """Open another connection; where that fails, the next batch fails on this one and tries again."""
+        try:
+            connection = open_connection(self._options, writing=True)
+        except StoreUnavailableError as fault:
+            log.error("no other connection could be opened", error=fault.message)
+            return
+        with contextlib.suppress(apsw.Error):
+            self._connection.close(True)
+        self._connection = connection
+        self._transaction = WriteTransaction(connection, self._mappings)
 
     def _respond(self, jobs: list[WriteJob]) -> None:
         touched = self._transaction.touched
@@ -195,6 +276,14 @@ class SqliteWriter:
         if self._transaction.deleted < 500 or not self._queue.empty():
             return
         self._transaction.deleted = 0
+        try:
+            self._vacuum()
+        except apsw.Error as fault:
+            # Another process holds the lock, or the disk is full: the pages stay free for later documents.
+            log.warning("free pages not given back to the disk", error=str(fault))
+            self._rollback()
+
+    def _vacuum(self) -> None:
         free = one(self._connection, "PRAGMA freelist_count")[0]
         total = one(self._connection, "PRAGMA page_count")[0]
         if free > 256 and free * 4 > total:
