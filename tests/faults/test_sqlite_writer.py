@@ -86,7 +86,7 @@ async def test_a_full_disk_fails_commits_and_stops_nothing(tmp_path: Path) -> No
     mount = f"mkdir -p {small} && mount -t tmpfs -o size=64m tmpfs {small}"
     inside = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
     if shutil.which("unshare") is None or await asyncio.to_thread(
-        lambda: subprocess.run([*inside, mount]).returncode
+        lambda: subprocess.run([*inside, mount]).returncode != 0
     ):
         pytest.skip("A FULL DISK IS NOT TESTED: this machine lets nobody mount a small disk")
     command = f'{mount} && exec "{sys.executable}" -m tests.faults.small_disk {small}'
@@ -128,7 +128,7 @@ async def test_callers_and_health_hear_of_a_writer_that_has_ended(tmp_path: Path
                 await store.engine._writer.do(end)
         with pytest.raises(StoreUnavailableError, match="has ended; restart the process"):
             await store.commit(create(Filling(id="after")))
-        health = await HealthMonitor(store, {}, channel_kinds=[], loops=lambda: None).health()
+        health = await HealthMonitor(store, {}, outboxes={}, channel_kinds=[], loops=lambda: None).health()
         assert (health.status, "has ended" in health.reasons[0]) == ("critical", True)
     finally:
         await store.close()
