@@ -10,10 +10,10 @@ import time
 import uvloop
 
 from holdfast.app import open_store
-from holdfast.kit.rate_limit import Quota, RateLimitDocument, SharedRateLimit
+from holdfast.kit.rate_limit import RateLimitDocument, RateQuota, SharedRateLimit
 
 
-async def main(url: str, quota: Quota, acquired: int) -> None:
+async def main(url: str, quota: RateQuota, acquired: int) -> None:
     store = await open_store(url, [RateLimitDocument])
     granted: list[int] = []
 
@@ -37,5 +37,5 @@ async def main(url: str, quota: Quota, acquired: int) -> None:
 
 
 if __name__ == "__main__":
-    quota = Quota(count=int(sys.argv[2]), period_s=float(sys.argv[3]))
+    quota = RateQuota(count=int(sys.argv[2]), period_s=float(sys.argv[3]))
     uvloop.run(main(sys.argv[1], quota, int(sys.argv[4])))

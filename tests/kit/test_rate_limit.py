@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.app import open_store
 from holdfast.errors import InvalidError, TooManyRequestsError
-from holdfast.kit.rate_limit import Quota, RateLimitDocument, SharedRateLimit
+from holdfast.kit.rate_limit import RateLimitDocument, RateQuota, SharedRateLimit
 from holdfast.kit.rate_limit.decision import reserve
 from holdfast.store import Store
 from holdfast.testing import ManualClock
@@ -35,7 +35,7 @@ def most_in_a_period(turns_us: list[int], period_s: float) -> int:
 
 quotas = st.integers(1, 60).flatmap(
     lambda count: st.builds(
-        Quota, count=st.just(count), period_s=st.floats(0.01, 100), burst=st.integers(1, count)
+        RateQuota, count=st.just(count), period_s=st.floats(0.01, 100), burst=st.integers(1, count)
     )
 )
 arrivals = st.lists(st.tuples(st.integers(0, 3_000_000), st.integers(1, 20)), max_size=60)
@@ -43,7 +43,7 @@ arrivals = st.lists(st.tuples(st.integers(0, 3_000_000), st.integers(1, 20)), ma
 
 @given(quota=quotas, steps=arrivals)
 def test_no_period_has_more_turns_than_the_quota_however_callers_come(
-    quota: Quota, steps: list[tuple[int, int]]
+    quota: RateQuota, steps: list[tuple[int, int]]
 ) -> None:
     now_us, next_us, turns = 10**15, 0, list[int]()
     for pause_us, callers in steps:
@@ -58,13 +58,13 @@ def test_no_period_has_more_turns_than_the_quota_however_callers_come(
 @pytest.mark.parametrize("words", [{"count": 3, "burst": 4}, {"count": 3, "period_s": 0.0}])
 def test_a_quota_that_cant_be_held_is_refused(words: dict[str, float]) -> None:
     with pytest.raises(InvalidError, match="a quota has a period above 0 and a burst from 1 to its count"):
-        Quota(**words)  # type: ignore[arg-type]
+        RateQuota(**words)  # type: ignore[arg-type]
 
 
 async def test_callers_go_on_in_the_order_they_came_each_at_its_turn(
     kit_store: Store, clock: ManualClock
 ) -> None:
-    limit, order = SharedRateLimit(kit_store, "telegram", Quota(count=2, period_s=1.0)), list[int]()
+    limit, order = SharedRateLimit(kit_store, "telegram", RateQuota(count=2, period_s=1.0)), list[int]()
 
     async def call(number: int) -> float:
         waited = await limit.acquire("all")
@@ -83,7 +83,7 @@ async def test_callers_go_on_in_the_order_they_came_each_at_its_turn(
 
 
 async def test_who_will_not_wait_is_told_for_how_long(kit_store: Store, clock: ManualClock) -> None:
-    limit = SharedRateLimit(kit_store, "telegram", Quota(count=1, period_s=10.0))
+    limit = SharedRateLimit(kit_store, "telegram", RateQuota(count=1, period_s=10.0))
     await limit.try_acquire("chat-1")
     with pytest.raises(TooManyRequestsError, match=r"telegram takes 1 in 10 s; the next is free in") as told:
         await limit.try_acquire("chat-1")
@@ -94,7 +94,7 @@ async def test_who_will_not_wait_is_told_for_how_long(kit_store: Store, clock: M
 
 
 async def test_a_key_of_one_tenant_or_limit_is_not_anothers(kit_store: Store) -> None:
-    quota = Quota(count=1, period_s=60.0)
+    quota = RateQuota(count=1, period_s=60.0)
     for store in (kit_store.tenant("acme"), kit_store.tenant("beta")):
         for name in ("telegram", "github"):
             await SharedRateLimit(store, name, quota).try_acquire("x")
@@ -103,7 +103,7 @@ async def test_a_key_of_one_tenant_or_limit_is_not_anothers(kit_store: Store) ->
 
 
 async def test_a_burst_is_let_through_at_once_and_then_the_rate_holds(kit_store: Store) -> None:
-    limit = SharedRateLimit(kit_store, "api", Quota(count=10, period_s=1.0, burst=4))
+    limit = SharedRateLimit(kit_store, "api", RateQuota(count=10, period_s=1.0, burst=4))
     for _ in range(4):
         await limit.try_acquire()
     with pytest.raises(TooManyRequestsError):
@@ -113,7 +113,7 @@ async def test_a_burst_is_let_through_at_once_and_then_the_rate_holds(kit_store:
 async def test_a_caller_that_gives_up_does_not_stop_those_behind_it(
     kit_store: Store, clock: ManualClock
 ) -> None:
-    limit = SharedRateLimit(kit_store, "api", Quota(count=100))
+    limit = SharedRateLimit(kit_store, "api", RateQuota(count=100))
     calls = [asyncio.create_task(limit.acquire()) for _ in range(3)]
     await asyncio.sleep(0)
     calls[1].cancel()

@@ -13,10 +13,10 @@ from holdfast.errors import InvalidError
 FILL: Final = 0.97
 
 
-class Quota(msgspec.Struct, frozen=True, kw_only=True):
+class RateQuota(msgspec.Struct, frozen=True, kw_only=True):
     """At most `count` in any `period_s`; up to `burst` of them at once after a pause.
 
-    Example: `Quota(count=30, period_s=1.0)`
+    Example: `RateQuota(count=30, period_s=1.0)`
     """
 
     count: Annotated[int, Meta(ge=1)]
@@ -45,7 +45,7 @@ class Reservation(msgspec.Struct, frozen=True):
     next_us: int
 
 
-def reserve(quota: Quota, next_us: int, *, now_us: int, callers: int) -> Reservation:
+def reserve(quota: RateQuota, next_us: int, *, now_us: int, callers: int) -> Reservation:
     """Give `callers` the next free turns; a turn in the past may be taken at once."""
     interval_us = quota.interval_us
     first_us = max(next_us, now_us - (quota.burst - 1) * interval_us)

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.clock import from_us, to_us
 from holdfast.errors import TooManyRequestsError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.rate_limit.decision import Quota, Reservation, reserve
+from holdfast.kit.rate_limit.decision import RateQuota, Reservation, reserve
 from holdfast.kit.rate_limit.models import RateLimitDocument, RateLimitFields
 from holdfast.store import Store, Transaction, put
 
@@ -22,12 +22,12 @@ class SharedRateLimit:
     """At most `quota.count` in any period for each key, over all processes on the store.
 
     Example:
-        limit = SharedRateLimit(store, "telegram", Quota(count=30))
+        limit = SharedRateLimit(store, "telegram", RateQuota(count=30))
         await limit.acquire("all")
     """
 
     def __init__(
-        self, store: Store, name: str, quota: Quota, *, model: type[RateLimitFields] = RateLimitDocument
+        self, store: Store, name: str, quota: RateQuota, *, model: type[RateLimitFields] = RateLimitDocument
     ) -> None:
         self._tenant_id = store.tenant_id or NO_TENANT
         self._store, self._clock = store.tenant(self._tenant_id), store.clock
