@@ -23,7 +23,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import ConfigError, ForbiddenError, InvalidError, ReauthRequiredError, RetryLaterError
 from holdfast.providers.google_calendar import CALENDAR_SCOPE
 from holdfast.providers.google_oauth import ServiceAccount, ServiceAccountKey
-from holdfast.providers.google_oauth.assertion import AssertionSigner, claims_of
+from holdfast.providers.google_oauth.assertion import private_key, sign_assertion
 from holdfast.simulators.google import EndTokens, InjectedFault, Restore, RevokeAccess
 from tests.providers.setting import ALICE, HastyClock, Setting
 
@@ -34,11 +34,11 @@ def _asked(setting: Setting) -> int:
 
 def test_googles_own_library_accepts_our_assertion(setting: Setting) -> None:
     key = setting.key
-    claims = claims_of(key, ["a", "b"], subject=ALICE, audience=key.token_uri, now=SystemClock().now())
+    assertion = sign_assertion(key, ["a", "b"], subject=ALICE, now=SystemClock().now())
     private = load_pem_private_key(key.private_key.encode(), password=None)
     public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     decode: Any = google_jwt.decode
-    read = decode(AssertionSigner(key).sign(claims), certs=public, audience=key.token_uri)
+    read = decode(assertion, certs=public, audience=key.token_uri)
     assert (read["iss"], read["sub"], read["scope"]) == (key.client_email, ALICE, "a b")
     assert read["exp"] - read["iat"] == 3_600
 
@@ -185,5 +185,5 @@ def test_a_private_key_of_another_kind_is_refused(setting: Setting) -> None:
     for text, why in ((pem, "not an RSA key"), ("scribble", "no PEM key")):
         key = ServiceAccountKey.parse(msgspec.json.encode(setting.key_file | {"private_key": text}))
         with pytest.raises(ConfigError, match=why) as raised:
-            AssertionSigner(key)
+            private_key(key)
         assert text not in str(raised.value)

@@ -1,7 +1,6 @@
-"""The guard: resolves a host once, judges every address it got, and pins them for the connection.
+"""The SSRF guard: resolves a host once, checks every address, and pins them for the connection.
 
-What is connected to is what was judged: the name is not looked up a second time, so an answer that
-changes between check and use (DNS rebinding) changes nothing.
+The name is not resolved a second time to connect, so DNS rebinding between check and use has no effect.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from holdfast.net.port import SendFailure
 from holdfast.net.url import Address, TargetUrl, read_url, refused
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-HOSTS_KEPT_MAX: Final = 10_000
+HOSTS_MAX: Final = 10_000
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """A judged target: connect to these addresses and no others, before `until`."""
+    """A checked target: connect to these addresses and no others, before `until`."""
 
     target: TargetUrl
     addresses: tuple[Address, ...]
@@ -33,7 +32,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 class PortPolicy(msgspec.Struct, frozen=True):
-    """Which ports may be sent to: those named, and everything from `from_port` on."""
+    """Allows the named ports and all from `from_port` on."""
 
     named: frozenset[int] = frozenset({80, 443})
     from_port: int = 1_024
@@ -43,9 +42,9 @@ class PortPolicy(msgspec.Struct, frozen=True):
 
 
 class AddressGuard:
-    """Says where an outgoing URL may be connected to, or refuses with the reason.
+    """Returns the addresses an outgoing URL may be connected to, or refuses it with the reason.
 
-    `allow` holds what may be reached although it is inside: host names (`rms.internal`, `*.corp.example`)
+    `allow` names private destinations that may be reached: host names (`rms.internal`, `*.corp.example`)
     and networks or addresses (`10.20.0.0/16`). A cloud's metadata address must be named exactly.
 
     Example: `pin = await AddressGuard(allow=["10.20.0.0/16"]).pin("https://rms.example/hooks")`
@@ -68,11 +67,11 @@ class AddressGuard:
         self._resolver = resolver or system_resolver
         self._ttl_s, self._failed_ttl_s = ttl_s, failed_ttl_s
         self.monotonic = monotonic
-        self._kept: dict[tuple[str, int], tuple[float, tuple[Address, ...] | SendFailure]] = {}
-        self._asking: dict[tuple[str, int], asyncio.Task[tuple[Address, ...]]] = {}
+        self._resolved: dict[tuple[str, int], tuple[float, tuple[Address, ...] | SendFailure]] = {}
+        self._lookups: dict[tuple[str, int], asyncio.Task[tuple[Address, ...]]] = {}
 
     def check(self, url: str) -> TargetUrl:
-        """What can be judged without resolving: for the moment an endpoint is written down."""
+        """Check what needs no resolving: for the moment an endpoint is stored."""
         target = read_url(url)
         if target.scheme not in self._schemes:
             raise refused(f"{target.scheme} is not allowed here; use {' or '.join(sorted(self._schemes))}")
@@ -80,39 +79,39 @@ class AddressGuard:
         if not named and not self._ports.allows(target.port):
             raise refused(f"port {target.port} is not one that webhooks are sent to")
         if target.address is not None:
-            self._judge(target.address, named=named)
+            self._check_address(target.address, named=named)
         return target
 
     async def pin(self, url: str) -> Pin:
-        """The addresses to connect to, all of them judged; `SendFailure` when any is refused."""
+        """Return the addresses to connect to, all checked; `SendFailure` when any is refused."""
         target = self.check(url)
         now = self.monotonic()
         if target.address is not None:
             return Pin(target, (target.address,), now + self._ttl_s)
         key = (target.host, target.port)
-        kept = self._kept.get(key)
-        if kept is None or kept[0] <= now:
-            kept = await self._ask(key)
-        until, found = kept
-        if isinstance(found, SendFailure):
-            raise SendFailure(found.reason, found.message)
-        return Pin(target, found, until)
+        cached = self._resolved.get(key)
+        if cached is None or cached[0] <= now:
+            cached = await self._look_up(key)
+        until, outcome = cached
+        if isinstance(outcome, SendFailure):
+            raise SendFailure(outcome.reason, outcome.message)
+        return Pin(target, outcome, until)
 
-    async def _ask(self, key: tuple[str, int]) -> tuple[float, tuple[Address, ...] | SendFailure]:
-        asking = self._asking.get(key)
-        if asking is None:
-            asking = self._asking[key] = asyncio.create_task(self._resolve(*key))
-            asking.add_done_callback(lambda _: self._asking.pop(key, None))
+    async def _look_up(self, key: tuple[str, int]) -> tuple[float, tuple[Address, ...] | SendFailure]:
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            lookup = self._lookups[key] = asyncio.create_task(self._resolve(*key))
+            lookup.add_done_callback(lambda _: self._lookups.pop(key, None))
         try:
-            # Others may wait for the same look-up: one caller's time limit must not end it.
-            found: tuple[Address, ...] | SendFailure = await asyncio.shield(asking)
+            # Others may wait for the same lookup: one caller's time limit must not cancel it.
+            outcome: tuple[Address, ...] | SendFailure = await asyncio.shield(lookup)
             until = self.monotonic() + self._ttl_s
         except SendFailure as failure:
-            found, until = failure, self.monotonic() + self._failed_ttl_s
-        if len(self._kept) >= HOSTS_KEPT_MAX:
-            self._kept.clear()
-        self._kept[key] = (until, found)
-        return until, found
+            outcome, until = failure, self.monotonic() + self._failed_ttl_s
+        if len(self._resolved) >= HOSTS_MAX:
+            self._resolved.clear()
+        self._resolved[key] = (until, outcome)
+        return until, outcome
 
     async def _resolve(self, host: str, port: int) -> tuple[Address, ...]:
         try:
@@ -124,7 +123,7 @@ class AddressGuard:
         named = self._names(host)
         addresses = [self._read(text) for text in texts]
         for address in addresses:
-            self._judge(address, named=named)
+            self._check_address(address, named=named)
         return tuple(dict.fromkeys(addresses))
 
     def _read(self, text: str) -> Address:
@@ -133,7 +132,7 @@ class AddressGuard:
         except ValueError:
             raise refused("the resolver gave something that is no address") from None
 
-    def _judge(self, address: Address, *, named: bool) -> None:
+    def _check_address(self, address: Address, *, named: bool) -> None:
         why = private_range(address)
         if why is None:
             return
@@ -152,7 +151,7 @@ class AddressGuard:
 
 
 async def system_resolver(host: str, port: int) -> list[str]:
-    """What the machine's own resolver says, all families."""
+    """Resolve by the machine's own resolver, all families."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
 

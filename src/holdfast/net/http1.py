@@ -1,4 +1,4 @@
-"""One connection: writes a request whole, reads an answer up to its limits, is used again or dropped."""
+"""One HTTP/1.1 connection: writes a request, reads a response up to its limits, is reused or dropped."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from holdfast.net.port import ReceiverResponse, SendFailure
 EXCERPT_BYTES_MAX: Final = 1_024
 HEAD_BYTES_MAX: Final = 16_384
 _WRITE_JOINED_BYTES_MAX: Final = 65_536
-# The loop sees a closed connection at its next round; one that rested for many rounds is looked at itself,
-# because a receiver gives up what rests, not what is in use.
+# The event loop notices a closed connection at its next iteration; one that was idle for many is checked by a
+# read, because receivers close idle connections, not those in use.
 _PEEK_AFTER_S: Final = 0.1
 _PEEK: Final = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
-_STATED_REST: Final = re.compile(r"\btimeout\s*=\s*(\d{1,6})\b", re.IGNORECASE)
-# How much before the receiver's stated end a connection is given up: its clock started when it answered.
-_REST_MARGIN_S: Final = 1.0
+_KEEP_ALIVE_S: Final = re.compile(r"\btimeout\s*=\s*(\d{1,6})\b", re.IGNORECASE)
+# How long before the receiver's stated end a connection is dropped: its time began when it answered.
+_KEEP_ALIVE_MARGIN_S: Final = 1.0
 
 
 class Http1Connection(asyncio.Protocol):
     """HTTP/1.1 over one socket, one request at a time.
 
-    One timer per connection serves the time limit of a request and the rest between requests; it is
-    moved only when it would ring too late, so a busy connection never touches it.
+    One timer per connection serves the time limit of a request and the idle time between requests; it is
+    moved only when it would fire too late, so a busy connection never touches it.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class Http1Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[ReceiverResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = float("inf")
-        self._rest_since = time.monotonic()
-        self._asked_at = self._deadline = 0.0
+        self._fires_at = float("inf")
+        self._idle_since = time.monotonic()
+        self._sent_at = self._deadline = 0.0
         self.closed = False
         self._reset(head_only=False, body_bytes_max=0)
 
@@ -64,33 +64,33 @@ class Http1Connection(asyncio.Protocol):
         self._excerpt = b""
         self._head_done = self._done = self._surplus = self._keep = False
 
-    # -- asking -----------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def usable(self) -> bool:
-        """Whether the peer still holds its end, as far as this machine can know."""
+        """Whether the peer has not closed it, as far as this machine can know."""
         if self.closed or self._transport is None:
             return False
-        rested_s = time.monotonic() - self._rest_since
-        if rested_s < _PEEK_AFTER_S:
+        idle_s = time.monotonic() - self._idle_since
+        if idle_s < _PEEK_AFTER_S:
             return True
         try:
             self._sock.recv(1, _PEEK)
         except BlockingIOError:
-            return rested_s < self._idle_s
+            return idle_s < self._idle_s
         except OSError:
             return False
         return False
 
-    def ask(
+    def send(
         self, head: bytes, body: bytes, *, head_only: bool, deadline: float, body_bytes_max: int
     ) -> asyncio.Future[ReceiverResponse]:
-        """Write the request; the future gives its answer, or a `SendFailure`."""
+        """Write the request; the future gives its response, or a `SendFailure`."""
         assert self._transport is not None
         self._reset(head_only=head_only, body_bytes_max=body_bytes_max)
-        self._asked_at = time.monotonic()
+        self._sent_at = time.monotonic()
         self._deadline = deadline
-        if deadline < self._rings_at:
-            self._ring(deadline)
+        if deadline < self._fires_at:
+            self._set_timer(deadline)
         self._waiter = waiter = self._loop.create_future()
         if len(body) <= _WRITE_JOINED_BYTES_MAX:
             self._transport.write(head + body)
@@ -99,7 +99,7 @@ class Http1Connection(asyncio.Protocol):
         return waiter
 
     def drop(self, failure: SendFailure | None = None) -> None:
-        """Close at once; whoever waits gets the failure."""
+        """Close at once; a waiting request gets the failure."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_exception(failure or SendFailure("reset", "the sender closed the connection"))
@@ -113,24 +113,24 @@ class Http1Connection(asyncio.Protocol):
 
     # -- time -------------------------------------------------------------------------------------
 
-    def _ring(self, at: float) -> None:
+    def _set_timer(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._rings_at = at
-        self._timer = self._loop.call_later(max(0.0, at - time.monotonic()), self._rung)
+        self._fires_at = at
+        self._timer = self._loop.call_later(max(0.0, at - time.monotonic()), self._on_timer)
 
-    def _rung(self) -> None:
-        self._timer, self._rings_at = None, float("inf")
-        due = self._rest_since + self._idle_s if self._waiter is None else self._deadline
-        # The loop's timers may ring a moment early.
+    def _on_timer(self) -> None:
+        self._timer, self._fires_at = None, float("inf")
+        due = self._idle_since + self._idle_s if self._waiter is None else self._deadline
+        # The event loop's timers may fire a moment early.
         if due > time.monotonic() + 0.001:
-            self._ring(due)
+            self._set_timer(due)
         elif self._waiter is None:
             self.drop()
         else:
-            self.drop(SendFailure("timeout", "no whole answer within the time limit"))
+            self.drop(SendFailure("timeout", "no complete response within the time limit"))
 
-    # -- what the transport says ------------------------------------------------------------------
+    # -- transport callbacks ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -140,30 +140,30 @@ class Http1Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         if self._waiter is not None:
-            self._ended(exc)
+            self._fail_waiter(exc)
         self.drop()
         self._on_lost(self)
 
-    def _ended(self, exc: Exception | None) -> None:
+    def _fail_waiter(self, exc: Exception | None) -> None:
         waiter = self._waiter
         assert waiter is not None
         framed = "content-length" in self._headers or "transfer-encoding" in self._headers
         if self._head_done and not framed and exc is None:
             self._finish(reusable=False)
         elif not waiter.done():
-            part = "in the middle of its answer" if self._raw_bytes else "without an answer"
+            part = "in the middle of its response" if self._raw_bytes else "without a response"
             waiter.set_exception(SendFailure("reset", f"the receiver closed the connection {part}"))
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None:
-            self.drop()  # what nobody asked for would be taken as the next request's answer
+            self.drop()  # an unsolicited response would be taken for the next request's
             return
         self._raw_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             if not self._done:
-                self.drop(SendFailure("bad_response", "the answer is not HTTP/1.1"))
+                self.drop(SendFailure("bad_response", "the response is not HTTP/1.1"))
                 return
             self._surplus = True
         if self._done:
@@ -175,7 +175,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _check_head(self, read_bytes: int) -> None:
         if read_bytes > HEAD_BYTES_MAX:
-            self.drop(SendFailure("too_large", f"the answer's head is over {HEAD_BYTES_MAX:,} bytes"))
+            self.drop(SendFailure("too_large", f"the response's head is over {HEAD_BYTES_MAX:,} bytes"))
 
     def _finish(self, *, reusable: bool) -> None:
         waiter, self._waiter = self._waiter, None
@@ -184,31 +184,31 @@ class Http1Connection(asyncio.Protocol):
             self._waiter = waiter
             self._check_head(self._head_bytes)
             return
-        self._rest_since = now = time.monotonic()
+        self._idle_since = now = time.monotonic()
         if waiter.done() or self._unsent():
             reusable = False
         if not waiter.done():
             waiter.set_result(
-                ReceiverResponse(self._status, self._headers, self._excerpt, now - self._asked_at)
+                ReceiverResponse(self._status, self._headers, self._excerpt, now - self._sent_at)
             )
-        if reusable and not self.closed and self._may_rest():
+        if reusable and not self.closed and self._kept_alive():
             self._on_free(self)
         else:
             self.drop()
 
-    def _may_rest(self) -> bool:
-        """Whether the receiver keeps the connection for a while; how long it says is kept to."""
+    def _kept_alive(self) -> bool:
+        """Whether the receiver keeps the connection; a stated keep-alive time is respected."""
         stated = self._headers.get("keep-alive")
-        found = _STATED_REST.search(stated) if stated else None
-        if found:
-            self._idle_s = min(self._idle_s, int(found[1]) - _REST_MARGIN_S)
+        match = _KEEP_ALIVE_S.search(stated) if stated else None
+        if match:
+            self._idle_s = min(self._idle_s, int(match[1]) - _KEEP_ALIVE_MARGIN_S)
         return self._idle_s > 0
 
     def _unsent(self) -> bool:
-        """Whether the receiver answered before it had the whole request: the rest would follow it."""
+        """Whether the receiver responded before it had the whole request: the rest would follow it."""
         return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
-    # -- what the parser says ---------------------------------------------------------------------
+    # -- parser callbacks -------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._surplus = self._done
@@ -226,7 +226,7 @@ class Http1Connection(asyncio.Protocol):
             return
         status = self._parser.get_status_code()
         if status < 200:
-            self._headers = {}  # an interim answer; the real one follows
+            self._headers = {}  # an interim response; the final one follows
             return
         self._status = status
         self._head_done = True

@@ -1,4 +1,4 @@
-"""Which addresses are somebody's inside: a table of networks, each with the word that says why."""
+"""IP ranges that are not the public internet, each with the reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.net.url import Address
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-_INSIDE: Final[tuple[tuple[str, str], ...]] = (
+_RANGES: Final[tuple[tuple[str, str], ...]] = (
     ("0.0.0.0/8", "unspecified"),
     ("10.0.0.0/8", "private"),
     ("100.64.0.0/10", "shared by a carrier"),
@@ -55,19 +55,19 @@ _METADATA: Final = frozenset(
     )
 )  # fmt: skip
 _TABLE: Final[tuple[tuple[Network, str], ...]] = tuple(
-    (ipaddress.ip_network(network), why) for network, why in _INSIDE
+    (ipaddress.ip_network(network), why) for network, why in _RANGES
 )
-_GLOBAL_SIX: Final = ipaddress.IPv6Network("2000::/3")
+_GLOBAL_IPV6: Final = ipaddress.IPv6Network("2000::/3")
 
 
 def private_range(address: Address) -> str | None:
-    """Why nothing may be sent there, or None for an address of the open internet."""
+    """Return why nothing may be sent there, or None for a public address."""
     if address in _METADATA:
         return "a cloud's metadata service"
     for network, why in _TABLE:
         if address.version == network.version and address in network:
             return why
-    if isinstance(address, ipaddress.IPv6Address) and (address.scope_id or address not in _GLOBAL_SIX):
+    if isinstance(address, ipaddress.IPv6Address) and (address.scope_id or address not in _GLOBAL_IPV6):
         return "no global address"
     # ISATAP hides an IPv4 address in the lower half of an otherwise ordinary one.
     if isinstance(address, ipaddress.IPv6Address) and (int(address) >> 32) & 0xFDFFFFFF == 0x5EFE:

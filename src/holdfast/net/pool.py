@@ -1,4 +1,4 @@
-"""The connections of a sender: so many to one target, so many in all, and turns for those who wait."""
+"""Connection pools: limits per target and in all, and fair turns for requests that wait."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PoolKey = tuple[str, str, int, frozenset[Address]]
 
 
 class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many connections there may be, and how long they may take and rest."""
+    """Limits of connections: how many, how long to open one, how long one may be idle."""
 
     per_host_max: int = 100
     total_max: int = 1_000
     connect_s: float = 3.0
-    # Shorter than common servers rest (5 s): whoever closes first must be this side, or a request may
-    # meet the closing and count as a failed attempt.
+    # Shorter than common servers' keep-alive (5 s): this side must close first, or a request may meet the
+    # closing and count as a failed attempt.
     idle_s: float = 4.0
 
 
@@ -38,7 +38,7 @@ class Pool:
         self.pin = pin
         self.open = 0
         self.idle: list[Http1Connection] = []
-        # A waiter gets a connection, or None: leave to open one.
+        # A waiter gets a connection, or None: permission to open one.
         self.waiters: deque[asyncio.Future[Http1Connection | None]] = deque()
 
 
@@ -49,11 +49,11 @@ class Pools:
         self._limits = limits
         self._tls = tls
         self._pools: dict[PoolKey, Pool] = {}
-        self._homes: dict[Http1Connection, Pool] = {}
+        self._pool_of: dict[Http1Connection, Pool] = {}
         self._total = 0
-        # Pools with waiters that could go on if a connection or a slot became free, in turn.
+        # Pools whose waiters could go on if a connection or a slot became free, in turn.
         self._starved: dict[Pool, None] = {}
-        self._gone = asyncio.Event()
+        self._all_closed = asyncio.Event()
         self._closed = False
         self.opened = 0
 
@@ -62,7 +62,7 @@ class Pools:
         return self._total
 
     def pool(self, pin: Pin) -> Pool:
-        """The pool of a judged target: connections never outlive the addresses they were judged for."""
+        """Return a checked target's pool: connections never outlive the addresses they were checked for."""
         target = pin.target
         key = (target.scheme, target.host, target.port, frozenset(pin.addresses))
         found = self._pools.get(key)
@@ -72,11 +72,11 @@ class Pools:
         return found
 
     def prune(self) -> None:
-        """Forget pools that hold nothing."""
+        """Drop pools without connections or waiters."""
         self._pools = {key: pool for key, pool in self._pools.items() if pool.open or pool.waiters}
 
-    def resting(self, pool: Pool) -> Http1Connection | None:
-        """The connection used last that is still good; those that are not are dropped."""
+    def take_idle(self, pool: Pool) -> Http1Connection | None:
+        """Return the usable connection used last; drop those that are not usable."""
         while pool.idle:
             connection = pool.idle.pop()
             if connection.usable():
@@ -85,7 +85,7 @@ class Pools:
         return None
 
     async def obtain(self, pool: Pool) -> Http1Connection:
-        """A connection of one's own, opened or handed over as soon as the limits allow."""
+        """Return an exclusive connection, opened or handed over as soon as the limits allow."""
         while pool.waiters or not self._reserve(pool):
             handed = await self._wait(pool)
             if handed is None:
@@ -96,12 +96,12 @@ class Pools:
         try:
             connection = await self._open(pool)
         except BaseException:
-            self._leave(pool)
+            self._free_slot(pool)
             raise
-        return self._welcome(connection, pool)
+        return self._adopt(connection, pool)
 
     async def close(self) -> None:
-        """Drop all connections and wait for what is being opened, which ends by its own time limits."""
+        """Drop all connections and wait for those being opened, which end by their own time limits."""
         self._closed = True
         for pool in self._pools.values():
             for waiter in pool.waiters:
@@ -109,11 +109,11 @@ class Pools:
                     waiter.set_exception(SendFailure("connect", "the sender was closed"))
             pool.waiters.clear()
         self._starved.clear()
-        for connection in list(self._homes):
+        for connection in list(self._pool_of):
             connection.drop(SendFailure("reset", "the sender was closed"))
-        self._gone.clear()
+        self._all_closed.clear()
         if self._total:
-            await self._gone.wait()
+            await self._all_closed.wait()
 
     # -- slots ------------------------------------------------------------------------------------
 
@@ -124,17 +124,17 @@ class Pools:
         self._total += 1
         return True
 
-    def _leave(self, pool: Pool) -> None:
+    def _free_slot(self, pool: Pool) -> None:
         pool.open -= 1
         self._total -= 1
         if self._total == 0:
-            self._gone.set()
-        self._serve(pool)
+            self._all_closed.set()
+        self._grant_waiters(pool)
 
     async def _wait(self, pool: Pool) -> Http1Connection | None:
         waiter: asyncio.Future[Http1Connection | None] = asyncio.get_running_loop().create_future()
         pool.waiters.append(waiter)
-        self._serve(pool)
+        self._grant_waiters(pool)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -142,17 +142,17 @@ class Pools:
                 with suppress(ValueError):
                     pool.waiters.remove(waiter)
             elif waiter.exception() is None:
-                self._give_back(pool, waiter.result())
+                self._return(pool, waiter.result())
             raise
 
-    def _give_back(self, pool: Pool, connection: Http1Connection | None) -> None:
+    def _return(self, pool: Pool, connection: Http1Connection | None) -> None:
         if connection is None:
-            self._leave(pool)
+            self._free_slot(pool)
         elif not connection.closed:
             self._freed(connection)
 
-    def _serve(self, pool: Pool) -> None:
-        """Something may have become free: give it to whose turn it is, until nothing can be given."""
+    def _grant_waiters(self, pool: Pool) -> None:
+        """Grant what has become free to the waiters in turn, until nothing is left to grant."""
         if pool.waiters:
             self._starved.setdefault(pool)
         given = bool(self._starved)
@@ -162,37 +162,37 @@ class Pools:
     def _grant(self, pool: Pool) -> bool:
         while pool.waiters and pool.waiters[0].done():
             pool.waiters.popleft()
-        connection = self.resting(pool) if pool.waiters else None
+        connection = self.take_idle(pool) if pool.waiters else None
         granted = connection is not None or (bool(pool.waiters) and self._reserve(pool))
         if granted:
             pool.waiters.popleft().set_result(connection)
-        held_up = bool(pool.waiters) and pool.open < self._limits.per_host_max
+        blocked = bool(pool.waiters) and pool.open < self._limits.per_host_max
         self._starved.pop(pool, None)
-        if held_up:
+        if blocked:
             self._starved[pool] = None
             self._evict(pool)
         return granted
 
     def _evict(self, starved: Pool) -> None:
-        """Close somebody else's resting connection; its slot is given on when it is gone."""
+        """Close another pool's idle connection; its slot is granted when it is gone."""
         for pool in self._pools.values():
             if pool is not starved and pool.idle and self._total >= self._limits.total_max:
                 pool.idle.pop(0).drop()
                 return
 
     def _freed(self, connection: Http1Connection) -> None:
-        pool = self._homes[connection]
+        pool = self._pool_of[connection]
         pool.idle.append(connection)
         if pool.waiters or self._starved:
-            self._serve(pool)
+            self._grant_waiters(pool)
 
     def _lost(self, connection: Http1Connection) -> None:
-        pool = self._homes.pop(connection, None)
+        pool = self._pool_of.pop(connection, None)
         if pool is None:
             return  # it ended while it was being opened; its slot is given back there
         with suppress(ValueError):
             pool.idle.remove(connection)
-        self._leave(pool)
+        self._free_slot(pool)
 
     # -- opening ----------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Pools:
             except TimeoutError:
                 failure = SendFailure("timeout", f"no connection within {self._limits.connect_s:g} s")
             except ssl.SSLError as fault:
-                # The certificate is judged by the name, which is the same at every address.
+                # The certificate is checked against the name, which is the same at every address.
                 raise SendFailure("tls", f"no safe connection: {_tls_reason(fault)}") from None
             except OSError as fault:
                 failure = SendFailure("connect", f"no connection: {fault.strerror or type(fault).__name__}")
@@ -235,12 +235,12 @@ class Pools:
         self.opened += 1
         return connection
 
-    def _welcome(self, connection: Http1Connection, pool: Pool) -> Http1Connection:
-        """From here on the slot is the connection's, and given back when that is lost."""
+    def _adopt(self, connection: Http1Connection, pool: Pool) -> Http1Connection:
+        """Hand the slot over to the connection, which returns it when it is lost."""
         if connection.closed:
-            self._leave(pool)
+            self._free_slot(pool)
             raise SendFailure("reset", "the receiver closed the connection as soon as it was open")
-        self._homes[connection] = pool
+        self._pool_of[connection] = pool
         if self._closed:
             connection.drop()
             raise SendFailure("reset", "the sender was closed")

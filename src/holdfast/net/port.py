@@ -1,4 +1,4 @@
-"""The sender's port: one request out, one answer or one named failure back."""
+"""The sender's port: one request, one response or one named failure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FailureReason = Literal[
 
 
 class OutgoingRequest(msgspec.Struct, frozen=True):
-    """A request as it goes out: the bytes are final, the sender adds only what HTTP itself needs."""
+    """A request whose bytes are final; the sender adds only what HTTP itself needs."""
 
     method: str
     url: str
@@ -24,7 +24,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True):
 
 
 class ReceiverResponse(msgspec.Struct, frozen=True):
-    """What the receiver said: header names in lower case, `excerpt` the first KB of the body."""
+    """The receiver's response; header names in lower case, `excerpt` the first KB of the body."""
 
     status: int
     headers: Mapping[str, str]
@@ -33,7 +33,7 @@ class ReceiverResponse(msgspec.Struct, frozen=True):
 
 
 class SendFailure(Exception):
-    """No answer that could be used; `reason` is one stable word."""
+    """No usable response; `reason` is one stable word."""
 
     def __init__(self, reason: FailureReason, message: str) -> None:
         super().__init__(message)
@@ -45,6 +45,6 @@ class Sender(Protocol):
     """Sends requests. Safe to call from many tasks at once; never follows redirects."""
 
     async def send(self, request: OutgoingRequest) -> ReceiverResponse:
-        """Return the answer, or raise `SendFailure`; takes no longer than `request.timeout_s`."""
+        """Return the response, or raise `SendFailure`; takes no longer than `request.timeout_s`."""
 
     async def close(self) -> None: ...

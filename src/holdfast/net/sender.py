@@ -1,7 +1,7 @@
-"""The sender: HTTP/1.1 straight on the event loop, as near to the wire as Python gets.
+"""The sender: HTTP/1.1 straight on the event loop.
 
-A request takes a resting connection or opens one, is written in one piece, and its caller waits on
-one future. No task, no timer and no look-up is made for it while the receiver keeps its connections.
+A request takes an idle connection or opens one, is written in one piece, and its caller waits on one future.
+It needs no task, timer or lookup of its own while the receiver keeps its connections.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from holdfast.net.http1 import Http1Connection
 from holdfast.net.pool import Pool, PoolLimits, Pools
 from holdfast.net.port import OutgoingRequest, ReceiverResponse, SendFailure
 
-ROUTES_KEPT_MAX: Final = 10_000
-NAMES_KEPT_MAX: Final = 1_000
+ROUTES_MAX: Final = 10_000
+NAMES_MAX: Final = 1_000
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# The sender frames the message itself; a second opinion in the head is how requests are smuggled.
+# The sender frames the message itself; conflicting framing headers are how requests are smuggled.
 _FRAMING: Final = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer",
      "transfer-encoding", "upgrade"}
@@ -33,7 +33,7 @@ _FRAMING: Final = frozenset(
 
 
 class SenderStats(msgspec.Struct, frozen=True):
-    """Counts since the start: requests answered, connections made, connections there are now."""
+    """Counts: requests answered and connections opened since the start, connections open now."""
 
     sent: int
     opened: int
@@ -41,7 +41,7 @@ class SenderStats(msgspec.Struct, frozen=True):
 
 
 class _Route(msgspec.Struct, frozen=True):
-    """What all requests to one URL have in common; looked up anew after `until`."""
+    """What all requests to one URL have in common; resolved again after `until`."""
 
     pool: Pool
     tail: str
@@ -49,16 +49,16 @@ class _Route(msgspec.Struct, frozen=True):
 
 
 class RawSender:
-    """A `Sender` over its own connections, reaching only what the guard lets it reach.
+    """A `Sender` with its own connection pools that reaches only what the guard allows.
 
-    A call writes its request at most once. A connection that rested is looked at before it is written
-    to, and dropped before the receiver would close it; when it breaks all the same, that is a `reset` for
-    the caller to count, because the receiver may have got the request. Redirects are answers like any
-    other; proxies named in the environment are not used.
+    A call writes its request at most once. An idle connection is checked before it is written to and dropped
+    before the receiver would close it; when it breaks all the same, that is a `reset` for the caller to
+    count, because the receiver may have got the request. Redirects are responses like any other; proxies
+    named in the environment are not used.
 
     Example:
         sender = RawSender(AddressGuard())
-        answer = await sender.send(Outgoing("POST", url, headers, body, 5.0, 65_536))
+        response = await sender.send(OutgoingRequest("POST", url, headers, body, 5.0, 65_536))
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RawSender:
         self._guard = guard
         self._pools = Pools(limits or PoolLimits(), tls)
         self._routes: dict[str, _Route] = {}
-        self._names_seen: set[str] = set()
+        self._valid_names: set[str] = set()
         self._closed = False
         self._sent = 0
 
@@ -82,22 +82,22 @@ class RawSender:
         if route is None or route.until <= self._guard.monotonic():
             route = await self._find_route(request.url, deadline)
         head = self._head(request, route)
-        answer = await self._exchange(route.pool, request, head=head, deadline=deadline)
+        response = await self._exchange(route.pool, request, head=head, deadline=deadline)
         self._sent += 1
-        return answer
+        return response
 
     async def close(self) -> None:
-        """Drop every connection; whoever waits for an answer gets a `reset`."""
+        """Drop every connection; requests under way get a `reset`."""
         self._closed = True
         await self._pools.close()
 
     async def _exchange(
         self, pool: Pool, request: OutgoingRequest, *, head: bytes, deadline: float
     ) -> ReceiverResponse:
-        connection = self._pools.resting(pool) if pool.idle else None
+        connection = self._pools.take_idle(pool) if pool.idle else None
         if connection is None:
             connection = await self._obtain(pool, deadline)
-        waiter = connection.ask(
+        waiter = connection.send(
             head,
             request.body,
             head_only=request.method == "HEAD",
@@ -117,7 +117,7 @@ class RawSender:
     async def _find_route(self, url: str, deadline: float) -> _Route:
         async with _in_time(deadline, "the host's name was not resolved"):
             pin = await self._guard.pin(url)
-        if len(self._routes) >= ROUTES_KEPT_MAX:
+        if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
             self._pools.prune()
         tail = f"{pin.target.path} HTTP/1.1\r\nhost: {pin.target.authority}\r\n"
@@ -125,12 +125,12 @@ class RawSender:
         return route
 
     def _head(self, request: OutgoingRequest, route: _Route) -> bytes:
-        seen = self._names_seen
-        if request.method not in seen:
+        valid = self._valid_names
+        if request.method not in valid:
             self._check_name(request.method)
         lines = [f"{request.method} {route.tail}"]
         for name, value in request.headers:
-            if name not in seen:
+            if name not in valid:
                 self._check_name(name)
             if not value.isprintable() and _CONTROL.search(value):
                 raise SendFailure("bad_request", f"the header {name} holds a control character")
@@ -144,13 +144,13 @@ class RawSender:
     def _check_name(self, name: str) -> None:
         if not _TOKEN.fullmatch(name) or name.lower() in _FRAMING:
             raise SendFailure("bad_request", f"{name!r} can't be sent as a header's name or a method")
-        if len(self._names_seen) < NAMES_KEPT_MAX:
-            self._names_seen.add(name)
+        if len(self._valid_names) < NAMES_MAX:
+            self._valid_names.add(name)
 
 
 @asynccontextmanager
 async def _in_time(deadline: float, failing: str) -> AsyncIterator[None]:
-    """Fail as a timeout, and say at what, when the deadline passes inside."""
+    """Raise a timeout that says what failed when the deadline passes inside."""
     try:
         async with asyncio.timeout(deadline - time.monotonic()):
             yield

@@ -1,4 +1,4 @@
-"""Reading a URL one way only: what two parsers could read differently is refused."""
+"""Strict URL parsing: what two parsers could read differently is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 class TargetUrl(msgspec.Struct, frozen=True):
-    """Where a URL points: `address` is set when its host is an address already."""
+    """A parsed URL; `address` is set when its host is an IP address."""
 
     scheme: str
     host: str
@@ -31,7 +31,7 @@ class TargetUrl(msgspec.Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        """The Host header: the port only where it is not the scheme's own."""
+        """The Host header, with the port only where it is not the scheme's default."""
         host = f"[{self.host}]" if isinstance(self.address, ipaddress.IPv6Address) else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -41,7 +41,7 @@ def refused(message: str) -> SendFailure:
 
 
 def read_url(url: str) -> TargetUrl:
-    """The target, or `SendFailure` saying what is wrong with the URL. Resolves nothing."""
+    """Parse a URL, or raise `SendFailure` that says what is wrong. Resolves nothing."""
     if len(url) > URL_BYTES_MAX:
         raise refused(f"the URL is over {URL_BYTES_MAX:,} characters")
     if not _PLAIN.fullmatch(url):
@@ -67,14 +67,14 @@ def _split(authority: str, scheme: str) -> tuple[str, int]:
         host, closing, rest = authority[1:].partition("]")
         if not closing or (rest and not rest.startswith(":")):
             raise refused("the host opens a bracket and does not close it")
-        return _six(host), _port(rest[1:] if rest else None, scheme)
+        return _ipv6(host), _port(rest[1:] if rest else None, scheme)
     host, colon, port = authority.partition(":")
     if ":" in port:
         raise refused("an IPv6 address stands in brackets")
     return _name(host.lower()), _port(port if colon else None, scheme)
 
 
-def _six(host: str) -> str:
+def _ipv6(host: str) -> str:
     try:
         return str(ipaddress.IPv6Address(host))
     except ValueError:

@@ -1,7 +1,7 @@
-"""One call to somebody's HTTP API: a time limit, a token, repeats where repeating is safe, a named failure.
+"""Calls of HTTP APIs: a time limit, a token, retries where they are safe, errors named by what to do next.
 
 A provider is a folder with its types, a `fault_of` that reads its API's failures, and a client whose methods
-each build one `Call`. What a failure means for the caller is said by the error's class alone:
+each build one `Call`. The error's class alone says what a failure means for the caller:
 
 - RetryLaterError(after_s)   it had no effect: the same call may be made again
 - OutcomeUnknownError        it may have had its effect: read before you repeat
@@ -9,10 +9,10 @@ each build one `Call`. What a failure means for the caller is said by the error'
 - ForbiddenError, NotFoundError, GoneError, InvalidError, AlreadyExistsError, VersionConflictError
                              the API has decided; the same call will be refused again
 
-A DELETE or PUT whose link breaks may be sent a second time by the connection itself, as HTTP allows for them.
+A DELETE or PUT whose connection breaks may be sent twice by the HTTP client, as HTTP allows for them.
 
-Messages name the act and the API's own reason. They never hold a URL, a header or a body, because
-tokens travel in all three.
+Messages name the call and the API's own reason. They never hold a URL, a header or a body, because
+all three carry tokens.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 _READING: Final = frozenset({"GET", "HEAD"})
 _REASON_CHARS_MAX: Final = 300
-# Who asks for more has made a slip, and what waits for it would never be looked at again.
+# A longer wait is the API's mistake, and what waits for it would never be tried again.
 RETRY_AFTER_S_MAX: Final = 86_400.0
 _BY_STATUS: Final[Mapping[int, type[HoldfastError]]] = {
     401: ReauthRequiredError,
@@ -64,21 +64,21 @@ _BY_STATUS: Final[Mapping[int, type[HoldfastError]]] = {
 
 
 class TokenSource(Protocol):
-    """Where a client gets the token for its next call."""
+    """Gives a client the token for its next call."""
 
     async def __call__(self, *, rejected: str = "") -> str:
-        """A token to call with, other than `rejected`, which the API has just refused."""
+        """Return a token other than `rejected`, which the API has just refused."""
         ...
 
 
 class CallLimits(msgspec.Struct, frozen=True):
-    """How long a call may take, how often and how patiently it is repeated, how much it may answer."""
+    """Limits of a call's time, its attempts and the waits between them, and the response's size."""
 
     call_s: float = 30.0
     attempts_max: int = 4
     wait_s: float = 0.5
     wait_s_max: float = 8.0
-    answer_bytes_max: int = 16 * 1024 * 1024
+    response_bytes_max: int = 16 * 1024 * 1024
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -97,13 +97,13 @@ class Call(msgspec.Struct, frozen=True):
     repeatable: bool = False
 
     @property
-    def harmless(self) -> bool:
-        """Whether making it twice is the same as making it once."""
+    def idempotent(self) -> bool:
+        """Whether it is idempotent."""
         return self.repeatable or self.method in _READING
 
 
 class RestResponse(msgspec.Struct, frozen=True):
-    """What came back; header names are in lower case."""
+    """An API's response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -118,7 +118,7 @@ FaultOf = Callable[[str, RestResponse], HoldfastError]
 
 
 def path_of(*segments: str) -> str:
-    """The segments as one path; each stays one segment whatever is in it.
+    """Join the segments to a path; each stays one segment whatever is in it.
 
     Example: `path_of("values", "User Mappings!A2:C")` gives `values/User%20Mappings%21A2:C`
     """
@@ -128,7 +128,7 @@ def path_of(*segments: str) -> str:
 
 
 def query_of(options: msgspec.Struct) -> tuple[tuple[str, str], ...]:
-    """The options that are set, as query parameters; a tuple repeats its parameter."""
+    """Return the options that are set as query parameters; a tuple repeats its parameter."""
     pairs: list[tuple[str, str]] = []
     for name, value in msgspec.to_builtins(options).items():
         values = value if isinstance(value, (list, tuple)) else [value]
@@ -140,9 +140,9 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def fault_by_status(act: str, answer: RestResponse, reason: str = "") -> HoldfastError:
-    """What an answer's status alone tells the caller to do."""
-    status = answer.status
+def fault_by_status(act: str, response: RestResponse, reason: str = "") -> HoldfastError:
+    """Return the error that a response's status alone stands for."""
+    status = response.status
     message = f"{act} was answered {status}" + (f": {reason[:_REASON_CHARS_MAX]}" if reason else "")
     if status == 429 or status >= 500:
         return RetryLaterError(message, after_s=0.0)
@@ -152,10 +152,10 @@ def fault_by_status(act: str, answer: RestResponse, reason: str = "") -> Holdfas
 
 
 class RestClient:
-    """Makes calls to one API, as one caller.
+    """Calls one API as one caller.
 
     Example:
-        rest = Rest(session, "https://api.example.com/v1/", fault_of=fault_by_status, clock=clock)
+        rest = RestClient(session, "https://api.example.com/v1/", fault_of=fault_by_status, clock=clock)
         thing = await rest.fetch(Call("things.get", "GET", path_of("things", "7")), Thing)
     """
 
@@ -170,38 +170,33 @@ class RestClient:
         limits: CallLimits = CallLimits(),
         roll: Callable[[], float] = random.random,
     ) -> None:
-        self._session = session
-        self._url = base_url.rstrip("/")
-        self._fault_of = fault_of
-        self._clock = clock
-        self._tokens = tokens
-        self._limits = limits
-        self._roll = roll
+        self._session, self._url, self._fault_of = session, base_url.rstrip("/"), fault_of
+        self._clock, self._tokens, self._limits, self._roll = clock, tokens, limits, roll
 
     async def fetch(self, call: Call, kind: type[T]) -> T:
-        """The answer's body as a `kind`."""
-        answer = await self.call(call)
+        """Return the response's body as a `kind`."""
+        response = await self.call(call)
         try:
-            return msgspec.json.decode(answer.body, type=kind)
+            return msgspec.json.decode(response.body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _unclear(call, f"gave an answer that is no {kind.__name__} ({error})") from None
+            raise _unclear(call, f"gave a response that is no {kind.__name__} ({error})") from None
 
     async def call(self, call: Call) -> RestResponse:
-        """The answer with a status of 2xx; anything else is raised as what to do next."""
-        # Tokens are asked for outside the repeats: their source has a patience of its own.
+        """Return a response with a status of 2xx; raise anything else."""
+        # Tokens are requested outside the retries: their source has its own.
         token = await self._tokens() if self._tokens else ""
-        answer = await self._patiently(call, token)
-        if answer.status == 401 and self._tokens:
-            answer = await self._patiently(call, await self._tokens(rejected=token))
-        if not answer.ok:
-            raise self._fault(call, answer)
-        return answer
+        response = await self._with_retries(call, token)
+        if response.status == 401 and self._tokens:
+            response = await self._with_retries(call, await self._tokens(rejected=token))
+        if not response.ok:
+            raise self._fault(call, response)
+        return response
 
-    async def _patiently(self, call: Call, token: str) -> RestResponse:
-        """The answer, good or a refusal of the token, after as many tries as the limits allow."""
+    async def _with_retries(self, call: Call, token: str) -> RestResponse:
+        """Return the response, a success or a refused token, after as many attempts as the limits allow."""
         for attempt in itertools.count(1):
             try:
-                return await self._tried(call, token)
+                return await self._attempt(call, token)
             except OutcomeUnknownError:
                 raise
             except RetryLaterError as later:
@@ -212,34 +207,33 @@ class RestClient:
         raise AssertionError("the loop above only ends by returning or raising")
 
     def _wait_s(self, attempt: int) -> float:
-        # Spread over half to all of the wait, so that callers refused together don't come back together.
         back_off = BackOff(first_s=self._limits.wait_s, wait_s_max=self._limits.wait_s_max, jitter=0.5)
         return back_off.wait_s(attempt, self._roll())
 
-    async def _tried(self, call: Call, token: str) -> RestResponse:
-        answer = await self._once(call, token)
-        if answer.ok or answer.status == 401:
-            return answer
-        raise self._fault(call, answer)
+    async def _attempt(self, call: Call, token: str) -> RestResponse:
+        response = await self._exchange(call, token)
+        if response.ok or response.status == 401:
+            return response
+        raise self._fault(call, response)
 
-    def _fault(self, call: Call, answer: RestResponse) -> HoldfastError:
-        fault = self._fault_of(call.act, answer)
+    def _fault(self, call: Call, response: RestResponse) -> HoldfastError:
+        fault = self._fault_of(call.act, response)
         if isinstance(fault, RetryLaterError):
-            asked_s = retry_after_s(answer.headers.get("retry-after"), self._clock.now())
+            asked_s = retry_after_s(response.headers.get("retry-after"), self._clock.now())
             asked_s = min(asked_s, RETRY_AFTER_S_MAX)
-            if answer.status >= 500 and not call.harmless:
+            if response.status >= 500 and not call.idempotent:
                 return OutcomeUnknownError(fault.message, after_s=max(1.0, asked_s))
             fault.after_s = max(fault.after_s, asked_s)
         return fault
 
-    async def _once(self, call: Call, token: str) -> RestResponse:
-        async with _named_failures(call), self._request(call, token) as response:
+    async def _exchange(self, call: Call, token: str) -> RestResponse:
+        async with _translated_failures(call), self._request(call, token) as response:
             body = bytearray()
             async for chunk in response.content.iter_chunked(64 * 1024):
                 body += chunk
-                if len(body) > self._limits.answer_bytes_max:
+                if len(body) > self._limits.response_bytes_max:
                     raise TooLargeError(
-                        f"{call.act} answered more than {self._limits.answer_bytes_max} bytes"
+                        f"{call.act} answered more than {self._limits.response_bytes_max} bytes"
                     )
             headers = {name.lower(): value for name, value in response.headers.items()}
             return RestResponse(response.status, headers, bytes(body))
@@ -257,23 +251,23 @@ class RestClient:
             URL(f"{self._url}{path}{query}", encoded=True),
             data=call.body,
             headers=headers,
-            # A redirect would carry the token to whoever the answer names.
+            # A redirect would carry the token to whatever host the response names.
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=self._limits.call_s),
         )
 
 
 @asynccontextmanager
-async def _named_failures(call: Call) -> AsyncIterator[None]:
-    # The client's own errors are left out of the chain: they show the URL.
+async def _translated_failures(call: Call) -> AsyncIterator[None]:
+    # The HTTP client's errors are left out of the chain: they show the URL.
     try:
         yield
     except aiohttp.ClientConnectorError as error:
-        raise RetryLaterError(f"{call.act} found nobody there ({error.strerror})", after_s=0.0) from None
+        raise RetryLaterError(f"{call.act} could not connect ({error.strerror})", after_s=0.0) from None
     except (aiohttp.ClientError, OSError) as error:
-        raise _unclear(call, f"got no answer ({type(error).__name__})") from None
+        raise _unclear(call, f"got no response ({type(error).__name__})") from None
 
 
 def _unclear(call: Call, what: str) -> RetryLaterError:
     message = f"{call.act} {what}"
-    return RetryLaterError(message, after_s=0.0) if call.harmless else OutcomeUnknownError(message)
+    return RetryLaterError(message, after_s=0.0) if call.idempotent else OutcomeUnknownError(message)

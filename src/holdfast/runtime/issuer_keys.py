@@ -14,7 +14,7 @@ from holdfast.kit.access.oidc_keys import Fetch
 from holdfast.providers.rest import Call, CallLimits, RestClient, fault_by_status
 
 DISCOVERY: Final = ".well-known/openid-configuration"
-_LIMITS: Final = CallLimits(call_s=5.0, attempts_max=1, answer_bytes_max=262_144)
+_LIMITS: Final = CallLimits(call_s=5.0, attempts_max=1, response_bytes_max=262_144)
 
 
 def key_fetcher(issuer: Issuer, *, clock: Clock) -> Fetch:

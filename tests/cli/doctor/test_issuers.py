@@ -26,8 +26,8 @@ async def test_an_issuer_whose_keys_can_be_had_is_fine() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"jwks_url": "http://127.0.0.1:1/keys"}, "oidc.keys found nobody there"),
-        ({"issuer": "http://127.0.0.1:1"}, "oidc.discovery found nobody there"),
+        ({"jwks_url": "http://127.0.0.1:1/keys"}, "oidc.keys could not connect"),
+        ({"issuer": "http://127.0.0.1:1"}, "oidc.discovery could not connect"),
     ],
 )
 async def test_an_issuer_that_can_not_be_reached_is_a_fault(change: dict[str, str], words: str) -> None:

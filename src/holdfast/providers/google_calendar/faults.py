@@ -1,4 +1,4 @@
-"""Calendar's failures, by the reason in their body: one status stands for several."""
+"""Calendar's errors, by the reason in the body: one status stands for several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.errors import (
 from holdfast.providers.google_calendar.types import CalendarErrorBody, CalendarErrorReason
 from holdfast.providers.rest import RestResponse, fault_by_status
 
-# A daily quota comes back at midnight Pacific time; asking again each hour finds that soon enough.
+# A daily quota resets at midnight Pacific time; a retry each hour finds that soon enough.
 _QUOTA_S: Final = {
     "rateLimitExceeded": 0.0,
     "userRateLimitExceeded": 0.0,
@@ -35,22 +35,22 @@ _REMEDIES: Final = {
 }
 
 
-def fault_of(act: str, answer: RestResponse) -> HoldfastError:
-    """What a refusal by the Calendar API tells the caller to do."""
-    reason = _reason(answer)
-    if answer.status in (403, 429) and reason.reason in _QUOTA_S:
+def fault_of(act: str, response: RestResponse) -> HoldfastError:
+    """Return what a refusal by the Calendar API means for the caller."""
+    reason = _reason(response)
+    if response.status in (403, 429) and reason.reason in _QUOTA_S:
         return RetryLaterError(f"{act} is over a limit: {reason.reason}", after_s=_QUOTA_S[reason.reason])
     text = ": ".join(part for part in (reason.reason, reason.message) if part)
-    if answer.status == 410 and reason.reason in _GONE:
-        return _GONE[reason.reason](f"{act} was answered 410: {text}")
-    if answer.status == 403 and reason.reason in _REMEDIES:
+    if response.status == 410 and reason.reason in _GONE:
+        return _GONE[reason.reason](f"{act} was responseed 410: {text}")
+    if response.status == 403 and reason.reason in _REMEDIES:
         return ForbiddenError(f"{act} was refused: {text}; {_REMEDIES[reason.reason]}")
-    return fault_by_status(act, answer, text)
+    return fault_by_status(act, response, text)
 
 
-def _reason(answer: RestResponse) -> CalendarErrorReason:
+def _reason(response: RestResponse) -> CalendarErrorReason:
     try:
-        detail = msgspec.json.decode(answer.body, type=CalendarErrorBody).error
+        detail = msgspec.json.decode(response.body, type=CalendarErrorBody).error
     except (msgspec.DecodeError, UnicodeDecodeError):
         return CalendarErrorReason()
     return detail.errors[0] if detail.errors else CalendarErrorReason(message=detail.message)

@@ -1,6 +1,6 @@
-"""Calendar v3 as it travels: the API's field names, in camel case, and only those that are used here.
+"""Calendar v3's resources, with the fields that are used here.
 
-Two rules keep other people's data whole. `EventAttendee` has every field the API has, because a patch
+Two rules preserve other people's data. `EventAttendee` has every field the API has, because a patch
 replaces the whole list. `EventPatch` sends only what is set, because what is left out stays.
 """
 
@@ -52,7 +52,7 @@ class EventPerson(_CalendarType, frozen=True):
 
 
 class ExtendedProperties(_CalendarType, frozen=True):
-    """An application's own notes on an event: on this copy only, or on all copies."""
+    """An application's own properties of an event: on this copy only, or on all copies."""
 
     private: dict[str, str] = {}
     shared: dict[str, str] = {}
@@ -129,7 +129,7 @@ class Events(_CalendarType, frozen=True):
 
 
 class EventQuery(_CalendarType, frozen=True):
-    """Which events to list. With a `sync_token`, times, `updated_min`, `q` and `order_by` are refused."""
+    """Selects events. With a `sync_token`, times, `updated_min`, `q` and `order_by` are refused."""
 
     sync_token: str = ""
     page_token: str = ""
@@ -144,7 +144,7 @@ class EventQuery(_CalendarType, frozen=True):
 
 
 class InstanceQuery(_CalendarType, frozen=True):
-    """Which instances of a recurring event to list."""
+    """Selects instances of a recurring event."""
 
     page_token: str = ""
     time_min: datetime | None = None
@@ -154,10 +154,10 @@ class InstanceQuery(_CalendarType, frozen=True):
 
 
 class PushChannel(_CalendarType, frozen=True):
-    """A push channel: what is asked for when it is opened, and what was granted.
+    """A push channel, as requested and as granted.
 
-    `expiration` is in milliseconds since 1970; the API may grant less than was asked. The repr hides the
-    token, by which the receiver knows that a notification is Google's.
+    `expiration` is in milliseconds since 1970; the API may grant less than was requested. The repr hides the
+    token, which authenticates notifications.
     """
 
     id: str = ""
@@ -215,6 +215,6 @@ class CalendarErrorDetail(_CalendarType, frozen=True):
 
 
 class CalendarErrorBody(_CalendarType, frozen=True):
-    """A refusal: the status says little, the first reason says what it is."""
+    """An error; its first reason says more than its status."""
 
     error: CalendarErrorDetail = CalendarErrorDetail()

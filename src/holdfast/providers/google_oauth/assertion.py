@@ -1,79 +1,41 @@
-"""The signed statement by which a service account asks for a token (RFC 7523, RS256)."""
+"""The signed JWT with which a service account requests a token (RFC 7523, RS256)."""
 
 from __future__ import annotations
 
-import base64
 import functools
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-import msgspec
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import RSAKey
 
 from holdfast.errors import ConfigError
 from holdfast.providers.google_oauth.types import ServiceAccountKey
 
-# Google takes an hour at most and refuses a statement from the future, so ours begins a little in the past.
+# Google takes an hour at most and refuses an assertion from the future, so ours begins a little in the past.
 LIFE_S: Final = 3_600
 SKEW_S: Final = 30
 
 
-class AssertionClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    iss: str
-    scope: str
-    aud: str
-    iat: int
-    exp: int
-    sub: str = ""
-
-
-def claims_of(
-    key: ServiceAccountKey, scopes: Sequence[str], *, subject: str, audience: str, now: datetime
-) -> AssertionClaims:
-    """Who asks, for what, on whose behalf (`subject`, empty for itself) and for how long."""
+def sign_assertion(key: ServiceAccountKey, scopes: Sequence[str], *, subject: str, now: datetime) -> str:
+    """Return the assertion for these scopes on behalf of `subject`, empty for the account itself."""
     issued = int(now.timestamp()) - SKEW_S
-    return AssertionClaims(
-        iss=key.client_email,
-        scope=" ".join(scopes),
-        aud=audience,
-        iat=issued,
-        exp=issued + LIFE_S,
-        sub=subject,
-    )
+    claims: dict[str, Any] = {
+        "iss": key.client_email, "scope": " ".join(scopes), "aud": key.token_uri, "iat": issued,
+        "exp": issued + LIFE_S,
+    }  # fmt: skip
+    header = {"alg": "RS256", "typ": "JWT", "kid": key.private_key_id}
+    return jwt.encode(header, claims | ({"sub": subject} if subject else {}), private_key(key))
 
 
-class AssertionSigner:
-    """Signs with one service account's key."""
-
-    def __init__(self, key: ServiceAccountKey) -> None:
-        self._header = _part({"alg": "RS256", "typ": "JWT", "kid": key.private_key_id})
-        self._key = _loaded(key)
-
-    def sign(self, claims: AssertionClaims) -> str:
-        """The claims as a signed JWT."""
-        signed = self._header + b"." + _part(claims)
-        return (signed + b"." + _url64(self._key.sign(signed, PKCS1v15(), hashes.SHA256()))).decode()
-
-
+# Checking a key takes a tenth of a second, and several clients may share one.
 @functools.lru_cache(maxsize=8)
-def _loaded(key: ServiceAccountKey) -> RSAPrivateKey:
-    """Checking a key takes a tenth of a second, and several clients may share one."""
+def private_key(key: ServiceAccountKey) -> RSAKey:
     try:
-        loaded = load_pem_private_key(key.private_key.encode(), password=None)
-    except (ValueError, TypeError):
+        return RSAKey.import_key(key.private_key)
+    except ValueError:
         raise ConfigError(f"the private key of {key.client_email} is no PEM key; download it anew") from None
-    if not isinstance(loaded, RSAPrivateKey):
-        raise ConfigError(f"the private key of {key.client_email} is not an RSA key")
-    return loaded
-
-
-def _part(value: object) -> bytes:
-    return _url64(msgspec.json.encode(value))
-
-
-def _url64(raw: bytes) -> bytes:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=")
+    except JoseError:
+        raise ConfigError(f"the private key of {key.client_email} is not an RSA key") from None

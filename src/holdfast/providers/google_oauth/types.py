@@ -1,4 +1,4 @@
-"""What Google's token endpoint takes and gives."""
+"""Requests and responses of Google's token endpoint."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ServiceAccountKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, path: Path) -> ServiceAccountKey:
-        """The key in a file."""
+        """Read a key file."""
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -36,7 +36,7 @@ class ServiceAccountKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, content: bytes | str) -> ServiceAccountKey:
-        """The key in a file's content."""
+        """Parse a key file's content."""
         try:
             key = msgspec.json.decode(content, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -79,7 +79,7 @@ class OAuthClient(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, content: bytes | str) -> OAuthClient:
-        """The client in the JSON file that the console gives for it."""
+        """Parse the JSON file that the console gives for a client."""
         try:
             kinds = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
             return msgspec.json.decode(kinds.get("web") or kinds["installed"], type=cls)
@@ -91,7 +91,7 @@ class OAuthClient(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserTokenAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens for a person's code or refresh token; its repr hides them."""
+    """Tokens for a user's code or refresh token; its repr hides them."""
 
     access_token: str
     expires_in: float | None = None
@@ -104,7 +104,7 @@ class UserTokenAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdentityClaims(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a person is, from an identity token."""
+    """A user's identity, from an identity token."""
 
     iss: str
     aud: str
@@ -113,7 +113,7 @@ class IdentityClaims(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person granted; its repr hides the tokens. A refresh leaves `account` and `name` empty."""
+    """A user's grant; its repr hides the tokens. A refresh leaves `account` and `name` empty."""
 
     access_token: str
     refresh_token: str = ""

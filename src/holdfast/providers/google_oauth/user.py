@@ -1,4 +1,4 @@
-"""Grants of people: they consent in a browser, and the tokens work until they say otherwise."""
+"""Grants of users: they consent in a browser, and the tokens work until they revoke them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,17 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import GoneError, InvalidError
-from holdfast.providers.google_oauth.client import fault_of
+from holdfast.providers.google_oauth.client import fault_of, form_call
 from holdfast.providers.google_oauth.types import IdentityClaims, OAuthClient, UserGrant, UserTokenAnswer
-from holdfast.providers.rest import Call, CallLimits, RestClient
+from holdfast.providers.rest import CallLimits, RestClient
 
-# With these Google says whose account it is.
+# With these scopes Google names the account.
 IDENTITY: Final = ("openid", "email")
-_FORM: Final = "application/x-www-form-urlencoded"
 _ISSUERS: Final = ("https://accounts.google.com", "accounts.google.com")
 
 
 class UserGrants:
-    """The authorization code flow with PKCE, refresh and revocation, for one OAuth client.
-
-    It has the shape that `holdfast.kit.connections` asks of a provider.
+    """The authorization code flow with PKCE, refresh and revocation: an `OAuthProvider` for one OAuth client.
 
     Example: `Connections(store, vault, {"google": UserGrants(session, client, clock=clock)})`
     """
@@ -47,8 +44,8 @@ class UserGrants:
     def authorize_url(
         self, *, state: str, challenge: str, redirect_uri: str, scopes: Sequence[str], hint: str = ""
     ) -> str:
-        """Google's page of consent; a refresh token is given also to who consented before."""
-        words = {
+        """Return the URL of Google's consent page; it grants a refresh token also on a repeated consent."""
+        query = {
             "client_id": self._client.client_id,
             "redirect_uri": redirect_uri,
             "response_type": "code",
@@ -59,42 +56,37 @@ class UserGrants:
             "access_type": "offline",
             "prompt": "consent",
         }
-        return f"{self._client.auth_uri}?{urlencode(words | ({'login_hint': hint} if hint else {}))}"
+        return f"{self._client.auth_uri}?{urlencode(query | ({'login_hint': hint} if hint else {}))}"
 
     async def exchange(self, code: str, *, verifier: str, redirect_uri: str) -> UserGrant:
-        """The grant for a code, which works once."""
+        """Exchange an authorization code, which works once, for a grant."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
             "code_verifier": verifier,
             "redirect_uri": redirect_uri,
         }
-        answer = await self._asked("the exchange of a code", form, repeatable=False)
-        claims = self._claims(answer.id_token)
-        return _grant(answer, account=claims.sub, name=claims.email)
+        response = await self._post("the exchange of a code", form, repeatable=False)
+        claims = self._claims(response.id_token)
+        return _grant(response, account=claims.sub, name=claims.email)
 
     async def refresh(self, refresh_token: str) -> UserGrant:
-        """A new access token; Google keeps the refresh token as it is."""
+        """Return a new access token; the refresh token stays valid."""
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-        return _grant(await self._asked("the refresh of a token", form, repeatable=True))
+        return _grant(await self._post("the refresh of a token", form, repeatable=True))
 
     async def revoke(self, token: str) -> None:
-        """End the whole grant; fine when it has ended already."""
-        body = urlencode({"token": token}).encode()
-        call = Call("the revocation", "POST", "", body=body, content_type=_FORM, repeatable=True)
+        """Revoke the whole grant; no error when it was revoked already."""
         with suppress(GoneError):
-            await self._revoke.call(call)
+            await self._revoke.call(form_call("the revocation", {"token": token}, repeatable=True))
 
-    async def _asked(self, act: str, form: Mapping[str, str], *, repeatable: bool) -> UserTokenAnswer:
+    async def _post(self, act: str, form: Mapping[str, str], *, repeatable: bool) -> UserTokenAnswer:
         client = {"client_id": self._client.client_id, "client_secret": self._client.client_secret}
-        call = Call(
-            act, "POST", "", body=urlencode({**form, **client}).encode(), content_type=_FORM,
-            repeatable=repeatable,
-        )  # fmt: skip
+        call = form_call(act, {**form, **client}, repeatable=repeatable)
         return await self._token.fetch(call, UserTokenAnswer)
 
     def _claims(self, id_token: str) -> IdentityClaims:
-        """Whose account it is. The token came straight from Google; its signature would prove no more."""
+        """Return whose account it is; the token came straight from Google, so no signature is checked."""
         try:
             _, body, _ = id_token.split(".")
             raw = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
@@ -106,9 +98,9 @@ class UserGrants:
         return claims
 
 
-def _grant(answer: UserTokenAnswer, *, account: str = "", name: str = "") -> UserGrant:
-    scopes = tuple(one for one in answer.scope.split() if not one.endswith(("openid", "/userinfo.email")))
+def _grant(response: UserTokenAnswer, *, account: str = "", name: str = "") -> UserGrant:
+    scopes = tuple(one for one in response.scope.split() if not one.endswith(("openid", "/userinfo.email")))
     return UserGrant(
-        access_token=answer.access_token, refresh_token=answer.refresh_token, expires_in_s=answer.expires_in,
-        scopes=scopes, account=account, name=name,
+        access_token=response.access_token, refresh_token=response.refresh_token, scopes=scopes,
+        expires_in_s=response.expires_in, account=account, name=name,
     )  # fmt: skip

@@ -32,21 +32,21 @@ SHEETS_URL: Final = "https://sheets.googleapis.com/v4"
 SHEETS_READ_SCOPE: Final = "https://www.googleapis.com/auth/spreadsheets.readonly"
 
 
-def fault_of(act: str, answer: RestResponse) -> HoldfastError:
-    """What a refusal by the Sheets API tells the caller to do."""
+def fault_of(act: str, response: RestResponse) -> HoldfastError:
+    """Return what a refusal by the Sheets API means for the caller."""
     try:
-        detail = msgspec.json.decode(answer.body, type=SheetsErrorBody).error
+        detail = msgspec.json.decode(response.body, type=SheetsErrorBody).error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return fault_by_status(act, answer)
+        return fault_by_status(act, response)
     text = ": ".join(part for part in (detail.status, detail.message) if part)
     if detail.status == "RESOURCE_EXHAUSTED":
-        # Sheets counts by the minute and says no more than that.
+        # The quota is per minute; the response has no Retry-After.
         return RetryLaterError(f"{act} is over a limit: {text}", after_s=0.0)
-    return fault_by_status(act, answer, text)
+    return fault_by_status(act, response, text)
 
 
 class GoogleSheets:
-    """Sheets, as the person or service account whose tokens these are.
+    """Sheets v4, as the user or service account whose tokens these are.
 
     Example:
         sheets = GoogleSheets(session, tokens, clock=clock)
@@ -67,24 +67,16 @@ class GoogleSheets:
         )
 
     async def values(
-        self,
-        spreadsheet_id: str,
-        a1_range: str,
-        *,
-        query: ValueQuery = ValueQuery(),
+        self, spreadsheet_id: str, a1_range: str, *, query: ValueQuery = ValueQuery()
     ) -> ValueRange:
-        """The values of one range."""
+        """Return the values of one range."""
         path = path_of("spreadsheets", spreadsheet_id, "values", a1_range)
         return await self._rest.fetch(Call("values.get", "GET", path, query_of(query)), ValueRange)
 
     async def batch_values(
-        self,
-        spreadsheet_id: str,
-        a1_ranges: Sequence[str],
-        *,
-        query: ValueQuery = ValueQuery(),
+        self, spreadsheet_id: str, a1_ranges: Sequence[str], *, query: ValueQuery = ValueQuery()
     ) -> BatchValues:
-        """The values of several ranges, as they were at one moment."""
-        asked = BatchQuery(ranges=tuple(a1_ranges), **msgspec.structs.asdict(query))
+        """Return the values of several ranges, read at one moment."""
+        batch = BatchQuery(ranges=tuple(a1_ranges), **msgspec.structs.asdict(query))
         path = path_of("spreadsheets", spreadsheet_id, "values:batchGet")
-        return await self._rest.fetch(Call("values.batchGet", "GET", path, query_of(asked)), BatchValues)
+        return await self._rest.fetch(Call("values.batchGet", "GET", path, query_of(batch)), BatchValues)

@@ -1,4 +1,4 @@
-"""Sheets v4 as it travels, as far as it is used here: values."""
+"""Sheets v4's resources that are used here: values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _SheetsType(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class ValueRange(_SheetsType, frozen=True):
-    """A range's values, ragged: empty cells at the end of a row and empty rows at the end are left out."""
+    """A range's values, ragged: trailing empty cells and rows are left out."""
 
     range: str = ""
     major_dimension: str = "ROWS"
@@ -23,14 +23,14 @@ class ValueRange(_SheetsType, frozen=True):
 
 
 class BatchValues(_SheetsType, frozen=True):
-    """Several ranges, in the order they were asked for."""
+    """Several ranges, in the order of the request."""
 
     spreadsheet_id: str = ""
     value_ranges: list[ValueRange] = []
 
 
 class ValueQuery(_SheetsType, frozen=True):
-    """How values are given: formatted as the sheet shows them, or as the numbers and texts they are."""
+    """How values are rendered: formatted as the sheet shows them, or raw."""
 
     major_dimension: Dimension = "ROWS"
     value_render_option: Literal["FORMATTED_VALUE", "UNFORMATTED_VALUE", "FORMULA"] = "FORMATTED_VALUE"
@@ -47,6 +47,6 @@ class SheetsErrorDetail(_SheetsType, frozen=True):
 
 
 class SheetsErrorBody(_SheetsType, frozen=True):
-    """A refusal: `status` is the name of its kind, such as RESOURCE_EXHAUSTED."""
+    """An error; `status` is its kind, such as RESOURCE_EXHAUSTED."""
 
     error: SheetsErrorDetail = SheetsErrorDetail()
