@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import msgspec
@@ -102,9 +101,9 @@ class InjectedFaults:
 
 
 class SimulatorServer(Generic[W]):
-    """A simulator's HTTP server: its routes, its troubles, its record of calls and its control API.
+    """A simulator over its state `W`: HTTP server, injected faults, recorded calls and control API.
 
-    `refuse` phrases a planned failure as the real service would.
+    `refuse` renders an injected status as the real service would.
     """
 
     def __init__(
@@ -120,12 +119,9 @@ class SimulatorServer(Generic[W]):
         self.troubles = InjectedFaults()
         self.calls: deque[Seen] = deque(maxlen=CALLS_KEPT)
         self.app = web.Application(middlewares=[self._around], client_max_size=16 * 1024 * 1024)
-        self._world = world
-        self._clock = clock
-        self._commands = commands
-        self._refuse = refuse
-        self._host = host
-        self._port = port
+        self.world, self._clock = world, clock
+        self._commands, self._refuse = commands, refuse
+        self._host, self._port = host, port
         self._runner: web.AppRunner | None = None
         self.app.router.add_get(CONTROL, self._list_commands)
         self.app.router.add_post(CONTROL + "/{command}", self._control)
@@ -144,11 +140,17 @@ class SimulatorServer(Generic[W]):
         self._port = self._runner.addresses[0][1]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         assert self._runner is not None
         await self._runner.cleanup()
+
+    def run(self, command: Command[W]) -> object:
+        """Run a command, as `POST /_control/…` does."""
+        return command.run(self.world)
+
+    def trouble(self, trouble: InjectedFault) -> None:
+        """Inject a fault into the next matching calls."""
+        self.troubles.plan(trouble)
 
     @web.middleware
     async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -201,13 +203,13 @@ class SimulatorServer(Generic[W]):
             return {}
         if name not in self._commands:
             raise LookupError(f"no command {name!r}; GET {CONTROL} lists them")
-        return msgspec.json.decode(body, type=self._commands[name]).run(self._world)
+        return msgspec.json.decode(body, type=self._commands[name]).run(self.world)
 
     def reset(self) -> None:
         """Begin anew: no troubles, no calls, an empty world."""
         self.troubles.clear()
         self.calls.clear()
-        self._world.clear()
+        self.world.clear()
 
 
 def _cut(request: web.Request) -> None:

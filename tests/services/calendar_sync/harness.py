@@ -157,7 +157,7 @@ class Harness:
         """Lose every notification from here on, or no more of them."""
         self.google.run(Pushes(act="drop", count=10_000))
         if not on:
-            self.google._world.channels.troubles.clear()
+            self.google.world.channels.troubles.clear()
 
     async def state(self, calendar_id: str) -> CalendarState:
         found = await self.runtime.store.get(CalendarState, calendar_id)

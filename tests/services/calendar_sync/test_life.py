@@ -275,7 +275,7 @@ class History:
         for person in self.revoked:
             harness.google.run(Restore(email=person))
         self.revoked.clear()
-        harness.google._serving.troubles.clear()
+        harness.google.troubles.clear()
         harness.drop_pushes(on=False)
         await harness.restart()
         for _ in range(10):

@@ -202,7 +202,7 @@ async def test_an_event_that_google_says_was_created_in_the_year_zero_is_read_li
 ) -> None:
     # Google tells it of some imported events; Python has no such year.
     event_id = quick_harness.create(ALICE, STRANGER)
-    entry = quick_harness.google._world.calendars.owned(ALICE).entries[event_id]
+    entry = quick_harness.google.world.calendars.owned(ALICE).entries[event_id]
     entry.record.data |= {"created": "0000-12-31T00:00:00.000Z", "updated": "0000-12-31T00:00:00.000Z"}
     await quick_harness.begin()
     assert (await quick_harness.state(ALICE)).standing == "fine"

@@ -172,7 +172,7 @@ async def every_dead_letter_replays(
     assert len(letters) == dead
     assert all(letter.reason and letter.deaths == 1 for letter in letters)
     rms.world.clear()
-    rms._serving.troubles.clear()
+    rms.troubles.clear()
     report = await books.replay_all(dry_run=False)
     assert report.changed == min(dead, 1_000)
     order = {"url": url, "keys": keys, "name": "last"}

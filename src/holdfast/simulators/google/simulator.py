@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from aiohttp import web
 
@@ -12,10 +11,10 @@ from holdfast.simulators.google.control import COMMANDS
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.routes import Routes, phrased
 from holdfast.simulators.google.world import GoogleState
-from holdfast.simulators.server import Command, InjectedFault, SimulatorServer
+from holdfast.simulators.server import InjectedFault, SimulatorServer
 
 
-class GoogleSimulator:
+class GoogleSimulator(SimulatorServer[GoogleState]):
     """Google's token endpoint, Calendar v3 with push, and Sheets v4, on one loopback port.
 
     `http_on_loopback` lets channels name plain HTTP addresses on this machine; the real Google never does.
@@ -27,16 +26,9 @@ class GoogleSimulator:
     """
 
     def __init__(self, *, clock: Clock, port: int = 0, http_on_loopback: bool = False) -> None:
-        self._world = GoogleState(clock, http_on_loopback=http_on_loopback)
-        self._serving = SimulatorServer(
-            self._world, clock=clock, commands=COMMANDS, refuse=_refuse, port=port
-        )
-        self.calls = self._serving.calls
-        Routes(self._world).add_to(self._serving.app)
-
-    @property
-    def url(self) -> str:
-        return self._serving.url
+        world = GoogleState(clock, http_on_loopback=http_on_loopback)
+        super().__init__(world, clock=clock, commands=COMMANDS, refuse=_refuse, port=port)
+        Routes(world).add_to(self.app)
 
     @property
     def calendar_url(self) -> str:
@@ -47,38 +39,28 @@ class GoogleSimulator:
         return f"{self.url}/v4"
 
     async def __aenter__(self) -> Self:
-        await self._world.channels.start()
-        await self._serving.__aenter__()
-        self._world.url = self.url
+        await self.world.channels.start()
+        await super().__aenter__()
+        self.world.url = self.url
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._world.channels.close()
-        await self._serving.__aexit__(kind, error, trace)
-
-    def run(self, command: Command[GoogleState]) -> object:
-        """Cause something, as `POST /_control/…` does."""
-        return command.run(self._world)
-
-    def trouble(self, trouble: InjectedFault) -> None:
-        """Plan what the next calls meet."""
-        self._serving.troubles.plan(trouble)
+    async def __aexit__(self, *error: Any) -> None:
+        await self.world.channels.close()
+        await super().__aexit__(*error)
 
     def service_account(self, name: str = "holdfast", *, scopes: list[str] | None = None) -> dict[str, str]:
         """A new service account's key file."""
-        return self._world.add_service_account(name, scopes=scopes)
+        return self.world.add_service_account(name, scopes=scopes)
 
     def oauth_client(
         self, name: str = "holdfast", *, redirect_uris: list[str]
     ) -> dict[str, dict[str, object]]:
         """The JSON file of a new OAuth client that people can let in."""
-        return self._world.add_app(name, redirect_uris=redirect_uris)
+        return self.world.add_app(name, redirect_uris=redirect_uris)
 
     async def pushed(self) -> None:
         """Return once every push so far was delivered or given up."""
-        await self._world.channels.settled()
+        await self.world.channels.settled()
 
 
 def _refuse(request: web.Request, trouble: InjectedFault) -> web.Response:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 from aiohttp import web
@@ -19,7 +18,7 @@ COMMANDS: Final[dict[str, type[Command[RmsState]]]] = {
 }
 
 
-class RmsSimulator:
+class RmsSimulator(SimulatorServer[RmsState]):
     """A receiver of webhooks: any path under `/webhooks/`, one for each property.
 
     Example:
@@ -29,34 +28,11 @@ class RmsSimulator:
     """
 
     def __init__(self, *, clock: Clock, port: int = 0) -> None:
-        self.world = RmsState(clock)
-        self._clock = clock
-        self._serving = SimulatorServer(self.world, clock=clock, commands=COMMANDS, refuse=_refuse, port=port)
-        self._serving.app.router.add_post("/webhooks/{name:.+}", self._receive)
-
-    @property
-    def url(self) -> str:
-        return self._serving.url
+        super().__init__(RmsState(clock), clock=clock, commands=COMMANDS, refuse=_refuse, port=port)
+        self.app.router.add_post("/webhooks/{name:.+}", self._receive)
 
     def webhook_url(self, name: str) -> str:
         return f"{self.url}/webhooks/{name}"
-
-    async def __aenter__(self) -> Self:
-        await self._serving.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._serving.__aexit__(kind, error, trace)
-
-    def run(self, command: Command[RmsState]) -> object:
-        """Cause something, as `POST /_control/…` does."""
-        return command.run(self.world)
-
-    def trouble(self, trouble: InjectedFault) -> None:
-        """Plan what the next messages meet."""
-        self._serving.troubles.plan(trouble)
 
     async def _receive(self, request: web.Request) -> web.Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
