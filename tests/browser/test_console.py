@@ -66,7 +66,7 @@ async def test_a_failing_receiver_shows_as_retries_and_dead_letters_and_a_replay
         await expect(page.get_by_role("heading", name="lease.renewed")).to_be_visible()
         await expect(page.locator("#delivery tbody tr")).to_have_count(3)
         await expect(page.locator(".payload")).to_contain_text('"unit": "5A"')
-        assert rms.world.counts()["accepted"] == 1
+        assert rms.state.counts()["accepted"] == 1
         actions = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
         assert [event.action for event in actions.docs] == ["session.began", "delivery.replayed"]
 
@@ -84,7 +84,7 @@ async def test_all_dead_letters_are_replayed_after_saying_how_many(page: Page, t
         dialog = page.get_by_role("dialog")
         await expect(dialog).to_contain_text("Sends 3 dead letters again")
         await dialog.get_by_role("button", name="Cancel").click()
-        assert rms.world.counts()["accepted"] == 0
+        assert rms.state.counts()["accepted"] == 0
         await page.get_by_role("button", name="Replay all").click()
         await dialog.get_by_role("button", name="Replay 3").click()
         await expect(page.locator("#toast")).to_have_text("3 are on their way again.")

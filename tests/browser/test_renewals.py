@@ -120,7 +120,7 @@ async def test_everything_is_done_by_keyboard_alone(page: Page, tmp_path: Path) 
         await _tab_to(page, "Send 1")
         await page.keyboard.press("Enter")
         await expect(page.locator("#rows tbody .told .state")).to_have_text(["delivered"])
-        assert rms.world.counts()["accepted"] == 1
+        assert rms.state.counts()["accepted"] == 1
 
 
 async def _focused(page: Page) -> str:

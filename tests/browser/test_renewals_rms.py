@@ -42,7 +42,7 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
         await confirm(page, "Send", says="Sends one event:")
         await expect(page.locator("#toast")).to_have_text("The event is created.")
         await expect(told(page).nth(1).locator(".state")).to_have_text("delivered")
-        assert rms.world.counts()["accepted"] == 1
+        assert rms.state.counts()["accepted"] == 1
 
         many = page.locator("[data-picked]")
         await expect(many).to_be_disabled()
@@ -65,7 +65,7 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
             3 + run.high
         )
         await not_reloaded(page)
-        counts = rms.world.counts()
+        counts = rms.state.counts()
         assert (counts["accepted"], counts["repeated"]) == (3 + run.high, 0)
 
 
@@ -143,7 +143,7 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         await confirm(page, "Replay 1", says="Sends 1 events of all properties again")
         await expect(page.locator("#toast")).to_have_text("1 are on their way again.")
         await expect(page.get_by_text("No dead letters.")).to_be_visible()
-        counts = rms.world.counts()
+        counts = rms.state.counts()
         assert (counts["accepted"], counts["repeated"]) == (2, 0)
 
         await page.goto(f"{bed.address}{HOUSE}/deliveries")
@@ -193,7 +193,7 @@ async def test_what_was_chosen_outlives_a_lost_server_and_two_tabs_tell_of_each_
         )
         for tab in (page, other):
             await expect(tab.locator("#rows tbody .told .state", has_text="delivered")).to_have_count(2)
-        counts = rms.world.counts()
+        counts = rms.state.counts()
         assert (counts["accepted"], counts["repeated"]) == (2, 0)
         await other.close()
 

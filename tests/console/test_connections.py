@@ -130,7 +130,7 @@ async def test_where_the_provider_cant_be_told_it_is_ended_here_and_told_by_a_ch
 ) -> None:
     connection = await connect(bed, setting, ALICE)
     ann = await bed.signed_in("ann")
-    setting.google.trouble(InjectedFault(status=503, path="/revoke"))
+    setting.google.inject(InjectedFault(status=503, path="/revoke"))
     status, told, _ = await ann.act(f"/api/v1/connections/{connection.id}/revoke")
     assert status == 503
     assert "ended here, but google could not be told" in json.loads(told)["error"]["message"]

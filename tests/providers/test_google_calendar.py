@@ -107,7 +107,7 @@ async def test_all_pages_of_a_list_end_in_one_sync_token(setting: Setting) -> No
 
 
 async def test_an_insert_with_a_chosen_id_can_be_repeated_without_harm(setting: Setting) -> None:
-    setting.google.trouble(InjectedFault(status=503, method="POST", path="/events", late=True))
+    setting.google.inject(InjectedFault(status=503, method="POST", path="/events", late=True))
     new = NewEvent(id="evt0001", summary="Lunch", start=WHEN, end=WHEN)
     calendar = setting.calendar()
     with pytest.raises(OutcomeUnknownError):
@@ -244,14 +244,14 @@ async def test_over_the_quota_it_waits_for_the_next_minute_or_tells_how_long(
 async def test_a_write_over_the_rate_is_made_again_for_it_had_no_effect(
     setting: Setting, hasty: HastyClock, reason: str
 ) -> None:
-    setting.google.trouble(InjectedFault(count=2, status=403, reason=reason, method="POST", path="/events"))
+    setting.google.inject(InjectedFault(count=2, status=403, reason=reason, method="POST", path="/events"))
     made = await setting.calendar().insert_event("primary", NewEvent(start=WHEN, end=WHEN))
     assert made.id
     assert len(hasty.slept) == 2
 
 
 async def test_an_exhausted_daily_quota_is_left_to_the_caller(setting: Setting, hasty: HastyClock) -> None:
-    setting.google.trouble(InjectedFault(status=403, reason="quotaExceeded", path="/events"))
+    setting.google.inject(InjectedFault(status=403, reason="quotaExceeded", path="/events"))
     with pytest.raises(RetryLaterError) as raised:
         await setting.calendar().list_events("primary")
     assert (raised.value.after_s, hasty.slept) == (3_600.0, [])
@@ -261,10 +261,10 @@ async def test_a_backend_error_while_reading_is_outlasted_and_while_writing_is_t
     setting: Setting, hasty: HastyClock
 ) -> None:
     calendar = setting.calendar()
-    setting.google.trouble(InjectedFault(count=2, status=503, path="/calendar/v3"))
+    setting.google.inject(InjectedFault(count=2, status=503, path="/calendar/v3"))
     assert (await calendar.list_events("primary")).items == []
     made = setting.event()
-    setting.google.trouble(InjectedFault(status=500, method="PATCH", path="/events"))
+    setting.google.inject(InjectedFault(status=500, method="PATCH", path="/events"))
     with pytest.raises(OutcomeUnknownError):
         await calendar.patch_event("primary", made["id"], patch=EventPatch(summary="x"))
 
@@ -274,8 +274,8 @@ async def test_a_cut_link_and_a_hanging_server_are_outlasted_while_reading(
 ) -> None:
     calendar = setting.calendar(limits=CallLimits(call_s=0.3))
     await calendar.list_events("primary")
-    setting.google.trouble(InjectedFault(cut=True, path="/events"))
-    setting.google.trouble(InjectedFault(hang=True, path="/events"))
+    setting.google.inject(InjectedFault(cut=True, path="/events"))
+    setting.google.inject(InjectedFault(hang=True, path="/events"))
     assert (await calendar.list_events("primary")).items == []
 
 

@@ -84,7 +84,7 @@ async def test_a_token_with_life_left_is_used_while_the_endpoint_fails(
     tokens = setting.account.tokens([CALENDAR_SCOPE], subject=ALICE)
     first = await tokens()
     hasty.tick(3_400)
-    setting.google.trouble(InjectedFault(count=100, status=503, path="/token"))
+    setting.google.inject(InjectedFault(count=100, status=503, path="/token"))
     assert await tokens() == first
     hasty.tick(200)
     with pytest.raises(RetryLaterError):
@@ -92,7 +92,7 @@ async def test_a_token_with_life_left_is_used_while_the_endpoint_fails(
 
 
 async def test_a_failing_endpoint_is_asked_again_with_patience(setting: Setting, hasty: HastyClock) -> None:
-    setting.google.trouble(InjectedFault(count=2, status=500, path="/token"))
+    setting.google.inject(InjectedFault(count=2, status=500, path="/token"))
     assert await setting.account.tokens([CALENDAR_SCOPE], subject=ALICE)()
     assert (_asked(setting), len(hasty.slept)) == (3, 2)
 
@@ -100,7 +100,7 @@ async def test_a_failing_endpoint_is_asked_again_with_patience(setting: Setting,
 async def test_a_call_does_not_multiply_the_patience_of_its_tokens(
     setting: Setting, hasty: HastyClock
 ) -> None:
-    setting.google.trouble(InjectedFault(count=100, status=503, path="/token"))
+    setting.google.inject(InjectedFault(count=100, status=503, path="/token"))
     with pytest.raises(RetryLaterError):
         await setting.calendar().list_events("primary")
     assert (_asked(setting), len(hasty.slept)) == (4, 3)

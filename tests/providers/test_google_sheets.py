@@ -66,7 +66,7 @@ async def test_a_spreadsheet_that_is_not_there_or_not_shared_is_told_apart(setti
 
 async def test_over_the_quota_it_tries_again_and_then_says_later(setting: Setting, hasty: HastyClock) -> None:
     _sheet(setting)
-    setting.google.trouble(InjectedFault(count=5, status=429, path="/v4"))
+    setting.google.inject(InjectedFault(count=5, status=429, path="/v4"))
     with pytest.raises(RetryLaterError, match="RESOURCE_EXHAUSTED"):
         await setting.sheets().values("S1", "A1")
     assert len(hasty.slept) == 3

@@ -182,10 +182,10 @@ async def test_a_failing_endpoint_is_asked_again_but_a_code_is_never_sent_twice(
     setting: Setting, grants: UserGrants
 ) -> None:
     given = await grant(setting, grants)
-    setting.google.trouble(InjectedFault(count=2, status=503, path="/token"))
+    setting.google.inject(InjectedFault(count=2, status=503, path="/token"))
     assert (await grants.refresh(given.refresh_token)).access_token
     brought = await visit(setting, grants, hint=ALICE)
-    setting.google.trouble(InjectedFault(status=503, path="/token", late=True))
+    setting.google.inject(InjectedFault(status=503, path="/token", late=True))
     before = len(setting.google.calls)
     with pytest.raises(RetryLaterError):
         await grants.exchange(brought["code"], verifier=VERIFIER, redirect_uri=BACK)

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import unquote
 
-from holdfast.simulators.server import Seen
+from holdfast.simulators.server import RecordedCall
 
 Json = dict[str, Any]
 
@@ -29,7 +29,7 @@ class Description:
         found: Json = self._schemas[name]
         return found
 
-    def method_of(self, call: Seen) -> Json:
+    def method_of(self, call: RecordedCall) -> Json:
         """The one method whose path and verb this call has."""
         fitting = [method for method in self._methods if self._fits(method, call)]
         literal = [
@@ -38,7 +38,7 @@ class Description:
         assert literal, f"{call.method} {call.path} is no call of this API"
         return max(literal, key=lambda method: len(method["path"].rpartition("}")[2]))
 
-    def check(self, call: Seen) -> str:
+    def check(self, call: RecordedCall) -> str:
         """The method's id; raises AssertionError where the call or its answer is not as described."""
         method = self.method_of(call)
         self._check_parameters(method, call)
@@ -50,11 +50,11 @@ class Description:
             self._check_answer(method, call)
         return str(method["id"])
 
-    def _fits(self, method: Json, call: Seen) -> bool:
+    def _fits(self, method: Json, call: RecordedCall) -> bool:
         pattern = re.sub(r"\\\{[^}]+\\\}", "[^/]+", re.escape(self._prefix + method["path"]))
         return method["httpMethod"] == call.method and re.fullmatch(pattern, call.path) is not None
 
-    def _check_parameters(self, method: Json, call: Seen) -> None:
+    def _check_parameters(self, method: Json, call: RecordedCall) -> None:
         known = method.get("parameters", {}) | self.document["parameters"]
         names = [name for name, _ in call.query]
         for name, value in call.query:
@@ -65,7 +65,7 @@ class Description:
         required = {name for name, one in known.items() if one.get("required") and one["location"] == "query"}
         assert required <= set(names), f"{method['id']} lacks {required - set(names)}"
 
-    def _check_answer(self, method: Json, call: Seen) -> None:
+    def _check_answer(self, method: Json, call: RecordedCall) -> None:
         if "response" in method:
             self.check_value(json.loads(call.answer), method["response"], at="answer")
         else:

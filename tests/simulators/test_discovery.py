@@ -24,7 +24,7 @@ from holdfast.providers.google_calendar import (
 )
 from holdfast.providers.google_sheets import Cell, ValueQuery
 from holdfast.simulators.google import DeleteEvent, Respond, SetSheet, UpdateEvent
-from holdfast.simulators.server import Seen
+from holdfast.simulators.server import RecordedCall
 from tests.providers.setting import ALICE, BOB, START, Setting, an_hour, guests
 from tests.simulators.discovery import Description
 
@@ -33,7 +33,7 @@ SHEETS = Description("sheets.v4")
 WEEKLY = ["RRULE:FREQ=WEEKLY;COUNT=6"]
 
 
-def _calls(setting: Setting, prefix: str) -> list[Seen]:
+def _calls(setting: Setting, prefix: str) -> list[RecordedCall]:
     return [call for call in setting.google.calls if call.path.startswith(prefix)]
 
 
@@ -112,7 +112,7 @@ def test_an_attendee_has_every_field_google_gives_one_so_that_a_patch_drops_noth
     assert ours == set(CALENDAR.schema("EventAttendee")["properties"])
 
 
-def _call(**changed: Any) -> Seen:
+def _call(**changed: Any) -> RecordedCall:
     fields: dict[str, Any] = {
         "method": "GET",
         "path": "/calendar/v3/calendars/primary/events",
@@ -122,7 +122,7 @@ def _call(**changed: Any) -> Seen:
         "status": 200,
         "answer": json.dumps({"kind": "calendar#events", "items": []}),
     }
-    return Seen(**(fields | changed))
+    return RecordedCall(**(fields | changed))
 
 
 WRONG: dict[str, dict[str, Any]] = {

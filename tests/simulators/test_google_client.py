@@ -150,12 +150,12 @@ async def test_it_opens_a_channel_is_told_of_changes_and_stops_it(real: Setting,
         body = {"id": "chan-1", "type": "web_hook", "address": hook.url(), "token": "secret=1"}
         channel = await library.do(library.calendar.events().watch(calendarId="primary", body=body))
         real.event()
-        await real.google.pushed()
+        await real.google.wait_for_pushes()
         await library.do(
             library.calendar.channels().stop(body={"id": "chan-1", "resourceId": channel["resourceId"]})
         )
         real.event()
-        await real.google.pushed()
+        await real.google.wait_for_pushes()
     states = [request.headers["X-Goog-Resource-State"] for request in hook.requests]
     assert states == ["sync", "exists"]
     week_ms = timedelta(days=7) / timedelta(milliseconds=1)

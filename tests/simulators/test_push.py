@@ -45,7 +45,7 @@ async def test_the_first_message_is_sync_number_one_and_each_change_has_a_greate
         await _watch(setting, hook)
         for _ in range(3):
             setting.event()
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
     states, numbers = zip(*_told(hook), strict=True)
     assert states == ("sync", "exists", "exists", "exists")
     assert numbers[0] == 1
@@ -55,7 +55,7 @@ async def test_the_first_message_is_sync_number_one_and_each_change_has_a_greate
 async def test_a_message_is_an_empty_post_with_the_documented_headers(setting: Setting) -> None:
     async with serving(answering(OK)) as hook:
         channel = await _watch(setting, hook)
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
     (request,) = hook.requests
     assert (request.line, request.body) == ("POST /hook?x=1 HTTP/1.1", b"")
     assert request.headers["X-Goog-Channel-ID"] == "chan-1"
@@ -69,7 +69,7 @@ async def test_a_message_is_an_empty_post_with_the_documented_headers(setting: S
 async def test_a_server_error_is_tried_again_with_growing_waits(setting: Setting, hasty: HastyClock) -> None:
     async with serving(answering(FAILING, FAILING, ACCEPTED)) as hook:
         await _watch(setting, hook)
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
     assert _told(hook) == [("sync", 1)] * 3
     assert hasty.slept == [1.0, 2.0]
     assert (_channel(setting).delivered, _channel(setting).failed) == (1, 0)
@@ -78,7 +78,7 @@ async def test_a_server_error_is_tried_again_with_growing_waits(setting: Setting
 async def test_a_refusal_is_not_tried_again(setting: Setting, hasty: HastyClock) -> None:
     async with serving(answering(REFUSING)) as hook:
         await _watch(setting, hook)
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
     assert (_told(hook), hasty.slept, _channel(setting).failed) == ([("sync", 1)], [], 1)
 
 
@@ -86,7 +86,7 @@ async def test_a_receiver_that_stays_away_is_given_up(setting: Setting, hasty: H
     async with serving(answering(OK)) as hook:
         pass
     await _watch(setting, hook)
-    await setting.google.pushed()
+    await setting.google.wait_for_pushes()
     assert (len(hasty.slept), _channel(setting).failed) == (6, 1)
 
 
@@ -95,7 +95,7 @@ async def test_a_stopped_channel_is_told_nothing_more(setting: Setting) -> None:
         channel = await _watch(setting, hook)
         await setting.calendar().stop_channel(channel.id, channel.resource_id)
         setting.event()
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
     assert [state for state, _ in _told(hook)] == ["sync"]
     assert _channel(setting).state == "stopped"
 
@@ -103,10 +103,10 @@ async def test_a_stopped_channel_is_told_nothing_more(setting: Setting) -> None:
 async def test_an_expired_channel_is_told_nothing_more(setting: Setting, hasty: HastyClock) -> None:
     async with serving(answering(OK)) as hook:
         await _watch(setting, hook)
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
         hasty.tick(7 * 24 * 3_600)
         setting.event()
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
     assert [state for state, _ in _told(hook)] == ["sync"]
     assert _channel(setting).state == "expired"
 
@@ -115,7 +115,7 @@ async def test_a_channel_may_be_asked_to_live_shorter(setting: Setting) -> None:
     async with serving(answering(OK)) as hook:
         asked = PushChannel(id="short", address=hook.url(), params={"ttl": "60"})
         channel = await setting.calendar().watch_events("primary", asked)
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
     assert channel.expiration_ms == setting.clock.now_us() // 1000 + 60_000
 
 
@@ -123,7 +123,7 @@ async def test_two_channels_on_one_calendar_are_both_told(setting: Setting) -> N
     async with serving(answering(OK)) as hook:
         old, new = await _watch(setting, hook, "old"), await _watch(setting, hook, "new")
         setting.event()
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
     told = [request.headers["X-Goog-Channel-ID"] for request in hook.requests]
     assert sorted(told) == ["new", "new", "old", "old"]
     assert old.resource_id == new.resource_id
@@ -132,13 +132,13 @@ async def test_two_channels_on_one_calendar_are_both_told(setting: Setting) -> N
 async def test_a_push_can_be_dropped_doubled_or_late(setting: Setting, hasty: HastyClock) -> None:
     async with serving(answering(OK)) as hook:
         await _watch(setting, hook)
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
         setting.google.run(Pushes(act="drop"))
         setting.google.run(Pushes(act="double"))
         setting.google.run(Pushes(act="delay", delay_s=30))
         for _ in range(3):
             setting.event()
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
     numbers = [number for state, number in _told(hook) if state == "exists"]
     assert len(numbers) == 3
     assert numbers[0] == numbers[1] < numbers[2]
@@ -158,5 +158,5 @@ async def test_somebody_elses_change_on_a_shared_event_is_told_too(setting: Sett
         await _watch(setting, hook)
         setting.event("bob@hoge.jp", attendees=[{"email": ALICE}])
         setting.event("bob@hoge.jp")
-        await setting.google.pushed()
+        await setting.google.wait_for_pushes()
     assert [state for state, _ in _told(hook)] == ["sync", "exists"]

@@ -68,41 +68,41 @@ async def test_a_share_of_the_messages_fails(rms: RmsSimulator, sender: Sender) 
     await sender.control("behave", failureRate=0.3)
     for number in range(100):
         await sender.send(f"evt-{number}")
-    failed = rms.world.statuses[503]
+    failed = rms.state.statuses[503]
     assert 15 <= failed <= 45
-    assert len(rms.world.accepted) == 100 - failed
+    assert len(rms.state.accepted) == 100 - failed
 
 
 @pytest.mark.parametrize(("status", "asked"), [(429, "7"), (503, "7"), (410, None), (400, None)])
 async def test_the_next_messages_are_answered_as_planned(
     rms: RmsSimulator, sender: Sender, status: int, asked: str | None
 ) -> None:
-    rms.trouble(InjectedFault(count=2, status=status, retry_after_s=7))
+    rms.inject(InjectedFault(count=2, status=status, retry_after_s=7))
     answers = [await sender.send("evt-1") for _ in range(3)]
     assert answers == [(status, asked), (status, asked), (200, None)]
-    assert len(rms.world.received) == 1
+    assert len(rms.state.received) == 1
 
 
 async def test_an_answer_can_be_lost_after_the_message_was_taken(rms: RmsSimulator, sender: Sender) -> None:
-    rms.trouble(InjectedFault(cut=True, late=True))
+    rms.inject(InjectedFault(cut=True, late=True))
     with pytest.raises(aiohttp.ClientError):
         await sender.send("evt-1")
     await sender.send("evt-1")
-    assert rms.world.counts()["repeated"] == 1
+    assert rms.state.counts()["repeated"] == 1
 
 
 async def test_a_link_can_be_reset_before_the_message_is_taken(rms: RmsSimulator, sender: Sender) -> None:
-    rms.trouble(InjectedFault(cut=True))
+    rms.inject(InjectedFault(cut=True))
     with pytest.raises(aiohttp.ClientError):
         await sender.send("evt-1")
-    assert rms.world.counts()["received"] == 0
+    assert rms.state.counts()["received"] == 0
 
 
 async def test_it_can_hang_and_be_left(rms: RmsSimulator, session: aiohttp.ClientSession) -> None:
-    rms.trouble(InjectedFault(hang=True))
+    rms.inject(InjectedFault(hang=True))
     with pytest.raises(TimeoutError):
         await session.post(rms.webhook_url("p"), data=BODY, timeout=aiohttp.ClientTimeout(total=0.1))
-    assert rms.world.counts()["received"] == 0
+    assert rms.state.counts()["received"] == 0
 
 
 async def test_it_can_be_slow(rms: RmsSimulator, sender: Sender, hasty: HastyClock) -> None:
@@ -140,7 +140,7 @@ async def test_a_message_that_is_not_proved_is_refused_and_kept_with_the_reason(
     assert (await sender.send("evt-1", body="{}", **good))[0] == 401
     assert (await sender.send("evt-1", **old))[0] == 401
     assert (await sender.send("evt-1", **good, x_webhook_signature="sha256=00"))[0] == 401
-    assert [one.fault for one in rms.world.received] == [
+    assert [one.fault for one in rms.state.received] == [
         "webhook-id or webhook-timestamp is missing",
         "webhook-signature fits no secret",
         "webhook-timestamp is too far from now",
@@ -160,14 +160,14 @@ async def test_a_behaviour_that_nobody_could_have_is_refused(
     rms: RmsSimulator, sender: Sender, wrong: dict[str, Any]
 ) -> None:
     assert (await sender.control("behave", **wrong))["error"]
-    assert rms.world.behaviour == Behave()
+    assert rms.state.behaviour == Behave()
     assert await sender.send("evt-1") == (200, None)
 
 
 async def test_a_reset_forgets_what_came_and_how_to_behave(rms: RmsSimulator, sender: Sender) -> None:
     rms.run(Behave(failure_rate=1.0))
-    rms.trouble(InjectedFault(status=500, count=9))
+    rms.inject(InjectedFault(status=500, count=9))
     await sender.send("evt-1")
     await sender.control("reset")
     assert await sender.send("evt-1") == (200, None)
-    assert rms.world.counts()["received"] == 1
+    assert rms.state.counts()["received"] == 1

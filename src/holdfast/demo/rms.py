@@ -47,7 +47,7 @@ RMS_CONTROLS: Final = (
 
 def answers(stage: Stage) -> str:
     """How the RMS answers now, in words."""
-    behaviour = stage.world.the(RmsSimulator).world.behaviour
+    behaviour = stage.world.the(RmsSimulator).state.behaviour
     failing = f"{behaviour.failure_status} to {behaviour.failure_rate:.0%}" if behaviour.failure_rate else ""
     slow = f"after {behaviour.delay_s:.0f} s" if behaviour.delay_s else ""
     return ", ".join(filter(None, [failing, slow])) or "200 to everything"

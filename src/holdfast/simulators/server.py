@@ -62,11 +62,11 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
     cut: bool = False
     hang: bool = False
 
-    def fits(self, request: web.Request) -> bool:
+    def matches(self, request: web.Request) -> bool:
         return self.method in ("", request.method) and self.path in request.path
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RecordedCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A call that came in, without the headers that prove who made it."""
 
     method: str
@@ -84,7 +84,7 @@ class InjectedFaults:
     def __init__(self) -> None:
         self._planned: list[tuple[InjectedFault, int]] = []
 
-    def plan(self, trouble: InjectedFault) -> None:
+    def add(self, trouble: InjectedFault) -> None:
         self._planned.append((trouble, trouble.count))
 
     def clear(self) -> None:
@@ -93,7 +93,7 @@ class InjectedFaults:
     def take(self, request: web.Request) -> InjectedFault | None:
         """The first one that fits, once fewer."""
         for index, (trouble, left) in enumerate(self._planned):
-            if trouble.fits(request):
+            if trouble.matches(request):
                 self._planned[index] = (trouble, left - 1)
                 self._planned = [planned for planned in self._planned if planned[1] > 0]
                 return trouble
@@ -116,10 +116,10 @@ class SimulatorServer(Generic[W]):
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        self.troubles = InjectedFaults()
-        self.calls: deque[Seen] = deque(maxlen=CALLS_KEPT)
+        self.faults = InjectedFaults()
+        self.calls: deque[RecordedCall] = deque(maxlen=CALLS_KEPT)
         self.app = web.Application(middlewares=[self._around], client_max_size=16 * 1024 * 1024)
-        self.world, self._clock = world, clock
+        self.state, self._clock = world, clock
         self._commands, self._refuse = commands, refuse
         self._host, self._port = host, port
         self._runner: web.AppRunner | None = None
@@ -146,11 +146,11 @@ class SimulatorServer(Generic[W]):
 
     def run(self, command: Command[W]) -> object:
         """Run a command, as `POST /_control/…` does."""
-        return command.run(self.world)
+        return command.run(self.state)
 
-    def trouble(self, trouble: InjectedFault) -> None:
+    def inject(self, trouble: InjectedFault) -> None:
         """Inject a fault into the next matching calls."""
-        self.troubles.plan(trouble)
+        self.faults.add(trouble)
 
     @web.middleware
     async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -162,7 +162,7 @@ class SimulatorServer(Generic[W]):
         return response
 
     async def _met(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        trouble = self.troubles.take(request)
+        trouble = self.faults.take(request)
         if trouble is None:
             return await handler(request)
         response = await handler(request) if trouble.late else None
@@ -194,7 +194,7 @@ class SimulatorServer(Generic[W]):
 
     def _run(self, name: str, body: bytes) -> object:
         if name == "trouble":
-            self.troubles.plan(msgspec.json.decode(body, type=InjectedFault))
+            self.faults.add(msgspec.json.decode(body, type=InjectedFault))
             return {}
         if name == "calls":
             return list(self.calls)
@@ -203,13 +203,13 @@ class SimulatorServer(Generic[W]):
             return {}
         if name not in self._commands:
             raise LookupError(f"no command {name!r}; GET {CONTROL} lists them")
-        return msgspec.json.decode(body, type=self._commands[name]).run(self.world)
+        return msgspec.json.decode(body, type=self._commands[name]).run(self.state)
 
     def reset(self) -> None:
         """Begin anew: no troubles, no calls, an empty world."""
-        self.troubles.clear()
+        self.faults.clear()
         self.calls.clear()
-        self.world.clear()
+        self.state.clear()
 
 
 def _cut(request: web.Request) -> None:
@@ -221,9 +221,9 @@ def _json(value: object, *, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json", status=status)
 
 
-def _seen(request: web.Request, body: bytes, response: web.StreamResponse) -> Seen:
+def _seen(request: web.Request, body: bytes, response: web.StreamResponse) -> RecordedCall:
     answer: Any = getattr(response, "body", None)
-    return Seen(
+    return RecordedCall(
         method=request.method,
         path=request.raw_path.partition("?")[0],
         query=list(request.query.items()),

@@ -133,7 +133,7 @@ class Harness:
         """Everything that is due, until nothing is; says how many syncs there were."""
         syncs = 0
         while True:
-            await self.google.pushed()
+            await self.google.wait_for_pushes()
             done = await self.runtime.inbox_worker.turn() + await self.operations.orders.turn()
             done += await self.engine.channels.turn()
             more = await self.engine.syncs.turn()
@@ -157,7 +157,7 @@ class Harness:
         """Lose every notification from here on, or no more of them."""
         self.google.run(Pushes(act="drop", count=10_000))
         if not on:
-            self.google.world.channels.troubles.clear()
+            self.google.state.channels.push_faults.clear()
 
     async def state(self, calendar_id: str) -> CalendarState:
         found = await self.runtime.store.get(CalendarState, calendar_id)

@@ -130,7 +130,7 @@ async def test_partial_failures_are_told_with_when_to_try_again(quick_harness: H
     harness = quick_harness
     await harness.begin()
     harness.google.run(RevokeAccess(email=ALICE))
-    harness.google.trouble(InjectedFault(count=4, path="/watch", status=403, reason="quotaExceeded"))
+    harness.google.inject(InjectedFault(count=4, path="/watch", status=403, reason="quotaExceeded"))
     await harness.clock.advance(3_600)  # type: ignore[attr-defined]
     told = await _act(
         harness, "renew-expiring-channels", await harness.token(), expirationThreshold=8 * DAY * 1000
@@ -248,7 +248,7 @@ async def test_what_the_sheet_answers_is_told_and_is_no_fault_of_ours(
     one_url: str, clock: ManualClock, tmp_path: Path, status: int, reason: str, answer: int
 ) -> None:
     async with calendar_harness(one_url, clock, tmp_path, settings={"mappings": "sheet:1AbC"}) as harness:
-        harness.google.trouble(
+        harness.google.inject(
             InjectedFault(count=9, path="/values/", status=status, reason=reason, retry_after_s=3_600)
         )
         got, body, _ = await harness.ask("POST", "/admin/reload-mappings", token=await harness.token())

@@ -158,7 +158,7 @@ async def test_channels_on_record_from_elsewhere_are_taken_over(quick_harness: H
 
 async def test_a_watch_that_fails_is_tried_again_and_shown(quick_harness: Harness) -> None:
     harness = quick_harness
-    harness.google.trouble(InjectedFault(count=2, path="/watch", status=500, reason="backendError"))
+    harness.google.inject(InjectedFault(count=2, path="/watch", status=500, reason="backendError"))
     await harness.engine.refresh()
     await harness.engine.channels.turn()
     report = await harness.engine.status()
@@ -172,7 +172,7 @@ async def test_a_watch_that_fails_is_tried_again_and_shown(quick_harness: Harnes
 async def test_a_stop_that_fails_leaves_an_old_channel_no_longer_than_it_must(quick_harness: Harness) -> None:
     harness = quick_harness
     await harness.begin()
-    harness.google.trouble(InjectedFault(count=2, path="/stop", status=500, reason="backendError"))
+    harness.google.inject(InjectedFault(count=2, path="/stop", status=500, reason="backendError"))
     await harness.later(6 * DAY + 3_600)
     assert harness.live() == [ALICE, ALICE, BOB, BOB]
     await harness.later(60)
@@ -181,7 +181,7 @@ async def test_a_stop_that_fails_leaves_an_old_channel_no_longer_than_it_must(qu
 
 async def test_a_lost_answer_to_watch_leaves_no_unknown_channel(quick_harness: Harness) -> None:
     harness = quick_harness
-    harness.google.trouble(InjectedFault(count=1, path="/watch", status=502, late=True))
+    harness.google.inject(InjectedFault(count=1, path="/watch", status=502, late=True))
     await harness.begin()
     await harness.later(60)
     await harness.later(60)

@@ -123,7 +123,7 @@ class History:
     async def work(self, process: CrashingProcess) -> None:
         busy = 1
         while busy:
-            await self.harness.google.pushed()
+            await self.harness.google.wait_for_pushes()
             busy = await process.inbox.turn() + await process.engine.channels.turn()
             busy += await process.engine.syncs.turn()
 
@@ -193,7 +193,7 @@ class History:
             {"status": 429, "reason": "rateLimitExceeded", "retry_after_s": 600},
         ]  # fmt: skip
         count = self.chance.randint(1, 4)
-        self.harness.google.trouble(InjectedFault(count=count, path=path, **self.chance.choice(models)))
+        self.harness.google.inject(InjectedFault(count=count, path=path, **self.chance.choice(models)))
 
     def pushes(self) -> None:
         act: Any = self.chance.choice(["drop", "double"])
@@ -275,7 +275,7 @@ class History:
         for person in self.revoked:
             harness.google.run(Restore(email=person))
         self.revoked.clear()
-        harness.google.troubles.clear()
+        harness.google.faults.clear()
         harness.drop_pushes(on=False)
         await harness.restart()
         for _ in range(10):

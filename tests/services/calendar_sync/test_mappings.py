@@ -255,7 +255,7 @@ async def test_mappings_come_from_a_sheet(one_url: str, clock: ManualClock, tmp_
         reloaded = await harness.engine.refresh()
         assert harness.engine.mappings.entries == {ALICE: (ALICE2, "alice@piyo.jp"), CAROL: (CAROL2,)}
         assert reloaded.bad_rows == (BadMappingRow(4, "'x' is no e-mail address"),)
-        harness.google.trouble(InjectedFault(count=1, status=403, reason="PERMISSION_DENIED"))
+        harness.google.inject(InjectedFault(count=1, status=403, reason="PERMISSION_DENIED"))
         with pytest.raises(HoldfastError):
             await harness.engine.refresh()
         assert harness.engine.mappings.loaded

@@ -35,7 +35,9 @@ async def test_the_notification_that_beats_our_commit_is_kept_and_leads_to_a_syn
 
     async def slowly(*words: Any, **named: Any) -> Any:
         granted = await watch(*words, **named)
-        await harness.google.pushed()  # its first notification is here, and the channel is not on record
+        await (
+            harness.google.wait_for_pushes()
+        )  # its first notification is here, and the channel is not on record
         assert await harness.channels() == []
         assert await harness.runtime.inbox_worker.turn() == 1
         heard.set()

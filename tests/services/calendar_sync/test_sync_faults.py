@@ -53,7 +53,7 @@ async def test_what_google_can_not_do_now_is_tried_again(
     harness = quick_harness
     await harness.begin()
     event_id = harness.create(ALICE, STRANGER)
-    harness.google.trouble(
+    harness.google.inject(
         InjectedFault(count=1, method="PATCH", status=status, reason=reason, retry_after_s=7_200)
     )
     await harness.work()
@@ -74,7 +74,7 @@ async def test_what_google_refuses_is_told_and_not_tried_again(
     harness = quick_harness
     await harness.begin()
     event_id = harness.create(ALICE, STRANGER)
-    harness.google.trouble(InjectedFault(count=1, method="PATCH", status=status, reason=reason))
+    harness.google.inject(InjectedFault(count=1, method="PATCH", status=status, reason=reason))
     await harness.work()
     assert harness.attendees(ALICE, event_id) == [STRANGER]
     state = await harness.state(ALICE)
@@ -85,7 +85,7 @@ async def test_an_answer_that_was_lost_on_the_way_adds_nobody_twice(quick_harnes
     harness = quick_harness
     await harness.begin()
     event_id = harness.create(ALICE, STRANGER)
-    harness.google.trouble(InjectedFault(count=1, method="PATCH", status=503, late=True))
+    harness.google.inject(InjectedFault(count=1, method="PATCH", status=503, late=True))
     working = asyncio.create_task(harness.work())
     while not working.done():
         await harness.clock.advance(1)  # type: ignore[attr-defined]
@@ -120,10 +120,10 @@ async def test_lost_credentials_need_attention_and_are_noticed_when_they_work_ag
 async def _die_while_syncing(harness: Harness, after: int) -> bool:
     """Sync in a process that dies at a step; False when it had fewer steps."""
     process = CrashingProcess(harness, Fuse(after))
-    await harness.google.pushed()
+    await harness.google.wait_for_pushes()
     try:
         while await process.inbox.turn() + await process.engine.syncs.turn():
-            await harness.google.pushed()
+            await harness.google.wait_for_pushes()
     except CrashError:
         return True
     finally:
@@ -169,7 +169,7 @@ async def test_a_thousand_notifications_at_once_are_at_most_two_syncs(one_url: s
         await harness.begin()
         (channel,) = await harness.channels()
         event_id = harness.create(ALICE, STRANGER, ALICE2)
-        await harness.google.pushed()
+        await harness.google.wait_for_pushes()
         syncs = (await harness.state(ALICE)).syncs
         await _notify(harness, channel.channel_id, range(10_000, 11_000))
         stop = asyncio.Event()
@@ -202,7 +202,7 @@ async def _drained(harness: Harness) -> None:
     store = harness.runtime.store.privileged()
     async with asyncio.timeout(60):
         while True:
-            await harness.google.pushed()
+            await harness.google.wait_for_pushes()
             pending = await store.count(
                 Query(InboxItem).where("status", "==", "pending").order_by("-received_at")
             )
@@ -222,7 +222,7 @@ async def test_a_wait_that_nobody_lives_to_see_is_cut_to_a_day(
     await quick_harness.begin()
     event_id = quick_harness.create(ALICE, STRANGER)
     trouble = InjectedFault(count=1, path="/events", method="GET", status=503, retry_after_s=asked_s)
-    quick_harness.google.trouble(trouble)
+    quick_harness.google.inject(trouble)
     await quick_harness.work()
     assert (await quick_harness.state(ALICE)).standing == "failing"
     await quick_harness.later(86_400)

@@ -188,7 +188,7 @@ async def test_a_token_too_old_leads_to_a_full_sync_that_notices_what_is_gone(ha
     harness.delete(ALICE, deleted)
     made = harness.create(ALICE, STRANGER)
     harness.google.run(ExpireSyncTokens())
-    await harness.google.pushed()
+    await harness.google.wait_for_pushes()
     harness.drop_pushes(on=False)
     await harness.later(6 * 3_600 + 60)
     assert harness.attendees(BOSS, left) == [STRANGER]
@@ -202,7 +202,7 @@ async def test_an_event_that_google_says_was_created_in_the_year_zero_is_read_li
 ) -> None:
     # Google tells it of some imported events; Python has no such year.
     event_id = quick_harness.create(ALICE, STRANGER)
-    entry = quick_harness.google.world.calendars.owned(ALICE).entries[event_id]
+    entry = quick_harness.google.state.calendars.owned_by(ALICE).entries[event_id]
     entry.record.data |= {"created": "0000-12-31T00:00:00.000Z", "updated": "0000-12-31T00:00:00.000Z"}
     await quick_harness.begin()
     assert (await quick_harness.state(ALICE)).standing == "fine"

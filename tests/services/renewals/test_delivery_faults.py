@@ -115,10 +115,10 @@ async def test_nothing_is_lost_or_doubled_while_the_rms_fails_and_workers_are_ki
     async with home(url) as store, RmsSimulator(clock=SystemClock()) as rms:
         await endpoints(store, rms, keys)
         rms.run(Behave(failure_rate=0.3, delay_s=0.01))
-        rms.trouble(InjectedFault(count=10_000, status=400, path="/refusing"))
-        rms.trouble(InjectedFault(count=20, cut=True))
-        rms.trouble(InjectedFault(count=20, status=429, retry_after_s=1))
-        rms.trouble(InjectedFault(count=10, cut=True, late=True))
+        rms.inject(InjectedFault(count=10_000, status=400, path="/refusing"))
+        rms.inject(InjectedFault(count=20, cut=True))
+        rms.inject(InjectedFault(count=20, status=429, retry_after_s=1))
+        rms.inject(InjectedFault(count=10, cut=True, late=True))
         fire = asyncio.create_task(under_fire(url, keys, finished))
         triggers = Triggers(store)
         scores = [score(n) for n in range(EVENTS)]
@@ -131,7 +131,7 @@ async def test_nothing_is_lost_or_doubled_while_the_rms_fails_and_workers_are_ki
         finished.set()
         killed = await fire
         deliveries = await everything(store)
-        judge(deliveries, list(rms.world.received), killed=set(killed))
+        judge(deliveries, list(rms.state.received), killed=set(killed))
         await every_dead_letter_replays(
             store, rms, url, keys, dead=sum(d.status == "dead" for d in deliveries)
         )
@@ -171,14 +171,14 @@ async def every_dead_letter_replays(
     letters, _ = await books.dead_letters(limit=1_000)
     assert len(letters) == dead
     assert all(letter.reason and letter.deaths == 1 for letter in letters)
-    rms.world.clear()
-    rms.troubles.clear()
+    rms.state.clear()
+    rms.faults.clear()
     report = await books.replay_all(dry_run=False)
     assert report.changed == min(dead, 1_000)
     order = {"url": url, "keys": keys, "name": "last"}
     async with puppets("tests.services.renewals.delivery_process", "deliver", order):
         await all_ended(store)
-    assert {one.message_id for one in rms.world.received} == {letter.event_id for letter in letters}
+    assert {one.message_id for one in rms.state.received} == {letter.event_id for letter in letters}
     left, _ = await books.dead_letters()
     assert left == []
 
@@ -211,7 +211,7 @@ async def test_a_dead_rms_does_not_delay_another_property(server: Server) -> Non
     await server.endpoint()
     await server.ask("PUT", "/properties/p-2/endpoint", json={"url": server.rms.webhook_url("hanging")})
     server.rms.run(Behave())
-    server.rms.trouble(InjectedFault(count=1_000, hang=True, path="/hanging"))
+    server.rms.inject(InjectedFault(count=1_000, hang=True, path="/hanging"))
     slow = [_for_other(n) for n in range(200)]
     await server.renewals.portfolio("-").triggers.many(slow)
     began = server.runtime.clock.monotonic()

@@ -47,7 +47,7 @@ async def test_a_trigger_tells_what_there_is_in_every_state(server: Server) -> N
     await until_found(lambda: Deliveries(server.store, models=OUTBOX_MODELS).cancel_one(id))
     assert (await server.get(f"/deliveries/{id}"))["status"] == "cancelled"
     assert await again(server) == ("re-queued", "already queued")
-    server.rms.trouble(InjectedFault(count=1, status=503, retry_after_s=2, delay_s=1.0))
+    server.rms.inject(InjectedFault(count=1, status=503, retry_after_s=2, delay_s=1.0))
     await act(server, "resume")
     await server.delivery(id, "sending")
     assert await again(server) == ("already queued", "already queued")
@@ -55,9 +55,9 @@ async def test_a_trigger_tells_what_there_is_in_every_state(server: Server) -> N
     assert await again(server) == ("already queued", "already queued")
     await server.delivery(id, "delivered")
     assert await again(server) == ("already delivered", "already delivered")
-    assert [one.status for one in server.rms.world.received] == [200]
+    assert [one.status for one in server.rms.state.received] == [200]
     await server.calculate()
-    server.rms.trouble(InjectedFault(count=1, status=400))
+    server.rms.inject(InjectedFault(count=1, status=400))
     next_one = await server.post(TRIGGER)
     assert (next_one["status"], next_one["eventId"] == told["eventId"]) == ("created", False)
     await server.delivery(next_one["deliveryId"], "dlq")
@@ -134,11 +134,11 @@ async def test_a_dry_run_counts_what_then_happens(server: Server) -> None:
         assert would["sample"] == did["sample"]
 
     async def arrived() -> bool:
-        return server.rms.world.counts()["accepted"] == 9
+        return server.rms.state.counts()["accepted"] == 9
 
     await until_found(arrived)
-    assert server.rms.world.counts()["repeated"] == 0
-    assert resolved not in {one.message_id for one in server.rms.world.received if one.status == 200}
+    assert server.rms.state.counts()["repeated"] == 0
+    assert resolved not in {one.message_id for one in server.rms.state.received if one.status == 200}
 
 
 class Later(SystemClock):
@@ -165,7 +165,7 @@ async def test_a_dead_letter_replays_and_an_arrived_event_is_known_months_later(
 ) -> None:
     await server.calculate()
     await server.endpoint()
-    server.rms.trouble(InjectedFault(count=1, status=400))
+    server.rms.inject(InjectedFault(count=1, status=400))
     dead = await server.post(TRIGGER)
     await server.delivery(dead["deliveryId"], "dlq")
     arrived = await server.post(f"/properties/{P}/residents/jane/trigger-renewal-event")

@@ -231,9 +231,9 @@ async def test_the_api_answers_with_the_job_and_the_rms_hears_of_each_once(
     assert (seen["counts"]["created"], sum(seen["counts"].values())) == (2, 3)
     assert seen["summary"].startswith("2 new events are on their way; 1 was ")
     async with asyncio.timeout(20):
-        while len(server.rms.world.received) < 3:  # noqa: ASYNC110 - the RMS is another's
+        while len(server.rms.state.received) < 3:  # noqa: ASYNC110 - the RMS is another's
             await asyncio.sleep(0.02)
-    heard = [msgspec.json.decode(one.body)["residentId"] for one in server.rms.world.received]
+    heard = [msgspec.json.decode(one.body)["residentId"] for one in server.rms.state.received]
     assert sorted(heard) == ["bob", "jane", "john"]
     async with server.client.get("/metrics", headers={"authorization": f"Bearer {server.token}"}) as answer:
         assert 'holdfast_renewals_trigger_jobs_total{outcome="carried"} 1.0' in await answer.text()

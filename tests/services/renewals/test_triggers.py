@@ -18,7 +18,7 @@ async def test_an_event_is_delivered_signed_and_told_about(server: Server) -> No
     told = await server.post(TRIGGER)
     assert told["status"] == "created"
     delivered = await server.delivery(told["deliveryId"], "delivered")
-    (got,) = server.rms.world.received
+    (got,) = server.rms.state.received
     assert (got.status, got.fault) == (200, "")
     assert got.headers["x-event-id"] == told["eventId"] == got.headers["webhook-id"]
     assert got.headers["x-webhook-signature"].startswith("sha256=")
@@ -38,7 +38,7 @@ async def test_fifty_triggers_at_once_make_one_event(server: Server) -> None:
     assert said["created"] + said["already queued"] + said["already delivered"] == 50
     assert len({one["eventId"] for one in told}) == 1
     await server.delivery(told[0]["deliveryId"], "delivered")
-    assert len(server.rms.world.received) == 1
+    assert len(server.rms.state.received) == 1
 
 
 async def test_a_refused_event_is_a_dead_letter_that_replays_under_its_id(server: Server) -> None:
@@ -55,8 +55,8 @@ async def test_a_refused_event_is_a_dead_letter_that_replays_under_its_id(server
     assert (await server.post(TRIGGER))["status"] == "re-queued"
     arrived = await server.delivery(told["deliveryId"], "delivered")
     assert arrived["replayCount"] == 1
-    assert len({one.message_id for one in server.rms.world.received}) == 1
-    assert len({one.body for one in server.rms.world.received}) == 1
+    assert len({one.message_id for one in server.rms.state.received}) == 1
+    assert len({one.body for one in server.rms.state.received}) == 1
     assert (await server.get("/dlq"))["items"] == []
     assert (await server.get("/dlq?resolved=true"))["items"][0]["resolution"] == "replayed"
 
@@ -137,7 +137,7 @@ async def test_a_gone_receiver_disables_the_endpoint_and_says_so(server: Server)
 async def test_retry_after_is_waited_for(server: Server) -> None:
     await server.calculate()
     await server.endpoint()
-    server.rms.trouble(InjectedFault(count=1, status=429, retry_after_s=2))
+    server.rms.inject(InjectedFault(count=1, status=429, retry_after_s=2))
     told = await server.post(TRIGGER)
     delivered = await server.delivery(told["deliveryId"], "delivered")
     first, second = delivered["attempts"]
@@ -148,7 +148,7 @@ async def test_retry_after_is_waited_for(server: Server) -> None:
 async def test_a_redirect_is_not_followed(server: Server) -> None:
     await server.calculate()
     await server.endpoint()
-    server.rms.trouble(InjectedFault(count=1, status=302))
+    server.rms.inject(InjectedFault(count=1, status=302))
     told = await server.post(TRIGGER)
     delivered = await server.delivery(told["deliveryId"], "delivered")
     assert [one["status"] for one in delivered["attempts"]] == [302, 200]

@@ -55,7 +55,7 @@ async def _point(stage: Stage, endpoint_id: str, url: str, *, waits_s: tuple[flo
 
 async def seed(stage: Stage) -> None:
     """A day's events, and three that an old receiver refused for good."""
-    stage.world.the(RmsSimulator).trouble(
+    stage.world.the(RmsSimulator).inject(
         InjectedFault(count=3, path="/old-mill", status=500, reason="retired")
     )
     now = stage.clock.now()
@@ -103,7 +103,7 @@ async def send_many(stage: Stage) -> str:
 
 
 async def facts(stage: Stage) -> list[Fact]:
-    world, tenant = stage.world.the(RmsSimulator).world, stage.store.tenant(TENANT)
+    world, tenant = stage.world.the(RmsSimulator).state, stage.store.tenant(TENANT)
     counts = world.counts()
     found = await tenant.get(Endpoint, LIVE)
     dead = await tenant.count(Query(DeadLetter).where("resolved", "==", False).order_by("-died_at"))

@@ -150,7 +150,7 @@ class Accounts:
         self._tokens[text] = Token(email=email, client=client, scopes=scopes, ends_at_s=ends_at_s)
         return {"access_token": text, "expires_in": int(self._token_s), "token_type": "Bearer"}
 
-    def held(self, text: str) -> Token | None:
+    def token_of(self, text: str) -> Token | None:
         """Whose an access token is, where it is one."""
         return self._tokens.get(text)
 
@@ -159,7 +159,7 @@ class Accounts:
         gone = (client, email)
         self._tokens = {text: t for text, t in self._tokens.items() if (t.client, t.email) != gone}
 
-    def holder(self, authorization: str, *, any_of: frozenset[str]) -> Token:
+    def authenticate(self, authorization: str, *, any_of: frozenset[str]) -> Token:
         """Who is calling; refused with 401 when the token doesn't work, 403 when it may not do this."""
         scheme, _, text = authorization.partition(" ")
         token = self._tokens.get(text)

@@ -18,10 +18,10 @@ from holdfast.simulators.google.bodies import read_body
 from holdfast.simulators.google.events import (
     Data,
     EventRecord,
-    checked_event,
-    checked_id,
+    check_event,
+    check_id,
     instance,
-    merged,
+    merge_patch,
 )
 from holdfast.simulators.google.moments import Start, as_instant, rfc3339, stamp, start_of
 from holdfast.simulators.google.recurrence import parse
@@ -52,13 +52,13 @@ class Calendar:
         self.generation = secrets.randbelow(2**31)
         self.pages: dict[str, Any] = {}
 
-    def keep(self, record: EventRecord, *, gone: bool) -> None:
+    def put(self, record: EventRecord, *, gone: bool) -> None:
         self.change += 1
         # Taken out and put in again, so that the entries stay in the order of their last change.
         self.entries.pop(record.id, None)
         self.entries[record.id] = CalendarEntry(record, self.change, gone)
 
-    def since(self, change: int) -> list[CalendarEntry]:
+    def changed_since(self, change: int) -> list[CalendarEntry]:
         """The entries changed after `change`, oldest change first."""
         newer = itertools.takewhile(lambda entry: entry.change > change, reversed(self.entries.values()))
         return list(newer)[::-1]
@@ -76,19 +76,19 @@ class Calendars:
     def add(self, email: str, *, time_zone: str = "UTC") -> Calendar:
         return self._by_email.setdefault(email, Calendar(email, time_zone))
 
-    def of(self, calendar_id: str, caller: str) -> Calendar:
+    def visible_to(self, calendar_id: str, caller: str) -> Calendar:
         """The calendar a caller named; only one's own is there to be seen."""
         email = caller if calendar_id == "primary" else calendar_id.lower()
         if email != caller or email not in self._by_email:
             raise Refusal(404, "notFound", "Not Found")
         return self._by_email[email]
 
-    def owned(self, email: str) -> Calendar:
+    def owned_by(self, email: str) -> Calendar:
         if email not in self._by_email:
             raise LookupError(f"nobody is called {email}")
         return self._by_email[email]
 
-    def everyone(self) -> Iterator[Calendar]:
+    def all(self) -> Iterator[Calendar]:
         return iter(self._by_email.values())
 
     def get(self, calendar: Calendar, event_id: str) -> EventRecord:
@@ -112,7 +112,7 @@ class Calendars:
 
     def insert(self, calendar: Calendar, body: Data) -> EventRecord:
         body = read_body(body)
-        event_id = checked_id(body["id"]) if "id" in body else secrets.token_hex(13)
+        event_id = check_id(body["id"]) if "id" in body else secrets.token_hex(13)
         if event_id in calendar.entries:
             raise Refusal(409, "duplicate", "The requested identifier already exists.")
         now, person = rfc3339(self._clock.now()), {"email": calendar.email}
@@ -129,14 +129,14 @@ class Calendars:
             "reminders": {"useDefault": True},
             "eventType": "default",
         }
-        record = EventRecord(checked_event(merged(start, body) | {"sequence": 0}), calendar.email)
+        record = EventRecord(check_event(merge_patch(start, body) | {"sequence": 0}), calendar.email)
         self._settle(record, record.guests())
         return record
 
     def patch(self, calendar: Calendar, event_id: str, *, patch: Data, if_match: str = "") -> EventRecord:
         record = self.get(calendar, event_id)
         _check_etag(record, if_match)
-        data = checked_event(merged(record.data, {**read_body(patch), "id": record.id}))
+        data = check_event(merge_patch(record.data, {**read_body(patch), "id": record.id}))
         _check_rights(record, data, calendar.email)
         before = record.guests()
         record.data = data
@@ -151,7 +151,7 @@ class Calendars:
             raise Refusal(410, "deleted", "Resource has been deleted")
         _check_etag(record, if_match)
         if calendar.email != record.organizer:
-            calendar.keep(record, gone=True)
+            calendar.put(record, gone=True)
             self._changed(calendar.email)
             return
         for one in (record, *self._exceptions(calendar, record)):
@@ -178,7 +178,7 @@ class Calendars:
         for email in sorted(before | now):
             calendar = self._by_email.get(email)
             if calendar is not None and _has_place(calendar, record):
-                calendar.keep(record, gone=email not in now)
+                calendar.put(record, gone=email not in now)
                 self._changed(email)
 
 

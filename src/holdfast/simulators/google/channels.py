@@ -54,7 +54,7 @@ class SimulatedChannel(msgspec.Struct, kw_only=True, rename="camel"):
     delivered: int = 0
     failed: int = 0
 
-    def granted(self) -> dict[str, str]:
+    def as_resource(self) -> dict[str, str]:
         answer = {
             "kind": "api#channel",
             "id": self.id,
@@ -65,7 +65,7 @@ class SimulatedChannel(msgspec.Struct, kw_only=True, rename="camel"):
         return answer | ({"token": self.token} if self.token else {})
 
 
-class PushTrouble(msgspec.Struct, frozen=True, kw_only=True):
+class PushFault(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to the next pushes: dropped, sent twice, or sent after `delay_s`."""
 
     act: Literal["drop", "double", "delay"]
@@ -91,7 +91,7 @@ class PushChannels:
         self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
         self._gaps = random.Random(1)
-        self.troubles: deque[PushTrouble] = deque()
+        self.push_faults: deque[PushFault] = deque()
 
     async def start(self) -> None:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
@@ -110,9 +110,9 @@ class PushChannels:
         self._all.clear()
         self._live.clear()
         self._queues.clear()
-        self.troubles.clear()
+        self.push_faults.clear()
 
-    async def settled(self) -> None:
+    async def join(self) -> None:
         """Return once every push so far was delivered or given up."""
         for queue in list(self._queues.values()):
             await queue.join()
@@ -162,7 +162,7 @@ class PushChannels:
             raise Refusal(404, "notFound", f"Channel '{asked.id}' not found for project 'simulated'")
         self._end(channel, "stopped")
 
-    def tell(self, calendar: str) -> None:
+    def notify(self, calendar: str) -> None:
         """A calendar changed: every live channel on it says so."""
         for channel in self._living(calendar):
             self._push(channel, "exists")
@@ -205,7 +205,7 @@ class PushChannels:
                 queue.task_done()
 
     async def _met(self, message: _Message) -> None:
-        trouble = self.troubles.popleft() if self.troubles else None
+        trouble = self.push_faults.popleft() if self.push_faults else None
         if trouble is not None and trouble.act == "drop":
             return
         if trouble is not None and trouble.delay_s:

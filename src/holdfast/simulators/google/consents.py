@@ -73,7 +73,7 @@ class OAuthApps:
         self._codes: dict[str, Code] = {}
         self._spent: dict[str, tuple[str, str]] = {}
         self._grants: dict[str, AppGrant] = {}
-        self.answers: list[ConsentChoice] = []
+        self.choices: list[ConsentChoice] = []
 
     def add_app(self, name: str, *, redirect_uris: list[str], url: str) -> dict[str, dict[str, object]]:
         """A new OAuth client; the JSON file that the console hands out for it."""
@@ -107,7 +107,7 @@ class OAuthApps:
         return f"{redirect_uri}{joint}{urlencode(said | {'state': query.get('state', '')})}"
 
     def _said(self, query: Mapping[str, str], app: App, redirect_uri: str) -> dict[str, str]:
-        answer = self.answers.pop(0) if self.answers else ConsentChoice()
+        answer = self.choices.pop(0) if self.choices else ConsentChoice()
         email = (
             answer.email or query.get("login_hint", "") or min(self._accounts.people, default="")
         ).lower()
@@ -162,7 +162,7 @@ class OAuthApps:
     def revoke(self, token: str) -> None:
         """End the grant that an access or refresh token belongs to."""
         grant = self._grants.get(token)
-        held = self._accounts.held(token)
+        held = self._accounts.token_of(token)
         if grant is not None:
             self._end(grant.client_id, grant.email)
         elif held is not None:
@@ -170,7 +170,7 @@ class OAuthApps:
         else:
             raise TokenRefusal("invalid_token", "Token expired or revoked")
 
-    def forget(self, email: str) -> int:
+    def revoke_all(self, email: str) -> int:
         """A person removes the access of every app; says how many grants that ended."""
         ended = {grant.client_id for grant in self._grants.values() if grant.email == email.lower()}
         for client_id in ended:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from holdfast.simulators.google.channels import PushTrouble
+from holdfast.simulators.google.channels import PushFault
 from holdfast.simulators.google.consents import ConsentChoice
 from holdfast.simulators.google.events import view
 from holdfast.simulators.google.sheets import Cell, Spreadsheet
@@ -45,7 +45,7 @@ class CreateEvent(Command[GoogleState], frozen=True):
     event: dict[str, Any]
 
     def run(self, world: GoogleState) -> object:
-        record = world.calendars.insert(world.calendars.owned(self.calendar), self.event)
+        record = world.calendars.insert(world.calendars.owned_by(self.calendar), self.event)
         return view(record, self.calendar)
 
 
@@ -57,7 +57,7 @@ class UpdateEvent(Command[GoogleState], frozen=True):
     patch: dict[str, Any]
 
     def run(self, world: GoogleState) -> object:
-        calendar = world.calendars.owned(self.calendar)
+        calendar = world.calendars.owned_by(self.calendar)
         return view(world.calendars.patch(calendar, self.event_id, patch=self.patch), self.calendar)
 
 
@@ -68,7 +68,7 @@ class DeleteEvent(Command[GoogleState], frozen=True):
     event_id: str
 
     def run(self, world: GoogleState) -> object:
-        world.calendars.delete(world.calendars.owned(self.calendar), self.event_id)
+        world.calendars.delete(world.calendars.owned_by(self.calendar), self.event_id)
         return {"deleted": self.event_id}
 
 
@@ -80,7 +80,7 @@ class Respond(Command[GoogleState], frozen=True):
     status: Literal["needsAction", "declined", "tentative", "accepted"]
 
     def run(self, world: GoogleState) -> object:
-        calendar = world.calendars.owned(self.calendar)
+        calendar = world.calendars.owned_by(self.calendar)
         return view(world.calendars.respond(calendar, self.event_id, status=self.status), self.calendar)
 
 
@@ -90,7 +90,7 @@ class ShowCalendar(Command[GoogleState], frozen=True):
     calendar: str
 
     def run(self, world: GoogleState) -> object:
-        entries = world.calendars.owned(self.calendar).entries.values()
+        entries = world.calendars.owned_by(self.calendar).entries.values()
         return [view(entry.record, self.calendar) for entry in entries if not entry.gone]
 
 
@@ -132,8 +132,8 @@ class GiveConsent(Command[GoogleState], frozen=True):
     scopes: list[str] | None = None
 
     def run(self, world: GoogleState) -> object:
-        world.consents.answers.append(ConsentChoice(email=self.email, allow=self.allow, scopes=self.scopes))
-        return {"planned": len(world.consents.answers)}
+        world.consents.choices.append(ConsentChoice(email=self.email, allow=self.allow, scopes=self.scopes))
+        return {"planned": len(world.consents.choices)}
 
 
 class RevokeGrant(Command[GoogleState], frozen=True):
@@ -142,7 +142,7 @@ class RevokeGrant(Command[GoogleState], frozen=True):
     email: str
 
     def run(self, world: GoogleState) -> object:
-        return {"ended": world.consents.forget(self.email)}
+        return {"ended": world.consents.revoke_all(self.email)}
 
 
 class EndTokens(Command[GoogleState], frozen=True):
@@ -159,7 +159,7 @@ class ExpireSyncTokens(Command[GoogleState], frozen=True):
     calendar: str = ""
 
     def run(self, world: GoogleState) -> object:
-        named = [world.calendars.owned(self.calendar)] if self.calendar else list(world.calendars.everyone())
+        named = [world.calendars.owned_by(self.calendar)] if self.calendar else list(world.calendars.all())
         for calendar in named:
             calendar.generation += 1
         return {"expired": [calendar.email for calendar in named]}
@@ -173,8 +173,8 @@ class Pushes(Command[GoogleState], frozen=True):
     delay_s: float = 0.0
 
     def run(self, world: GoogleState) -> object:
-        world.channels.troubles.extend([PushTrouble(act=self.act, delay_s=self.delay_s)] * self.count)
-        return {"planned": len(world.channels.troubles)}
+        world.channels.push_faults.extend([PushFault(act=self.act, delay_s=self.delay_s)] * self.count)
+        return {"planned": len(world.channels.push_faults)}
 
 
 class ListChannels(Command[GoogleState], frozen=True):

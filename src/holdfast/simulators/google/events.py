@@ -6,7 +6,15 @@ import copy
 import re
 from typing import Any, Final
 
-from holdfast.simulators.google.moments import Start, as_instant, checked, end_after, stamp, start_of, when_of
+from holdfast.simulators.google.moments import (
+    Start,
+    as_instant,
+    end_after,
+    parse_when,
+    stamp,
+    start_of,
+    when_of,
+)
 from holdfast.simulators.google.recurrence import parse
 from holdfast.simulators.google.refusals import Refusal
 
@@ -46,19 +54,19 @@ class EventRecord:
         return {self.organizer, *(guest["email"].lower() for guest in self.data.get("attendees", []))}
 
 
-def checked_id(given: str) -> str:
+def check_id(given: str) -> str:
     """An id chosen by the client: base32hex."""
     if not _ID.fullmatch(given):
         raise Refusal(400, "invalid", "Invalid resource id value.")
     return given
 
 
-def checked_event(data: Data) -> Data:
+def check_event(data: Data) -> Data:
     """The event with its times as they are kept; refused when they make no sense."""
     for name in ("start", "end"):
         if not isinstance(data.get(name), dict):
             raise Refusal(400, "required", f"Missing {name} time.")
-        data[name] = checked(data[name], name)
+        data[name] = parse_when(data[name], name)
     start, end = start_of(data["start"]), start_of(data["end"])
     if type(start) is not type(end) or as_instant(start) > as_instant(end):
         raise Refusal(400, "timeRangeEmpty", "The specified time range is empty.", where="timeMax")
@@ -74,7 +82,7 @@ def checked_event(data: Data) -> Data:
     return data
 
 
-def merged(data: Data, patch: Data) -> Data:
+def merge_patch(data: Data, patch: Data) -> Data:
     """The event after a patch that was read: objects are merged, lists replaced, null clears."""
     result = copy.deepcopy(data)
     for name, value in patch.items():

@@ -145,18 +145,18 @@ def _decoded(text: str) -> _SyncToken | None:
 
 def list_events(calendars: Calendars, calendar: Calendar, *, query: ListQuery, page_token: str) -> Data:
     """One page of a calendar's events, with the token of the next page or of the next sync."""
-    page = kept_page(calendar, page_token) or _snapshot(calendars, calendar, query)
-    return paged(calendar, page, size=query.size)
+    page = stored_page(calendar, page_token) or _snapshot(calendars, calendar, query)
+    return first_page(calendar, page, size=query.size)
 
 
-def kept_page(calendar: Calendar, page_token: str) -> ListPage | None:
+def stored_page(calendar: Calendar, page_token: str) -> ListPage | None:
     """The page that a token stands for; None for no token."""
     if page_token and page_token not in calendar.pages:
         raise Refusal(400, "invalid", "Invalid page token value.", where="pageToken")
     return calendar.pages.get(page_token)
 
 
-def paged(calendar: Calendar, page: ListPage, *, size: int) -> Data:
+def first_page(calendar: Calendar, page: ListPage, *, size: int) -> Data:
     """The first `size` of what is left, in the envelope of a list."""
     answer: Data = {
         "kind": "calendar#events",
@@ -187,7 +187,7 @@ def _kept(calendar: Calendar, page: ListPage) -> str:
 
 
 def _snapshot(calendars: Calendars, calendar: Calendar, query: ListQuery) -> ListPage:
-    entries = calendar.since(query.since or 0)
+    entries = calendar.changed_since(query.since or 0)
     items = [item for entry in entries for item in _items(calendars, calendar, entry=entry, query=query)]
     if query.order_by == "startTime":
         items.sort(key=lambda item: as_instant(start_of(item["start"])))

@@ -37,7 +37,7 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"
 
 
-def checked(when: When, name: str) -> When:
+def parse_when(when: When, name: str) -> When:
     """A start or end as it is kept: with its offset, also when only a zone was given."""
     if when.get("date"):
         try:

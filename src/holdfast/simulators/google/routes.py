@@ -16,12 +16,12 @@ from holdfast.simulators.google.events import Data, EventRecord, tombstone, view
 from holdfast.simulators.google.listing import (
     ListPage,
     ListQuery,
+    first_page,
     instances,
-    kept_page,
     list_events,
     number,
-    paged,
     read_query,
+    stored_page,
 )
 from holdfast.simulators.google.moments import as_instant, start_of
 from holdfast.simulators.google.refusals import Refusal
@@ -70,11 +70,13 @@ class Routes:
         async def guarded(request: web.Request) -> web.Response:
             try:
                 scopes = _scopes(request)
-                token = self._world.accounts.holder(request.headers.get("Authorization", ""), any_of=scopes)
+                token = self._world.accounts.authenticate(
+                    request.headers.get("Authorization", ""), any_of=scopes
+                )
                 self._world.quota.spend(token.email)
                 return await handle(request, token)
             except Refusal as refusal:
-                return phrased(request, refusal)
+                return error_response(request, refusal)
 
         return guarded
 
@@ -109,7 +111,7 @@ class Routes:
         return _json({})
 
     def _calendar(self, request: web.Request, token: Token) -> Calendar:
-        return self._world.calendars.of(request.match_info["calendar"], token.email)
+        return self._world.calendars.visible_to(request.match_info["calendar"], token.email)
 
     async def _list(self, request: web.Request, token: Token) -> web.Response:
         calendar = self._calendar(request, token)
@@ -120,11 +122,13 @@ class Routes:
     async def _instances(self, request: web.Request, token: Token) -> web.Response:
         calendar = self._calendar(request, token)
         query = read_query(request.query, calendar, now=self._world.clock.now())
-        page = kept_page(calendar, request.query.get("pageToken", ""))
+        page = stored_page(calendar, request.query.get("pageToken", ""))
         series = self._world.calendars.get(calendar, request.match_info["event"])
         if not series.recurring:
             raise Refusal(400, "invalid", "Instances are only available for recurring events.")
-        return _json(paged(calendar, page or self._all_instances(calendar, series, query), size=query.size))
+        return _json(
+            first_page(calendar, page or self._all_instances(calendar, series, query), size=query.size)
+        )
 
     def _all_instances(self, calendar: Calendar, series: EventRecord, query: ListQuery) -> ListPage:
         own = [entry.record for entry in calendar.entries.values() if entry.record.parent_id == series.id]
@@ -174,14 +178,14 @@ class Routes:
         uri = f"https://www.googleapis.com{CALENDAR}/calendars/{calendar.email}/events?alt=json"
         asked = _decoded(await request.read(), ChannelRequest)
         channel = self._world.channels.open(asked, calendar=calendar.email, client=token.client, uri=uri)
-        return _json(channel.granted())
+        return _json(channel.as_resource())
 
     async def _stop(self, request: web.Request, token: Token) -> web.Response:
         self._world.channels.stop(_decoded(await request.read(), ChannelRequest), client=token.client)
         return web.Response(status=204)
 
     async def _calendars(self, request: web.Request, token: Token) -> web.Response:
-        own = self._world.calendars.of("primary", token.email)
+        own = self._world.calendars.visible_to("primary", token.email)
         entry = {
             "kind": "calendar#calendarListEntry",
             "etag": f'"{own.change}"',
@@ -211,7 +215,7 @@ class Routes:
         return spreadsheet
 
 
-def phrased(request: web.Request, refusal: Refusal) -> web.Response:
+def error_response(request: web.Request, refusal: Refusal) -> web.Response:
     """The refusal, in the shape of the API that was called."""
     return refusal.for_sheets() if request.path.startswith(SHEETS) else refusal.for_calendar()
 

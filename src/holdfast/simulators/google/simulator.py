@@ -9,7 +9,7 @@ from aiohttp import web
 from holdfast.clock import Clock
 from holdfast.simulators.google.control import COMMANDS
 from holdfast.simulators.google.refusals import Refusal
-from holdfast.simulators.google.routes import Routes, phrased
+from holdfast.simulators.google.routes import Routes, error_response
 from holdfast.simulators.google.world import GoogleState
 from holdfast.simulators.server import InjectedFault, SimulatorServer
 
@@ -39,32 +39,34 @@ class GoogleSimulator(SimulatorServer[GoogleState]):
         return f"{self.url}/v4"
 
     async def __aenter__(self) -> Self:
-        await self.world.channels.start()
+        await self.state.channels.start()
         await super().__aenter__()
-        self.world.url = self.url
+        self.state.url = self.url
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        await self.world.channels.close()
+        await self.state.channels.close()
         await super().__aexit__(*error)
 
     def service_account(self, name: str = "holdfast", *, scopes: list[str] | None = None) -> dict[str, str]:
         """A new service account's key file."""
-        return self.world.add_service_account(name, scopes=scopes)
+        return self.state.add_service_account(name, scopes=scopes)
 
     def oauth_client(
         self, name: str = "holdfast", *, redirect_uris: list[str]
     ) -> dict[str, dict[str, object]]:
         """The JSON file of a new OAuth client that people can let in."""
-        return self.world.add_app(name, redirect_uris=redirect_uris)
+        return self.state.add_app(name, redirect_uris=redirect_uris)
 
-    async def pushed(self) -> None:
+    async def wait_for_pushes(self) -> None:
         """Return once every push so far was delivered or given up."""
-        await self.world.channels.settled()
+        await self.state.channels.join()
 
 
 def _refuse(request: web.Request, trouble: InjectedFault) -> web.Response:
     if request.path in ("/token", "/revoke"):
         body = f'{{"error": "{trouble.reason or "internal_failure"}"}}'
         return web.Response(text=body, status=trouble.status, content_type="application/json")
-    return phrased(request, Refusal(trouble.status, trouble.reason, retry_after_s=trouble.retry_after_s))
+    return error_response(
+        request, Refusal(trouble.status, trouble.reason, retry_after_s=trouble.retry_after_s)
+    )

@@ -51,7 +51,7 @@ class GoogleState:
         self.channels.clear()
         self.accounts = Accounts(self.clock)
         self.consents = OAuthApps(self.clock, self.accounts)
-        self.calendars = Calendars(self.clock, self.channels.tell)
+        self.calendars = Calendars(self.clock, self.channels.notify)
         self.spreadsheets: dict[str, Spreadsheet] = {}
         self.quota = Quota(self.clock)
 

@@ -12,12 +12,12 @@ from typing import Final
 TOLERANCE_S: Final = 300
 
 
-def fault_of(headers: Mapping[str, str], body: bytes, *, secret: str, now: datetime) -> str:
+def signature_fault(headers: Mapping[str, str], body: bytes, *, secret: str, now: datetime) -> str:
     """What is wrong with a message's signatures; empty when nothing is.
 
     `secret` may be several, separated by spaces: while it changes a receiver knows the old and the new one.
     """
-    keys = [keyed(one) for one in secret.split()]
+    keys = [decode_secret(one) for one in secret.split()]
     message_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not message_id or not timestamp.isdigit():
         return "webhook-id or webhook-timestamp is missing"
@@ -33,7 +33,7 @@ def fault_of(headers: Mapping[str, str], body: bytes, *, secret: str, now: datet
     return ""
 
 
-def keyed(secret: str) -> bytes:
+def decode_secret(secret: str) -> bytes:
     """The key that a `whsec_` secret spells; `ValueError` where it spells none."""
     return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
 

@@ -36,10 +36,10 @@ class RmsSimulator(SimulatorServer[RmsState]):
 
     async def _receive(self, request: web.Request) -> web.Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        behaviour = self.world.behaviour
+        behaviour = self.state.behaviour
         if behaviour.delay_s:
             await self._clock.sleep(behaviour.delay_s)
-        got = self.world.receive(request.path, headers, body=await request.read())
+        got = self.state.receive(request.path, headers, body=await request.read())
         return _answer(got.status, got.fault, retry_after_s=behaviour.retry_after_s)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.clock import Clock
-from holdfast.simulators.rms.signatures import fault_of, keyed
+from holdfast.simulators.rms.signatures import decode_secret, signature_fault
 from holdfast.simulators.server import Command
 
 RECEIVED_KEPT: Final = 10_000
@@ -71,7 +71,7 @@ class RmsState:
     def _fault(self, headers: Mapping[str, str], body: bytes) -> str:
         if not self.behaviour.secret:
             return ""
-        return fault_of(headers, body, secret=self.behaviour.secret, now=self.clock.now())
+        return signature_fault(headers, body, secret=self.behaviour.secret, now=self.clock.now())
 
     def _status(self) -> int:
         failing = self._dice.random() < self.behaviour.failure_rate
@@ -102,7 +102,7 @@ class Behave(Command[RmsState], frozen=True):
 
     def __post_init__(self) -> None:
         for one in self.secret.split():
-            keyed(one)
+            decode_secret(one)
 
     def run(self, world: RmsState) -> object:
         world.behaviour = self
