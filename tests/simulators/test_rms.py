@@ -142,9 +142,9 @@ async def test_a_message_that_is_not_proved_is_refused_and_kept_with_the_reason(
     assert (await sender.send("evt-1", **good, x_webhook_signature="sha256=00"))[0] == 401
     assert [one.fault for one in rms.state.received] == [
         "webhook-id or webhook-timestamp is missing",
-        "webhook-signature fits no secret",
+        "webhook-signature matches no secret",
         "webhook-timestamp is too far from now",
-        "x-webhook-signature does not fit the body",
+        "x-webhook-signature does not match the body",
     ]
 
 

@@ -1,1 +1,1 @@
-"""Stand-ins for outside services, over real HTTP: for the demo, the tests and people without credentials."""
+"""Local stand-ins for outside services over real HTTP: for the demo, the tests and trying things out."""

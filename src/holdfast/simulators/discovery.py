@@ -1,4 +1,4 @@
-"""The simulators there are: each folder here has a `simulator` that makes one for people to play with."""
+"""Finds the simulators: each folder here has a function `simulator` that builds one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = "holdfast.simulators"
 
 
 class Simulator(Protocol):
-    """Something to enter and leave; in between it answers at `url`."""
+    """An async context manager; inside it answers at `url`."""
 
     @property
     def url(self) -> str: ...
@@ -24,19 +24,19 @@ class Simulator(Protocol):
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None: ...
 
 
-Make: TypeAlias = Callable[[Clock, int], Simulator]
+SimulatorFactory: TypeAlias = Callable[[Clock, int], Simulator]
 
 
-def find_simulators() -> dict[str, Make]:
-    """What makes each simulator, given a clock and a port (0: any free one), by name."""
+def find_simulators() -> dict[str, SimulatorFactory]:
+    """The factory of each simulator by name; it takes a clock and a port (0: any free one)."""
     package = importlib.import_module(PACKAGE)
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
-    return {name: _make_in(name) for name in names}
+    return {name: _factory_in(name) for name in names}
 
 
-def _make_in(name: str) -> Make:
+def _factory_in(name: str) -> SimulatorFactory:
     module = importlib.import_module(f"{PACKAGE}.{name}")
-    make: Make | None = getattr(module, "simulator", None)
-    if make is None:
+    factory: SimulatorFactory | None = getattr(module, "simulator", None)
+    if factory is None:
         raise DeclarationError(f"{module.__name__} must have `def simulator(clock, port)`")
-    return make
+    return factory

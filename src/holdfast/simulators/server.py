@@ -1,8 +1,8 @@
-"""What every simulator is made with: a server on loopback, planned troubles, a record, a control API.
+"""The common base of simulators: an HTTP server on loopback, injected faults, recorded calls, a control API.
 
 `POST /_control/<command>` with a JSON body runs one command; `GET /_control` lists them. A command is a
-struct with a `run`, so that a test in the same process does the same as a person with curl. Every
-simulator has `trouble` (plan a `InjectedFault`), `calls` (what came in) and `reset`.
+struct with a `run`, so that a test in the same process does the same as a person with curl. Every simulator
+has `trouble` (inject an `InjectedFault`), `calls` and `reset`.
 """
 
 from __future__ import annotations
@@ -19,34 +19,30 @@ from holdfast.clock import Clock
 
 
 class SimulatorState(Protocol):
-    """What a simulator knows."""
-
-    def clear(self) -> None:
-        """Forget it all."""
-        ...
+    def clear(self) -> None: ...
 
 
-W = TypeVar("W", bound=SimulatorState)
+S = TypeVar("S", bound=SimulatorState)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-CALLS_KEPT: Final = 10_000
+CALLS_MAX: Final = 10_000
 CONTROL: Final = "/_control"
 
 
 class Command(
-    msgspec.Struct, Generic[W], frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+    msgspec.Struct, Generic[S], frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Something a person can cause in a simulator's world `W`; `run` gives what to answer."""
+    """A command on a simulator's state; `run` returns the response."""
 
-    def run(self, world: W) -> object:
+    def run(self, state: S) -> object:
         raise NotImplementedError
 
 
 class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What the next `count` calls meet, of those whose method and path fit.
+    """A fault for the next `count` calls whose method and path match.
 
-    They wait `delay_s`, then are answered `status` (0: as usual), or `cut` off, or left to `hang`. A `late`
-    trouble lets the call have its effect first, so that only the answer is lost.
+    They wait `delay_s`, then are answered `status` (0: as usual), `cut` off, or left to `hang`. A `late`
+    fault lets the call take effect first, so that only the response is lost.
 
     Example: `InjectedFault(count=2, status=503, path="/events", method="PATCH")`
     """
@@ -67,7 +63,7 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
 
 
 class RecordedCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A call that came in, without the headers that prove who made it."""
+    """A received call, without its Authorization header."""
 
     method: str
     path: str
@@ -79,28 +75,28 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class InjectedFaults:
-    """The troubles that wait for a call, in the order they were planned."""
+    """Pending faults, in the order they were injected."""
 
     def __init__(self) -> None:
-        self._planned: list[tuple[InjectedFault, int]] = []
+        self._pending: list[tuple[InjectedFault, int]] = []
 
-    def add(self, trouble: InjectedFault) -> None:
-        self._planned.append((trouble, trouble.count))
+    def add(self, fault: InjectedFault) -> None:
+        self._pending.append((fault, fault.count))
 
     def clear(self) -> None:
-        self._planned.clear()
+        self._pending.clear()
 
     def take(self, request: web.Request) -> InjectedFault | None:
-        """The first one that fits, once fewer."""
-        for index, (trouble, left) in enumerate(self._planned):
-            if trouble.matches(request):
-                self._planned[index] = (trouble, left - 1)
-                self._planned = [planned for planned in self._planned if planned[1] > 0]
-                return trouble
+        """The first matching fault, counted down."""
+        for index, (fault, left) in enumerate(self._pending):
+            if fault.matches(request):
+                self._pending[index] = (fault, left - 1)
+                self._pending = [pending for pending in self._pending if pending[1] > 0]
+                return fault
         return None
 
 
-class SimulatorServer(Generic[W]):
+class SimulatorServer(Generic[S]):
     """A simulator over its state `W`: HTTP server, injected faults, recorded calls and control API.
 
     `refuse` renders an injected status as the real service would.
@@ -108,18 +104,18 @@ class SimulatorServer(Generic[W]):
 
     def __init__(
         self,
-        world: W,
+        state: S,
         *,
         clock: Clock,
-        commands: Mapping[str, type[Command[W]]],
+        commands: Mapping[str, type[Command[S]]],
         refuse: Callable[[web.Request, InjectedFault], web.Response],
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
         self.faults = InjectedFaults()
-        self.calls: deque[RecordedCall] = deque(maxlen=CALLS_KEPT)
-        self.app = web.Application(middlewares=[self._around], client_max_size=16 * 1024 * 1024)
-        self.state, self._clock = world, clock
+        self.calls: deque[RecordedCall] = deque(maxlen=CALLS_MAX)
+        self.app = web.Application(middlewares=[self._middleware], client_max_size=16 * 1024 * 1024)
+        self.state, self._clock = state, clock
         self._commands, self._refuse = commands, refuse
         self._host, self._port = host, port
         self._runner: web.AppRunner | None = None
@@ -131,7 +127,7 @@ class SimulatorServer(Generic[W]):
         return f"http://{self._host}:{self._port}"
 
     async def __aenter__(self) -> Self:
-        # A caller that goes away ends its handler, or one left hanging would never end.
+        # A client that disconnects ends its handler, or one that hangs would never end.
         self._runner = web.AppRunner(
             self.app, access_log=None, handler_cancellation=True, shutdown_timeout=0.2
         )
@@ -144,44 +140,44 @@ class SimulatorServer(Generic[W]):
         assert self._runner is not None
         await self._runner.cleanup()
 
-    def run(self, command: Command[W]) -> object:
+    def run(self, command: Command[S]) -> object:
         """Run a command, as `POST /_control/…` does."""
         return command.run(self.state)
 
-    def inject(self, trouble: InjectedFault) -> None:
+    def inject(self, fault: InjectedFault) -> None:
         """Inject a fault into the next matching calls."""
-        self.faults.add(trouble)
+        self.faults.add(fault)
 
     @web.middleware
-    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path.startswith(CONTROL):
             return await handler(request)
         body = await request.read()
-        response = await self._met(request, handler)
-        self.calls.append(_seen(request, body, response))
+        response = await self._handle(request, handler)
+        self.calls.append(_recorded(request, body, response))
         return response
 
-    async def _met(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        trouble = self.faults.take(request)
-        if trouble is None:
+    async def _handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        fault = self.faults.take(request)
+        if fault is None:
             return await handler(request)
-        response = await handler(request) if trouble.late else None
-        if trouble.delay_s:
-            await self._clock.sleep(trouble.delay_s)
-        if trouble.hang:
+        response = await handler(request) if fault.late else None
+        if fault.delay_s:
+            await self._clock.sleep(fault.delay_s)
+        if fault.hang:
             await asyncio.get_running_loop().create_future()
-        if trouble.cut:
-            _cut(request)
+        if fault.cut:
+            _abort(request)
             return response or web.Response(status=500)
-        if trouble.status:
-            return self._refuse(request, trouble)
+        if fault.status:
+            return self._refuse(request, fault)
         return response or await handler(request)
 
     async def _list_commands(self, request: web.Request) -> web.Response:
         own = {
             "trouble": InjectedFault.__doc__,
-            "calls": "The calls that came in: {}.",
-            "reset": "Begin anew: {}.",
+            "calls": "The received calls: {}.",
+            "reset": "Reset the state: {}.",
         }
         return _json(own | {name: command.__doc__ for name, command in sorted(self._commands.items())})
 
@@ -206,13 +202,13 @@ class SimulatorServer(Generic[W]):
         return msgspec.json.decode(body, type=self._commands[name]).run(self.state)
 
     def reset(self) -> None:
-        """Begin anew: no troubles, no calls, an empty world."""
+        """Drop faults and calls, and clear the state."""
         self.faults.clear()
         self.calls.clear()
         self.state.clear()
 
 
-def _cut(request: web.Request) -> None:
+def _abort(request: web.Request) -> None:
     if request.transport is not None:
         request.transport.abort()
 
@@ -221,7 +217,7 @@ def _json(value: object, *, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json", status=status)
 
 
-def _seen(request: web.Request, body: bytes, response: web.StreamResponse) -> RecordedCall:
+def _recorded(request: web.Request, body: bytes, response: web.StreamResponse) -> RecordedCall:
     answer: Any = getattr(response, "body", None)
     return RecordedCall(
         method=request.method,

@@ -21,7 +21,7 @@ from holdfast.services.renewals.jobs.risk_events import Triggers
 from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS, DeliveryState, RiskScore, RmsEndpoint
 from holdfast.services.renewals.queries.deliveries import RmsDeliveries
 from holdfast.simulators.rms import Behave, InjectedFault, RmsSimulator
-from holdfast.simulators.rms.world import ReceivedMessage
+from holdfast.simulators.rms.state import ReceivedMessage
 from holdfast.store import Query, Store, patch
 from tests.faults.puppet import Puppet, puppets
 from tests.services.renewals.server import AS_OF, Server, settle_in

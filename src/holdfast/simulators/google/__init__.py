@@ -1,4 +1,4 @@
-"""A stand-in for Google: consent and the token endpoint, Calendar v3 with push channels, Sheets v4."""
+"""Simulated Google: OAuth consent and tokens, Calendar v3 with push channels, Sheets v4."""
 
 from holdfast.clock import Clock
 from holdfast.simulators.google.control import (

@@ -1,4 +1,4 @@
-"""People, service accounts and their tokens; the token endpoint checks what it is given, as Google's does."""
+"""People, service accounts and access tokens; the token endpoint verifies assertions as Google's does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNAUTHORIZED: Final = (
 
 
 class TokenRefusal(Exception):
-    """An answer of the token endpoint other than a token."""
+    """An error of the token endpoint."""
 
     def __init__(self, error: str, description: str, *, status: int = 400) -> None:
         super().__init__(error)
@@ -44,7 +44,7 @@ class TokenRefusal(Exception):
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a bearer token speaks for (`email`), who asked for it, and for what."""
+    """An access token: whom it speaks for (`email`), the client that requested it, its scopes."""
 
     email: str
     client: str
@@ -57,7 +57,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Client(msgspec.Struct, kw_only=True):
-    """A service account: its public key, and the scopes a domain's administrator delegated (None: any)."""
+    """A service account: its public key, and the scopes that were delegated to it (None: any)."""
 
     email: str
     key_id: str
@@ -81,7 +81,7 @@ class _JwtClaims(msgspec.Struct):
 
 
 class Accounts:
-    """Everybody Google knows, and the tokens it gave out."""
+    """All accounts, and the tokens issued to them."""
 
     def __init__(self, clock: Clock, *, token_s: float = 3_600.0) -> None:
         self._clock = clock
@@ -92,7 +92,7 @@ class Accounts:
         self.revoked: set[str] = set()
 
     def add_client(self, name: str, *, token_url: str, scopes: list[str] | None = None) -> dict[str, str]:
-        """A new service account; the key file that is handed out for it, once."""
+        """Create a service account; return its key file."""
         email, key_id = f"{name}@simulated.iam.gserviceaccount.com", secrets.token_hex(20)
         private = _private_key(email)
         delegated = None if scopes is None else frozenset(scopes)
@@ -110,7 +110,7 @@ class Accounts:
         }
 
     def revoke(self, email: str) -> None:
-        """End a person's grants or a service account: old tokens stop working, new ones are refused."""
+        """Revoke a person's grants or a service account: old tokens stop working, new ones are refused."""
         if email in self._clients:
             self._clients[email].revoked = True
         elif email in self.people:
@@ -119,21 +119,21 @@ class Accounts:
             raise LookupError(f"nobody is called {email}")
 
     def restore(self, email: str) -> None:
-        """Take a revocation back; old tokens stay dead."""
+        """Undo a revocation; old tokens stay invalid."""
         self._tokens = {text: token for text, token in self._tokens.items() if token.email != email}
         self.revoked.discard(email)
         if email in self._clients:
             self._clients[email].revoked = False
 
     def end_tokens(self) -> None:
-        """Make every token given out so far useless, as if its time were over."""
+        """Invalidate all tokens."""
         self._tokens.clear()
 
     def grant(self, form: Mapping[str, str], *, own_url: str) -> dict[str, object]:
         """A token for a signed assertion."""
         if form.get("grant_type") != GRANT:
             raise TokenRefusal("unsupported_grant_type", "Invalid grant_type: " + form.get("grant_type", ""))
-        claims, client = self._verified(form.get("assertion", ""))
+        claims, client = self._verify(form.get("assertion", ""))
         if claims.aud not in (own_url, GOOGLE_AUDIENCE):
             raise TokenRefusal("invalid_grant", "Invalid JWT: Failed audience check.")
         self._check_times(claims)
@@ -144,41 +144,41 @@ class Accounts:
         return self.issue((claims.sub or client.email).lower(), client=client.email, scopes=scopes)
 
     def issue(self, email: str, *, client: str, scopes: frozenset[str]) -> dict[str, object]:
-        """A new access token, as the token endpoint answers with it."""
+        """Issue an access token, as the response of the token endpoint."""
         text = "ya29.simulated-" + secrets.token_urlsafe(32)
         ends_at_s = self._clock.monotonic() + self._token_s
         self._tokens[text] = Token(email=email, client=client, scopes=scopes, ends_at_s=ends_at_s)
         return {"access_token": text, "expires_in": int(self._token_s), "token_type": "Bearer"}
 
     def token_of(self, text: str) -> Token | None:
-        """Whose an access token is, where it is one."""
+        """The issued token with this text, if any."""
         return self._tokens.get(text)
 
     def end_tokens_of(self, client: str, email: str) -> None:
-        """Make the tokens useless that this client has for this person."""
-        gone = (client, email)
-        self._tokens = {text: t for text, t in self._tokens.items() if (t.client, t.email) != gone}
+        """Invalidate the client's tokens for this person."""
+        revoked = (client, email)
+        self._tokens = {text: t for text, t in self._tokens.items() if (t.client, t.email) != revoked}
 
     def authenticate(self, authorization: str, *, any_of: frozenset[str]) -> Token:
-        """Who is calling; refused with 401 when the token doesn't work, 403 when it may not do this."""
+        """The caller's token; 401 for an invalid one, 403 where its scopes do not suffice."""
         scheme, _, text = authorization.partition(" ")
         token = self._tokens.get(text)
-        if scheme != "Bearer" or token is None or not self._works(token):
+        if scheme != "Bearer" or token is None or not self._is_valid(token):
             raise Refusal(401, "authError", "Invalid Credentials", where="Authorization")
         if not token.scopes & any_of:
             message = "Request had insufficient authentication scopes."
             raise Refusal(403, "insufficientPermissions", message)
         return token
 
-    def _works(self, token: Token) -> bool:
+    def _is_valid(self, token: Token) -> bool:
         alive = self._clock.monotonic() < token.ends_at_s
         client = self._clients.get(token.client)  # an app that people let in is none of these
         return alive and token.email not in self.revoked and not (client and client.revoked)
 
-    def _verified(self, assertion: str) -> tuple[_JwtClaims, Client]:
+    def _verify(self, assertion: str) -> tuple[_JwtClaims, Client]:
         try:
-            head, body, signature = (_bytes(part) for part in assertion.split("."))
-            header = msgspec.json.decode(head, type=_JwtHeader)
+            raw_header, body, signature = (_bytes(part) for part in assertion.split("."))
+            header = msgspec.json.decode(raw_header, type=_JwtHeader)
             claims = msgspec.json.decode(body, type=_JwtClaims)
         except (ValueError, msgspec.DecodeError):
             raise TokenRefusal("invalid_grant", "Bad Request") from None
@@ -186,7 +186,7 @@ class Accounts:
         if client is None or client.revoked:
             raise TokenRefusal("invalid_grant", "Invalid grant: account not found")
         signed = assertion.rpartition(".")[0].encode()
-        if header.alg != "RS256" or header.kid != client.key_id or not _signed(client, signature, signed):
+        if header.alg != "RS256" or header.kid != client.key_id or not _is_signed(client, signature, signed):
             raise TokenRefusal("invalid_grant", "Invalid JWT Signature.")
         return claims, client
 
@@ -209,11 +209,11 @@ class Accounts:
 
 @functools.cache
 def _private_key(email: str) -> RSAPrivateKey:
-    # Making one takes long, and a simulator is started for each test.
+    # Generating a key is slow, and each test starts a simulator.
     return generate_private_key(public_exponent=65537, key_size=2048)
 
 
-def _signed(client: Client, signature: bytes, signed: bytes) -> bool:
+def _is_signed(client: Client, signature: bytes, signed: bytes) -> bool:
     try:
         client.public_key.verify(signature, signed, PKCS1v15(), hashes.SHA256())
     except InvalidSignature:

@@ -1,4 +1,4 @@
-"""What may be written of an event; the rest of a body is read-only or unknown and has no effect."""
+"""The writable fields of an event; read-only and unknown fields have no effect."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Text = str | None | UnsetType
 Flag = bool | None | UnsetType
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pass
 
 
-class When(_Part, frozen=True):
+class When(_Body, frozen=True):
     date: Text = UNSET
     date_time: Text = UNSET
     time_zone: Text = UNSET
 
 
-class Attendee(_Part, frozen=True):
+class Attendee(_Body, frozen=True):
     email: str
     additional_guests: int | UnsetType = UNSET
     comment: str | UnsetType = UNSET
@@ -34,22 +34,22 @@ class Attendee(_Part, frozen=True):
     response_status: Literal["needsAction", "declined", "tentative", "accepted"] = "needsAction"
 
 
-class Properties(_Part, frozen=True):
+class Properties(_Body, frozen=True):
     private: dict[str, str | None] | UnsetType = UNSET
     shared: dict[str, str | None] | UnsetType = UNSET
 
 
-class Reminder(_Part, frozen=True):
+class Reminder(_Body, frozen=True):
     method: Literal["email", "popup"]
     minutes: int
 
 
-class Reminders(_Part, frozen=True):
+class Reminders(_Body, frozen=True):
     use_default: bool | UnsetType = UNSET
     overrides: list[Reminder] | UnsetType = UNSET
 
 
-class EventBody(_Part, frozen=True):
+class EventBody(_Body, frozen=True):
     id: str | UnsetType = UNSET
     summary: Text = UNSET
     description: Text = UNSET
@@ -70,7 +70,7 @@ class EventBody(_Part, frozen=True):
 
 
 def read_body(body: object) -> dict[str, Any]:
-    """The writable part of a body, each field of its right type; refused where one is not."""
+    """The writable fields of a body, converted to their types, or a refusal."""
     try:
         read: dict[str, Any] = msgspec.to_builtins(msgspec.convert(body, EventBody))
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""Everybody's calendars. An event is one record on the calendar of its organizer and of each guest.
+"""Calendars. An event is one record on the calendars of its organizer and of each guest.
 
 Each calendar counts its changes: an entry carries the count of its last one, and a sync token is a count.
 """
@@ -27,13 +27,13 @@ from holdfast.simulators.google.moments import Start, as_instant, rfc3339, stamp
 from holdfast.simulators.google.recurrence import parse
 from holdfast.simulators.google.refusals import Refusal
 
-# How far an endless series is followed.
+# How far an endless series is expanded.
 HORIZON: Final = timedelta(days=730)
-_OWN: Final = frozenset({"responseStatus", "comment", "additionalGuests"})
+_OWN_FIELDS: Final = frozenset({"responseStatus", "comment", "additionalGuests"})
 
 
 class CalendarEntry(msgspec.Struct):
-    """A record on one calendar; `gone` when this person was taken off it."""
+    """A record on one calendar; `gone` when this person was removed from it."""
 
     record: EventRecord
     change: int
@@ -48,13 +48,13 @@ class Calendar:
         self.time_zone = time_zone
         self.entries: dict[str, CalendarEntry] = {}
         self.change = 0
-        # By chance: a token that another world gave never fits this one.
+        # Random, so that a token of another state never fits this one.
         self.generation = secrets.randbelow(2**31)
         self.pages: dict[str, Any] = {}
 
     def put(self, record: EventRecord, *, gone: bool) -> None:
         self.change += 1
-        # Taken out and put in again, so that the entries stay in the order of their last change.
+        # Removed and inserted again, so that entries stay in the order of their last change.
         self.entries.pop(record.id, None)
         self.entries[record.id] = CalendarEntry(record, self.change, gone)
 
@@ -65,7 +65,7 @@ class Calendar:
 
 
 class Calendars:
-    """The acts on events; `changed` is told the owner of each calendar that an act changed."""
+    """Operations on events; `changed` is called with the owner of each changed calendar."""
 
     def __init__(self, clock: Clock, changed: Callable[[str], None]) -> None:
         self._clock = clock
@@ -77,7 +77,7 @@ class Calendars:
         return self._by_email.setdefault(email, Calendar(email, time_zone))
 
     def visible_to(self, calendar_id: str, caller: str) -> Calendar:
-        """The calendar a caller named; only one's own is there to be seen."""
+        """The calendar that a caller names; people see only their own."""
         email = caller if calendar_id == "primary" else calendar_id.lower()
         if email != caller or email not in self._by_email:
             raise Refusal(404, "notFound", "Not Found")
@@ -105,7 +105,7 @@ class Calendars:
         raise Refusal(404, "notFound", "Not Found")
 
     def starts(self, series: EventRecord, until: datetime | None = None) -> Iterator[Start]:
-        """When a series takes place, up to the horizon."""
+        """The starts of a series, up to the horizon."""
         until = until or self._clock.now() + HORIZON
         starts = parse(series.data["recurrence"]).starts(start_of(series.data["start"]))
         return itertools.takewhile(lambda start: as_instant(start) < until, starts)
@@ -130,7 +130,7 @@ class Calendars:
             "eventType": "default",
         }
         record = EventRecord(check_event(merge_patch(start, body) | {"sequence": 0}), calendar.email)
-        self._settle(record, record.guests())
+        self._store(record, record.guests())
         return record
 
     def patch(self, calendar: Calendar, event_id: str, *, patch: Data, if_match: str = "") -> EventRecord:
@@ -140,11 +140,11 @@ class Calendars:
         _check_rights(record, data, calendar.email)
         before = record.guests()
         record.data = data
-        self._settle(record, before)
+        self._store(record, before)
         return record
 
     def delete(self, calendar: Calendar, event_id: str, *, if_match: str = "") -> None:
-        """Cancel it for all when the organizer deletes it; a guest only takes it off the own calendar."""
+        """Cancel it for all if the organizer deletes it; a guest only removes it from their own calendar."""
         record = self.get(calendar, event_id)
         entry = calendar.entries.get(event_id)
         if record.cancelled or (entry is not None and entry.gone):
@@ -156,10 +156,10 @@ class Calendars:
             return
         for one in (record, *self._exceptions(calendar, record)):
             one.data["status"] = "cancelled"
-            self._settle(one, one.guests())
+            self._store(one, one.guests())
 
     def respond(self, calendar: Calendar, event_id: str, *, status: str) -> EventRecord:
-        """A guest's own answer to the invitation."""
+        """Set a guest's own response to the invitation."""
         guests = self.get(calendar, event_id).data.get("attendees", [])
         answered = [
             guest | ({"responseStatus": status} if guest["email"].lower() == calendar.email else {})
@@ -171,18 +171,18 @@ class Calendars:
         records = [entry.record for entry in calendar.entries.values()]
         return [record for record in records if record.parent_id == series.id and not record.cancelled]
 
-    def _settle(self, record: EventRecord, before: set[str]) -> None:
+    def _store(self, record: EventRecord, before: set[str]) -> None:
         record.data["etag"] = f'"{next(self._etags)}"'
         record.data["updated"] = rfc3339(self._clock.now())
         now = record.guests()
         for email in sorted(before | now):
             calendar = self._by_email.get(email)
-            if calendar is not None and _has_place(calendar, record):
+            if calendar is not None and _has_room(calendar, record):
                 calendar.put(record, gone=email not in now)
                 self._changed(email)
 
 
-def _has_place(calendar: Calendar, record: EventRecord) -> bool:
+def _has_room(calendar: Calendar, record: EventRecord) -> bool:
     """An id that a guest chose for another event stays theirs."""
     entry = calendar.entries.get(record.id)
     return entry is None or entry.record is record or entry.record.organizer == record.organizer
@@ -194,17 +194,17 @@ def _check_etag(record: EventRecord, if_match: str) -> None:
 
 
 def _check_rights(record: EventRecord, after: Data, email: str) -> None:
-    """What a guest may change: the own answer, and with leave of the organizer the guests or everything."""
+    """A guest may change their own response, and with the organizer's permission guests or everything."""
     if email == record.organizer or record.data.get("guestsCanModify", False):
         return
     old = {guest["email"].lower(): guest for guest in record.data.get("attendees", [])}
     new = {guest["email"].lower(): guest for guest in after.get("attendees", [])}
-    kept = all(
+    unchanged = all(
         _without_own(old[one], one == email) == _without_own(new.get(one), one == email) for one in old
     )
     may_invite = record.data.get("guestsCanInviteOthers", True) or not new.keys() - old.keys()
     others = (record.data.keys() | after.keys()) - {"attendees"}
-    if not (kept and may_invite and all(record.data.get(name) == after.get(name) for name in others)):
+    if not (unchanged and may_invite and all(record.data.get(name) == after.get(name) for name in others)):
         message = "Shared properties can only be changed by the organizer of the event."
         raise Refusal(403, "forbiddenForNonOrganizer", message)
 
@@ -212,4 +212,4 @@ def _check_rights(record: EventRecord, after: Data, email: str) -> None:
 def _without_own(guest: Data | None, own: bool) -> Data | None:
     if guest is None:
         return None
-    return {name: value for name, value in guest.items() if not (own and name in _OWN)}
+    return {name: value for name, value in guest.items() if not (own and name in _OWN_FIELDS)}

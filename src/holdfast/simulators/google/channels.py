@@ -1,4 +1,4 @@
-"""Push channels: opened on a calendar, told of each change by a real HTTP POST, stopped or expired."""
+"""Push channels: opened on a calendar, notified of each change by HTTP POST, stopped or expired."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AGENT: Final = "APIs-Google; (+https://developers.google.com/webmasters/APIs-Go
 
 
 class ChannelRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a channel is asked to be; `expiration` is milliseconds since 1970, as a number or as text."""
+    """A request for a channel; `expiration` is milliseconds since 1970, as a number or as text."""
 
     id: str = ""
     type: str = ""
@@ -39,7 +39,7 @@ class ChannelRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SimulatedChannel(msgspec.Struct, kw_only=True, rename="camel"):
-    """A channel and what became of it."""
+    """A channel and its delivery counts."""
 
     id: str
     resource_id: str
@@ -66,7 +66,7 @@ class SimulatedChannel(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class PushFault(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to the next pushes: dropped, sent twice, or sent after `delay_s`."""
+    """A fault for the next pushes: dropped, sent twice, or sent after `delay_s`."""
 
     act: Literal["drop", "double", "delay"]
     delay_s: float = 0.0
@@ -79,7 +79,7 @@ class _Message(msgspec.Struct, frozen=True):
 
 
 class PushChannels:
-    """Every channel, and the posts that are under way; each channel's go out one after another."""
+    """All channels, and their posts in flight; each channel's are sent one after another."""
 
     def __init__(self, clock: Clock, *, http_on_loopback: bool, life_s: float = LIFE_S) -> None:
         self._clock = clock
@@ -90,7 +90,7 @@ class PushChannels:
         self._live: dict[str, dict[str, SimulatedChannel]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
-        self._gaps = random.Random(1)
+        self._random = random.Random(1)
         self.push_faults: deque[PushFault] = deque()
 
     async def start(self) -> None:
@@ -104,7 +104,7 @@ class PushChannels:
             await self._session.close()
 
     def clear(self) -> None:
-        """Forget every channel; their posts end with them."""
+        """Drop every channel and its posts."""
         for task in self._tasks:
             task.cancel()
         self._all.clear()
@@ -113,16 +113,16 @@ class PushChannels:
         self.push_faults.clear()
 
     async def join(self) -> None:
-        """Return once every push so far was delivered or given up."""
+        """Return once every push so far was delivered or abandoned."""
         for queue in list(self._queues.values()):
             await queue.join()
 
     def all(self) -> list[SimulatedChannel]:
         for calendar in list(self._live):
-            self._living(calendar)
+            self._live_channels(calendar)
         return list(self._all.values())
 
-    def _living(self, calendar: str) -> list[SimulatedChannel]:
+    def _live_channels(self, calendar: str) -> list[SimulatedChannel]:
         """A calendar's live channels, after those whose time is over have left."""
         living = self._live.get(calendar, {})
         for channel in list(living.values()):
@@ -134,18 +134,18 @@ class PushChannels:
         channel.state = state
         del self._live[channel.calendar][channel.id]
 
-    def open(self, asked: ChannelRequest, *, calendar: str, client: str, uri: str) -> SimulatedChannel:
+    def open(self, request: ChannelRequest, *, calendar: str, client: str, uri: str) -> SimulatedChannel:
         """A new channel; its first message says that it is in sync."""
-        self._check(asked)
+        self._check(request)
         channel = SimulatedChannel(
-            id=asked.id,
+            id=request.id,
             resource_id=_resource_id(calendar),
             resource_uri=uri,
             calendar=calendar,
             client=client,
-            address=asked.address,
-            token=asked.token,
-            expiration_ms=self._expiration_ms(asked),
+            address=request.address,
+            token=request.token,
+            expiration_ms=self._expiration_ms(request),
         )
         self._all[channel.id] = channel
         self._live.setdefault(calendar, {})[channel.id] = channel
@@ -154,63 +154,63 @@ class PushChannels:
         self._push(channel, "sync")
         return channel
 
-    def stop(self, asked: ChannelRequest, *, client: str) -> None:
-        """End a channel; only whoever opened it can."""
-        channel = self._all.get(asked.id)
-        named = channel is not None and (channel.client, channel.resource_id) == (client, asked.resource_id)
-        if channel is None or not named or channel not in self._living(channel.calendar):
-            raise Refusal(404, "notFound", f"Channel '{asked.id}' not found for project 'simulated'")
+    def stop(self, request: ChannelRequest, *, client: str) -> None:
+        """Stop a channel; only the client that opened it can."""
+        channel = self._all.get(request.id)
+        named = channel is not None and (channel.client, channel.resource_id) == (client, request.resource_id)
+        if channel is None or not named or channel not in self._live_channels(channel.calendar):
+            raise Refusal(404, "notFound", f"Channel '{request.id}' not found for project 'simulated'")
         self._end(channel, "stopped")
 
     def notify(self, calendar: str) -> None:
-        """A calendar changed: every live channel on it says so."""
-        for channel in self._living(calendar):
+        """Notify every live channel on a changed calendar."""
+        for channel in self._live_channels(calendar):
             self._push(channel, "exists")
 
-    def _check(self, asked: ChannelRequest) -> None:
-        if not _ID.fullmatch(asked.id) or len(asked.token) > 256:
+    def _check(self, request: ChannelRequest) -> None:
+        if not _ID.fullmatch(request.id) or len(request.token) > 256:
             raise Refusal(400, "invalid", "Invalid channel id or token.")
-        if asked.type not in ("web_hook", "webhook"):
-            raise Refusal(400, "invalid", f"Unknown channel type: {asked.type}")
-        address = urlsplit(asked.address)
+        if request.type not in ("web_hook", "webhook"):
+            raise Refusal(400, "invalid", f"Unknown channel type: {request.type}")
+        address = urlsplit(request.address)
         loopback = self._http_on_loopback and address.scheme == "http" and address.hostname in _LOOPBACK
         if address.scheme != "https" and not loopback:
-            message = f"WebHook callback must be HTTPS: {asked.address}"
+            message = f"WebHook callback must be HTTPS: {request.address}"
             raise Refusal(400, "push.webhookUrlNotHttps", message)
-        if asked.id in self._all:
-            raise Refusal(400, "channelIdNotUnique", f"Channel id {asked.id} not unique")
+        if request.id in self._all:
+            raise Refusal(400, "channelIdNotUnique", f"Channel id {request.id} not unique")
 
-    def _expiration_ms(self, asked: ChannelRequest) -> int:
+    def _expiration_ms(self, request: ChannelRequest) -> int:
         now = self._now_ms()
         try:
-            wanted = int(asked.expiration) or now + int(asked.params.get("ttl", "0")) * 1000
+            requested = int(request.expiration) or now + int(request.params.get("ttl", "0")) * 1000
         except ValueError:
             raise Refusal(400, "invalid", "Invalid expiration.") from None
-        if wanted < now:
+        if requested < now:
             raise Refusal(400, "invalid", "Channel expiration must be in the future.")
-        longest = now + self._life_ms
-        return min(wanted, longest) if wanted > now else longest
+        latest = now + self._life_ms
+        return min(requested, latest) if requested > now else latest
 
     def _push(self, channel: SimulatedChannel, state: str) -> None:
-        # Numbers grow, but not by one: a receiver that counts on that is wrong.
-        channel.number += 1 if state == "sync" else self._gaps.randint(1, 5_000)
+        # Numbers grow, but not by one: a receiver that relies on that is wrong.
+        channel.number += 1 if state == "sync" else self._random.randint(1, 5_000)
         self._queues[channel.id].put_nowait(_Message(channel, state, channel.number))
 
     async def _post_all(self, queue: asyncio.Queue[_Message]) -> None:
         while True:
             message = await queue.get()
             try:
-                await self._met(message)
+                await self._send(message)
             finally:
                 queue.task_done()
 
-    async def _met(self, message: _Message) -> None:
-        trouble = self.push_faults.popleft() if self.push_faults else None
-        if trouble is not None and trouble.act == "drop":
+    async def _send(self, message: _Message) -> None:
+        fault = self.push_faults.popleft() if self.push_faults else None
+        if fault is not None and fault.act == "drop":
             return
-        if trouble is not None and trouble.delay_s:
-            await self._clock.sleep(trouble.delay_s)
-        for _ in range(2 if trouble is not None and trouble.act == "double" else 1):
+        if fault is not None and fault.delay_s:
+            await self._clock.sleep(fault.delay_s)
+        for _ in range(2 if fault is not None and fault.act == "double" else 1):
             await self._deliver(message)
 
     async def _deliver(self, message: _Message) -> None:

@@ -1,6 +1,6 @@
-"""People who let an app in: the page of consent, codes with PKCE, refresh tokens, revocation.
+"""OAuth for apps: consent, authorization codes with PKCE, refresh tokens, revocation.
 
-The page is left out: a person consents at once to what is asked, unless told otherwise.
+There is no consent page: a person consents at once to what is requested, unless told otherwise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EMAIL_SCOPE: Final = "https://www.googleapis.com/auth/userinfo.email"
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
-    """An OAuth client of the console."""
+    """An OAuth client."""
 
     client_id: str
     secret: str
@@ -31,7 +31,7 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsentChoice(msgspec.Struct, kw_only=True):
-    """What the next person does on the page: consent to all or some, or decline."""
+    """What the next person does on the consent page: grant all or some scopes, or decline."""
 
     email: str = ""
     allow: bool = True
@@ -57,7 +57,7 @@ class AppGrant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageRefusal(Exception):
-    """The page shows an error and sends nobody back, for the address to send to can't be trusted."""
+    """An error page instead of a redirect, because the redirect URI can't be trusted."""
 
     def __init__(self, error: str, message: str) -> None:
         super().__init__(message)
@@ -65,18 +65,18 @@ class PageRefusal(Exception):
 
 
 class OAuthApps:
-    """The apps people can let in, and whom they let in."""
+    """OAuth clients, and what people granted them."""
 
     def __init__(self, clock: Clock, accounts: Accounts) -> None:
         self._clock, self._accounts = clock, accounts
         self._apps: dict[str, App] = {}
         self._codes: dict[str, Code] = {}
-        self._spent: dict[str, tuple[str, str]] = {}
+        self._used_codes: dict[str, tuple[str, str]] = {}
         self._grants: dict[str, AppGrant] = {}
         self.choices: list[ConsentChoice] = []
 
     def add_app(self, name: str, *, redirect_uris: list[str], url: str) -> dict[str, dict[str, object]]:
-        """A new OAuth client; the JSON file that the console hands out for it."""
+        """Create an OAuth client; return its JSON file."""
         app = App(
             client_id=f"{name}.apps.googleusercontent.com", secret=f"GOCSPX-{secrets.token_urlsafe(21)}",
             redirect_uris=frozenset(redirect_uris),
@@ -88,10 +88,8 @@ class OAuthApps:
             "redirect_uris": redirect_uris,
         }}  # fmt: skip
 
-    # -- the page ---------------------------------------------------------------------------------
-
     def authorize(self, query: Mapping[str, str]) -> str:
-        """Where the person is sent back to."""
+        """The URL to redirect the person to."""
         app = self._apps.get(query.get("client_id", ""))
         if app is None:
             raise PageRefusal("invalid_client", "The OAuth client was not found.")
@@ -102,54 +100,54 @@ class OAuthApps:
             )
         if query.get("response_type") != "code" or not query.get("scope", "").split():
             raise PageRefusal("invalid_request", "Required parameter is missing or invalid.")
-        said = self._said(query, app, redirect_uri)
-        joint = "&" if "?" in redirect_uri else "?"
-        return f"{redirect_uri}{joint}{urlencode(said | {'state': query.get('state', '')})}"
+        parameters = self._redirect_parameters(query, app, redirect_uri)
+        separator = "&" if "?" in redirect_uri else "?"
+        return f"{redirect_uri}{separator}{urlencode(parameters | {'state': query.get('state', '')})}"
 
-    def _said(self, query: Mapping[str, str], app: App, redirect_uri: str) -> dict[str, str]:
-        answer = self.choices.pop(0) if self.choices else ConsentChoice()
+    def _redirect_parameters(self, query: Mapping[str, str], app: App, redirect_uri: str) -> dict[str, str]:
+        choice = self.choices.pop(0) if self.choices else ConsentChoice()
         email = (
-            answer.email or query.get("login_hint", "") or min(self._accounts.people, default="")
+            choice.email or query.get("login_hint", "") or min(self._accounts.people, default="")
         ).lower()
         if email not in self._accounts.people:
             raise PageRefusal("invalid_request", "Couldn't find your Google Account")
-        if not answer.allow:
+        if not choice.allow:
             return {"error": "access_denied"}
         if query.get("code_challenge_method", "plain") not in ("plain", "S256"):
             raise PageRefusal("invalid_request", "code_challenge_method is not supported.")
-        asked = {_EMAIL_SCOPE if one == "email" else one for one in query["scope"].split()}
-        allowed = (
-            asked if answer.scopes is None else {one for one in asked if one in answer.scopes or _plain(one)}
+        requested = {_EMAIL_SCOPE if one == "email" else one for one in query["scope"].split()}
+        granted = (
+            requested
+            if choice.scopes is None
+            else {one for one in requested if one in choice.scopes or _always_granted(one)}
         )
         code = f"4/0{secrets.token_urlsafe(40)}"
         self._codes[code] = Code(
-            client_id=app.client_id, redirect_uri=redirect_uri, email=email, scopes=frozenset(allowed),
+            client_id=app.client_id, redirect_uri=redirect_uri, email=email, scopes=frozenset(granted),
             challenge=_challenge(query), offline=query.get("access_type") == "offline",
             ends_at_s=self._clock.monotonic() + CODE_S,
         )  # fmt: skip
-        return {"code": code, "scope": " ".join(sorted(allowed))}
-
-    # -- the token endpoint -----------------------------------------------------------------------
+        return {"code": code, "scope": " ".join(sorted(granted))}
 
     def exchange(self, form: Mapping[str, str]) -> dict[str, object]:
-        """Tokens for a code, which works once; coming twice, it ends what it brought the first time."""
+        """Exchange a code for tokens, once; a code that comes twice ends its grant."""
         app = self._app(form)
         text = form.get("code", "")
-        if text in self._spent:
-            self._end(*self._spent[text])
+        if text in self._used_codes:
+            self._end_grant(*self._used_codes[text])
         code = self._codes.pop(text, None)
         if code is None or code.client_id != app.client_id or self._clock.monotonic() >= code.ends_at_s:
             raise TokenRefusal("invalid_grant", "Malformed auth code." if code is None else "Bad Request")
         if form.get("redirect_uri") != code.redirect_uri:
             raise TokenRefusal("redirect_uri_mismatch", "Bad Request")
         _check_verifier(code, form.get("code_verifier", ""))
-        self._spent[text] = (app.client_id, code.email)
-        answer = self._answer(app, code.email, code.scopes)
+        self._used_codes[text] = (app.client_id, code.email)
+        choice = self._token_response(app, code.email, code.scopes)
         if code.offline:
             refresh = f"1//0{secrets.token_urlsafe(60)}"
             self._grants[refresh] = AppGrant(client_id=app.client_id, email=code.email, scopes=code.scopes)
-            answer["refresh_token"] = refresh
-        return answer
+            choice["refresh_token"] = refresh
+        return choice
 
     def refresh(self, form: Mapping[str, str]) -> dict[str, object]:
         """A new access token; the refresh token stays."""
@@ -157,29 +155,29 @@ class OAuthApps:
         grant = self._grants.get(form.get("refresh_token", ""))
         if grant is None or grant.client_id != app.client_id or grant.email in self._accounts.revoked:
             raise TokenRefusal("invalid_grant", REVOKED)
-        return self._answer(app, grant.email, grant.scopes)
+        return self._token_response(app, grant.email, grant.scopes)
 
     def revoke(self, token: str) -> None:
-        """End the grant that an access or refresh token belongs to."""
+        """End the grant of an access or refresh token."""
         grant = self._grants.get(token)
-        held = self._accounts.token_of(token)
+        access_token = self._accounts.token_of(token)
         if grant is not None:
-            self._end(grant.client_id, grant.email)
-        elif held is not None:
-            self._end(held.client, held.email)
+            self._end_grant(grant.client_id, grant.email)
+        elif access_token is not None:
+            self._end_grant(access_token.client, access_token.email)
         else:
             raise TokenRefusal("invalid_token", "Token expired or revoked")
 
     def revoke_all(self, email: str) -> int:
-        """A person removes the access of every app; says how many grants that ended."""
+        """Revoke the access of every app; return the number of grants."""
         ended = {grant.client_id for grant in self._grants.values() if grant.email == email.lower()}
         for client_id in ended:
-            self._end(client_id, email.lower())
+            self._end_grant(client_id, email.lower())
         return len(ended)
 
-    def _end(self, client_id: str, email: str) -> None:
-        gone = (client_id, email)
-        self._grants = {t: g for t, g in self._grants.items() if (g.client_id, g.email) != gone}
+    def _end_grant(self, client_id: str, email: str) -> None:
+        ended_grant = (client_id, email)
+        self._grants = {t: g for t, g in self._grants.items() if (g.client_id, g.email) != ended_grant}
         self._accounts.end_tokens_of(client_id, email)
 
     def _app(self, form: Mapping[str, str]) -> App:
@@ -190,15 +188,15 @@ class OAuthApps:
             raise TokenRefusal("invalid_client", "The provided client secret is invalid.", status=401)
         return app
 
-    def _answer(self, app: App, email: str, scopes: frozenset[str]) -> dict[str, object]:
-        answer = self._accounts.issue(email, client=app.client_id, scopes=scopes)
-        answer["scope"] = " ".join(sorted(scopes))
+    def _token_response(self, app: App, email: str, scopes: frozenset[str]) -> dict[str, object]:
+        choice = self._accounts.issue(email, client=app.client_id, scopes=scopes)
+        choice["scope"] = " ".join(sorted(scopes))
         if "openid" in scopes:
-            answer["id_token"] = self._identity(app, email)
-        return answer
+            choice["id_token"] = self._identity(app, email)
+        return choice
 
     def _identity(self, app: App, email: str) -> str:
-        """An identity token; nobody is given the key to check its signature here."""
+        """An identity token; its signature can't be checked here."""
         now = int(self._clock.now().timestamp())
         claims = {
             "iss": "https://accounts.google.com", "aud": app.client_id, "azp": app.client_id, "email": email,
@@ -208,17 +206,17 @@ class OAuthApps:
         return ".".join([*parts, _url64(secrets.token_bytes(256))])
 
 
-def _plain(scope: str) -> bool:
+def _always_granted(scope: str) -> bool:
     return scope in ("openid", _EMAIL_SCOPE)
 
 
 def _subject(email: str) -> str:
-    """A person's lasting number, of 21 digits as Google's are."""
+    """A person's permanent number, of 21 digits as Google's are."""
     return str(10**20 + int.from_bytes(hashlib.sha256(email.encode()).digest()[:8]) % 10**20)
 
 
 def _challenge(query: Mapping[str, str]) -> str:
-    """The challenge as an S256 one; a plain one is what its own verifier would give."""
+    """The challenge as an S256 one; a plain one is converted."""
     challenge = query.get("code_challenge", "")
     return challenge if query.get("code_challenge_method") == "S256" or not challenge else _s256(challenge)
 

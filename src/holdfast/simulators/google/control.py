@@ -1,4 +1,4 @@
-"""What a person can cause in the simulated Google: one command each, by name under `/_control`."""
+"""Control commands of the simulated Google, by name under `/_control`."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from holdfast.simulators.google.channels import PushFault
 from holdfast.simulators.google.consents import ConsentChoice
 from holdfast.simulators.google.events import view
 from holdfast.simulators.google.sheets import Cell, Spreadsheet
-from holdfast.simulators.google.world import GoogleState
+from holdfast.simulators.google.state import GoogleState
 from holdfast.simulators.server import Command
 
-Few = Annotated[int, Meta(ge=1, le=100_000)]
+FaultCount = Annotated[int, Meta(ge=1, le=100_000)]
 
 
 class AddPerson(Command[GoogleState], frozen=True):
-    """Add somebody with a calendar: {email, timeZone}."""
+    """Add a person with a calendar: {email, timeZone}."""
 
     email: str
     time_zone: str = "UTC"
 
-    def run(self, world: GoogleState) -> object:
-        world.add_person(self.email, time_zone=self.time_zone)
+    def run(self, state: GoogleState) -> object:
+        state.add_person(self.email, time_zone=self.time_zone)
         return {"email": self.email}
 
 
 class AddServiceAccount(Command[GoogleState], frozen=True):
-    """Make a service account and give its key file: {name, scopes (delegated; null for all)}."""
+    """Create a service account and return its key file: {name, scopes (delegated; null for all)}."""
 
     name: str
     scopes: list[str] | None = None
 
-    def run(self, world: GoogleState) -> object:
-        return world.add_service_account(self.name, scopes=self.scopes)
+    def run(self, state: GoogleState) -> object:
+        return state.add_service_account(self.name, scopes=self.scopes)
 
 
 class CreateEvent(Command[GoogleState], frozen=True):
@@ -44,8 +44,8 @@ class CreateEvent(Command[GoogleState], frozen=True):
     calendar: str
     event: dict[str, Any]
 
-    def run(self, world: GoogleState) -> object:
-        record = world.calendars.insert(world.calendars.owned_by(self.calendar), self.event)
+    def run(self, state: GoogleState) -> object:
+        record = state.calendars.insert(state.calendars.owned_by(self.calendar), self.event)
         return view(record, self.calendar)
 
 
@@ -56,9 +56,9 @@ class UpdateEvent(Command[GoogleState], frozen=True):
     event_id: str
     patch: dict[str, Any]
 
-    def run(self, world: GoogleState) -> object:
-        calendar = world.calendars.owned_by(self.calendar)
-        return view(world.calendars.patch(calendar, self.event_id, patch=self.patch), self.calendar)
+    def run(self, state: GoogleState) -> object:
+        calendar = state.calendars.owned_by(self.calendar)
+        return view(state.calendars.patch(calendar, self.event_id, patch=self.patch), self.calendar)
 
 
 class DeleteEvent(Command[GoogleState], frozen=True):
@@ -67,21 +67,21 @@ class DeleteEvent(Command[GoogleState], frozen=True):
     calendar: str
     event_id: str
 
-    def run(self, world: GoogleState) -> object:
-        world.calendars.delete(world.calendars.owned_by(self.calendar), self.event_id)
+    def run(self, state: GoogleState) -> object:
+        state.calendars.delete(state.calendars.owned_by(self.calendar), self.event_id)
         return {"deleted": self.event_id}
 
 
 class Respond(Command[GoogleState], frozen=True):
-    """Answer an invitation as a guest: {calendar, eventId, status}."""
+    """Respond to an invitation as a guest: {calendar, eventId, status}."""
 
     calendar: str
     event_id: str
     status: Literal["needsAction", "declined", "tentative", "accepted"]
 
-    def run(self, world: GoogleState) -> object:
-        calendar = world.calendars.owned_by(self.calendar)
-        return view(world.calendars.respond(calendar, self.event_id, status=self.status), self.calendar)
+    def run(self, state: GoogleState) -> object:
+        calendar = state.calendars.owned_by(self.calendar)
+        return view(state.calendars.respond(calendar, self.event_id, status=self.status), self.calendar)
 
 
 class ShowCalendar(Command[GoogleState], frozen=True):
@@ -89,8 +89,8 @@ class ShowCalendar(Command[GoogleState], frozen=True):
 
     calendar: str
 
-    def run(self, world: GoogleState) -> object:
-        entries = world.calendars.owned_by(self.calendar).entries.values()
+    def run(self, state: GoogleState) -> object:
+        entries = state.calendars.owned_by(self.calendar).entries.values()
         return [view(entry.record, self.calendar) for entry in entries if not entry.gone]
 
 
@@ -99,89 +99,91 @@ class RevokeAccess(Command[GoogleState], frozen=True):
 
     email: str
 
-    def run(self, world: GoogleState) -> object:
-        world.accounts.revoke(self.email)
+    def run(self, state: GoogleState) -> object:
+        state.accounts.revoke(self.email)
         return {"revoked": self.email}
 
 
 class Restore(Command[GoogleState], frozen=True):
-    """Take a revocation back: {email}."""
+    """Undo a revocation: {email}."""
 
     email: str
 
-    def run(self, world: GoogleState) -> object:
-        world.accounts.restore(self.email)
+    def run(self, state: GoogleState) -> object:
+        state.accounts.restore(self.email)
         return {"restored": self.email}
 
 
 class AddApp(Command[GoogleState], frozen=True):
-    """Make an OAuth client that people can let in and give its JSON file: {name, redirectUris}."""
+    """Create an OAuth client and return its JSON file: {name, redirectUris}."""
 
     name: str
     redirect_uris: list[str]
 
-    def run(self, world: GoogleState) -> object:
-        return world.add_app(self.name, redirect_uris=self.redirect_uris)
+    def run(self, state: GoogleState) -> object:
+        return state.add_app(self.name, redirect_uris=self.redirect_uris)
 
 
 class GiveConsent(Command[GoogleState], frozen=True):
-    """What the next person does on the page of consent: {email, allow, scopes (null: all that is asked)}."""
+    """What the next person does on the consent page: {email, allow, scopes (null: all)}."""
 
     email: str = ""
     allow: bool = True
     scopes: list[str] | None = None
 
-    def run(self, world: GoogleState) -> object:
-        world.consents.choices.append(ConsentChoice(email=self.email, allow=self.allow, scopes=self.scopes))
-        return {"planned": len(world.consents.choices)}
+    def run(self, state: GoogleState) -> object:
+        state.consents.choices.append(ConsentChoice(email=self.email, allow=self.allow, scopes=self.scopes))
+        return {"planned": len(state.consents.choices)}
 
 
 class RevokeGrant(Command[GoogleState], frozen=True):
-    """A person removes the access of every app they let in: {email}."""
+    """Revoke the access of every app of a person: {email}."""
 
     email: str
 
-    def run(self, world: GoogleState) -> object:
-        return {"ended": world.consents.revoke_all(self.email)}
+    def run(self, state: GoogleState) -> object:
+        return {"ended": state.consents.revoke_all(self.email)}
 
 
 class EndTokens(Command[GoogleState], frozen=True):
-    """Make every access token given out so far useless: {}."""
+    """Invalidate every access token: {}."""
 
-    def run(self, world: GoogleState) -> object:
-        world.accounts.end_tokens()
+    def run(self, state: GoogleState) -> object:
+        state.accounts.end_tokens()
         return {}
 
 
 class ExpireSyncTokens(Command[GoogleState], frozen=True):
-    """Make the sync tokens of a calendar, or of all, too old: {calendar}."""
+    """Expire the sync tokens of a calendar, or of all: {calendar}."""
 
     calendar: str = ""
 
-    def run(self, world: GoogleState) -> object:
-        named = [world.calendars.owned_by(self.calendar)] if self.calendar else list(world.calendars.all())
-        for calendar in named:
+    def run(self, state: GoogleState) -> object:
+        calendars = (
+            [state.calendars.owned_by(self.calendar)] if self.calendar else list(state.calendars.all())
+        )
+        for calendar in calendars:
             calendar.generation += 1
-        return {"expired": [calendar.email for calendar in named]}
+        return {"expired": [calendar.email for calendar in calendars]}
 
 
 class Pushes(Command[GoogleState], frozen=True):
     """Drop, double or delay the next pushes: {act, count, delayS}."""
 
     act: Literal["drop", "double", "delay"]
-    count: Few = 1
+    count: FaultCount = 1
     delay_s: float = 0.0
 
-    def run(self, world: GoogleState) -> object:
-        world.channels.push_faults.extend([PushFault(act=self.act, delay_s=self.delay_s)] * self.count)
-        return {"planned": len(world.channels.push_faults)}
+    def run(self, state: GoogleState) -> object:
+        state.channels.push_faults.extend([PushFault(act=self.act, delay_s=self.delay_s)] * self.count)
+        return {"planned": len(state.channels.push_faults)}
 
 
 class ListChannels(Command[GoogleState], frozen=True):
-    """Every channel and what became of it: {}."""
+    """Every channel with its state and counts: {}."""
 
-    def run(self, world: GoogleState) -> object:
-        return world.channels.all()
+    def run(self, state: GoogleState) -> object:
+        return state.channels.all()
 
 
 class SetSheet(Command[GoogleState], frozen=True):
@@ -192,8 +194,8 @@ class SetSheet(Command[GoogleState], frozen=True):
     rows: Sequence[Sequence[Cell]]
     readers: list[str] | None = None
 
-    def run(self, world: GoogleState) -> object:
-        spreadsheet = world.spreadsheets.setdefault(self.spreadsheet_id, Spreadsheet({}))
+    def run(self, state: GoogleState) -> object:
+        spreadsheet = state.spreadsheets.setdefault(self.spreadsheet_id, Spreadsheet({}))
         spreadsheet.sheets[self.sheet] = [list(row) for row in self.rows]
         spreadsheet.readers = self.readers
         return {"rows": len(self.rows)}
@@ -206,8 +208,8 @@ class SetQuota(Command[GoogleState], frozen=True):
     status: Literal[403, 429] = 403
     reason: str = "userRateLimitExceeded"
 
-    def run(self, world: GoogleState) -> object:
-        quota = world.quota
+    def run(self, state: GoogleState) -> object:
+        quota = state.quota
         quota.refill()
         quota.per_minute, quota.status, quota.reason = self.per_minute, self.status, self.reason
         return {"perMinute": self.per_minute}

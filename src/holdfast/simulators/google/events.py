@@ -1,4 +1,4 @@
-"""What an event is: how a body becomes one, how a patch changes it, how each guest sees it."""
+"""Events: validation of bodies, patches, instances of series, and the view of each guest."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ class EventRecord:
         return str(self.data.get("recurringEventId", ""))
 
     def guests(self) -> set[str]:
-        """Everybody on whose calendar it is."""
+        """Everyone on whose calendar it is."""
         return {self.organizer, *(guest["email"].lower() for guest in self.data.get("attendees", []))}
 
 
-def check_id(given: str) -> str:
-    """An id chosen by the client: base32hex."""
-    if not _ID.fullmatch(given):
+def check_id(id: str) -> str:
+    """Check an id chosen by the client: base32hex."""
+    if not _ID.fullmatch(id):
         raise Refusal(400, "invalid", "Invalid resource id value.")
-    return given
+    return id
 
 
 def check_event(data: Data) -> Data:
-    """The event with its times as they are kept; refused when they make no sense."""
+    """The event with normalized times, or a refusal."""
     for name in ("start", "end"):
         if not isinstance(data.get(name), dict):
             raise Refusal(400, "required", f"Missing {name} time.")
@@ -83,7 +83,7 @@ def check_event(data: Data) -> Data:
 
 
 def merge_patch(data: Data, patch: Data) -> Data:
-    """The event after a patch that was read: objects are merged, lists replaced, null clears."""
+    """Apply a patch: objects are merged, lists replaced, null clears."""
     result = copy.deepcopy(data)
     for name, value in patch.items():
         _merge(result, name, value)
@@ -103,7 +103,7 @@ def _merge(result: Data, name: str, value: object) -> None:
 
 
 def instance(record: EventRecord, start: Start) -> Data:
-    """One taking-place of a series that nobody changed on its own."""
+    """An unchanged instance of a series."""
     data = copy.deepcopy(record.data)
     del data["recurrence"]
     when = when_of(start, record.data["start"])
@@ -112,7 +112,7 @@ def instance(record: EventRecord, start: Start) -> Data:
 
 
 def view(record: EventRecord, email: str, *, attendees_max: int | None = None) -> Data:
-    """The event as it stands on this person's calendar."""
+    """The event as it appears on this person's calendar."""
     data = copy.deepcopy(record.data)
     for name in ("creator", "organizer"):
         if data[name]["email"] == email:
@@ -127,5 +127,5 @@ def view(record: EventRecord, email: str, *, attendees_max: int | None = None) -
 
 
 def tombstone(data: Data) -> Data:
-    """All that is told of a deleted event."""
+    """What is shown of a deleted event."""
     return {name: data[name] for name in _TOMBSTONE if name in data} | {"status": "cancelled"}

@@ -1,4 +1,4 @@
-"""Lists of events: pages, what a sync token brings, and what may not be asked together with one."""
+"""Event lists: pages, sync tokens, and the parameters that exclude one another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.simulators.google.refusals import Refusal
 
 PAGE_MAX: Final = 2_500
 PAGE_DEFAULT: Final = 250
-PAGES_KEPT: Final = 1_000
+PAGES_MAX: Final = 1_000
 UPDATED_MIN_AGE_MAX: Final = timedelta(days=28)
 _NOT_WITH_SYNC: Final = (
     "iCalUID",
@@ -33,7 +33,7 @@ _SEARCHED: Final = ("summary", "description", "location")
 
 
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What a list was asked for, checked."""
+    """The checked parameters of a list."""
 
     size: int = PAGE_DEFAULT
     single: bool = False
@@ -49,12 +49,12 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def syncable(self) -> bool:
-        """Whether a sync can go on from this list; an ordered or searched one has no place to go on from."""
+        """Whether a sync can continue from this list; an ordered or filtered one has no position."""
         return not (self.order_by or self.q or self.i_cal_uid or self.updated_min)
 
 
 class ListPage(msgspec.Struct, frozen=True):
-    """What is left of a list, as it was when its first page was asked for."""
+    """The rest of a list, as it was when its first page was requested."""
 
     items: list[Data]
     sync_token: str
@@ -67,21 +67,21 @@ class _SyncToken(msgspec.Struct, frozen=True, array_like=True):
     single: bool
 
 
-def read_query(given: Mapping[str, str], calendar: Calendar, *, now: datetime) -> ListQuery:
-    """The parameters of a list, or a refusal that names the one at fault."""
-    single = _flag(given, "singleEvents")
+def read_query(parameters: Mapping[str, str], calendar: Calendar, *, now: datetime) -> ListQuery:
+    """Parse the parameters of a list, or refuse the faulty one."""
+    single = _flag(parameters, "singleEvents")
     query = ListQuery(
-        size=min(number(given, "maxResults") or PAGE_DEFAULT, PAGE_MAX),
+        size=min(number(parameters, "maxResults") or PAGE_DEFAULT, PAGE_MAX),
         single=single,
-        show_deleted=_flag(given, "showDeleted"),
-        time_min=_time(given, "timeMin"),
-        time_max=_time(given, "timeMax"),
-        updated_min=_time(given, "updatedMin"),
-        order_by=given.get("orderBy", ""),
-        q=given.get("q", ""),
-        i_cal_uid=given.get("iCalUID", ""),
-        attendees_max=number(given, "maxAttendees"),
-        since=_since(given, calendar, single=single),
+        show_deleted=_flag(parameters, "showDeleted"),
+        time_min=_time(parameters, "timeMin"),
+        time_max=_time(parameters, "timeMax"),
+        updated_min=_time(parameters, "updatedMin"),
+        order_by=parameters.get("orderBy", ""),
+        q=parameters.get("q", ""),
+        i_cal_uid=parameters.get("iCalUID", ""),
+        attendees_max=number(parameters, "maxAttendees"),
+        since=_since(parameters, calendar, single=single),
     )
     _check(query, now)
     return query
@@ -100,15 +100,15 @@ def _check(query: ListQuery, now: datetime) -> None:
         raise Refusal(410, "updatedMinTooLongAgo", message, where="updatedMin")
 
 
-def _flag(given: Mapping[str, str], name: str) -> bool:
-    if given.get(name, "false") not in ("true", "false"):
+def _flag(parameters: Mapping[str, str], name: str) -> bool:
+    if parameters.get(name, "false") not in ("true", "false"):
         raise Refusal(400, "invalidParameter", f"Invalid boolean value for {name}.", where=name)
-    return given.get(name) == "true"
+    return parameters.get(name) == "true"
 
 
-def number(given: Mapping[str, str], name: str) -> int | None:
-    """A parameter that counts something, from 1."""
-    text = given.get(name)
+def number(parameters: Mapping[str, str], name: str) -> int | None:
+    """A positive integer parameter."""
+    text = parameters.get(name)
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or int(text) < 1:
@@ -116,18 +116,18 @@ def number(given: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _time(given: Mapping[str, str], name: str) -> datetime | None:
-    return instant(given[name], where=name) if name in given else None
+def _time(parameters: Mapping[str, str], name: str) -> datetime | None:
+    return instant(parameters[name], where=name) if name in parameters else None
 
 
-def _since(given: Mapping[str, str], calendar: Calendar, *, single: bool) -> int | None:
-    if "syncToken" not in given:
+def _since(parameters: Mapping[str, str], calendar: Calendar, *, single: bool) -> int | None:
+    if "syncToken" not in parameters:
         return None
-    wrong = [name for name in _NOT_WITH_SYNC if name in given]
-    if wrong or given.get("showDeleted") == "false":
+    excluded = [name for name in _NOT_WITH_SYNC if name in parameters]
+    if excluded or parameters.get("showDeleted") == "false":
         message = "Sync token cannot be used with other list restrictions."
-        raise Refusal(400, "badRequest", message, where=(wrong or ["showDeleted"])[0])
-    token = _decoded(given["syncToken"])
+        raise Refusal(400, "badRequest", message, where=(excluded or ["showDeleted"])[0])
+    token = _decode(parameters["syncToken"])
     if token is None or token.email != calendar.email or token.single != single:
         raise Refusal(400, "invalid", "Invalid sync token value.", where="syncToken")
     if token.generation != calendar.generation:
@@ -136,7 +136,7 @@ def _since(given: Mapping[str, str], calendar: Calendar, *, single: bool) -> int
     return token.change
 
 
-def _decoded(text: str) -> _SyncToken | None:
+def _decode(text: str) -> _SyncToken | None:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(text), type=_SyncToken)
     except (ValueError, msgspec.DecodeError):
@@ -150,15 +150,15 @@ def list_events(calendars: Calendars, calendar: Calendar, *, query: ListQuery, p
 
 
 def stored_page(calendar: Calendar, page_token: str) -> ListPage | None:
-    """The page that a token stands for; None for no token."""
+    """The page of a token; None for no token."""
     if page_token and page_token not in calendar.pages:
         raise Refusal(400, "invalid", "Invalid page token value.", where="pageToken")
     return calendar.pages.get(page_token)
 
 
 def first_page(calendar: Calendar, page: ListPage, *, size: int) -> Data:
-    """The first `size` of what is left, in the envelope of a list."""
-    answer: Data = {
+    """The next `size` items, in the response of a list."""
+    response: Data = {
         "kind": "calendar#events",
         "etag": f'"p{calendar.generation}-{calendar.change}"',
         "summary": calendar.email,
@@ -169,8 +169,10 @@ def first_page(calendar: Calendar, page: ListPage, *, size: int) -> Data:
         "items": page.items[:size],
     }
     if len(page.items) > size:
-        return answer | {"nextPageToken": _kept(calendar, ListPage(page.items[size:], page.sync_token))}
-    return answer | ({"nextSyncToken": page.sync_token} if page.sync_token else {})
+        return response | {
+            "nextPageToken": _store_page(calendar, ListPage(page.items[size:], page.sync_token))
+        }
+    return response | ({"nextSyncToken": page.sync_token} if page.sync_token else {})
 
 
 def _updated(calendar: Calendar) -> str:
@@ -178,10 +180,10 @@ def _updated(calendar: Calendar) -> str:
     return "2020-01-01T00:00:00.000Z" if last is None else str(last.record.data["updated"])
 
 
-def _kept(calendar: Calendar, page: ListPage) -> str:
+def _store_page(calendar: Calendar, page: ListPage) -> str:
     token = secrets.token_urlsafe(18)
     calendar.pages[token] = page
-    while len(calendar.pages) > PAGES_KEPT:
+    while len(calendar.pages) > PAGES_MAX:
         del calendar.pages[next(iter(calendar.pages))]
     return token
 
@@ -218,7 +220,7 @@ def _items(
 def _shows_cancelled(entry: CalendarEntry, query: ListQuery) -> bool:
     if query.show_deleted or query.since is not None or query.updated_min is not None:
         return True
-    # A cancelled instance tells how its series differs from its rule, so it is told wherever the series is.
+    # A cancelled instance is an exception of its series, so it is listed wherever the series is.
     return bool(entry.record.parent_id) and not entry.gone and not query.single
 
 
@@ -253,7 +255,7 @@ def _inside(data: Data, query: ListQuery) -> bool:
 def instances(
     calendars: Calendars, calendar: Calendar, series: EventRecord, *, query: ListQuery
 ) -> Iterator[Data]:
-    """The series' instances that nobody changed on their own; the changed ones have entries of their own."""
+    """The unchanged instances of a series; changed ones have entries of their own."""
     for start in calendars.starts(series, query.time_max):
         one = EventRecord(instance(series, start), series.organizer)
         if one.id not in calendar.entries and _inside(one.data, query):

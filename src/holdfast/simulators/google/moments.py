@@ -1,4 +1,4 @@
-"""Calendar's times: a moment with a zone, or a whole day."""
+"""Calendar's times: an instant with a zone, or a whole day."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def zone(name: str) -> ZoneInfo:
 
 
 def instant(text: str, *, where: str = "") -> datetime:
-    """An RFC 3339 time with its offset."""
+    """Parse an RFC 3339 time with its offset."""
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
@@ -33,12 +33,12 @@ def instant(text: str, *, where: str = "") -> datetime:
 
 
 def rfc3339(moment: datetime) -> str:
-    """To the millisecond, in UTC: as `updated` is given."""
+    """Format to the millisecond, in UTC: as `updated`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"
 
 
 def parse_when(when: When, name: str) -> When:
-    """A start or end as it is kept: with its offset, also when only a zone was given."""
+    """Normalize a start or end: with its offset, also when only a zone was given."""
     if when.get("date"):
         try:
             date.fromisoformat(when["date"])
@@ -53,18 +53,18 @@ def parse_when(when: When, name: str) -> When:
         if not when.get("timeZone"):
             raise Refusal(400, "required", f"Missing time zone definition for {name} time.")
         moment = moment.replace(tzinfo=zone(when["timeZone"]))
-    kept = {"dateTime": moment.isoformat(timespec="seconds")}
+    normalized = {"dateTime": moment.isoformat(timespec="seconds")}
     if when.get("timeZone"):
-        kept["timeZone"] = when["timeZone"]
+        normalized["timeZone"] = when["timeZone"]
     try:
         moment.astimezone(UTC).astimezone(zone(when.get("timeZone") or "UTC"))
     except OverflowError:
         raise Refusal(400, "invalid", f"Invalid value for: {name}.dateTime") from None
-    return kept
+    return normalized
 
 
 def start_of(when: When) -> Start:
-    """The day, or the moment in its own zone, so that adding days keeps its time of day."""
+    """The day, or the instant in its own zone, so that adding days keeps the time of day."""
     if "date" in when:
         return date.fromisoformat(when["date"])
     moment = datetime.fromisoformat(when["dateTime"])
@@ -72,26 +72,26 @@ def start_of(when: When) -> Start:
 
 
 def when_of(start: Start, like: When) -> When:
-    """The start in the form that `like` has."""
+    """The start in the form of `like`."""
     if not isinstance(start, datetime):
         return {"date": start.isoformat()}
     return like | {"dateTime": start.isoformat(timespec="seconds")}
 
 
 def as_instant(start: Start) -> datetime:
-    """For comparing: a day begins at midnight UTC."""
+    """For comparisons: a day begins at midnight UTC."""
     return start if isinstance(start, datetime) else datetime(start.year, start.month, start.day, tzinfo=UTC)
 
 
 def stamp(start: Start) -> str:
-    """What an instance's id ends with."""
+    """The suffix of an instance's id."""
     if isinstance(start, datetime):
         return start.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     return start.strftime("%Y%m%d")
 
 
 def end_after(start: Start, event: dict[str, Any]) -> When:
-    """The end of an instance that starts at `start`: as long after it as the series' own."""
+    """The end of an instance: as long after its start as the series' own."""
     first, last = start_of(event["start"]), start_of(event["end"])
     length = as_instant(last) - as_instant(first)
     if isinstance(start, datetime):

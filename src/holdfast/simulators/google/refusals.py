@@ -1,4 +1,4 @@
-"""How Google says no: one shape for Calendar, another for Sheets."""
+"""Google's error responses: one format for Calendar, another for Sheets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NAMES: Final = {
 
 
 class Refusal(ValueError):
-    """An answer other than 2xx; `where` is the parameter or header at fault."""
+    """An error response; `where` is the parameter or header at fault."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class Refusal(ValueError):
         if self.where:
             kind = "header" if self.where[0].isupper() else "parameter"
             detail |= {"locationType": kind, "location": self.where}
-        return self._answer({"errors": [detail], "code": self.status, "message": self.message})
+        return self._response({"errors": [detail], "code": self.status, "message": self.message})
 
     def for_sheets(self) -> web.Response:
         name = _NAMES.get(self.status, "UNKNOWN")
-        return self._answer({"code": self.status, "message": self.message, "status": name})
+        return self._response({"code": self.status, "message": self.message, "status": name})
 
     def _domain(self) -> str:
         if self.reason in _USAGE_LIMITS:
             return "usageLimits"
         return "calendar" if self.reason in ("fullSyncRequired", "updatedMinTooLongAgo") else "global"
 
-    def _answer(self, error: dict[str, object]) -> web.Response:
+    def _response(self, error: dict[str, object]) -> web.Response:
         headers = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
         if self.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="https://accounts.google.com/", error="invalid_token"'

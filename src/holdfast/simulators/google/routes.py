@@ -1,4 +1,4 @@
-"""The HTTP surface: the token endpoint, Calendar v3 and Sheets v4."""
+"""The HTTP routes: the token endpoint, Calendar v3 and Sheets v4."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.simulators.google.listing import (
 from holdfast.simulators.google.moments import as_instant, start_of
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.sheets import Spreadsheet, values
-from holdfast.simulators.google.world import GoogleState
+from holdfast.simulators.google.state import GoogleState
 
 _AUTH: Final = "https://www.googleapis.com/auth/"
 _CALENDAR_WRITE: Final = frozenset({_AUTH + "calendar", _AUTH + "calendar.events"})
@@ -41,10 +41,10 @@ Handle = Callable[[web.Request, Token], Awaitable[web.Response]]
 
 
 class Routes:
-    """Handlers over one world."""
+    """Handlers over one state."""
 
-    def __init__(self, world: GoogleState) -> None:
-        self._world = world
+    def __init__(self, state: GoogleState) -> None:
+        self._state = state
 
     def add_to(self, app: web.Application) -> None:
         events = CALENDAR + "/calendars/{calendar}/events"
@@ -62,68 +62,68 @@ class Routes:
             ("POST", CALENDAR + "/channels/stop", self._stop),
             ("GET", CALENDAR + "/users/me/calendarList", self._calendars),
         ):
-            app.router.add_route(method, path, self._guarded(handle))
-        app.router.add_get(SHEETS + "/{id}/values:batchGet", self._guarded(self._batch))
-        app.router.add_get(SHEETS + "/{id}/values/{range:.+}", self._guarded(self._values))
+            app.router.add_route(method, path, self._authenticated(handle))
+        app.router.add_get(SHEETS + "/{id}/values:batchGet", self._authenticated(self._batch))
+        app.router.add_get(SHEETS + "/{id}/values/{range:.+}", self._authenticated(self._values))
 
-    def _guarded(self, handle: Handle) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def guarded(request: web.Request) -> web.Response:
+    def _authenticated(self, handle: Handle) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def authenticated(request: web.Request) -> web.Response:
             try:
                 scopes = _scopes(request)
-                token = self._world.accounts.authenticate(
+                token = self._state.accounts.authenticate(
                     request.headers.get("Authorization", ""), any_of=scopes
                 )
-                self._world.quota.spend(token.email)
+                self._state.quota.spend(token.email)
                 return await handle(request, token)
             except Refusal as refusal:
                 return error_response(request, refusal)
 
-        return guarded
+        return authenticated
 
     async def _token(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
         try:
-            return _json(self._granted(form))
+            return _json(self._grant(form))
         except TokenRefusal as refusal:
-            return _refused(refusal)
+            return _token_error(refusal)
 
-    def _granted(self, form: dict[str, str]) -> dict[str, object]:
+    def _grant(self, form: dict[str, str]) -> dict[str, object]:
         match form.get("grant_type"):
             case "authorization_code":
-                return self._world.consents.exchange(form)
+                return self._state.consents.exchange(form)
             case "refresh_token":
-                return self._world.consents.refresh(form)
-        return self._world.accounts.grant(form, own_url=self._world.token_url)
+                return self._state.consents.refresh(form)
+        return self._state.accounts.grant(form, own_url=self._state.token_url)
 
     async def _authorize(self, request: web.Request) -> web.Response:
         try:
-            place = self._world.consents.authorize(request.query)
+            location = self._state.consents.authorize(request.query)
         except PageRefusal as refusal:
             return web.Response(text=f"Error 400: {refusal.error}\n{refusal}\n", status=400)
-        return web.Response(status=302, headers={"Location": place})
+        return web.Response(status=302, headers={"Location": location})
 
     async def _revoke(self, request: web.Request) -> web.Response:
         form = await request.post()
         try:
-            self._world.consents.revoke(str(form.get("token") or request.query.get("token", "")))
+            self._state.consents.revoke(str(form.get("token") or request.query.get("token", "")))
         except TokenRefusal as refusal:
-            return _refused(refusal)
+            return _token_error(refusal)
         return _json({})
 
     def _calendar(self, request: web.Request, token: Token) -> Calendar:
-        return self._world.calendars.visible_to(request.match_info["calendar"], token.email)
+        return self._state.calendars.visible_to(request.match_info["calendar"], token.email)
 
     async def _list(self, request: web.Request, token: Token) -> web.Response:
         calendar = self._calendar(request, token)
-        query = read_query(request.query, calendar, now=self._world.clock.now())
+        query = read_query(request.query, calendar, now=self._state.clock.now())
         page_token = request.query.get("pageToken", "")
-        return _json(list_events(self._world.calendars, calendar, query=query, page_token=page_token))
+        return _json(list_events(self._state.calendars, calendar, query=query, page_token=page_token))
 
     async def _instances(self, request: web.Request, token: Token) -> web.Response:
         calendar = self._calendar(request, token)
-        query = read_query(request.query, calendar, now=self._world.clock.now())
+        query = read_query(request.query, calendar, now=self._state.clock.now())
         page = stored_page(calendar, request.query.get("pageToken", ""))
-        series = self._world.calendars.get(calendar, request.match_info["event"])
+        series = self._state.calendars.get(calendar, request.match_info["event"])
         if not series.recurring:
             raise Refusal(400, "invalid", "Instances are only available for recurring events.")
         return _json(
@@ -135,24 +135,24 @@ class Routes:
         changed = [
             _shown(record, calendar, query) for record in own if query.show_deleted or not record.cancelled
         ]
-        items = [*instances(self._world.calendars, calendar, series, query=query), *changed]
+        items = [*instances(self._state.calendars, calendar, series, query=query), *changed]
         items.sort(key=lambda item: as_instant(start_of(item["originalStartTime"])))
         return ListPage(items, "")
 
     async def _get(self, request: web.Request, token: Token) -> web.Response:
         calendar = self._calendar(request, token)
-        record = self._world.calendars.get(calendar, request.match_info["event"])
+        record = self._state.calendars.get(calendar, request.match_info["event"])
         if request.headers.get("If-None-Match") == record.data["etag"]:
             return web.Response(status=304, headers={"ETag": record.data["etag"]})
         return self._event(calendar, record, request)
 
     async def _insert(self, request: web.Request, token: Token) -> web.Response:
         calendar, body = self._calendar(request, token), await _body(request, token)
-        return self._event(calendar, self._world.calendars.insert(calendar, body), request)
+        return self._event(calendar, self._state.calendars.insert(calendar, body), request)
 
     async def _patch(self, request: web.Request, token: Token) -> web.Response:
         calendar, body = self._calendar(request, token), await _body(request, token)
-        record = self._world.calendars.patch(
+        record = self._state.calendars.patch(
             calendar,
             request.match_info["event"],
             patch=body,
@@ -162,7 +162,7 @@ class Routes:
 
     async def _delete(self, request: web.Request, token: Token) -> web.Response:
         _check_send_updates(request)
-        self._world.calendars.delete(
+        self._state.calendars.delete(
             self._calendar(request, token),
             request.match_info["event"],
             if_match=request.headers.get("If-Match", ""),
@@ -176,16 +176,16 @@ class Routes:
     async def _watch(self, request: web.Request, token: Token) -> web.Response:
         calendar = self._calendar(request, token)
         uri = f"https://www.googleapis.com{CALENDAR}/calendars/{calendar.email}/events?alt=json"
-        asked = _decoded(await request.read(), ChannelRequest)
-        channel = self._world.channels.open(asked, calendar=calendar.email, client=token.client, uri=uri)
+        requested = _decode(await request.read(), ChannelRequest)
+        channel = self._state.channels.open(requested, calendar=calendar.email, client=token.client, uri=uri)
         return _json(channel.as_resource())
 
     async def _stop(self, request: web.Request, token: Token) -> web.Response:
-        self._world.channels.stop(_decoded(await request.read(), ChannelRequest), client=token.client)
+        self._state.channels.stop(_decode(await request.read(), ChannelRequest), client=token.client)
         return web.Response(status=204)
 
     async def _calendars(self, request: web.Request, token: Token) -> web.Response:
-        own = self._world.calendars.visible_to("primary", token.email)
+        own = self._state.calendars.visible_to("primary", token.email)
         entry = {
             "kind": "calendar#calendarListEntry",
             "etag": f'"{own.change}"',
@@ -207,7 +207,7 @@ class Routes:
         return _json({"spreadsheetId": request.match_info["id"], "valueRanges": ranges})
 
     def _spreadsheet(self, request: web.Request, token: Token) -> Spreadsheet:
-        spreadsheet = self._world.spreadsheets.get(request.match_info["id"])
+        spreadsheet = self._state.spreadsheets.get(request.match_info["id"])
         if spreadsheet is None:
             raise Refusal(404, "notFound", "Requested entity was not found.")
         if spreadsheet.readers is not None and token.email not in spreadsheet.readers:
@@ -216,7 +216,7 @@ class Routes:
 
 
 def error_response(request: web.Request, refusal: Refusal) -> web.Response:
-    """The refusal, in the shape of the API that was called."""
+    """The refusal in the format of the API that was called."""
     return refusal.for_sheets() if request.path.startswith(SHEETS) else refusal.for_calendar()
 
 
@@ -240,16 +240,16 @@ def _shown(record: EventRecord, calendar: Calendar, query: ListQuery) -> Data:
 
 async def _body(request: web.Request, token: Token) -> Data:
     _check_send_updates(request)
-    body: Data = _decoded(await request.read(), dict[str, Any])
+    body: Data = _decode(await request.read(), dict[str, Any])
     if body.get("attendees") and not token.delegated:
         message = "Service accounts cannot invite attendees without Domain-Wide Delegation of Authority."
         raise Refusal(403, "forbiddenForServiceAccounts", message)
     return body
 
 
-def _refused(refusal: TokenRefusal) -> web.Response:
-    said = {"error": refusal.error, "error_description": refusal.description}
-    return _json(said, status=refusal.status)
+def _token_error(refusal: TokenRefusal) -> web.Response:
+    body = {"error": refusal.error, "error_description": refusal.description}
+    return _json(body, status=refusal.status)
 
 
 def _check_send_updates(request: web.Request) -> None:
@@ -257,7 +257,7 @@ def _check_send_updates(request: web.Request) -> None:
         raise Refusal(400, "invalidParameter", "Invalid value for sendUpdates.", where="sendUpdates")
 
 
-def _decoded(body: bytes, kind: Any) -> Any:
+def _decode(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -25,7 +25,7 @@ class Spreadsheet(msgspec.Struct):
 
 
 class Area(msgspec.Struct, frozen=True, kw_only=True):
-    """A rectangle of a sheet, from 0, ends excluded."""
+    """A rectangle of a sheet, zero-based, ends excluded."""
 
     title: str
     top: int = 0
@@ -42,7 +42,7 @@ class Area(msgspec.Struct, frozen=True, kw_only=True):
 def values(
     spreadsheet: Spreadsheet, text: str, *, dimension: str = "ROWS", render: str = ""
 ) -> dict[str, Any]:
-    """A range's values, without the empty cells and rows at its ends."""
+    """A range's values, without trailing empty cells and rows."""
     if dimension not in ("ROWS", "COLUMNS"):
         raise Refusal(400, "invalid", f"Invalid value at 'major_dimension': {dimension}")
     area = area_of(spreadsheet, text)
@@ -50,13 +50,13 @@ def values(
     if dimension == "COLUMNS":
         width = max((len(row) for row in rows), default=0)
         rows = [[row[column] if column < len(row) else None for row in rows] for column in range(width)]
-    shown = _trimmed([[_shown(cell, render) for cell in _trimmed(row)] for row in rows])
-    answer = {"range": area.a1(), "majorDimension": dimension}
-    return answer | ({"values": shown} if shown else {})
+    formatted = _trim([[_format(cell, render) for cell in _trim(row)] for row in rows])
+    response = {"range": area.a1(), "majorDimension": dimension}
+    return response | ({"values": formatted} if formatted else {})
 
 
 def area_of(spreadsheet: Spreadsheet, text: str) -> Area:
-    """The area that A1 notation names: `Sheet`, `A1:B2`, `'My sheet'!A2:C`, `Sheet!A:C`, `Sheet!2:5`."""
+    """Parse A1 notation: `Sheet`, `A1:B2`, `'My sheet'!A2:C`, `Sheet!A:C`, `Sheet!2:5`."""
     match = _SHEET.fullmatch(text)
     quoted, plain, cells = match.groups() if match else (None, None, None)
     title = quoted.replace("''", "'") if quoted is not None else plain
@@ -64,7 +64,7 @@ def area_of(spreadsheet: Spreadsheet, text: str) -> Area:
         return _area(title, cells, text)
     if match and quoted is None and cells is None and spreadsheet.sheets:
         return _area(next(iter(spreadsheet.sheets)), text, text)
-    raise _unparsed(text)
+    raise _parse_error(text)
 
 
 def _area(title: str, cells: str | None, text: str) -> Area:
@@ -73,7 +73,7 @@ def _area(title: str, cells: str | None, text: str) -> Area:
     first, colon, last = cells.partition(":")
     begin, end = _CELL.fullmatch(first), _CELL.fullmatch(last if colon else first)
     if not (begin and end and any(begin.groups()) and any(end.groups())):
-        raise _unparsed(text)
+        raise _parse_error(text)
     area = Area(
         title=title,
         top=int(begin[2] or 1) - 1,
@@ -87,7 +87,7 @@ def _area(title: str, cells: str | None, text: str) -> Area:
     return area
 
 
-def _unparsed(text: str) -> Refusal:
+def _parse_error(text: str) -> Refusal:
     return Refusal(400, "invalid", f"Unable to parse range: {text}")
 
 
@@ -105,15 +105,14 @@ def _letters(column: int) -> str:
     return text
 
 
-def _trimmed(cells: list[Any]) -> list[Any]:
-    """Without what is empty at the end."""
+def _trim(cells: list[Any]) -> list[Any]:
     end = len(cells)
     while end and cells[end - 1] in (None, "", []):
         end -= 1
     return cells[:end]
 
 
-def _shown(cell: Cell, render: str) -> Cell:
+def _format(cell: Cell, render: str) -> Cell:
     if cell is None:
         return ""
     if render in ("UNFORMATTED_VALUE", "FORMULA"):

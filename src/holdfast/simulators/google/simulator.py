@@ -1,4 +1,4 @@
-"""The simulated Google as a thing to start and stop."""
+"""The simulated Google."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.clock import Clock
 from holdfast.simulators.google.control import COMMANDS
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.routes import Routes, error_response
-from holdfast.simulators.google.world import GoogleState
+from holdfast.simulators.google.state import GoogleState
 from holdfast.simulators.server import InjectedFault, SimulatorServer
 
 
@@ -26,9 +26,9 @@ class GoogleSimulator(SimulatorServer[GoogleState]):
     """
 
     def __init__(self, *, clock: Clock, port: int = 0, http_on_loopback: bool = False) -> None:
-        world = GoogleState(clock, http_on_loopback=http_on_loopback)
-        super().__init__(world, clock=clock, commands=COMMANDS, refuse=_refuse, port=port)
-        Routes(world).add_to(self.app)
+        state = GoogleState(clock, http_on_loopback=http_on_loopback)
+        super().__init__(state, clock=clock, commands=COMMANDS, refuse=_refuse, port=port)
+        Routes(state).add_to(self.app)
 
     @property
     def calendar_url(self) -> str:
@@ -49,24 +49,22 @@ class GoogleSimulator(SimulatorServer[GoogleState]):
         await super().__aexit__(*error)
 
     def service_account(self, name: str = "holdfast", *, scopes: list[str] | None = None) -> dict[str, str]:
-        """A new service account's key file."""
+        """The key file of a new service account."""
         return self.state.add_service_account(name, scopes=scopes)
 
     def oauth_client(
         self, name: str = "holdfast", *, redirect_uris: list[str]
     ) -> dict[str, dict[str, object]]:
-        """The JSON file of a new OAuth client that people can let in."""
+        """The JSON file of a new OAuth client."""
         return self.state.add_app(name, redirect_uris=redirect_uris)
 
     async def wait_for_pushes(self) -> None:
-        """Return once every push so far was delivered or given up."""
+        """Return once every push so far was delivered or abandoned."""
         await self.state.channels.join()
 
 
-def _refuse(request: web.Request, trouble: InjectedFault) -> web.Response:
+def _refuse(request: web.Request, fault: InjectedFault) -> web.Response:
     if request.path in ("/token", "/revoke"):
-        body = f'{{"error": "{trouble.reason or "internal_failure"}"}}'
-        return web.Response(text=body, status=trouble.status, content_type="application/json")
-    return error_response(
-        request, Refusal(trouble.status, trouble.reason, retry_after_s=trouble.retry_after_s)
-    )
+        body = f'{{"error": "{fault.reason or "internal_failure"}"}}'
+        return web.Response(text=body, status=fault.status, content_type="application/json")
+    return error_response(request, Refusal(fault.status, fault.reason, retry_after_s=fault.retry_after_s))

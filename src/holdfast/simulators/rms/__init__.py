@@ -1,13 +1,13 @@
-"""A stand-in for a revenue-management system that receives webhooks, well or badly."""
+"""A simulated revenue-management system that receives webhooks, well or badly."""
 
 from holdfast.clock import Clock
 from holdfast.simulators.rms.simulator import RmsSimulator
-from holdfast.simulators.rms.world import Behave, ShowCounts, ShowReceived
+from holdfast.simulators.rms.state import Behave, ShowCounts, ShowReceived
 from holdfast.simulators.server import InjectedFault
 
 __all__ = ["Behave", "InjectedFault", "RmsSimulator", "ShowCounts", "ShowReceived", "simulator"]
 
 
 def simulator(clock: Clock, port: int) -> RmsSimulator:
-    """One that takes everything until told otherwise."""
+    """One that accepts everything until told otherwise."""
     return RmsSimulator(clock=clock, port=port)

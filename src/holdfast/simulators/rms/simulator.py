@@ -1,4 +1,4 @@
-"""The simulated revenue-management system as a thing to start and stop."""
+"""The simulated revenue-management system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from holdfast.clock import Clock
-from holdfast.simulators.rms.world import Behave, RmsState, ShowCounts, ShowReceived
+from holdfast.simulators.rms.state import Behave, RmsState, ShowCounts, ShowReceived
 from holdfast.simulators.server import Command, InjectedFault, SimulatorServer
 
 COMMANDS: Final[dict[str, type[Command[RmsState]]]] = {
@@ -39,17 +39,17 @@ class RmsSimulator(SimulatorServer[RmsState]):
         behaviour = self.state.behaviour
         if behaviour.delay_s:
             await self._clock.sleep(behaviour.delay_s)
-        got = self.state.receive(request.path, headers, body=await request.read())
-        return _answer(got.status, got.fault, retry_after_s=behaviour.retry_after_s)
+        message = self.state.receive(request.path, headers, body=await request.read())
+        return _response(message.status, message.fault, retry_after_s=behaviour.retry_after_s)
 
 
-def _refuse(request: web.Request, trouble: InjectedFault) -> web.Response:
-    return _answer(trouble.status, trouble.reason, retry_after_s=trouble.retry_after_s)
+def _refuse(request: web.Request, fault: InjectedFault) -> web.Response:
+    return _response(fault.status, fault.reason, retry_after_s=fault.retry_after_s)
 
 
-def _answer(status: int, fault: str, *, retry_after_s: int | None) -> web.Response:
-    said = {"received": True} if status == 200 else {"error": fault or "out of order"}
+def _response(status: int, fault: str, *, retry_after_s: int | None) -> web.Response:
+    body = {"received": True} if status == 200 else {"error": fault or "unavailable"}
     asks = status in (429, 503) and retry_after_s is not None
     headers = {"Retry-After": str(retry_after_s)} if asks else {}
-    body = msgspec.json.encode(said)
-    return web.Response(body=body, status=status, headers=headers, content_type="application/json")
+    encoded = msgspec.json.encode(body)
+    return web.Response(body=encoded, status=status, headers=headers, content_type="application/json")

@@ -1,4 +1,4 @@
-"""Everything the simulated Google knows."""
+"""The state of the simulated Google."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.simulators.google.sheets import Spreadsheet
 
 
 class Quota:
-    """Calls left to each caller in the minute; None lets everybody call as often as they like."""
+    """Remaining calls per caller and minute; None is unlimited."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,7 +38,7 @@ class Quota:
 
 
 class GoogleState:
-    """The accounts, calendars, channels and spreadsheets of one simulated Google."""
+    """Accounts, calendars, channels and spreadsheets."""
 
     def __init__(self, clock: Clock, *, http_on_loopback: bool) -> None:
         self.clock = clock
@@ -47,7 +47,7 @@ class GoogleState:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything and everybody."""
+        """Drop everything."""
         self.channels.clear()
         self.accounts = Accounts(self.clock)
         self.consents = OAuthApps(self.clock, self.accounts)
@@ -60,14 +60,14 @@ class GoogleState:
         return f"{self.url}/token"
 
     def add_person(self, email: str, *, time_zone: str = "UTC") -> None:
-        """Somebody with a calendar."""
+        """Add a person with a calendar."""
         self.accounts.people.add(email.lower())
         self.calendars.add(email.lower(), time_zone=time_zone)
 
     def add_service_account(self, name: str, *, scopes: list[str] | None = None) -> dict[str, str]:
-        """A service account's key file; `scopes` are those delegated to it (None: all)."""
+        """The key file of a new service account; `scopes` are those delegated to it (None: all)."""
         return self.accounts.add_client(name, token_url=self.token_url, scopes=scopes)
 
     def add_app(self, name: str, *, redirect_uris: list[str]) -> dict[str, dict[str, object]]:
-        """The JSON file of an OAuth client that people can let in."""
+        """The JSON file of a new OAuth client."""
         return self.consents.add_app(name, redirect_uris=redirect_uris, url=self.url)

@@ -1,4 +1,4 @@
-"""What a revenue-management system got, and how well it is doing."""
+"""State and commands of the simulated revenue-management system."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from holdfast.clock import Clock
 from holdfast.simulators.rms.signatures import decode_secret, signature_fault
 from holdfast.simulators.server import Command
 
-RECEIVED_KEPT: Final = 10_000
+RECEIVED_MAX: Final = 10_000
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One message as it came in, and how it was answered."""
+    """A received message and its response status."""
 
     at: datetime
     path: str
@@ -32,7 +32,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class RmsState:
-    """The messages that came, the ids among them that were accepted, and counts of it all."""
+    """Received messages, accepted message ids, and counts."""
 
     def __init__(self, clock: Clock, *, seed: int = 1) -> None:
         self.clock = clock
@@ -41,20 +41,20 @@ class RmsState:
 
     def clear(self) -> None:
         self.behaviour = Behave()
-        self.received: deque[ReceivedMessage] = deque(maxlen=RECEIVED_KEPT)
+        self.received: deque[ReceivedMessage] = deque(maxlen=RECEIVED_MAX)
         self.accepted: Counter[str] = Counter()
         self.statuses: Counter[int] = Counter()
         self._dice = random.Random(self._seed)
 
     def receive(self, path: str, headers: Mapping[str, str], *, body: bytes) -> ReceivedMessage:
-        """Take a message in; header names come in lower case."""
+        """Receive a message; header names are in lower case."""
         fault = self._fault(headers, body)
         status = 401 if fault else self._status()
         message_id = headers.get("webhook-id", "")
         repeated = status == 200 and self.accepted[message_id] > 0
         if status == 200:
             self.accepted[message_id] += 1
-        got = ReceivedMessage(
+        message = ReceivedMessage(
             at=self.clock.now(),
             path=path,
             message_id=message_id,
@@ -65,8 +65,8 @@ class RmsState:
             repeated=repeated,
         )
         self.statuses[status] += 1
-        self.received.append(got)
-        return got
+        self.received.append(message)
+        return message
 
     def _fault(self, headers: Mapping[str, str], body: bytes) -> str:
         if not self.behaviour.secret:
@@ -78,7 +78,7 @@ class RmsState:
         return self.behaviour.failure_status if failing else 200
 
     def counts(self) -> dict[str, object]:
-        """How many messages came, how many different ones were accepted, how many of those again."""
+        """Counts of received, distinct accepted, and repeated messages."""
         return {
             "received": sum(self.statuses.values()),
             "accepted": len(self.accepted),
@@ -91,7 +91,7 @@ class Behave(Command[RmsState], frozen=True):
     """Answer like this from now on: {failureRate, failureStatus, retryAfterS, delayS, secret}.
 
     A share of `failure_rate` is answered `failure_status`, all after `delay_s`; with a `secret` (or several,
-    separated by spaces), a message whose signature doesn't fit is answered 401.
+    separated by spaces), a message with a wrong signature is answered 401.
     """
 
     failure_rate: Annotated[float, Meta(ge=0, le=1)] = 0.0
@@ -101,23 +101,23 @@ class Behave(Command[RmsState], frozen=True):
     secret: str = ""
 
     def __post_init__(self) -> None:
-        for one in self.secret.split():
-            decode_secret(one)
+        for secret in self.secret.split():
+            decode_secret(secret)
 
-    def run(self, world: RmsState) -> object:
-        world.behaviour = self
+    def run(self, state: RmsState) -> object:
+        state.behaviour = self
         return self
 
 
 class ShowReceived(Command[RmsState], frozen=True):
-    """The messages that came in, oldest first: {}."""
+    """The received messages, oldest first: {}."""
 
-    def run(self, world: RmsState) -> object:
-        return list(world.received)
+    def run(self, state: RmsState) -> object:
+        return list(state.received)
 
 
 class ShowCounts(Command[RmsState], frozen=True):
-    """How many came, how many different ones were accepted, how many of those again: {}."""
+    """Counts of received, distinct accepted, and repeated messages: {}."""
 
-    def run(self, world: RmsState) -> object:
-        return world.counts()
+    def run(self, state: RmsState) -> object:
+        return state.counts()
