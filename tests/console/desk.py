@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -11,8 +12,8 @@ from holdfast.kit.connections import Connection
 from holdfast.providers.google_calendar import CALENDAR_SCOPE
 from holdfast.providers.google_oauth import OAuthClient, UserGrants
 from holdfast.providers.rest import CallLimits
+from holdfast.runtime import Runtime
 from holdfast.service import Context, Parts, Service
-from tests.console.bed import Bed
 from tests.providers.setting import Setting
 
 BACK = "https://app.example/back"
@@ -28,8 +29,18 @@ def desk(setting: Setting) -> Service:
     return Service(name="desk", summary="Connects accounts.", documents=(), build=build)
 
 
+class Running(Protocol):
+    @property
+    def runtime(self) -> Runtime: ...
+
+
 async def connect(
-    bed: Bed, setting: Setting, email: str, *, tenant_id: str = "-", scopes: Sequence[str] = (CALENDAR_SCOPE,)
+    bed: Running,
+    setting: Setting,
+    email: str,
+    *,
+    tenant_id: str = "-",
+    scopes: Sequence[str] = (CALENDAR_SCOPE,),
 ) -> Connection:
     """Somebody goes to Google, consents, and comes back."""
     connections = bed.runtime.connections

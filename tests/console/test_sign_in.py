@@ -202,7 +202,7 @@ async def test_a_disabled_person_is_out_at_the_next_click(bed: Bed) -> None:
 async def test_a_new_password_needs_the_old_one_and_ends_other_sessions(bed: Bed) -> None:
     here, there = await bed.signed_in("ann"), bed.visitor()
     await _sign_in(there, "ann", PASSWORD)
-    assert "A new password" in await here.page("/console/you")
+    assert "Change password" in await here.page("/console/you")
     wrong = {"current": "not this one", "password": "another good one"}
     status, text, _ = await here.act("/sign-in/password", wrong)
     assert (status, "another one" in text) == (422, True)

@@ -21,9 +21,9 @@ from holdfast.store import Store
 REACH_S: Final = 10.0
 _SQLITE: Final = "sqlite:///"
 _REMEDIES: Final = {
+    'role "': "make that user in the database, or name another in HOLDFAST_STORE",
+    'database "': "make that database (createdb), or name another in HOLDFAST_STORE",
     "password": "correct the user and password in HOLDFAST_STORE",
-    "role ": "make that user in the database, or name another in HOLDFAST_STORE",
-    "database ": "make that database (createdb), or name another in HOLDFAST_STORE",
     "pip install": "install what the message names",
 }
 

@@ -1,6 +1,6 @@
-// Buttons that do something. `data-act` is where to POST, `data-body` what; with `data-text` a dialog says first what
-// will happen. With `data-dry` that body is sent before, and {fields} of its answer stand in the texts. A form with
-// `data-form` is sent there: a field `one.two` stands inside `one`, and what a number is typed into is a number.
+// Action buttons and forms. `data-act` is the URL to POST to, `data-body` the JSON body; with `data-text` a dialog asks
+// for confirmation. With `data-dry` that body is sent first, and {fields} of the response fill the texts. A form with
+// `data-form` is sent there as JSON: a field `one.two` is nested in `one`; number fields are sent as numbers.
 import { refresh } from "./live.js";
 
 const dialog = document.getElementById("confirm");
@@ -11,9 +11,9 @@ let toastTimer;
 class Refused extends Error {}
 
 async function send(url, body, method = "POST") {
-  let answer;
+  let response;
   try {
-    answer = await fetch(url, {
+    response = await fetch(url, {
       method,
       headers: { "content-type": "application/json", "x-csrf-token": csrf, accept: "application/json" },
       body: JSON.stringify(body),
@@ -21,10 +21,10 @@ async function send(url, body, method = "POST") {
   } catch {
     throw new Refused("The server can't be reached. Nothing was done as far as we know; try again.");
   }
-  const told = await answer.json().catch(() => ({}));
-  if (answer.ok) return told;
-  if (answer.status === 401) throw new Refused("You are signed out. Load the page again to sign in.");
-  throw new Refused(reason(told.error) ?? `The server answered ${answer.status}.`);
+  const result = await response.json().catch(() => ({}));
+  if (response.ok) return result;
+  if (response.status === 401) throw new Refused("You are signed out. Load the page again to sign in.");
+  throw new Refused(reason(result.error) ?? `The server answered ${response.status}.`);
 }
 
 // Where fields do not fit, the message only says that some don't; what is wrong with each is in the details.
@@ -67,20 +67,20 @@ function ask({ title, text, verb, shown = "" }) {
   });
 }
 
-async function done(element, told) {
+async function finish(element, result) {
   const { then, show, done: words, if: field, else: otherwise } = element.dataset;
   if (then) {
     location.assign(then);
     return;
   }
   if (show) {
-    await ask({ title: "Keep this now", text: "It is shown once.", verb: "Close", shown: told[show] });
-  } else if (field && !told[field]) {
-    say(fill(otherwise, told), { bad: true });
+    await ask({ title: "Keep this now", text: "It is shown once.", verb: "Close", shown: result[show] });
+  } else if (field && !result[field]) {
+    say(fill(otherwise, result), { bad: true });
   } else if (words) {
-    say(fill(words, told));
+    say(fill(words, result));
   }
-  element.dispatchEvent(new CustomEvent("acted", { bubbles: true, detail: told }));
+  element.dispatchEvent(new CustomEvent("acted", { bubbles: true, detail: result }));
   await refresh();
 }
 
@@ -90,7 +90,7 @@ async function act(button) {
     const foreseen = dry ? await send(url, JSON.parse(dry)) : {};
     if (!(await ask({ title: fill(title, foreseen), text: fill(text, foreseen), verb: fill(verb, foreseen) }))) return;
   }
-  await done(button, await send(url, JSON.parse(body), method));
+  await finish(button, await send(url, JSON.parse(body), method));
 }
 
 function numeric(field) {
@@ -136,8 +136,8 @@ document.addEventListener("submit", (event) => {
   guarded(form, async () => {
     const { form: url, method, title, text, verb } = form.dataset;
     if (text && !(await ask({ title, text, verb }))) return;
-    const told = await send(url, typed(form), method);
+    const result = await send(url, typed(form), method);
     form.reset();
-    await done(form, told);
+    await finish(form, result);
   });
 });

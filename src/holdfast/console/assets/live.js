@@ -1,4 +1,4 @@
-// Live regions: when something they are about has changed, the page is fetched again and they are made like it.
+// Live regions: when a topic of theirs changes, the page is fetched again and the regions are morphed to match it.
 import { morph } from "./morph.js";
 
 const APART_MS = 400;
@@ -11,9 +11,9 @@ let source = null;
 let retryMs = RETRY_MS;
 let retryTimer;
 let refreshing = false;
-let asked = [];
+let pending = [];
 
-function tell(state, words) {
+function showState(state, words) {
   if (!shown) return;
   shown.classList.toggle("on", state === "on");
   shown.classList.toggle("off", state === "off");
@@ -22,14 +22,14 @@ function tell(state, words) {
 }
 
 async function fetchOnce() {
-  // So that a page nobody looks after does not keep its session from ending.
-  const answer = await fetch(location.href, { headers: { accept: "text/html", "x-live": "1" } });
-  if (answer.redirected && new URL(answer.url).pathname === "/sign-in") {
+  // The header keeps an unattended page from extending its session.
+  const response = await fetch(location.href, { headers: { accept: "text/html", "x-live": "1" } });
+  if (response.redirected && new URL(response.url).pathname === "/sign-in") {
     location.reload();
     return;
   }
-  if (!answer.ok) return;
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (!response.ok) return;
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
   for (const region of document.querySelectorAll("[data-live]")) {
     const fresh = page.getElementById(region.id);
     if (fresh) morph(region, fresh);
@@ -37,24 +37,24 @@ async function fetchOnce() {
 }
 
 async function refreshAll() {
-  while (asked.length) {
-    const those = asked;
-    asked = [];
+  while (pending.length) {
+    const waiting = pending;
+    pending = [];
     await fetchOnce().catch(() => {});
-    for (const seen of those) seen();
+    for (const resolve of waiting) resolve();
     await new Promise((resolve) => setTimeout(resolve, APART_MS));
   }
   refreshing = false;
 }
 
-// Done once what is true now is shown; whatever changes later is somebody else's wait.
+// Resolves once a page fetched after this call is shown.
 export function refresh() {
-  const seen = new Promise((resolve) => asked.push(resolve));
+  const shown = new Promise((resolve) => pending.push(resolve));
   if (!refreshing) {
     refreshing = true;
     refreshAll();
   }
-  return seen;
+  return shown;
 }
 
 function connect() {
@@ -63,8 +63,8 @@ function connect() {
   source = new EventSource("/api/v1/changes");
   source.addEventListener("open", () => {
     retryMs = RETRY_MS;
-    tell("on", "live");
-    // What changed while nobody listened is not told again.
+    showState("on", "live");
+    // Changes while disconnected are not sent again.
     refresh();
   });
   source.addEventListener("changed", (event) => {
@@ -73,7 +73,7 @@ function connect() {
   });
   source.addEventListener("error", () => {
     disconnect();
-    tell("off", "offline, retrying");
+    showState("off", "offline, retrying");
     retryTimer = setTimeout(connect, retryMs);
     retryMs = Math.min(retryMs * 2, RETRY_MS_MAX);
   });
@@ -84,7 +84,7 @@ function disconnect() {
   source = null;
 }
 
-// A browser opens few connections to one place: pages nobody looks at give theirs back.
+// Browsers limit connections per host: hidden pages close theirs.
 document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
 addEventListener("pagehide", disconnect);
 addEventListener("pageshow", connect);

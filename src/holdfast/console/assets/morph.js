@@ -1,5 +1,5 @@
-// Makes one part of the page like another by the fewest changes, so that focus, open details and scrolling stay.
-// Elements with the same `data-key` or `id` are taken for the same, also when they have moved.
+// Morphs one DOM subtree into another with few changes, so that focus, open details and scroll position stay.
+// Elements with the same `data-key` or `id` are matched, also when they have moved.
 const OWN = new Set(["open", "aria-busy", "data-busy"]);
 
 function keyOf(node) {
@@ -25,7 +25,7 @@ function laterTwin(node, from) {
   return null;
 }
 
-function brought(node) {
+function importRow(node) {
   const made = document.importNode(node, true);
   if (made.nodeName === "TR") made.classList.add("arrived");
   return made;
@@ -41,7 +41,7 @@ export function morph(old, fresh) {
   for (const theirs of fresh.childNodes) {
     const twin = mine && alike(mine, theirs) ? mine : laterTwin(theirs, mine);
     if (!twin) {
-      old.insertBefore(brought(theirs), mine);
+      old.insertBefore(importRow(theirs), mine);
       continue;
     }
     if (twin !== mine) old.insertBefore(twin, mine);

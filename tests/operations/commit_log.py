@@ -1,0 +1,56 @@
+"""A record of everything that a store's engine commits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.kit.access import LoginAttempts
+from holdfast.kit.audit import AuditEvent, AuditHead
+from holdfast.kit.leases.models import LeaseDocument
+from holdfast.model import Document
+from holdfast.store import Store
+from holdfast.store.commit import Commit, Committed, Outcome
+
+# The kit's own bookkeeping: no act of anybody, and never on record.
+BOOKKEEPING: tuple[type[Document], ...] = (AuditHead, LeaseDocument, LoginAttempts)
+
+
+class LoggedCommit(msgspec.Struct, frozen=True):
+    """The classes a commit changed, without audit trail and bookkeeping, and the audit events in it."""
+
+    changed: frozenset[str]
+    events: tuple[dict[str, Any], ...]
+
+    def __str__(self) -> str:
+        return f"{sorted(self.changed)} with {[event['action'] for event in self.events]}"
+
+
+class CommitLog:
+    """Stands between a store and its engine, and keeps what was committed since `clear`."""
+
+    def __init__(self, store: Store) -> None:
+        self.commits: list[LoggedCommit] = []
+        self._commit = store.engine.commit
+        store.engine.commit = self._logged  # type: ignore[method-assign]
+
+    def clear(self) -> None:
+        self.commits.clear()
+
+    async def _logged(self, commits: Sequence[Commit]) -> list[Outcome]:
+        outcomes = await self._commit(commits)
+        for commit, outcome in zip(commits, outcomes, strict=True):
+            if isinstance(outcome, Committed):
+                self.commits.append(_read(commit))
+        return outcomes
+
+
+def _read(commit: Commit) -> LoggedCommit:
+    writes = [write for write in commit.writes if write.kind != "check"]
+    events = [json.loads(w.prepared.body) for w in writes if w.schema.cls is AuditEvent and w.prepared]
+    own = (AuditEvent, *BOOKKEEPING)
+    changed = frozenset(write.schema.cls.__name__ for write in writes if write.schema.cls not in own)
+    return LoggedCommit(changed, tuple(events))
