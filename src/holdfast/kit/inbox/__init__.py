@@ -1,4 +1,4 @@
-"""What comes in from outside: verified, kept, deduplicated, then worked on with effects that land once."""
+"""The inbox: messages are verified, stored once and processed with effects that are committed once."""
 
 from holdfast.kit.inbox.inbox import Inbox, Receipt, Source
 from holdfast.kit.inbox.models import InboxItem, InboxLane

@@ -1,4 +1,4 @@
-"""Receiving: verify, keep, acknowledge. Nothing is worked on before it is safe on disk."""
+"""Receiving: verify, store, acknowledge. Nothing is processed before it is durable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECRET_WORDS: Final = ("authorization", "cookie", "secret", "token")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where messages come from and how they are judged.
+    """A sender of messages and how they are verified.
 
     Example: `Source(name="github", verifier=GithubVerifier(secret), body_bytes_max=25_000_000)`
     """
@@ -39,14 +39,14 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What became of a message: kept now, or known already."""
+    """The stored item of a message, which may be a duplicate."""
 
     item_id: str
     duplicate: bool
 
 
 class Inbox:
-    """Takes messages in. `receive` returns once the message is durable: then answer 2xx.
+    """Receives messages. `receive` returns once the message is durable: then answer 2xx.
 
     Example: `received = await inbox.receive(github, headers, body)`
     """
@@ -58,11 +58,11 @@ class Inbox:
     async def receive(
         self, source: Source, headers: Mapping[str, str], body: bytes, *, trace: str = ""
     ) -> Receipt:
-        """Verify and keep a message; the same one again is a duplicate, not an error."""
+        """Verify and store a message; the same one again is a duplicate, not an error."""
         if not tracing.on:
             return await self._receive(source, headers, body, trace)
-        told = trace or headers.get(tracing.HEADER, "")
-        with tracing.span(f"receive {source.name}", kind="server", parent=told, source=source.name):
+        parent = trace or headers.get(tracing.HEADER, "")
+        with tracing.span(f"receive {source.name}", kind="server", parent=parent, source=source.name):
             return await self._receive(source, headers, body, tracing.traceparent())
 
     async def _receive(self, source: Source, headers: Mapping[str, str], body: bytes, trace: str) -> Receipt:
@@ -92,10 +92,8 @@ class Inbox:
         item.due_at = item.received_at if is_head else None
         tx.write(create(item))
 
-    # -- what people do ---------------------------------------------------------------------------
-
     async def replay(self, ids: Iterable[str], *, dry_run: bool = False) -> list[str]:
-        """Let finished or parked items be worked on again; gives the ids that will be (or would)."""
+        """Process finished or parked items again; return the ids that will be (or would)."""
         found = await self._store.get_many(InboxItem, ids)
         again = [one.doc.id for one in found if one is not None and one.doc.status in REPLAYABLE]
         return again if dry_run else [id for id in again if await self.replay_one(id)]
@@ -122,7 +120,7 @@ class Inbox:
     async def page(
         self, status: Status, *, tenant_id: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> tuple[Sequence[InboxItem], str | None]:
-        """Items of one status, newest first, of one tenant or of all."""
+        """Return items of one status, newest first, of one tenant or of all."""
         query = (
             Query(InboxItem).where("status", "==", status).order_by("-received_at").limit(limit).after(cursor)
         )
@@ -134,11 +132,11 @@ def _item(
     source: Source, verified: Verified, *, now: datetime, headers: Mapping[str, str], body: bytes
 ) -> InboxItem:
     if not verified.message_id:
-        raise BadQueryError("a verifier must name the message")
-    kept = {k: v for k, v in headers.items() if _worth_keeping(k, source.keep_headers)}
+        raise BadQueryError("the verifier returned no message id")
+    stored = {k: v for k, v in headers.items() if _is_stored(k, source.keep_headers)}
     return InboxItem(
         tenant_id=source.tenant_id, source=source.name, message_id=id_segment(verified.message_id),
-        received_at=now, headers=kept, body=body,
+        received_at=now, headers=stored, body=body,
         lane=_lane_of(source, verified),
     )  # fmt: skip
 
@@ -150,14 +148,14 @@ def _lane_of(source: Source, verified: Verified) -> str:
 
 
 @lru_cache(maxsize=1_000)
-def _worth_keeping(name: str, named: tuple[str, ...]) -> bool:
+def _is_stored(name: str, named: tuple[str, ...]) -> bool:
     if any(word in name for word in _SECRET_WORDS):
         return False
     return name in named or name.startswith(("x-", "webhook-")) or name in ("content-type", "user-agent")
 
 
 def id_segment(name: str) -> str:
-    """A name of any kind as part of an id: itself where it fits, otherwise a digest of it."""
+    """Return a name as part of an id: itself where it fits, otherwise its digest."""
     if (
         len(name.encode(errors="surrogatepass")) <= _SEGMENT_BYTES_MAX
         and "/" not in name

@@ -1,4 +1,4 @@
-"""What came in: kept as it was received, then worked on in turn."""
+"""The inbox's documents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Status = Literal["pending", "processing", "done", "parked", "ignored"]
     access=SERVICE_ONLY,
 )
 class InboxItem(Document, rename="camel"):
-    """One message from outside, its raw body untouched. Its id is (source, mark): it comes in once."""
+    """A received message with its raw body; its id is source and message id, so it is stored once."""
 
     id: str = ""
     tenant_id: str
@@ -51,7 +51,7 @@ class InboxItem(Document, rename="camel"):
     status: Status = "pending"
     due_at: datetime | None = None
     tries: int = 0
-    returned: int = 0  # the fencing number under which it was last given back in good order
+    returned: int = 0  # the fencing number under which it was last released
     reason: str = ""
     lane: str = ""
     turn: int = 0

@@ -1,11 +1,11 @@
-"""Working on what came in: each item's effects and its `done` mark land in one commit."""
+"""Processing of received messages: an item's effects and its `done` state are one commit."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -16,18 +16,18 @@ from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
 from holdfast.kit import ordered_queue
 from holdfast.kit.inbox.models import InboxItem, InboxLane
 from holdfast.kit.worker_loop import WorkerLoop
-from holdfast.store import Query, Snapshot, Store, Transaction, Write, put
+from holdfast.store import Query, Snapshot, Store, Transaction, put
 
 log = structlog.get_logger("holdfast.inbox")
 
 Handler = Callable[[InboxItem, Transaction], Awaitable[None]]
 POLL_S: Final = 5.0
 ATTEMPTS: Final = 30
-REASON_CHARACTERS_MAX: Final = 2_000
+REASON_CHARS_MAX: Final = 2_000
 
 
 class InboxLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How an inbox is worked on."""
+    """Limits of an inbox worker."""
 
     concurrency: int = 32
     lease_s: float = 60.0
@@ -64,22 +64,28 @@ class InboxWorker(WorkerLoop[InboxItem]):
         self.handled = 0
 
     async def _act(self, claimed: Snapshot[InboxItem], until_s: float) -> None:
+        try:
+            await self._process(claimed)
+        except LeaseLostError:
+            log.warning("inbox item was taken over", item=claimed.doc.id)
+
+    async def _process(self, claimed: Snapshot[InboxItem]) -> None:
         item = claimed.doc
         try:
             await self._attempt(claimed)
             self.handled += 1
         except LeaseLostError:
-            log.warning("inbox item was taken over", item=item.id)
+            raise
         except Exception as fault:
             if not isinstance(fault, HoldfastError):
                 log.warning("inbox handler failed", item=item.id, source=item.source, error=repr(fault))
-            await self._set_aside(claimed, fault)
+            await self._retry_or_park(claimed, fault)
 
     async def _attempt(self, claimed: Snapshot[InboxItem]) -> None:
         item = claimed.doc
         handler = self._handlers.get(item.source)
         if handler is None:
-            raise RetryLaterError(f"nobody here handles {item.source!r}", after_s=60)
+            raise RetryLaterError(f"no handler for {item.source!r} in this process", after_s=60)
         # A process that dies leaves no count behind but the fencing numbers it was given.
         if item.fence - item.returned > self._limits.tries_max:
             await self._park(claimed, "the process died while working on it, every time")
@@ -87,67 +93,51 @@ class InboxWorker(WorkerLoop[InboxItem]):
 
         async def act(tx: Transaction) -> None:
             async with asyncio.timeout(self._limits.time_limit_s):
-                await _handled(handler, item, tx)
-            now = self._clock.now()
-            done = msgspec.structs.replace(item, status="done", due_at=None, finished_at=now, reason="")
-            tx.write(put(done, claimed.fenced))
-            if done.lane:
-                await self._advance(tx, done)
+                await _handle(handler, item, tx)
+            await self._finish(tx, claimed, status="done", reason="")
 
         await self._store.transact(act, attempts=ATTEMPTS)
 
-    async def _advance(self, tx: Transaction, item: InboxItem) -> None:
-        """Make the next item of the queue due in the commit that finishes this one."""
-        waiting = Query(InboxItem).where("lane", "==", item.lane).where("status", "==", "pending")
-        writes = await ordered_queue.advance(
-            self._store, InboxLane, item.lane, waiting=waiting.order_by("turn"), head_id=item.id,
-            due={"due_at": self._clock.now()},
-        )  # fmt: skip
-        tx.write(*writes)
+    async def _finish(self, tx: Transaction, claimed: Snapshot[InboxItem], **changes: Any) -> None:
+        """Settle the item and, in the same commit, make the next one of its queue due."""
+        now, item = self._clock.now(), claimed.doc
+        finished = msgspec.structs.replace(item, due_at=None, finished_at=now, **changes)
+        tx.write(put(finished, claimed.fenced))
+        if item.lane:
+            waiting = Query(InboxItem).where("lane", "==", item.lane).where("status", "==", "pending")
+            writes = await ordered_queue.advance(
+                self._store, InboxLane, item.lane, waiting=waiting.order_by("turn"), head_id=item.id,
+                due={"due_at": now},
+            )  # fmt: skip
+            tx.write(*writes)
 
-    async def _set_aside(self, claimed: Snapshot[InboxItem], fault: Exception) -> None:
+    async def _retry_or_park(self, claimed: Snapshot[InboxItem], fault: Exception) -> None:
         """Try again later, or park the item with its reason when it has been tried enough."""
         item = claimed.doc
-        reason = (str(fault) or type(fault).__name__)[:REASON_CHARACTERS_MAX]
-        waiting = isinstance(fault, RetryLaterError)
-        tries = item.tries if waiting else item.tries + 1
+        reason = (str(fault) or type(fault).__name__)[:REASON_CHARS_MAX]
+        if isinstance(fault, RetryLaterError):
+            tries, wait_s = item.tries, fault.after_s
+        else:
+            tries, wait_s = item.tries + 1, self._limits.back_off.wait_s(item.tries + 1)
         if tries >= self._limits.tries_max:
             await self._park(claimed, reason, tries=tries)
             return
-        wait_s = fault.after_s if isinstance(fault, RetryLaterError) else self._limits.back_off.wait_s(tries)
         again = msgspec.structs.replace(
             item, status="pending", tries=tries, reason=reason, returned=item.fence,
             due_at=self._clock.now() + timedelta(seconds=wait_s),
         )  # fmt: skip
-        await self._settle(put(again, claimed.fenced), item.id)
+        await self._store.commit(put(again, claimed.fenced))
 
     async def _park(self, claimed: Snapshot[InboxItem], reason: str, *, tries: int | None = None) -> None:
         item = claimed.doc
-        parked = msgspec.structs.replace(
-            item, status="parked", due_at=None, reason=reason, tries=tries or item.tries,
-            finished_at=self._clock.now(),
-        )  # fmt: skip
         log.warning("inbox item parked", item=item.id, source=item.source, reason=reason)
-
-        async def act(tx: Transaction) -> None:
-            tx.write(put(parked, claimed.fenced))
-            if parked.lane:
-                await self._advance(tx, parked)
-
-        try:
-            await self._store.transact(act)
-        except LeaseLostError:
-            log.warning("inbox item was taken over", item=item.id)
-
-    async def _settle(self, write: Write, item_id: str) -> None:
-        try:
-            await self._store.commit(write)
-        except LeaseLostError:
-            log.warning("inbox item was taken over", item=item_id)
+        await self._store.transact(
+            lambda tx: self._finish(tx, claimed, status="parked", reason=reason, tries=tries or item.tries)
+        )
 
 
-async def _handled(handler: Handler, item: InboxItem, tx: Transaction) -> None:
-    """What the handler puts out goes on with the trace that the message came with."""
+async def _handle(handler: Handler, item: InboxItem, tx: Transaction) -> None:
+    """Run the handler; the events it sends continue the trace that the message came with."""
     if not tracing.on:
         await handler(item, tx)
         return
