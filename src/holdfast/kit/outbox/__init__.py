@@ -1,11 +1,11 @@
-"""The outbox: events out, each to each endpoint at least once, under one id, with one recorded state.
+"""The outbox: each event reaches each endpoint at least once, under one id, with one recorded state.
 
     caller's commit ──► delivery (one per event and endpoint) ──► dispatcher ──► receiver
                                       │                               │
-                                    ledger ◄── attempts, state ───────┘
+                                 Deliveries ◄── attempts, state ──────┘
 
-`Outbox` puts events out, in the caller's own commit; `Dispatcher` delivers them; `Deliveries` shows and
-replays them; `Endpoints` pauses, resumes, disables and enables where they go. The sender is a port.
+`Outbox` commits events with the caller's writes; `Dispatcher` delivers them; `Deliveries` reads and replays
+them; `Endpoints` pauses, resumes, disables and enables their receivers. The sender is `holdfast.net`'s port.
 """
 
 from holdfast.kit.outbox.deliveries import Deliveries, Report, Selection

@@ -1,4 +1,4 @@
-"""Looking at what went out and what did not; replaying, cancelling, resolving, by filter and in batches."""
+"""Reading deliveries and dead letters; replaying, cancelling and resolving them, by filter and in batches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Step = Callable[[Transaction, Delivery], Awaitable[bool]]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which deliveries: by status, and where given by endpoint, type and time put out.
+    """Selects deliveries by status and, where given, by endpoint, type and creation time.
 
     Example: `Selection(statuses=["dead"], endpoint_id="rms-7", since=yesterday)`
     """
@@ -48,7 +48,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):
-    """What was, or with `dry_run` would be, done. `cursor` goes on where a limit stopped it."""
+    """What was, or with `dry_run` would be, changed. `cursor` continues where a limit stopped it."""
 
     matched: int
     changed: int
@@ -58,23 +58,23 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Deliveries:
-    """The outbox's books for one tenant: every event and endpoint has exactly one state in them.
+    """One tenant's deliveries: every event has exactly one state for each endpoint.
 
     Example:
-        report = await Ledger(acme).replay(Selection(statuses=["dead"]))       # says what it would do
-        report = await Ledger(acme).replay(Selection(statuses=["dead"]), dry_run=False)
+        report = await Deliveries(acme).replay(Selection(statuses=["dead"]))       # says what it would do
+        report = await Deliveries(acme).replay(Selection(statuses=["dead"]), dry_run=False)
     """
 
     def __init__(self, store: Store, *, models: OutboxModels = OUTBOX_MODELS) -> None:
         self._store = store.tenant(store.tenant_id or NO_TENANT)
         self._models = models
 
-    # -- looking ----------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
 
     async def find(
         self, selection: Selection, *, limit: int = BATCH, cursor: str | None = None
     ) -> QueryPage[Delivery]:
-        """One page of deliveries, newest first. A page may be short where `event_type` left some out."""
+        """Return a page of deliveries, newest first; it may be short where `event_type` left some out."""
         page = await self._store.query(self._query(selection).limit(limit).after(cursor))
         kept = [item for item in page.items if selection.event_type in (None, item.doc.event_type)]
         return QueryPage(kept, page.cursor)
@@ -82,11 +82,11 @@ class Deliveries:
     async def undelivered(
         self, endpoint_id: str | None = None, *, limit: int = BATCH, cursor: str | None = None
     ) -> QueryPage[Delivery]:
-        """What was put out and has not arrived, newest first."""
+        """Return a page of deliveries that have not arrived, newest first."""
         return await self.find(Selection(endpoint_id=endpoint_id), limit=limit, cursor=cursor)
 
     async def of_event(self, event_id: str) -> list[Delivery]:
-        """An event's deliveries, one per endpoint."""
+        """Return an event's deliveries, one per endpoint."""
         query = Query(self._models.delivery).where("event_id", "==", event_id)
         return [item.doc async for item in self._store.scan(query)]
 
@@ -98,7 +98,7 @@ class Deliveries:
         limit: int = BATCH,
         cursor: str | None = None,
     ) -> QueryPage[DeadLetter]:
-        """What was given up, newest first."""
+        """Return a page of dead letters, newest first."""
         query = Query(self._models.dead_letter).where("resolved", "==", resolved)
         if endpoint_id is not None:
             query = query.where("endpoint_id", "==", endpoint_id)
@@ -128,7 +128,7 @@ class Deliveries:
         cursor: str | None = None,
         also: Also | None = None,
     ) -> Report:
-        """Put finished deliveries out again, each under its old event id with its old body.
+        """Send finished deliveries again, each with its event id and body.
 
         Dead letters that are marked as dealt with are left alone; `replay_one` sends also those. It takes a
         commit for each hundred at most; `also` adds to each.
@@ -193,8 +193,8 @@ class Deliveries:
         *,
         only: Collection[DeliveryStatus] = REPLAYABLE,
     ) -> bool:
-        """Put one out again, in the caller's transaction, if given; False where it is on its way already, or
-        in no state of `only` any more."""
+        """Replay one, in the caller's transaction, if given; False where it is in flight already, or in no
+        state of `only` any more."""
         if transaction is None:
             return await self._store.transact(lambda own: self.replay_one(delivery_id, own, only=only))
         found = await transaction.get(self._models.delivery, delivery_id)
@@ -206,7 +206,7 @@ class Deliveries:
         return True
 
     async def _replay(self, tx: Transaction, delivery: Delivery) -> bool:
-        """Whether it took a place among others that wait in order."""
+        """Return whether it joined its endpoint's order."""
         now = self._store.clock.now()
         was_dead = delivery.status == "dead"
         endpoint = await tx.get(self._models.endpoint, delivery.endpoint_id)
@@ -237,7 +237,7 @@ class Deliveries:
         return True
 
     async def _cancel(self, tx: Transaction, delivery: Delivery) -> bool:
-        """Whether its endpoint keeps order."""
+        """Return whether its endpoint keeps order."""
         now = self._store.clock.now()
         was_head = delivery.next_attempt_at is not None
         delivery.status, delivery.finished_at, delivery.next_attempt_at = "cancelled", now, None
@@ -284,7 +284,7 @@ class Deliveries:
         return Report(matched, changed, dry_run, tuple(sample), cursor)
 
     async def _open(self, items: Sequence[Snapshot[Delivery]]) -> list[Snapshot[Delivery]]:
-        """These without what somebody has marked as dealt with: it is not sent after all."""
+        """Return these without dead letters that were resolved."""
         dead = [item.doc.id for item in items if item.doc.status == "dead"]
         letters = await self._store.get_many(self._models.dead_letter, dead)
         settled = {one.doc.id for one in letters if one is not None and one.doc.resolved}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from holdfast.clock import Clock
 from holdfast.kit.outbox.delivery_worker import DeliveryWorker
@@ -30,15 +30,13 @@ class DirectHandoff:
         if unseen:
             await self._queues.load(unseen)
 
-    async def commit(
-        self, deliveries: Sequence[Delivery], commit: Callable[[], Awaitable[None]], *, now: datetime
-    ) -> None:
+    async def commit(self, deliveries: Sequence[Delivery], commit: Callable[[], Awaitable[None]]) -> None:
         """Claim what there is room for, commit, and send it at once."""
         places = [(delivery, queue) for delivery in deliveries if (queue := self._reserve(delivery))]
         until_s = self._clock.monotonic() + self._lease_s
         for delivery, _ in places:
             delivery.status, delivery.owner, delivery.fence = "sending", self._owner, 1
-            delivery.next_attempt_at = now + timedelta(seconds=self._lease_s)
+            delivery.next_attempt_at = delivery.created_at + timedelta(seconds=self._lease_s)
         try:
             await commit()
         except BaseException:

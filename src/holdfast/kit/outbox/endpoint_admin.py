@@ -1,4 +1,4 @@
-"""Operating endpoints: pause, resume, disable, enable, each with a notice in the same commit."""
+"""Changes of endpoints' states: pause, resume, disable, enable, each with a notice in the same commit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATUS_AFTER: Final[dict[NoticeKind, EndpointStatus]] = {
 
 
 class Endpoints:
-    """Changes endpoints' states and says so: a notice is kept, then `on_notice` is told.
+    """Changes endpoints' states: commits the change with its notice, then calls `on_notice`.
 
     Example: `await Endpoints(acme).pause("rms-7", reason="planned maintenance", by="ada")`
     """

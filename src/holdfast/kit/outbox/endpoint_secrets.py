@@ -1,4 +1,4 @@
-"""An endpoint's secrets: sealed where they are kept, opened to sign, overlapping while they change."""
+"""An endpoint's signing secrets: sealed at rest, overlapping during a rotation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ OVERLAP_S: Final = 24 * 3_600.0
 
 
 class EndpointSecrets:
-    """Seals the secrets of endpoints and signs with those that have not ended.
+    """Seals the secrets of endpoints and signs with those that have not expired.
 
-    `signing` is what a dispatcher asks for. With `plain_header` the body alone is signed under that
+    `signing` is for a dispatcher. With `plain_header` the body alone is signed under that
     name too; see `WebhookSigner`.
 
     Example: `Dispatcher(store, sender, signing=EndpointSecrets(vault).signing)`
@@ -31,7 +31,7 @@ class EndpointSecrets:
         self._plain_header = plain_header
 
     def seal(self, endpoint: Endpoint, secret: str | Secret) -> EndpointSecret:
-        """A secret as this endpoint keeps it; refuses one that could not sign."""
+        """Seal a secret for this endpoint; refuse one that could not sign."""
         text = secret.reveal() if isinstance(secret, Secret) else secret
         WebhookSigner([text])
         return EndpointSecret(sealed=self._field(endpoint).seal(text, endpoint.id))
@@ -39,20 +39,20 @@ class EndpointSecrets:
     def rotated(
         self, endpoint: Endpoint, secret: str | Secret, *, now: datetime, overlap_s: float = OVERLAP_S
     ) -> list[EndpointSecret]:
-        """The endpoint's next `secrets`: the new one first, the others until the overlap ends."""
+        """Return the endpoint's next `secrets`: the new one first, the others until the overlap ends."""
         end = now + timedelta(seconds=overlap_s)
-        kept = [
+        current = [
             msgspec.structs.replace(old, expires_at=min(old.expires_at or end, end))
             for old in endpoint.secrets
             if old.expires_at is None or old.expires_at > now
         ]
-        return [self.seal(endpoint, secret), *kept]
+        return [self.seal(endpoint, secret), *current]
 
     async def signing(self, endpoint: Endpoint) -> Sign:
-        """What signs this endpoint's messages; `UnreadableError` when a secret does not open."""
+        """Return what signs this endpoint's messages; `DecryptionError` when a secret does not open."""
         field = self._field(endpoint)
         opened = [(_end_s(one), field.open(one.sealed, endpoint.id)) for one in endpoint.secrets]
-        return _choosing(opened, lambda texts: WebhookSigner(texts, plain_header=self._plain_header))
+        return _signing_with(opened, lambda texts: WebhookSigner(texts, plain_header=self._plain_header))
 
     def _field(self, endpoint: Endpoint) -> SealedField:
         return self._vault.field(type(endpoint), SECRET_FIELD)
@@ -62,8 +62,8 @@ def _end_s(secret: EndpointSecret) -> float:
     return float("inf") if secret.expires_at is None else to_us(secret.expires_at) / 1e6
 
 
-def _choosing(opened: Sequence[tuple[float, Secret]], make: Callable[[list[str]], WebhookSigner]) -> Sign:
-    """Sign with the secrets that last beyond the moment of signing; the signer is made anew when one ends."""
+def _signing_with(opened: Sequence[tuple[float, Secret]], make: Callable[[list[str]], WebhookSigner]) -> Sign:
+    """Sign with the secrets that are valid at that moment; the signer is rebuilt when one expires."""
     signer: WebhookSigner | None = None
     valid_to_s = -1.0
 

@@ -1,4 +1,4 @@
-"""What the outbox keeps: endpoints, one delivery per event and endpoint, dead letters, notices."""
+"""The outbox's documents: endpoints, one delivery per event and endpoint, dead letters, notices."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Rate(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EndpointSecret(msgspec.Struct, frozen=True, rename="camel"):
-    """A signing secret as it is kept: sealed. During a rotation there are two, until one expires."""
+    """A sealed signing secret. During a rotation there are two, until one expires."""
 
     sealed: str
     expires_at: datetime | None = None
@@ -81,7 +81,7 @@ class EndpointSecret(msgspec.Struct, frozen=True, rename="camel"):
     access=SERVICE_ONLY,
 )
 class Endpoint(Document, rename="camel"):
-    """Where events go, and how gently. `event_types` empty takes all; `invoice.*` takes a family."""
+    """A receiver of events and its limits. Empty `event_types` take all; `invoice.*` takes a family."""
 
     id: str
     tenant_id: str = NO_TENANT
@@ -109,7 +109,7 @@ def _matches(wanted: str, event_type: str) -> bool:
 
 
 class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One try: an HTTP status and the first KB of the answer, or the reason there was none."""
+    """One attempt: an HTTP status and the first KB of the response, or the reason there was none."""
 
     at: datetime
     latency_ms: int
@@ -129,7 +129,7 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
     ],
     lifecycle=Lifecycle(
         "status",
-        # A delivery put out beside a dispatcher with room is born claimed by it.
+        # A delivery sent in a dispatcher's process, where it has room, is created as claimed by it.
         initial=["pending", "sending", "skipped"],
         moves={
             "pending": ["sending", "cancelled"],
@@ -149,7 +149,7 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
     access=MEMBERS_READ,
 )
 class Delivery(Document, rename="camel"):
-    """One event for one endpoint, with all that sending it needs and all that became of it.
+    """One event for one endpoint, with all that sending it needs and its history.
 
     `next_attempt_at` null means that nothing is wanted: it is finished, or waits its turn in a FIFO lane.
     """
@@ -184,7 +184,7 @@ class Delivery(Document, rename="camel"):
 
 
 def delivery_id(event_id: str, endpoint_id: str) -> str:
-    """The id of the one delivery of this event to this endpoint."""
+    """Return the id of the delivery of this event to this endpoint."""
     return f"{event_id}{JOINT}{endpoint_id}"
 
 
@@ -199,7 +199,7 @@ def delivery_id(event_id: str, endpoint_id: str) -> str:
     access=MEMBERS_READ,
 )
 class DeadLetter(Document, rename="camel"):
-    """Why a delivery was given up; has its delivery's id, so a delivery has at most one."""
+    """Why a delivery is dead; has its delivery's id, so a delivery has at most one."""
 
     id: str
     tenant_id: str = NO_TENANT
@@ -224,7 +224,7 @@ class DeadLetter(Document, rename="camel"):
     access=ADMINS_READ,
 )
 class EndpointNotice(Document, rename="camel"):
-    """What an operator should know about an endpoint: who or what changed its state, and why."""
+    """A change of an endpoint's state, for operators: who or what made it, and why."""
 
     id: str = ""
     tenant_id: str = NO_TENANT
@@ -241,7 +241,7 @@ class FifoLane(OrderedQueueFields, rename="camel"):
 
 
 class OutboxModels(msgspec.Struct, frozen=True, kw_only=True):
-    """The document classes an outbox keeps; a service gives subclasses declared under its own names."""
+    """The document classes of an outbox; a service gives subclasses declared under its own names."""
 
     endpoint: type[Endpoint] = Endpoint
     delivery: type[Delivery] = Delivery

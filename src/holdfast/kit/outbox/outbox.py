@@ -1,4 +1,4 @@
-"""Putting events out: one delivery per endpoint, in the commit of whatever caused them."""
+"""Sending events: one delivery per endpoint, in the commit of what caused them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BODY_BYTES_MAX: Final = 262_144
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened, as it will be sent: the body goes out byte for byte, on every attempt.
+    """An event as it is sent: every attempt sends the same bytes.
 
-    `fields` are those that a service's own class of deliveries adds.
+    `fields` are those that a service's own delivery class adds.
 
     Example: `Event(type="invoice.paid", body=b'{"id":"in_1"}')`
     """
@@ -38,7 +38,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outbox:
-    """Where events are put. The dispatcher, here or in another process, delivers them.
+    """Commits events' deliveries; the dispatcher, here or in another process, delivers them.
 
     Example:
         outbox = Outbox(store.tenant("acme"))
@@ -61,32 +61,26 @@ class Outbox:
         self._locks: dict[str, asyncio.Lock] = {}
 
     def writes(self, event: Event, endpoints: Iterable[Endpoint]) -> list[Write]:
-        """The deliveries of an event, for the caller's own commit; the same event again is refused there.
+        """Return the writes of an event's deliveries for the caller's commit; a repeated event conflicts.
 
-        An ordered endpoint must be looked at first: use `add` for it.
+        An ordered endpoint needs a read first: use `add` for it.
         """
-        self._check(event)
-        now = self._store.clock.now()
-        made: list[Write] = []
-        for endpoint in endpoints:
-            delivery = self._delivery(event, endpoint, now)
-            if endpoint.fifo and delivery.status == "pending":
-                raise InvalidError(f"endpoint {endpoint.id!r} keeps order: use add(tx, ...) or send(...)")
-            made.append(create(delivery))
-        return made
+        deliveries = self._deliveries(event, endpoints)
+        for delivery, is_ordered in deliveries:
+            if is_ordered:
+                raise InvalidError(
+                    f"endpoint {delivery.endpoint_id!r} keeps order: use add(tx, ...) or send(...)"
+                )
+        return [create(delivery) for delivery, _ in deliveries]
 
     async def add(self, tx: Transaction, event: Event, endpoints: Iterable[Endpoint]) -> list[str]:
-        """The same inside the caller's transaction, ordered endpoints too; gives the deliveries' ids."""
-        self._check(event)
-        now = self._store.clock.now()
-        made: list[str] = []
-        for endpoint in endpoints:
-            delivery = self._delivery(event, endpoint, now)
-            if endpoint.fifo and delivery.status == "pending":
-                await ordering.join(tx, delivery, models=self._models, now=now)
+        """Add an event's deliveries to the caller's transaction; return their ids."""
+        deliveries = self._deliveries(event, endpoints)
+        for delivery, is_ordered in deliveries:
+            if is_ordered:
+                await ordering.join(tx, delivery, models=self._models, now=delivery.created_at)
             tx.write(create(delivery))
-            made.append(delivery.id)
-        return made
+        return [delivery.id for delivery, _ in deliveries]
 
     async def send(self, event: Event, endpoints: Iterable[Endpoint], *also: Write) -> list[str]:
         """Commit an event's deliveries together with the caller's writes; return the deliveries' ids.
@@ -97,17 +91,15 @@ class Outbox:
         ordered = sorted([endpoint.id for endpoint in chosen if endpoint.fifo])
         if ordered:
             return await self._send_ordered(ordered, event, chosen, also)
-        self._check(event)
         if self._handoff is not None:
             await self._handoff.load(chosen)
-        now = self._store.clock.now()
-        deliveries = [self._delivery(event, endpoint, now) for endpoint in chosen]
+        deliveries = [delivery for delivery, _ in self._deliveries(event, chosen)]
 
         async def commit() -> None:
             if deliveries or also:
                 await self._store.commit(*also, *[create(delivery) for delivery in deliveries])
 
-        await (commit() if self._handoff is None else self._handoff.commit(deliveries, commit, now=now))
+        await (commit() if self._handoff is None else self._handoff.commit(deliveries, commit))
         return [delivery.id for delivery in deliveries]
 
     async def _send_ordered(
@@ -124,12 +116,16 @@ class Outbox:
                 await locks.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
             return await self._store.transact(act, attempts=50)
 
-    def _check(self, event: Event) -> None:
+    def _deliveries(self, event: Event, endpoints: Iterable[Endpoint]) -> list[tuple[Delivery, bool]]:
+        """Return a delivery for each endpoint, and whether it has to join the endpoint's order."""
         if len(event.body) > self.body_bytes_max:
             raise TooLargeError(
                 f"an event's body takes at most {self.body_bytes_max:,} bytes, not {len(event.body):,}",
                 "body",
             )
+        now = self._store.clock.now()
+        made = [(endpoint, self._delivery(event, endpoint, now)) for endpoint in endpoints]
+        return [(delivery, endpoint.fifo and delivery.status == "pending") for endpoint, delivery in made]
 
     def _delivery(self, event: Event, endpoint: Endpoint, now: datetime) -> Delivery:
         delivery = self._models.delivery(
@@ -140,13 +136,12 @@ class Outbox:
         )  # fmt: skip
         if tracing.on:
             delivery.trace = tracing.traceparent()
-        why = self._why_skipped(event, endpoint)
-        if why:
-            delivery.status, delivery.reason = "skipped", why
+        reason = ""
+        if endpoint.status == "disabled":
+            reason = "the endpoint is disabled"
+        elif not endpoint.takes(event.type):
+            reason = f"the endpoint takes no {event.type}"
+        if reason:
+            delivery.status, delivery.reason = "skipped", reason
             delivery.next_attempt_at, delivery.finished_at = None, now
         return delivery
-
-    def _why_skipped(self, event: Event, endpoint: Endpoint) -> str:
-        if endpoint.status == "disabled":
-            return "the endpoint is disabled"
-        return "" if endpoint.takes(event.type) else f"the endpoint takes no {event.type}"

@@ -1,4 +1,4 @@
-"""What an attempt means: delivered, try again later, or dead. Pure."""
+"""The outcome of an attempt: delivered, failed and retried later, or dead. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ GONE: Final = 410
 _WORTH_RETRYING: Final = (408, 425, 429)
 _ASK_TO_WAIT: Final = (429, 503)
 _HOPELESS: Final = ("refused_address", "bad_request")
-# What an attempt and its verdict change in a delivery, and what giving it back changes.
+# The fields of a delivery that a release changes, and those that an attempt's outcome changes.
 _RELEASED: Final = ("status", "owner", "next_attempt_at")
 _SETTLED: Final = (*_RELEASED, "reason", "attempts", "attempt_count", "last_attempt_at", "last_status",
                    "finished_at")  # fmt: skip
 
 
 class AttemptOutcome(msgspec.Struct, frozen=True):
-    """`wait_s` where it is tried again, `hold_s` where the receiver asked everybody to wait."""
+    """`wait_s` until the retry; `hold_s` is how long the receiver asked for no requests at all."""
 
     status: Literal["delivered", "failed", "dead"]
     reason: str = ""
@@ -44,33 +44,33 @@ def judge(
     now: datetime,
     roll: float = 0.5,
 ) -> AttemptOutcome:
-    """What follows from the result of attempt number `attempt` (the first is 1)."""
+    """Return the outcome of attempt number `attempt` (the first is 1)."""
     if isinstance(result, ReceiverResponse) and 200 <= result.status < 300:
         return DELIVERED
-    said = describe(result)
+    reason = describe(result)
     if isinstance(result, SendFailure):
         if result.reason in _HOPELESS:
-            return AttemptOutcome("dead", said)
-        return _again(said, retry, attempt=attempt, asked_s=0.0, roll=roll, healthy=False)
+            return AttemptOutcome("dead", reason)
+        return _retry(reason, retry, attempt=attempt, asked_s=0.0, roll=roll, healthy=False)
     if result.status == GONE:
-        return AttemptOutcome("dead", said, endpoint_gone=True)
+        return AttemptOutcome("dead", reason, endpoint_gone=True)
     refused = 400 <= result.status < 500
     if refused and result.status not in _WORTH_RETRYING and retry.fourxx_dead:
-        return AttemptOutcome("dead", said)
+        return AttemptOutcome("dead", reason)
     asked = result.headers.get("retry-after") if result.status in _ASK_TO_WAIT else None
     asked_s = min(retry_after_s(asked, now), retry.retry_after_s_max)
-    return _again(said, retry, attempt=attempt, asked_s=asked_s, roll=roll, healthy=refused)
+    return _retry(reason, retry, attempt=attempt, asked_s=asked_s, roll=roll, healthy=refused)
 
 
-def _again(
-    said: str, retry: RetryPolicy, *, attempt: int, asked_s: float, roll: float, healthy: bool
+def _retry(
+    reason: str, retry: RetryPolicy, *, attempt: int, asked_s: float, roll: float, healthy: bool
 ) -> AttemptOutcome:
     wait_s = retry.wait_s(attempt, roll)
     if wait_s is None:
         return AttemptOutcome(
-            "dead", f"{attempt} attempts failed; the last: {said}", hold_s=asked_s, healthy=healthy
+            "dead", f"{attempt} attempts failed; the last: {reason}", hold_s=asked_s, healthy=healthy
         )
-    return AttemptOutcome("failed", said, max(wait_s, asked_s), asked_s, healthy=healthy)
+    return AttemptOutcome("failed", reason, max(wait_s, asked_s), asked_s, healthy=healthy)
 
 
 def describe(result: ReceiverResponse | SendFailure) -> str:
@@ -82,7 +82,7 @@ def describe(result: ReceiverResponse | SendFailure) -> str:
 def record_attempt(
     delivery: Delivery, result: ReceiverResponse | SendFailure, *, at: datetime, latency_s: float
 ) -> None:
-    """Write the attempt into the delivery's history."""
+    """Add the attempt to the delivery's history."""
     latency_ms = round(latency_s * 1_000)
     if isinstance(result, ReceiverResponse):
         excerpt = result.excerpt[:EXCERPT_BYTES_MAX].decode(errors="replace") if result.excerpt else ""
@@ -99,25 +99,25 @@ def record_attempt(
 
 
 def settle_writes(
-    delivery: Delivery, verdict: AttemptOutcome, *, now: datetime, letters: type[DeadLetter] = DeadLetter
+    delivery: Delivery, outcome: AttemptOutcome, *, now: datetime, letters: type[DeadLetter] = DeadLetter
 ) -> list[Write]:
-    """The delivery moved on by the verdict, under its fencing number, and its dead letter where it died."""
-    delivery.status = verdict.status
-    delivery.reason = verdict.reason
+    """Return the writes of an outcome, under the fencing number, with the dead letter where it died."""
+    delivery.status = outcome.status
+    delivery.reason = outcome.reason
     delivery.owner = None
-    if verdict.status == "failed":
-        delivery.next_attempt_at = now + timedelta(seconds=verdict.wait_s)
-        return [_changed(delivery, _SETTLED + delivery.noted)]
+    if outcome.status == "failed":
+        delivery.next_attempt_at = now + timedelta(seconds=outcome.wait_s)
+        return [_fenced_patch(delivery, _SETTLED + delivery.noted)]
     delivery.next_attempt_at = None
     delivery.finished_at = now
-    writes = [_changed(delivery, _SETTLED + delivery.noted)]
-    if verdict.status == "dead":
+    writes = [_fenced_patch(delivery, _SETTLED + delivery.noted)]
+    if outcome.status == "dead":
         writes.append(_dead_letter(letters, delivery, now=now))
     return writes
 
 
-def _changed(delivery: Delivery, names: tuple[str, ...]) -> Write:
-    """These fields, under the delivery's fencing number: the rest of it is as it was claimed."""
+def _fenced_patch(delivery: Delivery, names: tuple[str, ...]) -> Write:
+    """Patch these fields under the fencing number; the others are as they were claimed."""
     changes = {name: getattr(delivery, name) for name in names}
     return patch(type(delivery), delivery.id, changes=changes, expect=Fence(delivery.fence))
 
@@ -135,8 +135,8 @@ def _dead_letter(letters: type[DeadLetter], delivery: Delivery, *, now: datetime
 
 
 def release_write(delivery: Delivery, *, now: datetime) -> Write:
-    """Give a claimed delivery back unsent: due at once for whoever may send it."""
+    """Release a claimed delivery unsent: it is due at once."""
     delivery.status = "failed" if delivery.attempt_count else "pending"
     delivery.owner = None
     delivery.next_attempt_at = now
-    return _changed(delivery, _RELEASED)
+    return _fenced_patch(delivery, _RELEASED)

@@ -61,7 +61,7 @@ class HmacKey:
         return hmac.compare_digest(self.sign(start, body).encode(), signature.encode())
 
     def plain(self, body: bytes) -> str:
-        """The signature of the body alone, in the widely used `sha256=<hex>` form."""
+        """Sign the body alone, in the widely used `sha256=<hex>` form."""
         state = self._keyed.copy()
         state.update(body)
         return "sha256=" + state.hexdigest()
@@ -127,7 +127,7 @@ class WebhookSigner:
         self._plain_key = next((key for key in reversed(self._keys) if isinstance(key, HmacKey)), None)
 
     def headers(self, message_id: str, at_s: int, body: bytes) -> list[tuple[str, str]]:
-        """The headers that sign a message: id, time and one signature for each secret."""
+        """Return the headers that sign a message: id, time and one signature for each secret."""
         start = f"{message_id}.{at_s}.".encode()
         signature = " ".join([key.sign(start, body) for key in self._keys])
         made = [
@@ -141,7 +141,7 @@ class WebhookSigner:
 
 
 class SignatureVerifier:
-    """Checks what others signed: any one of the secrets will do, inside the time tolerance.
+    """Verifies messages signed with any of the secrets, within the time tolerance.
 
     `prefix` is the first word of the headers' names (`svix` at some senders).
 
@@ -158,10 +158,10 @@ class SignatureVerifier:
         self._prefix = prefix
 
     def verify(self, headers: Mapping[str, str], body: bytes, *, now: datetime) -> str:
-        """The message's id, or `UnverifiedError`. Header names are taken in any case."""
-        found = {name.lower(): value for name, value in headers.items()}
+        """Return the message's id, or raise `UnverifiedError`. Header names may be in any case."""
+        lowered = {name.lower(): value for name, value in headers.items()}
         message_id, at, signatures = (
-            found.get(f"{self._prefix}-{word}", "") for word in ("id", "timestamp", "signature")
+            lowered.get(f"{self._prefix}-{word}", "") for word in ("id", "timestamp", "signature")
         )
         if not message_id or not signatures or not _SECONDS.fullmatch(at):
             raise UnverifiedError("the message carries no usable signature headers")
@@ -171,16 +171,16 @@ class SignatureVerifier:
         for signature in signatures.split(" ")[:SIGNATURES_MAX]:
             if any(key.matches(signature, start=start, body=body) for key in self._keys):
                 return message_id
-        raise UnverifiedError("no signature fits the message")
+        raise UnverifiedError("no signature matches the message")
 
 
 def new_secret() -> str:
-    """A fresh `whsec_` secret of 32 random bytes."""
+    """Return a new `whsec_` secret of 32 random bytes."""
     return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 def new_key_pair() -> tuple[str, str]:
-    """A fresh `whsk_` private key and the `whpk_` public key to give to receivers."""
+    """Return a new `whsk_` private key and the `whpk_` public key to give to receivers."""
     private = Ed25519PrivateKey.generate()
     keys = private.private_bytes_raw(), private.public_key().public_bytes_raw()
     return "whsk_" + base64.b64encode(keys[0]).decode(), "whpk_" + base64.b64encode(keys[1]).decode()
@@ -211,5 +211,5 @@ def _read(text: str) -> tuple[str, bytes]:
 
 
 def _malformed(message: str) -> WrongTypeError:
-    """Never with the value: what is malformed may still be most of a secret."""
+    """Return the error without the value, which may be most of a secret."""
     return WrongTypeError(message, "secret")
