@@ -182,7 +182,7 @@ class Reference:
         current = self._rows(write.schema).get(write.key)
         change = decide(write, current, commit=commit)
         if change is not None and change.kind == "insert" and not change.blind and current is not None:
-            raise AlreadyExistsError(f"{write.schema.name} {write.key!r} is there already")
+            raise AlreadyExistsError(f"{write.schema.name} {write.key!r} already exists")
         return change
 
     def _apply(self, change: Change | None) -> int:

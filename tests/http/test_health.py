@@ -16,7 +16,7 @@ from holdfast.kit.channels import Channel
 from holdfast.kit.inbox import InboxItem
 from holdfast.service import Context, Parts, Service
 from holdfast.store import create, patch
-from holdfast.store.io_counters import TALLY
+from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.testing import ManualClock
 from holdfast.worker.supervisor import STUCK_S
 from tests.http.bed import Bed, serving
@@ -141,13 +141,13 @@ async def test_a_short_life_is_no_alarm_before_its_last_tenth(bed: Bed, clock: M
 
 async def test_those_who_ask_at_once_share_one_look(bed: Bed, clock: ManualClock) -> None:
     await bed.runtime.store.privileged().commit(create(_channel("a", clock, hours=2)))
-    before = TALLY.reads
+    before = IO_COUNTERS.reads
     await bed.runtime.health()
-    once = TALLY.reads - before
+    once = IO_COUNTERS.reads - before
     assert once > 0
     answers = await asyncio.gather(*(bed.runtime.health() for _ in range(50)))
     assert {answer.status for answer in answers} == {"ok"}
-    assert TALLY.reads - before == 2 * once
+    assert IO_COUNTERS.reads - before == 2 * once
     # Whoever gives up waiting does not take the look from the others.
     first, second = (asyncio.create_task(bed.runtime.health()) for _ in range(2))
     await asyncio.sleep(0)

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from holdfast.kit.channels.alarm import earliest_expiration_s
 from holdfast.model import schema_of
 from holdfast.runtime import DEPTH_MAX, Runtime
-from holdfast.store.io_counters import TALLY
+from holdfast.store.io_counters import IO_COUNTERS
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
 _LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -79,8 +79,8 @@ class Metrics:
                 self._turned.labels(loop.name).set(loop.last_turn_at.timestamp())
         for queue, seconds in (await runtime.backlog()).items():
             self._waited.labels(queue).set(seconds)
-        self._store.labels("read").set(TALLY.reads)
-        self._store.labels("written").set(TALLY.writes)
+        self._store.labels("read").set(IO_COUNTERS.reads)
+        self._store.labels("written").set(IO_COUNTERS.writes)
         for queue, count in (await runtime.depths()).items():
             self._depth.labels(queue).set(count)
         ends = {kind: await earliest_expiration_s(runtime.store, kind) for kind in runtime.channel_kinds()}

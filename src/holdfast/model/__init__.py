@@ -1,4 +1,4 @@
-"""Declare once: document classes and everything said about them."""
+"""Document classes and their declarations."""
 
 from holdfast.model.access import (
     ADMINS_READ,

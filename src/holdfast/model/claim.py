@@ -1,4 +1,4 @@
-"""How workers take turns on a collection."""
+"""The declaration of a claimable collection."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """The fields through which due documents are claimed: leased, fenced, taken over after a crash.
 
-    `due` (a time or null) says when work is next wanted; null means never, and such a document costs
-    claims nothing. Claiming moves `due` to the end of the lease, adds one to `fence`, writes the
-    worker into `owner` and, where given, sets `state`. `lane` keeps one crowd from delaying another.
+    `due` is when the document is next to be worked on; null means never, and such a document costs claims
+    nothing. A claim moves `due` to the end of the lease, increments `fence`, writes the worker into
+    `owner` and, where given, sets `state`. Lanes share a claim fairly.
 
     Example: `Claim(due="next_retry_at", fence="fence", state=("status", "sending"), lane="endpoint_id")`
     """

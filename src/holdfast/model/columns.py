@@ -1,4 +1,4 @@
-"""The fields an engine must see by themselves: indexed, claimed, or naming the tenant."""
+"""Columns: the fields that engines store separately, because they are indexed, claimed or the tenant."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _SIMPLE: dict[type[mi.Type], Kind] = {
 
 
 class Column(msgspec.Struct, frozen=True, eq=False):
-    """A field by its Python path, its stored path and the kind of value it holds.
+    """A field: its Python path, its stored path and the kind of its values.
 
-    `kind` "open" is a field of several types or one that may be missing: kept as an ordered byte
-    string, absent when missing. `read` takes a document and gives the plain value, UNSET when missing.
+    `kind` "open" is a field of several types, or one that may be missing: stored as a sort key, null when
+    missing. `read` takes a document and returns the plain value, UNSET when missing.
     """
 
     path: str
@@ -37,14 +37,14 @@ class Column(msgspec.Struct, frozen=True, eq=False):
     read: Callable[[Any], Any]
 
     def value(self, document: Any) -> Any:
-        """What an SQL engine keeps in the column: None for null, or for missing where `kind` is open."""
+        """Return what an SQL engine stores: None for null, or for missing where `kind` is open."""
         value = self.read(document)
         if self.kind == "open":
             return None if value is UNSET else ordered(value, self.path)
         return value
 
     def operand(self, value: object) -> Any:
-        """A value to compare the field with, refused when the field could never hold it."""
+        """Return a value to compare the field with; refuses one that the field can never have."""
         plain = self._plain_operand(value)
         if plain is None:
             if not self.nullable and self.kind not in ("open", "list"):
@@ -57,7 +57,7 @@ class Column(msgspec.Struct, frozen=True, eq=False):
             plain = float(plain)
         if not _fits(plain, self.kind):
             raise WrongTypeError(
-                f"{self.path} holds {self.kind}, {value!r} is {type(value).__name__}", self.path
+                f"{self.path} is of kind {self.kind}, {value!r} of type {type(value).__name__}", self.path
             )
         return plain
 
@@ -69,7 +69,7 @@ class Column(msgspec.Struct, frozen=True, eq=False):
                 f"{self.path} can't be compared with a {type(value).__name__}", self.path
             ) from None
         if self.kind == "text" and isinstance(plain, str) and "\0" in plain:
-            raise WrongTypeError("indexed text can't hold the NUL character", self.path)
+            raise WrongTypeError("indexed text can't contain the NUL character", self.path)
         return plain
 
 
@@ -92,7 +92,7 @@ def _plain(value: Any) -> Any:
 
 
 def make_column(path: str, fields: Mapping[str, mi.Field], where: str) -> Column:
-    """Find a dotted path in a document's fields and say how it is kept."""
+    """Return the column of a dotted path in a document's fields."""
     stored, kind, optional = find_field(path, fields, where)
     simple, nullable = _simple(kind, path)
     if optional and simple != "list":
@@ -101,7 +101,7 @@ def make_column(path: str, fields: Mapping[str, mi.Field], where: str) -> Column
 
 
 def find_field(path: str, fields: Mapping[str, mi.Field], where: str) -> tuple[str, mi.Type, bool]:
-    """The stored path of a field, its type, and whether it may be missing; refuses what names no field."""
+    """Return a field's stored path, its type, and whether it may be missing; refuses an unknown path."""
     names = path.split(".")
     stored: list[str] = []
     optional = False
@@ -110,7 +110,7 @@ def find_field(path: str, fields: Mapping[str, mi.Field], where: str) -> tuple[s
         field = fields.get(name)
         if field is None:
             known = ", ".join(sorted(fields)) or "none"
-            raise UnknownFieldError(f"{where}: no field {name!r}; there are: {known}", path)
+            raise UnknownFieldError(f"{where}: no field {name!r}; its fields are: {known}", path)
         stored.append(field.encode_name)
         kind = _strip(field.type)
         optional = optional or may_miss(field)
@@ -126,7 +126,7 @@ def _strip(kind: mi.Type) -> mi.Type:
 
 
 def may_miss(field: mi.Field) -> bool:
-    """Whether the field is declared `T | UnsetType`, which msgspec shows as optional without a default."""
+    """Whether the field is `T | UnsetType`, which msgspec reports as optional without a default."""
     return not field.required and field.default is NODEFAULT and field.default_factory is NODEFAULT
 
 
@@ -136,7 +136,7 @@ def _inside(kind: mi.Type, optional: bool, *, where: str, path: str) -> tuple[Ma
         optional = True
         kind = rest[0] if len(rest) == 1 else kind
     if not isinstance(kind, mi.StructType):
-        raise UnknownFieldError(f"{where}: {path!r} looks inside something that is no struct", path)
+        raise UnknownFieldError(f"{where}: {path!r} goes into a field that is not a struct", path)
     return {f.name: f for f in kind.fields}, optional
 
 
@@ -150,7 +150,7 @@ def _simple(kind: mi.Type, path: str) -> tuple[Kind, bool]:
         return _simple(kind.type, path)
     if isinstance(kind, mi.DecimalType):
         raise WrongTypeError(
-            "a decimal is kept as text, which does not sort as a number: don't index it", path
+            "a decimal is stored as text, which does not sort as a number; don't index it", path
         )
     if isinstance(kind, mi.LiteralType):
         return _literal(kind.values)
@@ -173,24 +173,24 @@ def _reader(names: list[str], kind: mi.Type, optional: bool) -> Callable[[Any], 
     if len(names) == 1 or not optional:
         get: Callable[[Any], Any] = attrgetter(".".join(names))
     else:
-        get = _walker(names)
-    return _convert(get) if _needs_plain(kind) else get
+        get = _nested_reader(names)
+    return _convert(get) if _needs_conversion(kind) else get
 
 
-def _walker(names: list[str]) -> Callable[[Any], Any]:
-    def walk(value: Any) -> Any:
+def _nested_reader(names: list[str]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
         for name in names:
             if value is None or value is UNSET:
                 return UNSET
             value = getattr(value, name)
         return value
 
-    return walk
+    return read
 
 
-def _needs_plain(kind: mi.Type) -> bool:
+def _needs_conversion(kind: mi.Type) -> bool:
     if isinstance(kind, mi.UnionType):
-        return any(_needs_plain(t) for t in kind.types)
+        return any(_needs_conversion(t) for t in kind.types)
     return isinstance(
         kind,
         (mi.DateType, mi.UUIDType, mi.EnumType, mi.ListType, mi.VarTupleType, mi.SetType, mi.FrozenSetType),
@@ -202,7 +202,7 @@ def _convert(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def enum_values(kind: mi.Type) -> list[Any] | None:
-    """The values of a closed type, for exports."""
+    """Return the values of a literal or enum type, None for other types."""
     if isinstance(kind, mi.LiteralType):
         return list(kind.values)
     if isinstance(kind, mi.EnumType):

@@ -1,4 +1,4 @@
-"""Declaring a document: one class says everything about one kind of fact."""
+"""The `@document` decorator: one class declares everything about one collection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.errors import DeclarationError
 from holdfast.model.access import Access, Membership
 from holdfast.model.claim import Claim
 from holdfast.model.declaration import Declaration, Upgrade
-from holdfast.model.identity import GIVEN, Identity
+from holdfast.model.identity import PROVIDED, Identity
 from holdfast.model.index import Index
 from holdfast.model.lifecycle import Lifecycle
 from holdfast.model.retention import Retention
@@ -24,21 +24,21 @@ D = TypeVar("D", bound="Document")
 class DocumentMeta(msgspec.StructMeta):
     """Makes fields keyword-only, so that required ones may follow optional ones."""
 
-    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **words: Any) -> Any:
-        words.setdefault("kw_only", True)
-        return super().__new__(mcls, name, bases, namespace, **words)
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        options.setdefault("kw_only", True)
+        return super().__new__(mcls, name, bases, namespace, **options)
 
 
-# Said on the class as well: type checkers ask a parent class before a metaclass.
+# On the class as well: type checkers look at a parent class before a metaclass.
 @dataclass_transform(field_specifiers=(msgspec.field,), kw_only_default=True)
 class Document(msgspec.Struct, metaclass=DocumentMeta):
-    """A typed fact to keep. Subclass it, annotate the fields, decorate it with `@document`."""
+    """The base of document classes. Subclass it, annotate the fields, decorate it with `@document`."""
 
 
 def document(
     path: str,
     *,
-    id: Identity = GIVEN,
+    id: Identity = PROVIDED,
     tenant: str | None = None,
     indexes: Iterable[Index] = (),
     lifecycle: Lifecycle | None = None,
@@ -51,7 +51,7 @@ def document(
     path_only: Iterable[str] = (),
     upgrades: Mapping[int, Upgrade] | None = None,
 ) -> Callable[[type[D]], type[D]]:
-    """Declare where and how a document is kept; faults in the declaration raise here, at import.
+    """Declare where and how a document is stored; an error in the declaration raises here, at import.
 
     `path` names collections and the fields that hold the ids: `"runs/{run_id}/steps/{id}"`; `{env}-` in
     front of a name is the environment's prefix. `tenant` is the field that names the owning tenant; a
@@ -84,13 +84,13 @@ _SCHEMAS: dict[type, Schema[Any]] = {}
 
 
 def declared_in(names: Mapping[str, object]) -> list[type[Document]]:
-    """The declared document classes among a module's names (`vars(module)`), in their order."""
-    found = [value for value in names.values() if isinstance(value, type) and value in _SCHEMAS]
-    return list(dict.fromkeys(found))
+    """Return the declared document classes among a module's names (`vars(module)`), in their order."""
+    classes = [value for value in names.values() if isinstance(value, type) and value in _SCHEMAS]
+    return list(dict.fromkeys(classes))
 
 
 def schema_of(cls: type[D]) -> Schema[D]:
-    """The compiled declaration of a document class."""
+    """Return the compiled declaration of a document class."""
     schema = _SCHEMAS.get(cls)
     if schema is None:
         raise DeclarationError(f"{cls.__name__} is not declared; decorate it with @document(...)")

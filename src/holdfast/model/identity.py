@@ -1,4 +1,4 @@
-"""How a document gets its id."""
+"""Ids of documents: how they are generated and checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9:@+=~-][A-Za-z0-9:@+=~._-]{0,120}")
 
 
 def check_id(value: object, path: str, *, bytes_max: int) -> None:
-    """Refuse an id that one of the engines could not hold."""
+    """Refuse an id that one of the engines can't store."""
     if not isinstance(value, str):
         raise BadIdError(f"an id is text, not {type(value).__name__}", path)
     if _PLAIN.fullmatch(value):
@@ -37,9 +37,9 @@ def check_id(value: object, path: str, *, bytes_max: int) -> None:
 
 
 class ProvidedId(msgspec.Struct, frozen=True):
-    """The caller gives the id; `pattern` is what it must match.
+    """The caller provides the id; `pattern` is what it must match.
 
-    Example: `id=Given(pattern=r"[A-Za-z0-9_+/=-]{1,64}")`
+    Example: `id=ProvidedId(pattern=r"[A-Za-z0-9_+/=-]{1,64}")`
     """
 
     pattern: str | None = None
@@ -52,7 +52,7 @@ class ProvidedId(msgspec.Struct, frozen=True):
             raise BadIdError(f"{value!r} doesn't match {self.pattern}", path)
 
 
-GIVEN = ProvidedId()
+PROVIDED = ProvidedId()
 
 
 class UlidId(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class UlidId(msgspec.Struct, frozen=True):
 class TimestampId(msgspec.Struct, frozen=True):
     """`prefix-{timestamp36}-{random}`, ordered by time.
 
-    Example: `id=Stamped("run")` gives `run-m5v2kx8a-a7b3c9d2`
+    Example: `id=TimestampId("run")` makes `run-m5v2kx8a-a7b3c9d2`
     """
 
     prefix: str
@@ -81,7 +81,7 @@ class TimestampId(msgspec.Struct, frozen=True):
             raise BadIdError(f"{value!r} doesn't begin with {self.prefix}-", path)
 
 
-# The last time that was asked for and its text: a run of documents often shares its time.
+# The last time converted and its text: consecutive documents often share their time.
 _last: tuple[datetime, str] = (datetime(1970, 1, 1, tzinfo=UTC), "1970-01-01T00:00:00Z")
 
 
@@ -93,7 +93,7 @@ def _text_of(value: Any) -> str:
     if not isinstance(value, datetime) or value.tzinfo is None:
         return str(msgspec.to_builtins(value))
     if time != value:
-        # Times are kept in UTC: an id must not change with the zone its time was given in.
+        # Times are stored in UTC: an id must not change with the zone of its time.
         time = value.astimezone(UTC)
         text = str(msgspec.to_builtins(time))
         _last = (time, text)
@@ -102,9 +102,9 @@ def _text_of(value: Any) -> str:
 
 @dataclass(frozen=True, init=False)
 class CompositeId:
-    """The values of other fields, joined: what makes a combination unique.
+    """The values of other fields, joined: the combination is unique.
 
-    Example: `id=Joined("user_id", "tenant_id")` gives `abc123_gh-org-12345678`
+    Example: `id=CompositeId("user_id", "tenant_id")` makes `abc123_gh-org-12345678`
     """
 
     fields: tuple[str, ...]
@@ -125,7 +125,7 @@ class CompositeId:
 class ZeroPaddedId(msgspec.Struct, frozen=True):
     """A number from another field, padded with zeros so that text order is number order.
 
-    Example: `id=Padded("number")` gives `0042345678`
+    Example: `id=ZeroPaddedId("number")` makes `0042345678`
     """
 
     field: str

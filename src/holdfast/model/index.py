@@ -1,4 +1,4 @@
-"""What a collection can be asked: each question needs its index."""
+"""Index declarations: every query needs one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Across = Literal["nothing", "parents", "tenants"]
 
 @dataclass(frozen=True, init=False)
 class Index:
-    """Fields in order; a leading `-` is descending, a trailing `[]` asks what a list contains.
+    """Fields in order; a leading `-` is descending, a trailing `[]` indexes the items of a list.
 
     A query is served by the index whose fields are its equality fields (in any order) followed by
     its order. `across` widens it: `"parents"` over all sub-collections of that name inside one tenant,
@@ -30,9 +30,7 @@ class Index:
     def __init__(self, *fields: str, across: Across = "nothing") -> None:
         for name in fields:
             if not name.strip("-[]") or name.count("[]") > 1:
-                raise DeclarationError(
-                    f"Index({name!r}): write a field name, with '-' before or '[]' after it"
-                )
+                raise DeclarationError(f"Index({name!r}): use a field name, with '-' before or '[]' after it")
         if sum(name.endswith("[]") for name in fields) > 1:
             raise DeclarationError(f"Index{fields}: only one list field can be in an index")
         object.__setattr__(self, "fields", fields)

@@ -1,4 +1,4 @@
-"""What a document puts into its indexes: refused where an engine could not hold it."""
+"""The size and content limits of index entries."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from holdfast.model.sort_key import ordered
 
 
 class IndexEntries:
-    """The entries of one collection's indexes."""
+    """Checks the index entries of one collection's documents."""
 
     def __init__(self, columns: tuple[Column, ...], indexes: tuple[ResolvedIndex, ...]) -> None:
         self._columns, self._indexes = columns, indexes
         lists = any(column.kind == "list" for column in columns)
         # No entry is longer than the JSON and the key twice: where the JSON and eight times the key are no
-        # longer than this, and no character is escaped, the values need no look.
+        # longer than this, and no character is escaped, the values need no check.
         self.short = -1 if lists else INDEX_ENTRY_BYTES_MAX - 8 * len(columns)
 
     def check(self, values: tuple[Any, ...], key: str) -> None:
-        """Refuse what can't be indexed: `values` are those of the columns."""
+        """Refuse values of the columns that can't be indexed."""
         self._check_values(values)
         self._check_sizes(values, key)
 
     def _check_values(self, values: tuple[Any, ...]) -> None:
         for column, value in zip(self._columns, values, strict=True):
             if type(value) is str and "\0" in value:
-                raise WrongTypeError("indexed text can't hold the NUL character", column.stored)
+                raise WrongTypeError("indexed text can't contain the NUL character", column.stored)
             if type(value) is list:
                 for place, item in enumerate(value):
                     ordered(item, f"{column.stored}[{place}]")
@@ -48,7 +48,7 @@ class IndexEntries:
 
 
 def _entry_bytes(value: Any) -> int:
-    """What a value takes in an index; of a list, its longest member."""
+    """Return the bytes a value takes in an index; of a list, its longest item."""
     if isinstance(value, list):
         return max(map(_entry_bytes, value), default=0)
     if isinstance(value, str):

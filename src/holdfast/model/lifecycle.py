@@ -1,4 +1,4 @@
-"""Which states a document has and which moves between them are legal."""
+"""The lifecycle of a document: its states and the legal moves between them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Lifecycle:
 
     def check_move(self, old: str, new: str, *, path: str) -> None:
         if new != old and new not in self.moves.get(old, frozenset()):
-            legal = _list(self.moves.get(old, frozenset())) or "nothing: it is final"
-            raise IllegalMoveError(f"{old!r} can't become {new!r}; legal from there: {legal}", path)
+            legal = _list(self.moves.get(old, frozenset())) or "none, it is final"
+            raise IllegalMoveError(f"{old!r} can't become {new!r}; legal moves: {legal}", path)
 
 
 def _list(states: frozenset[str]) -> str:

@@ -1,4 +1,4 @@
-"""The limits every engine keeps alike, checked before anything is sent to one."""
+"""The limits of all engines, checked before anything is sent to one."""
 
 from __future__ import annotations
 

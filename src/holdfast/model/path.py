@@ -1,4 +1,4 @@
-"""Where documents live: `gwi_tenants/{tenant_id}/signals/{id}`."""
+"""Collection paths: `gwi_tenants/{tenant_id}/signals/{id}`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from holdfast.errors import BadIdError, DeclarationError
 from holdfast.model.identity import check_id
 from holdfast.model.limits import ID_BYTES_MAX, KEY_BYTES_MAX
 
-# Ids can't hold control characters, so with this between them text order is order by segment.
+# Ids have no control characters, so with this between them text order is order by segment.
 JOINT = "\x01"
 _LITERAL = re.compile(r"(\{env\}-)?[A-Za-z][A-Za-z0-9_-]{0,60}")
 _PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
 class CollectionPath(msgspec.Struct, frozen=True):
-    """Collection names and the fields that hold the ids between them."""
+    """Collection names, and the fields with the ids between them."""
 
     names: tuple[str, ...]
     parameters: tuple[str, ...]
@@ -27,14 +27,14 @@ class CollectionPath(msgspec.Struct, frozen=True):
         return len(self.names) > 1
 
     def group(self, env: str) -> str:
-        """The last collection name: what Firestore calls the collection group."""
+        """Return the last collection name: Firestore's collection group."""
         return self.names[-1].replace("{env}", env)
 
     def table(self, env: str) -> str:
         return "__".join(self.names).replace("{env}", env)
 
     def document(self, ids: tuple[str, ...], env: str) -> str:
-        """The full path of a document, as Firestore spells it."""
+        """Return the full path of a document, as in Firestore."""
         names = (name.replace("{env}", env) for name in self.names)
         return "/".join(part for pair in zip(names, ids, strict=True) for part in pair)
 
@@ -49,12 +49,12 @@ def parse_path(text: str) -> CollectionPath:
             raise DeclarationError(f"{text!r}: {name!r} is not a collection name")
     fields = [_PARAMETER.fullmatch(p) for p in parameters]
     if not all(fields):
-        raise DeclarationError(f"{text!r}: ids stand in braces, as in 'things/{{id}}'")
+        raise DeclarationError(f"{text!r}: ids are in braces, as in 'things/{{id}}'")
     return CollectionPath(tuple(names), tuple(m[1] for m in fields if m))
 
 
 def join_key(ids: tuple[str, ...], names: tuple[str, ...]) -> str:
-    """One text for a document's ids; refuses ids that an engine could not hold."""
+    """Return a document's ids as one key; refuses ids that an engine can't store."""
     if len(ids) != len(names):
         raise BadIdError(f"give {len(names)} ids ({', '.join(names)}), not {len(ids)}")
     if len(ids) == 1:

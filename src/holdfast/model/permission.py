@@ -1,4 +1,4 @@
-"""Whether a caller may do something to a document, as the declaration says."""
+"""Authorization of a caller for a document, by its declared access."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from holdfast.model.schema import Schema
 
 
 def permits(schema: Schema[Any], caller: Caller, *, action: Action, old: Any = None, new: Any = None) -> bool:
-    """Judge the document as it is (`old`) and as it would be (`new`): every one that is given.
+    """Whether access allows the action on the document as it is (`old`) and as it would be (`new`).
 
-    An update must be allowed on both, or somebody could write their way into a document or give
-    one away; and it can't carry a document into another tenant.
+    An update must be allowed on both, or a caller could write their way into a document or give it away;
+    and it can't move a document to another tenant.
 
     Example: `permits(schema_of(Run), caller, action="read", old=run)`
     """

@@ -1,4 +1,4 @@
-"""When a document has been kept long enough."""
+"""Retention: when a document may be deleted."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 @dataclass(frozen=True, init=False)
 class Retention:
-    """A document may go once `field` lies more than `after_s` back and `when` holds.
+    """A document expires `after_s` after the time in `field`, where `when` holds.
 
-    `field` is a time, or a whole number of milliseconds since 1970.
+    `field` is a time, or an integer of milliseconds since 1970.
 
     Example: `Retention("last_updated_at", after_s=30 * 86_400, when={"status": "expired"})`
     """

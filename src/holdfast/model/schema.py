@@ -1,4 +1,4 @@
-"""A document class, read once: everything an engine needs to keep it."""
+"""Schemas: document classes compiled to what an engine needs to store them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ D = TypeVar("D", bound=msgspec.Struct)
 
 _ENCODER: Final = msgspec.json.Encoder()
 _ANY_DECODER: Final = msgspec.json.Decoder()
-_FREE: Final = (UlidId, TimestampId)
+_GENERATED: Final = (UlidId, TimestampId)
 
 
 def values_reader(columns: tuple[Column, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Reads all columns of a document, in one call where each is a field kept as it is."""
+    """Return what reads all columns of a document, in one call where each is a plain field."""
     if len(columns) > 1 and all(isinstance(c.read, attrgetter) and c.kind != "open" for c in columns):
         return attrgetter(*(c.path for c in columns))
     return lambda document: tuple([column.value(document) for column in columns])
@@ -42,13 +42,13 @@ def _is_broken_text(value: Any) -> bool:
     return False
 
 
-def _said(fault: Exception) -> WrongTypeError:
+def _validation_error(fault: Exception) -> WrongTypeError:
     message, _, path = str(fault).partition(" - at `$")
     return WrongTypeError(message, path.rstrip("`").lstrip(".") or None)
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """A checked document, ready for an engine: where it goes, its JSON, its columns."""
+    """A validated document, ready for an engine: its key, its JSON, its columns."""
 
     key: str
     tenant: str | None
@@ -57,7 +57,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 
 
 class Schema(Generic[D]):
-    """The compiled declaration of one document class. `schema_of(cls)` gives it."""
+    """The compiled declaration of one document class; see `schema_of`."""
 
     def __init__(self, cls: type[D], declared: Declaration) -> None:
         self.cls = cls
@@ -79,7 +79,7 @@ class Schema(Generic[D]):
         names.check()
         self.immutable = names.immutable()
         self.state = names.column(self.lifecycle.field) if self.lifecycle else None
-        # Fields that claiming changes: engines may change them without touching the JSON.
+        # Fields that a claim changes: engines may change them without rewriting the JSON.
         self.claim_columns = names.claimed()
         self.columns: tuple[Column, ...] = tuple(self._columns.values())
         self._entries = IndexEntries(self.columns, self.indexes)
@@ -91,62 +91,58 @@ class Schema(Generic[D]):
             (f.name, f.encode_name, c) for f in info.fields if (c := check_for(f.type)) is not None
         ]
         self._version = self._version_decoder()
-        # Where the stored JSON is the whole document as declared now, decoding it is all there is to do.
+        # Set where the stored JSON is the complete document as declared now.
         plain = not declared.path_only and self._version is None
         self.decode: Callable[[bytes | str], D] | None = self._decoder.decode if plain else None
-
-    # -- naming -----------------------------------------------------------------------------------
 
     def key_of(self, document: D) -> tuple[tuple[str, ...], str]:
         names = self.path.parameters
         ids = (getattr(document, names[0]),) if len(names) == 1 else attrgetter(*names)(document)
         return ids, join_key(ids, names)
 
-    def give_id(self, document: D) -> None:
-        """Fill in an id that is still empty, where the declaration says how."""
+    def assign_id(self, document: D) -> None:
+        """Generate an id that is still empty, as declared."""
         name = self.path.parameters[-1]
         identity, current = self.declared.id, getattr(document, name)
-        if isinstance(identity, ProvidedId) or (current and isinstance(identity, _FREE)):
+        if isinstance(identity, ProvidedId) or (current and isinstance(identity, _GENERATED)):
             identity.check(current, name)
             return
         made = identity.make(document.__getattribute__)
         if not current:
             msgspec.structs.force_setattr(document, name, made)
         elif made != current:
-            raise BadIdError(f"the id must be {made!r}, made from the fields it names", name)
-
-    # -- writing ----------------------------------------------------------------------------------
+            raise BadIdError(f"the id must be {made!r}, which its fields make up", name)
 
     def prepare(self, document: D) -> Prepared:
-        """Check a document whole and encode it; the first fault raises with the field's path."""
+        """Validate and encode a document; the first error raises with the field's path."""
         if type(document) is not self.cls:
             raise WrongTypeError(f"expected a {self.name}, got a {type(document).__name__}")
         _, key = self.key_of(document)
         return self._encoded(document, key, self.checks)
 
     def prepare_changed(self, document: D, key: str, changes: Iterable[str]) -> Prepared:
-        """The same for a stored document in which these paths were changed: the rest was checked before."""
+        """Validate and encode a stored document of which only these paths have changed."""
         heads = {path.partition(".")[0] for path in changes}
         if not heads.isdisjoint(self.path.parameters):
             return self.prepare(document)
         return self._encoded(document, key, [check for check in self.checks if check[0] in heads])
 
     def encode(self, document: D) -> bytes:
-        """A document as JSON, with its id, for `prepare_encoded`, which checks it."""
-        self.give_id(document)
+        """Encode a document with its id for `prepare_encoded`, which validates it."""
+        self.assign_id(document)
         try:
             return _ENCODER.encode(document)
         except (TypeError, AttributeError, UnicodeEncodeError) as fault:
             raise self._wrong_type(document, fault) from None
 
     def prepare_encoded(self, body: bytes) -> Prepared:
-        """Check a document that comes as `encode` gave it, perhaps in another process."""
+        """Validate a document that `encode` encoded, perhaps in another process."""
         try:
             document = self._decoder.decode(body)
         except msgspec.DecodeError as fault:
-            raise _said(fault) from None
+            raise _validation_error(fault) from None
         _, key = self.key_of(document)
-        self.give_id(document)
+        self.assign_id(document)
         for name, stored, check in self.checks:
             value = getattr(document, name)
             if value is not UNSET and check(value, stored) is not value:
@@ -190,37 +186,35 @@ class Schema(Generic[D]):
         if isinstance(fault, UnicodeEncodeError):
             path = next((n for n in self.fields if _is_broken_text(getattr(document, n))), None)
             stored = self.fields[path].encode_name if path else None
-            return WrongTypeError("text holds half a surrogate pair, which UTF-8 can't carry", stored)
-        return _said(fault)
+            return WrongTypeError("text has half a surrogate pair, which UTF-8 can't encode", stored)
+        return _validation_error(fault)
 
     def _without_path_fields(self, body: bytes) -> bytes:
-        kept = _ANY_DECODER.decode(body)
+        fields = _ANY_DECODER.decode(body)
         for name in self.declared.path_only:
-            kept.pop(self.fields[name].encode_name, None)
-        return _ENCODER.encode(kept)
-
-    # -- reading ----------------------------------------------------------------------------------
+            fields.pop(self.fields[name].encode_name, None)
+        return _ENCODER.encode(fields)
 
     def document_of(self, prepared: Prepared) -> D:
-        """Made when asked for: thousands of documents may wait for their commit, and few are looked into."""
+        """Decode a prepared document: thousands may wait for their commit, and few are needed decoded."""
         return self.load(prepared.body, split_key(prepared.key))
 
     def state_of(self, prepared: Prepared) -> Any:
-        """What the field of the lifecycle holds."""
+        """Return the state of a prepared document."""
         assert self.state is not None
         if self.state.kind == "open":
-            # Of several types, the column holds something to sort by instead of the value.
+            # The column of an open field has a sort key instead of the value.
             return self.state.read(self.document_of(prepared))
         return prepared.values[self.columns.index(self.state)]
 
     def load(self, body: bytes | str, ids: tuple[str, ...]) -> D:
-        """A document from its stored JSON, upgraded where it is of an older version."""
+        """Decode a document from its stored JSON, upgraded where it is of an older version."""
         if not self.declared.path_only and (self._version is None or self._is_current(body)):
             return self._decoder.decode(body)
         return self.from_fields(_ANY_DECODER.decode(body), ids)
 
     def from_fields(self, fields: dict[str, Any], ids: tuple[str, ...]) -> D:
-        """A document from its stored fields, as an engine without JSON hands them over."""
+        """Convert a document from its stored fields, for an engine without JSON."""
         for name in self.declared.path_only:
             fields[self.fields[name].encode_name] = ids[self.path.parameters.index(name)]
         if self._version is not None:
@@ -228,7 +222,7 @@ class Schema(Generic[D]):
         return msgspec.convert(fields, self.cls, str_keys=True)
 
     def to_fields(self, document: D) -> dict[str, Any]:
-        """Stored names to values, times and bytes as themselves: what Firestore keeps."""
+        """Return stored names and values, times and bytes as themselves, for Firestore."""
         fields: dict[str, Any] = msgspec.to_builtins(document, builtin_types=(datetime, bytes), str_keys=True)
         for name in self.declared.path_only:
             fields.pop(self.fields[name].encode_name, None)
@@ -260,8 +254,6 @@ class Schema(Generic[D]):
         peek = msgspec.defstruct("Peek", [("schema_version", int, 1)], rename=lambda _: field.encode_name)
         return field.encode_name, field.default, msgspec.json.Decoder(peek)
 
-    # -- changing ---------------------------------------------------------------------------------
-
     def copy(self, document: D) -> D:
         return self._decoder.decode(_ENCODER.encode(document))
 
@@ -269,6 +261,6 @@ class Schema(Generic[D]):
         return self._columns.get(path)
 
     def check_field(self, path: str) -> None:
-        """Refuse a path that names no field, for a change or a question."""
+        """Refuse a path that names no field."""
         if path not in self.fields:
             find_field(path, self.fields, self.name)

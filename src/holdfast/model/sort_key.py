@@ -1,8 +1,8 @@
-"""One byte string per value, ordered as the values are.
+"""Sort keys: byte strings that are ordered as their values.
 
-Mixed types follow one order on every engine: null, booleans, numbers, times, text, bytes. Whole and
-fractional numbers share one line. Only columns whose type is open (a union, `Any`, a field that may
-be missing) are kept this way; a missing value has no byte string at all.
+Mixed types have one order on every engine: null, booleans, numbers, times, text, bytes. Integers and
+floats are ordered together. Only columns of an open type (a union, `Any`, a field that may be missing)
+are stored this way; a missing value has no sort key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALL: Final = (1 << 64) - 1
 
 
 def ordered(value: object, path: str | None = None) -> bytes:
-    """The byte string of a value; comparing two of them compares the values."""
+    """Return the sort key of a value; comparing two of them compares the values."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -40,17 +40,17 @@ def ordered(value: object, path: str | None = None) -> bytes:
         return _TEXT + value.encode()
     if isinstance(value, bytes):
         return _BYTES + value
-    raise WrongTypeError(f"an indexed field can't hold a {type(value).__name__}", path)
+    raise WrongTypeError(f"an indexed field can't have a {type(value).__name__}", path)
 
 
 def bracket(value: object) -> tuple[bytes, bytes]:
-    """The byte strings between which all values of this value's type lie."""
+    """Return the sort keys between which all values of this value's type are."""
     head = ordered(value)[:1]
     return head, bytes([head[0] + 1])
 
 
 def everything() -> tuple[bytes, bytes]:
-    """Between these lie all values but null."""
+    """Return the sort keys between which all values but null are."""
     return _BOOLEAN, _END
 
 

@@ -1,8 +1,7 @@
-"""What a field may hold so that it comes back the same from every engine.
+"""Validation of values, so that every engine returns what was stored.
 
-Whole numbers fit 64 bits, fractional ones are finite, times carry a zone and are kept in UTC to the
-microsecond, untyped places hold JSON values. Checks are made per declared type, once per class, so
-that writing a document only runs those its fields need.
+Integers fit 64 bits, floats are finite, times have a zone and are stored in UTC to the microsecond, untyped
+fields have JSON values. Checks are compiled per declared type: a write runs only those its fields need.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from msgspec import inspect as mi
 from holdfast.errors import InvalidError, TooLargeError, WrongTypeError
 from holdfast.model.limits import DOCUMENT_BYTES_MAX, INTEGER_MAX, INTEGER_MIN, NESTING_MAX
 
-# Takes a value and its path, gives the value to keep, or raises.
+# Takes a value and its path; returns the value to store, or raises.
 Check = Callable[[Any, str], Any]
 
 _AS_JSON_TEXT = (
@@ -37,7 +36,7 @@ _HELD: dict[type[mi.Type], type | tuple[type, ...]] = {
 
 
 def check_for(kind: mi.Type) -> Check | None:
-    """The check a declared type needs, or None where msgspec's own is enough."""
+    """Return the check of a declared type, or None where msgspec's own is enough."""
     if isinstance(kind, mi.Metadata):
         return check_for(kind.type)
     if isinstance(kind, _AS_JSON_TEXT):
@@ -60,20 +59,20 @@ def check_for(kind: mi.Type) -> Check | None:
 
 
 def _is_bounded(kind: mi.IntType) -> bool:
-    """Whether the declaration itself keeps the number inside 64 bits; its bounds are always inside."""
+    """Whether the declared bounds, which fit 64 bits, bound the number on both sides."""
     below = kind.ge is not None or kind.gt is not None
     return below and (kind.le is not None or kind.lt is not None)
 
 
 def check_integer(value: Any, path: str) -> Any:
     if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
-        raise WrongTypeError("a whole number must fit 64 bits; keep larger ones as text", path)
+        raise WrongTypeError("an integer must fit 64 bits; store larger ones as text", path)
     return value
 
 
 def check_number(value: Any, path: str) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
-        raise WrongTypeError("NaN and infinity can't be kept", path)
+        raise WrongTypeError("NaN and infinity can't be stored", path)
     return value
 
 
@@ -85,26 +84,26 @@ def check_time(value: Any, path: str) -> Any:
     try:
         return value.astimezone(UTC)
     except OverflowError:
-        raise WrongTypeError("in UTC this time lies outside the years 1 to 9999", path) from None
+        raise WrongTypeError("in UTC this time is outside the years 1 to 9999", path) from None
 
 
 def check_text(value: str, path: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise WrongTypeError("text holds half a surrogate pair, which UTF-8 can't carry", path) from None
+        raise WrongTypeError("text has half a surrogate pair, which UTF-8 can't encode", path) from None
     return value
 
 
 def check_operand(value: Any, path: str) -> Any:
-    """A single value to compare a field with: what a field could never hold is refused early."""
+    """Validate a single value to compare a field with."""
     if isinstance(value, str):
         return check_text(value, path)
     return check_time(check_number(check_integer(value, path), path), path)
 
 
 def check_json(value: Any, path: str, depth: int = 1) -> Any:
-    """An untyped place holds JSON values only: then no engine can change their type."""
+    """Validate an untyped value: JSON values only, whose type no engine changes."""
     if value is None or value is UNSET or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):
@@ -120,10 +119,10 @@ def check_json(value: Any, path: str, depth: int = 1) -> Any:
     if isinstance(value, Mapping):
         for name, item in value.items():
             if not isinstance(name, str):
-                raise WrongTypeError(f"a mapping's names are text, not {type(name).__name__}", path)
+                raise WrongTypeError(f"a mapping's keys are text, not {type(name).__name__}", path)
             check_json(item, f"{path}.{name}", depth + 1)
         return value
-    raise WrongTypeError(f"a {type(value).__name__} in an untyped place; declare the field's type", path)
+    raise WrongTypeError(f"a {type(value).__name__} in an untyped field; declare the field's type", path)
 
 
 def _union(kind: mi.UnionType) -> Check | None:
@@ -134,7 +133,7 @@ def _union(kind: mi.UnionType) -> Check | None:
         return _optional(arms[0][1])
 
     def check_arm(value: Any, path: str) -> Any:
-        # A value goes only to the check of the type it has: one type's check may misread another's.
+        # Only by the check of its own type: another type's may misread it.
         for held, check in arms:
             if isinstance(value, held):
                 return check(value, path)
@@ -160,19 +159,19 @@ def _each(check: Check | None) -> Check | None:
         return None
 
     def check_each(value: Any, path: str) -> Any:
-        number, kept = 0, []
+        number, checked = 0, []
         try:
-            for number, item in enumerate(value):  # noqa: B007 - the fault names it
-                kept.append(check(item, ""))
+            for number, item in enumerate(value):  # noqa: B007 - the error names it
+                checked.append(check(item, ""))
         except InvalidError as fault:
             raise _inside(fault, f"{path}[{number}]") from None
-        return value if all(map(is_, kept, value)) else type(value)(kept)
+        return value if all(map(is_, checked, value)) else type(value)(checked)
 
     return check_each
 
 
 def _inside(fault: InvalidError, path: str) -> InvalidError:
-    """The fault of a part as one of the whole. Paths are joined only now: nearly all values are right."""
+    """Return an item's error with the full path, which is joined only now: nearly all values are valid."""
     inner = fault.path or ""
     return type(fault)(fault.message, f"{path}.{inner}" if inner and inner[0] != "[" else path + inner)
 
@@ -204,8 +203,8 @@ def _struct(kind: mi.StructType) -> Check | None:
 
 
 def check_size(body: bytes, load: Callable[[bytes], Any]) -> None:
-    """Refuse what the smallest engine could not hold, counting as it counts."""
-    # No value takes more than four times its JSON there, so small documents need no exact count.
+    """Refuse a document over Firestore's size limit, counted as Firestore counts."""
+    # No value counts more than four times its JSON, so small documents need no exact count.
     if len(body) * 4 <= DOCUMENT_BYTES_MAX:
         return
     size = size_of(load(body)) if len(body) <= DOCUMENT_BYTES_MAX else len(body)
@@ -214,7 +213,7 @@ def check_size(body: bytes, load: Callable[[bytes], Any]) -> None:
 
 
 def size_of(value: Any) -> int:
-    """Bytes by Firestore's way of counting."""
+    """Return the size in bytes as Firestore counts it."""
     if isinstance(value, str):
         return len(value.encode()) + 1
     if value is None or isinstance(value, bool):

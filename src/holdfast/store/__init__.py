@@ -1,4 +1,4 @@
-"""Keep and find documents: one port, three engines."""
+"""Store and query documents: one port, three engines."""
 
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import (

@@ -1,4 +1,4 @@
-"""The document classes one store keeps, under one environment."""
+"""The document classes of one store, under one environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.model.schema import Schema
 
 
 class Catalog:
-    """Which collections there are and what they are called here. Refuses names that would clash."""
+    """The schemas of a store and the names of their collections; refuses names that clash."""
 
     def __init__(self, classes: Iterable[type[Document]], env: str = "dev") -> None:
         self.env = env
@@ -29,8 +29,8 @@ class Catalog:
             other = groups.setdefault(group, schema)
             if other is not schema and (schema.path.nested or other.path.nested):
                 raise DeclarationError(
-                    f"{schema.name} and {other.name} are both called {group!r}; a query across parents "
-                    "would mix them: rename one"
+                    f"{schema.name} and {other.name} share the collection name {group!r}, so a query across "
+                    "parents would mix them; rename one"
                 )
 
     def table(self, schema: Schema[Any]) -> str:

@@ -1,4 +1,4 @@
-"""The one way to write: an atomic list of writes, each with what it expects to find."""
+"""Commits: atomic lists of writes, each with a precondition."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Kind = Literal["create", "put", "patch", "upsert", "delete", "check"]
 
 
 class Present(msgspec.Struct, frozen=True):
-    """The document must be there, in any version."""
+    """The document must exist, in any version."""
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """No such document may be there."""
+    """The document must not exist."""
 
 
 class Fence(msgspec.Struct, frozen=True, gc=False):
-    """The document must still carry this fencing number: nobody claimed it since."""
+    """The document must still have this fencing number: nobody claimed it since."""
 
     number: int
 
@@ -53,16 +53,16 @@ class Write(msgspec.Struct, frozen=True, gc=False):
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """Writes that land together or not at all; `tenant` is None only for privileged handles."""
+    """Writes made together or not at all; `tenant` is None only for privileged handles."""
 
     writes: tuple[Write, ...]
     tenant: str | None = None
-    expiring: bool = False  # retention may remove what nobody else may
-    restoring: bool = False  # a copy may put and remove what nobody else may: it happened elsewhere, rightly
+    expiring: bool = False  # retention may delete from append-only collections
+    restoring: bool = False  # a copy may repeat any write that the store it copies has accepted
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
-    """What a commit gave: a version per write, in order (0 for deletes and checks)."""
+    """The result of a commit: a version per write, in order (0 for deletes and checks)."""
 
     versions: tuple[int, ...]
 
@@ -71,35 +71,35 @@ Outcome = Committed | HoldfastError
 
 
 def create(document: Document) -> Write:
-    """Add a document; refuses an id that is taken. Fills in the id where the declaration says how."""
+    """Add a document, with an id generated as declared; fails with AlreadyExistsError where it exists."""
     schema = schema_of(type(document))
-    schema.give_id(document)
+    schema.assign_id(document)
     prepared = schema.prepare(document)
     return Write("create", schema, prepared.key, ABSENT, prepared)
 
 
 def encoded(document: Document) -> bytes:
-    """A document as JSON, its id filled in: what `create_encoded` takes, here or in another process."""
+    """Encode a document for `create_encoded`, in this process or another, with its id generated."""
     return schema_of(type(document)).encode(document)
 
 
 def create_encoded(cls: type[D], body: bytes) -> Write:
-    """`create` for a document that comes as `encoded` gave it: it is checked here as any other."""
+    """Create a document that `encoded` has encoded; it is validated as any other."""
     schema = schema_of(cls)
     prepared = schema.prepare_encoded(body)
     return Write("create", schema, prepared.key, ABSENT, prepared)
 
 
 def put(document: Document, expect: Expect = None) -> Write:
-    """Write a document whole, there or not; `expect` says what must be found."""
+    """Insert or replace a document; `expect` is the precondition."""
     schema = schema_of(type(document))
-    schema.give_id(document)
+    schema.assign_id(document)
     prepared = schema.prepare(document)
     return Write("put", schema, prepared.key, expect, prepared)
 
 
 def patch(cls: type[D], *ids: str, changes: Mapping[str, Any], expect: Expect = None) -> Write:
-    """Change some fields of a document that must be there; values may be transforms.
+    """Change some fields of an existing document; values may be transforms.
 
     Example: `patch(Tenant, "acme", changes={"runs": Increment(1), "settings.theme": "dark"})`
     """
@@ -109,13 +109,13 @@ def patch(cls: type[D], *ids: str, changes: Mapping[str, Any], expect: Expect = 
 
 
 def upsert(document: Document, changes: Mapping[str, Any]) -> Write:
-    """Add the document where it is absent, otherwise make the changes: no read, no race.
+    """Insert the document where it is absent, otherwise make the changes: no read, no race.
 
     Example: `upsert(Daily(id=day, runs=1), changes={"runs": Increment(1)})`
     """
     schema = schema_of(type(document))
     _check_fields(schema, changes)
-    schema.give_id(document)
+    schema.assign_id(document)
     prepared = schema.prepare(document)
     return Write("upsert", schema, prepared.key, None, prepared, dict(changes))
 
@@ -126,18 +126,15 @@ def _check_fields(schema: Schema[Any], changes: Mapping[str, Any]) -> None:
 
 
 def delete(cls: type[D], *ids: str, expect: Expect = None) -> Write:
-    """Remove a document; removing one that is not there is fine unless `expect` says otherwise."""
+    """Delete a document; a missing one is no error unless `expect` makes it one."""
     schema = schema_of(cls)
     return Write("delete", schema, join_key(ids, schema.path.parameters), expect)
 
 
 def check(cls: type[D], *ids: str, expect: Expect = PRESENT) -> Write:
-    """Write nothing, but let the whole commit fail unless the document is as expected."""
+    """Write nothing, but fail the commit unless the document is as expected."""
     schema = schema_of(cls)
     return Write("check", schema, join_key(ids, schema.path.parameters), expect)
-
-
-# -- reading --------------------------------------------------------------------------------------
 
 
 class Snapshot(msgspec.Struct, Generic[D], frozen=True, gc=False):
@@ -149,12 +146,12 @@ class Snapshot(msgspec.Struct, Generic[D], frozen=True, gc=False):
 
     @property
     def unchanged(self) -> Version:
-        """Expect that nobody wrote it since: `put(doc, snapshot.unchanged)`."""
+        """Return the precondition that nobody wrote it since: `put(doc, snapshot.unchanged)`."""
         return Version(self.version)
 
     @property
     def fenced(self) -> Fence:
-        """Expect that nobody claimed it since."""
+        """Return the precondition that nobody claimed it since."""
         claim = schema_of(type(self.doc)).claim
         if claim is None:
             raise BadQueryError(f"{type(self.doc).__name__} declares no claim, so it has no fencing number")
@@ -162,12 +159,10 @@ class Snapshot(msgspec.Struct, Generic[D], frozen=True, gc=False):
 
 
 def check_commit(writes: Iterable[Write], writes_max: int) -> tuple[Write, ...]:
-    """One write per document and a bounded number of them: what every engine can promise."""
-    made = tuple(writes)
-    if len(made) > writes_max:
-        raise BadQueryError(f"a commit takes at most {writes_max} writes, not {len(made)}")
-    if len(made) > 1:
-        seen = {(id(w.schema), w.key) for w in made}
-        if len(seen) < len(made):
-            raise BadQueryError("a commit writes each document once; join the changes into one write")
-    return made
+    """Refuse more writes than the engine takes, and two writes of one document."""
+    checked = tuple(writes)
+    if len(checked) > writes_max:
+        raise BadQueryError(f"a commit takes at most {writes_max} writes, not {len(checked)}")
+    if len(checked) > 1 and len({(id(w.schema), w.key) for w in checked}) < len(checked):
+        raise BadQueryError("a commit writes each document once; combine the changes into one write")
+    return checked

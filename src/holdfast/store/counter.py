@@ -1,4 +1,4 @@
-"""A count that many commits add to at once, spread so that no single document is hot."""
+"""Sharded counter: many commits add to it at once without a hot document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     access=SERVICE_ONLY,
 )
 class CounterShard(Document):
-    """One part of one count."""
+    """One shard of a counter."""
 
     name: str
     shard: int
@@ -33,7 +33,7 @@ class CounterShard(Document):
 
 
 class Counter:
-    """A whole number that commits add to and anybody may ask for; exact, whatever the concurrency.
+    """An integer that commits add to; exact under concurrency.
 
     The store must be opened with `CounterShard` among its classes.
 
@@ -45,11 +45,11 @@ class Counter:
         self._name = name
 
     def writes(self, by: int = 1) -> list[Write]:
-        """What adds `by` to the count, for the commit that makes it true."""
+        """Return the writes that add `by`, for the commit that counts."""
         shard = random.randrange(self._store.capabilities.counter_shards)
-        made = CounterShard(name=self._name, shard=shard, value=by)
-        return [upsert(made, changes={"value": Increment(by)})]
+        counter = CounterShard(name=self._name, shard=shard, value=by)
+        return [upsert(counter, changes={"value": Increment(by)})]
 
     async def value(self) -> int:
-        """The count: one indexed sum over its few parts."""
+        """Return the count: one indexed sum over the shards."""
         return int(await self._store.sum(Query(CounterShard).where("name", "==", self._name), "value"))

@@ -1,4 +1,4 @@
-"""Cursors: where a page ended, tied to the question it answered, as text that fits an address."""
+"""Cursors: the position after a page, tied to its query, as URL-safe text."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _PACK: Final = msgspec.msgpack.Encoder()
 _UNPACK: Final = msgspec.msgpack.Decoder(tuple[bytes, msgspec.Raw])
 
 
-def mark_of(asked: Any) -> bytes:
-    """What tells a question from every other."""
-    return hashlib.blake2b(_PACK.encode(asked), digest_size=8).digest()
+def fingerprint(query: Any) -> bytes:
+    """Return a digest that identifies a query."""
+    return hashlib.blake2b(_PACK.encode(query), digest_size=8).digest()
 
 
-def cursor_at(mark: bytes, place: Any) -> str:
-    """The cursor that goes on behind a place in the answer."""
-    return base64.urlsafe_b64encode(_PACK.encode((mark, place))).decode().rstrip("=")
+def encode_cursor(digest: bytes, position: Any) -> str:
+    """Return the cursor that continues after a position."""
+    return base64.urlsafe_b64encode(_PACK.encode((digest, position))).decode().rstrip("=")
 
 
-def place_in(cursor: str, mark: bytes, *, of: type[T]) -> T:
-    """The place a cursor names; refuses one of another question, and what is none at all."""
+def decode_cursor(cursor: str, digest: bytes, *, type: type[T]) -> T:
+    """Return a cursor's position; refuses a cursor of another query, and text that is no cursor."""
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        found, place = _UNPACK.decode(raw)
-        if found != mark:
+        found, position = _UNPACK.decode(raw)
+        if found != digest:
             raise BadCursorError("this cursor belongs to another query")
-        return msgspec.msgpack.decode(place, type=of)
+        return msgspec.msgpack.decode(position, type=type)
     except (ValueError, binascii.Error, msgspec.DecodeError):
-        raise BadCursorError("not a cursor; use the one the last page gave") from None
+        raise BadCursorError("not a cursor; use the one of the last page") from None

@@ -1,4 +1,4 @@
-"""What a query's bounds leave of a column: unbroken stretches of its values."""
+"""The intervals of values that a query's bounds leave of a column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.store.query import Filter
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A stretch of one column's values; None is open. A range keeps to its operand's type, `any_type` not."""
+    """An interval of one column's values, None is unbounded; of its operand's type unless `any_type`."""
 
     low: Any = None
     low_open: bool = False
@@ -22,10 +22,10 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 def intervals_of(bounds: list[Filter]) -> tuple[Interval, ...]:
-    """The stretches that the bounds on one column leave, in ascending order."""
+    """Return the intervals that the bounds on one column leave, in ascending order."""
     low: tuple[Any, bool] | None = None
     high: tuple[Any, bool] | None = None
-    holes: dict[bytes, Any] = {}
+    excluded: dict[bytes, Any] = {}
     for bound in bounds:
         if bound.operator in (">", ">="):
             edge = (bound.value, bound.operator == ">")
@@ -34,14 +34,14 @@ def intervals_of(bounds: list[Filter]) -> tuple[Interval, ...]:
             edge = (bound.value, bound.operator == "<")
             high = edge if high is None or _tighter(edge, high, -1) else high
         elif bound.operator == "!=":
-            holes[ordered(bound.value)] = bound.value
+            excluded[ordered(bound.value)] = bound.value
         else:
-            holes.update((ordered(value), value) for value in bound.value)
+            excluded.update((ordered(value), value) for value in bound.value)
     if not bounds:
         return (Interval(),)
-    if not holes:
+    if not excluded:
         return (_interval(low, high),)
-    return _around(holes)
+    return _around(excluded)
 
 
 def _tighter(edge: tuple[Any, bool], than: tuple[Any, bool], direction: int) -> bool:
@@ -58,8 +58,8 @@ def _interval(
     return Interval(low_value, low_open, high_value, high_open, any_type)
 
 
-def _around(holes: dict[bytes, Any]) -> tuple[Interval, ...]:
+def _around(excluded: dict[bytes, Any]) -> tuple[Interval, ...]:
     edges: list[tuple[Any, bool] | None] = [None]
-    edges += [(value, True) for _, value in sorted(holes.items())]
+    edges += [(value, True) for _, value in sorted(excluded.items())]
     edges.append(None)
     return tuple(_interval(a, b, any_type=True) for a, b in itertools.pairwise(edges))

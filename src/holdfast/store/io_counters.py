@@ -1,4 +1,4 @@
-"""How many documents this process has read and written: figures, kept as cheaply as can be."""
+"""How many documents this process has read and written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class IoCounters:
-    """Counts up for as long as the process lives; readers take differences."""
+    """Counters since the process started; readers take differences."""
 
     __slots__ = ("reads", "writes")
 
@@ -14,4 +14,4 @@ class IoCounters:
         self.reads = self.writes = 0
 
 
-TALLY: Final = IoCounters()
+IO_COUNTERS: Final = IoCounters()

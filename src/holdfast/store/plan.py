@@ -1,7 +1,6 @@
-"""A query with its index found, the same way for every engine, or refused with the index to declare.
+"""Query planning: finds the declared index that serves a query, the same for every engine, or refuses it.
 
-Equality fields must open an index, the order must follow in it, and nothing else may be in it. An engine
-only has to walk the index it is given.
+An index serves a query when its fields are the equality fields followed by the order, and nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from holdfast.model.limits import ALTERNATIVES_MAX
 from holdfast.model.path import JOINT, join_key, split_key
 from holdfast.model.schema import Schema
 from holdfast.model.sort_key import ordered
-from holdfast.store.cursors import cursor_at, mark_of, place_in
+from holdfast.store.cursors import decode_cursor, encode_cursor, fingerprint
 from holdfast.store.query import Filter, Query
 
 _EQUALITIES: Final = ("==", "in", "array-contains")
@@ -44,7 +43,7 @@ class OrderTerm(msgspec.Struct, frozen=True):
 
 
 class QueryPlan(msgspec.Struct, frozen=True):
-    """A query with its index found: what an engine walks."""
+    """A query with the index that an engine scans for it."""
 
     schema: Schema[Any]
     index: ResolvedIndex | None  # None: by id alone
@@ -62,17 +61,17 @@ class QueryPlan(msgspec.Struct, frozen=True):
     aggregate: Aggregate | None = None
 
     def cursor_at(self, document: Any, key: str) -> str:
-        return cursor_at(self.fingerprint, ([term.column.read(document) for term in self.order], key))
+        return encode_cursor(self.fingerprint, ([term.column.read(document) for term in self.order], key))
 
 
 def resolve(
     query: Query[Any], *, tenant: str | None, privileged: bool, aggregate: Aggregate | None = None
 ) -> QueryPlan:
-    """Find the declared index that serves the query, or refuse with the one to declare."""
+    """Find the declared index that serves the query, or refuse it with the one to declare."""
     schema = schema_of(query.cls)
     if schema.tenant is not None and tenant is None and not privileged:
         raise WrongTenantError(
-            f"{schema.name} belongs to tenants: use store.tenant(...) or store.privileged()"
+            f"{schema.name} belongs to tenants; use store.tenant(...) or store.privileged()"
         )
     parent_ids, across = _scope(schema, query, tenant=tenant if schema.tenant else None)
     equals, member, bounds = _split(schema, query)
@@ -87,7 +86,8 @@ def resolve(
         member=None if member is None else (member[0], member[1]), order=order,
         bounds=tuple(f for _, f in bounds),
         key_descending=bool(order) and order[-1].descending, limit=query.size,
-        after=_after(query, order, tenant), fingerprint=_fingerprint(query, tenant), aggregate=aggregate,
+        after=_after(query, order, tenant), fingerprint=_query_fingerprint(query, tenant),
+        aggregate=aggregate,
     )  # fmt: skip
 
 
@@ -106,14 +106,14 @@ class _QueryShape(msgspec.Struct, frozen=True):
 
 
 def _scope(schema: Schema[Any], query: Query[Any], *, tenant: str | None) -> tuple[tuple[str, ...], Across]:
-    """Which part of the collection is asked: one parent's, one tenant's, or all of it."""
+    """Return the parent to query under, or the width of the query across parents and tenants."""
     crossing = schema.tenant is not None and tenant is None
     if not schema.path.nested:
         return (), "tenants" if crossing else "nothing"
     if query.parent is not None:
         join_key(query.parent, schema.path.parameters[:-1])
         if schema.tenant_is_parent and tenant is not None and query.parent != (tenant,):
-            raise WrongTenantError(f"{schema.name}: this handle reads another tenant's documents only")
+            raise WrongTenantError(f"{schema.name}: this handle can't read another tenant's documents")
         return query.parent, "nothing"
     if schema.tenant_is_parent and tenant is not None:
         return (tenant,), "nothing"
@@ -135,13 +135,13 @@ def _split(
         if condition.operator in _EQUALITIES and (
             condition.field in equals or (member and condition.operator == "array-contains")
         ):
-            raise BadQueryError("say each field's equality once", condition.field)
+            raise BadQueryError("a field takes one equality only", condition.field)
         if condition.operator == "array-contains":
             if column.kind != "list":
-                raise BadQueryError(f"{condition.field} is no list", condition.field)
+                raise BadQueryError(f"{condition.field} is not a list", condition.field)
             member = (column, _comparable(column, condition.value))
         elif column.kind == "list":
-            raise BadQueryError("ask a list only what it contains: array-contains", condition.field)
+            raise BadQueryError("a list takes array-contains only", condition.field)
         elif condition.operator == "==":
             equals[condition.field] = (column, (column.operand(condition.value),))
         elif condition.operator == "in":
@@ -154,7 +154,7 @@ def _split(
             )
     clash = next((f.field for c, f in bounds if f.field in equals), None)
     if clash:
-        raise BadQueryError("a field is compared with == and with a range; one of them says enough", clash)
+        raise BadQueryError("a field takes either == or a range, not both", clash)
     _check_bounds([f for _, f in bounds])
     combinations = 1
     for _, values in equals.values():
@@ -165,11 +165,11 @@ def _split(
 
 
 def _check_bounds(bounds: list[Filter]) -> None:
-    """A range is of one type, and a field has either a range or values it must not have."""
+    """Refuse ranges of mixed types, and a range together with != or not-in."""
     for field in {bound.field for bound in bounds}:
-        mine = [bound for bound in bounds if bound.field == field]
-        ranges = [bound for bound in mine if bound.operator in _RANGES]
-        if ranges and len(ranges) < len(mine):
+        own = [bound for bound in bounds if bound.field == field]
+        ranges = [bound for bound in own if bound.operator in _RANGES]
+        if ranges and len(ranges) < len(own):
             raise BadQueryError("a field takes either != / not-in or a range", field)
         if len({ordered(bound.value)[:1] for bound in ranges}) > 1:
             raise BadQueryError("the bounds on a field are of different types", field)
@@ -180,27 +180,27 @@ def _column(schema: Schema[Any], path: str) -> Column:
 
 
 def selectable(schema: Schema[Any], path: str) -> Column:
-    """The column of a field to read by itself, refused where the engines keep none of it."""
+    """Return the column of a field to read by itself; refuses one that no engine has a column for."""
     column = schema.column(path)
     if column is None:
         _column(schema, path)
-        raise UnindexedQueryError(f"no index of {schema.name} holds {path}: declare one, or read documents")
+        raise UnindexedQueryError(f"no index of {schema.name} has {path}; declare one, or read documents")
     if column.kind in ("open", "list"):
-        raise BadQueryError("a field of several types, or a list, is read with its document", path)
+        raise BadQueryError("a list, or a field of several types, can only be read with its document", path)
     return column
 
 
 def _comparable(column: Column, value: Any) -> Any:
     operand = column.operand(value)
     if operand is None:
-        raise BadQueryError("null has no order: compare with == null only", column.path)
+        raise BadQueryError("null has no order; compare it with == only", column.path)
     return operand
 
 
 def _alternatives(column: Column, condition: Filter) -> tuple[Any, ...]:
     if not isinstance(condition.value, Iterable) or isinstance(condition.value, (str, bytes)):
         raise BadQueryError(f"`{condition.operator}` takes a list", condition.field)
-    # By their byte strings, because Python takes True for 1.
+    # By their byte strings, because True == 1 in Python.
     values = tuple({ordered(v): v for v in (_comparable(column, v) for v in condition.value)}.values())
     if not 1 <= len(values) <= ALTERNATIVES_MAX:
         raise BadQueryError(f"`{condition.operator}` takes 1 to {ALTERNATIVES_MAX} values", condition.field)
@@ -219,7 +219,7 @@ def _order(
         path = word.lstrip("-")
         column = _column(schema, path)
         if path in fixed:
-            raise BadQueryError("the order names a field that == has fixed already", path)
+            raise BadQueryError("the order names a field that == fixes", path)
         if column.kind == "list" or path in terms:
             raise BadQueryError(
                 "a list has no order" if column.kind == "list" else "the order names a field twice", path
@@ -239,7 +239,7 @@ def _with_summed(
 ) -> tuple[OrderTerm, ...]:
     column = _column(schema, field)
     if column.kind not in ("integer", "number"):
-        raise BadQueryError(f"{field} holds no numbers to add up", field)
+        raise BadQueryError(f"{field} is not a number, so it can't be summed", field)
     if any(t.column.path == field for t in order) or any(c.path == field for c, _ in equals):
         return order
     return (*order, OrderTerm(column, False))
@@ -258,13 +258,13 @@ def _choose(schema: Schema[Any], wanted: _QueryShape) -> ResolvedIndex | None:
 
 
 def _by_id_alone(schema: Schema[Any], across: Across) -> bool:
-    """Walking ids needs no index unless a tenant's must be picked out among others'."""
+    """Whether the order of ids serves: it does unless one tenant's must be found among others'."""
     return schema.tenant is None or across == "tenants" or schema.tenant_is_parent or (
         schema.path.nested and across == "nothing")  # fmt: skip
 
 
 def _serves(index: ResolvedIndex, wanted: _QueryShape, schema: Schema[Any]) -> bool:
-    if index.across != wanted.across and not _same_reach(schema, index.across, wanted.across):
+    if index.across != wanted.across and not _same_width(schema, index.across, wanted.across):
         return False
     head = len(wanted.equals) + (1 if wanted.member else 0)
     front, rest = index.fields[:head], index.fields[head:]
@@ -275,11 +275,11 @@ def _serves(index: ResolvedIndex, wanted: _QueryShape, schema: Schema[Any]) -> b
         return False
     if [f.column.path for f in rest] != [t.column.path for t in wanted.order] or any(f.member for f in rest):
         return False
-    turned = {f.descending != t.descending for f, t in zip(rest, wanted.order, strict=True)}
-    return len(turned) <= 1
+    reversed_terms = {f.descending != t.descending for f, t in zip(rest, wanted.order, strict=True)}
+    return len(reversed_terms) <= 1
 
 
-def _same_reach(schema: Schema[Any], declared: Across, asked: Across) -> bool:
+def _same_width(schema: Schema[Any], declared: Across, asked: Across) -> bool:
     if schema.tenant is None:
         declared = "parents" if declared == "tenants" else declared
         asked = "parents" if asked == "tenants" else asked
@@ -289,10 +289,10 @@ def _same_reach(schema: Schema[Any], declared: Across, asked: Across) -> bool:
     return declared == asked
 
 
-def _fingerprint(query: Query[Any], tenant: str | None) -> bytes:
-    """Ties a cursor to its question, so that it can't page into another."""
+def _query_fingerprint(query: Query[Any], tenant: str | None) -> bytes:
+    """Return what ties a cursor to its query."""
     filters = [(f.field, f.operator, _packable(f.value)) for f in query.filters]
-    return mark_of((query.cls.__name__, filters, query.order, query.parent, query.everywhere, tenant))
+    return fingerprint((query.cls.__name__, filters, query.order, query.parent, query.everywhere, tenant))
 
 
 def _packable(value: Any) -> Any:
@@ -304,12 +304,12 @@ def _after(
 ) -> tuple[tuple[Any, ...], str] | None:
     if query.cursor is None:
         return None
-    values, key = place_in(query.cursor, _fingerprint(query, tenant), of=tuple[list[Any], str])
+    values, key = decode_cursor(query.cursor, _query_fingerprint(query, tenant), type=tuple[list[Any], str])
     if len(values) != len(order):
         raise BadCursorError("this cursor belongs to another query")
     try:
         operands = [term.column.operand(value) for term, value in zip(order, values, strict=True)]
         join_key(split_key(key), schema_of(query.cls).path.parameters)
     except (WrongTypeError, BadIdError):
-        raise BadCursorError("this cursor was tampered with") from None
+        raise BadCursorError("this cursor was modified; use the one of the last page") from None
     return tuple(operands), key

@@ -1,7 +1,7 @@
 """The port: what an engine promises. A method here costs three engines, so there are few.
 
-An engine gets everything resolved: schemas compiled, documents checked and encoded, queries with
-their index found, tenants named. It keeps, finds, takes turns and wakes; it decides nothing.
+An engine gets everything resolved: schemas compiled, documents validated and encoded, queries planned,
+tenants named. It stores, queries, claims and notifies; the write rules are not its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.store.plan import QueryPlan
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine is and what it adds. The contract suite asserts each of these."""
+    """What an engine offers; the contract suite asserts each of these."""
 
     name: str
     durable: bool = True  # an acknowledged commit survives a killed process
@@ -47,16 +47,16 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(Protocol):
-    """A bell that rings after commits to the watched collections. A hint, never a promise."""
+    """Notified after commits to the watched collections. A hint, never a promise."""
 
     async def wait(self, timeout_s: float) -> bool:
-        """True when rung since the last wait, False when the time ran out."""
+        """Return True once notified since the last wait, False when the time is up."""
 
     def close(self) -> None: ...
 
 
 class Engine(Protocol):
-    """Keeps documents. All methods are safe to call from many tasks at once."""
+    """Stores documents. All methods may be called from many tasks at once."""
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -65,38 +65,40 @@ class Engine(Protocol):
     def catalog(self) -> Catalog: ...
 
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
-        """The documents with these keys, None where there is none, in the order asked."""
+        """Return the documents with these keys in that order, None for missing ones."""
 
     async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
-        """Up to `plan.limit` documents, in order, by walking the plan's index."""
+        """Return up to `plan.limit` documents, in order, by a scan of the plan's index."""
 
     async def select(self, plan: QueryPlan, columns: Sequence[Column]) -> list[tuple[Any, ...]]:
-        """The same documents' keys and the plain values of these columns, without the documents."""
+        """Return the keys and these columns' plain values instead of the documents."""
 
     async def aggregate(self, plan: QueryPlan) -> int | float | None:
-        """The count, sum (0 of nothing) or average (None of nothing) of what the plan finds.
+        """Return the count, sum (0 of nothing) or average (None of nothing) of what the plan finds.
 
-        A sum of whole numbers is whole while it fits 64 bits, and fractional past that.
+        A sum of integers is an integer while it fits 64 bits, and a float beyond.
         """
 
     async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
-        """A row for each combination of these columns' values among what the plan finds, whatever its limit:
-        the values, how many documents, and the sum of `of` (0 of nothing), as `aggregate` sums."""
+        """Group what the plan finds, whatever its limit, by these columns.
+
+        A row has the values, the number of documents, and the sum of `of` (0 of nothing).
+        """
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """Each commit lands whole or not at all, by itself, in the order given; durable when this returns."""
+        """Make each commit, atomically and by itself, in the order given; durable when this returns."""
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         """Lease and fence due documents, each to one caller at a time, earliest first."""
 
     async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
-        """When the earliest claimable document is due, in microseconds since 1970; None where none is."""
+        """Return when the earliest claimable document is due, in microseconds since 1970, or None."""
 
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
-        """How many documents of all tenants are due by then, counting no further than `limit`."""
+        """Count the documents of all tenants that are due by then, up to `limit`."""
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
-        """A bell for commits to these collections, in this process and, where able, in others."""
+        """Subscribe to commits to these collections, in this process and, where able, in others."""
 
     async def now_us(self, local_us: int) -> int:
         """The engine's own time, in microseconds since 1970: the same for every process that asks.
@@ -109,10 +111,10 @@ class Engine(Protocol):
         """Why commits can't be made at this moment, as far as this process knows; None where they can."""
 
     async def migrate(self) -> list[str]:
-        """Bring the store to what the catalog declares; says what was done. Safe to repeat and to resume."""
+        """Bring the store to what the catalog declares; return the steps. Safe to repeat and to resume."""
 
     async def diff(self) -> list[str]:
-        """What `migrate` would do."""
+        """Return the steps that `migrate` would take."""
 
     async def close(self) -> None:
-        """Finish what is under way, then let go of everything."""
+        """Finish what is under way, then release all resources."""

@@ -1,4 +1,4 @@
-"""Asking: filters, order, limit, cursor; and what answers are made of."""
+"""Queries: filters, order, limit and cursor; and the pages they return."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
-from holdfast.errors import (
-    BadQueryError,
-)
+from holdfast.errors import BadQueryError
 from holdfast.model.columns import Column
 from holdfast.model.document import Document
 from holdfast.model.limits import INTEGER_MAX, INTEGER_MIN, PAGE_MAX
@@ -26,7 +24,7 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, Generic[D], frozen=True):
-    """A question about one collection. Each method gives a new query.
+    """A query of one collection. Each method returns a new query.
 
     Example: `Query(Run).where("status", "==", "running").order_by("-created_at").limit(20)`
     """
@@ -41,7 +39,7 @@ class Query(msgspec.Struct, Generic[D], frozen=True):
 
     def where(self, field: str, operator: Operator, value: Any) -> Query[D]:
         if operator not in get_args(Operator):
-            raise BadQueryError(f"{operator!r} is none of {', '.join(get_args(Operator))}", field)
+            raise BadQueryError(f"operator {operator!r}: use {', '.join(get_args(Operator))}", field)
         return msgspec.structs.replace(self, filters=(*self.filters, Filter(field, operator, value)))
 
     def order_by(self, *fields: str) -> Query[D]:
@@ -54,7 +52,7 @@ class Query(msgspec.Struct, Generic[D], frozen=True):
         return msgspec.structs.replace(self, size=size)
 
     def after(self, cursor: str | None) -> Query[D]:
-        """Go on where the page that gave this cursor ended."""
+        """Continue after the page that returned this cursor."""
         return msgspec.structs.replace(self, cursor=cursor)
 
     def under(self, *ids: str) -> Query[D]:
@@ -67,7 +65,7 @@ class Query(msgspec.Struct, Generic[D], frozen=True):
 
 
 class QueryPage(msgspec.Struct, Generic[D], frozen=True):
-    """Some documents, and the cursor that goes on after them (None at the end)."""
+    """Some documents, and the cursor that continues after them (None at the end)."""
 
     items: list[Snapshot[D]]
     cursor: str | None
@@ -78,14 +76,14 @@ class QueryPage(msgspec.Struct, Generic[D], frozen=True):
 
 
 def rows_of(found: Iterable[Snapshot[Any]], columns: Sequence[Column]) -> list[tuple[Any, ...]]:
-    """Keys and plain values, for engines whose documents hold all there is."""
+    """Return keys and plain values, for engines without columns."""
     return [(item.key, *[column.read(item.doc) for column in columns]) for item in found]
 
 
 def totals_of(
     found: Iterable[Snapshot[Any]], by: Sequence[Column], of: Column | None
 ) -> dict[tuple[Any, ...], tuple[int, int | float]]:
-    """Counts and sums by the values of some columns, for the same engines."""
+    """Return counts and sums grouped by some columns, for the same engines."""
     totals: dict[tuple[Any, ...], tuple[int, int | float]] = {}
     for item in found:
         values = tuple([column.read(item.doc) for column in by])
@@ -96,5 +94,5 @@ def totals_of(
 
 
 def fitting(total: int | float) -> int | float:
-    """A sum as every engine gives it: whole while it fits 64 bits."""
+    """Return a sum as every engine does: an integer while it fits 64 bits."""
     return total if INTEGER_MIN <= total <= INTEGER_MAX else float(total)

@@ -1,4 +1,4 @@
-"""The handle people hold: typed reads and commits over an engine, inside one tenant's walls."""
+"""The store handle: typed reads and commits over an engine, for one tenant or for all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.model.path import join_key, split_key
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete
-from holdfast.store.io_counters import TALLY
+from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.store.plan import Aggregate, QueryPlan, resolve, selectable
 from holdfast.store.port import Capabilities, ClaimRequest, Engine, Subscription
 from holdfast.store.query import Query, QueryPage
@@ -39,8 +39,8 @@ T = TypeVar("T")
 class Store:
     """A store, or one tenant's part of it.
 
-    The root handle reaches collections without tenants; `tenant(id)` one tenant's documents and
-    nothing else; `privileged()` crosses tenants and says so in the code that uses it.
+    The root handle reaches collections without tenants; `tenant(id)` only one tenant's documents;
+    `privileged()` crosses tenants, visibly in the code that uses it.
 
     Example:
         acme = store.tenant("acme")
@@ -70,46 +70,44 @@ class Store:
         return self.engine.catalog
 
     def tenant(self, tenant_id: str) -> Store:
-        """A handle that can't reach any other tenant's documents."""
+        """Return a handle that can't reach any other tenant's documents."""
         check_id(tenant_id, "tenant", bytes_max=ID_BYTES_MAX)
         if self.tenant_id not in (None, tenant_id):
-            raise WrongTenantError("a tenant's handle can't be turned into another's")
+            raise WrongTenantError("a tenant's handle can't become another tenant's; use the root handle")
         return Store(self.engine, clock=self.clock, tenant=tenant_id)
 
     def privileged(self) -> Store:
-        """A handle that crosses tenants: for workers and administration."""
+        """Return a handle that crosses tenants: for workers and administration."""
         if self.tenant_id is not None:
-            raise WrongTenantError("a tenant's handle can't be turned into a privileged one")
+            raise WrongTenantError("a tenant's handle can't become privileged; use the root handle")
         return Store(self.engine, clock=self.clock, privileged=True)
 
-    # -- reading ----------------------------------------------------------------------------------
-
     async def get(self, cls: type[D], *ids: str) -> Snapshot[D] | None:
-        """The document with this id, or None; another tenant's is not there."""
-        schema = self._reach(cls)
+        """Return the document with this id, or None; another tenant's counts as missing."""
+        schema = self._schema(cls)
         (found,) = await self.engine.fetch(schema, (join_key(ids, schema.path.parameters),))
-        TALLY.reads += 1
-        return found if found is None or self._mine(schema, found.doc) else None
+        IO_COUNTERS.reads += 1
+        return found if found is None or self._is_visible(schema, found.doc) else None
 
     async def get_many(self, cls: type[D], ids: Iterable[str | tuple[str, ...]]) -> list[Snapshot[D] | None]:
-        """The documents with these ids, None where there is none, in the order asked."""
-        schema = self._reach(cls)
-        whole = [(one,) if isinstance(one, str) else one for one in ids]
-        keys = [join_key(one, schema.path.parameters) for one in whole]
+        """Return the documents with these ids in that order, None for missing ones."""
+        schema = self._schema(cls)
+        parts = [(one,) if isinstance(one, str) else one for one in ids]
+        keys = [join_key(one, schema.path.parameters) for one in parts]
         found = await self.engine.fetch(schema, keys)
-        TALLY.reads += len(keys)
-        return [one if one is not None and self._mine(schema, one.doc) else None for one in found]
+        IO_COUNTERS.reads += len(keys)
+        return [one if one is not None and self._is_visible(schema, one.doc) else None for one in found]
 
     async def query(self, query: Query[D]) -> QueryPage[D]:
-        """One page. Refused, with the index to declare, when no declared index serves it."""
+        """Return one page; refused, with the index to declare, when no declared index serves the query."""
         plan = self._plan(query)
         items = await self.engine.find(plan)
-        TALLY.reads += len(items)
+        IO_COUNTERS.reads += len(items)
         full = len(items) == plan.limit
         return QueryPage(items, plan.cursor_at(items[-1].doc, items[-1].key) if full else None)
 
     async def scan(self, query: Query[D]) -> AsyncIterator[Snapshot[D]]:
-        """All that the query finds, page by page; `query.size` is the page."""
+        """Yield all that the query finds, read in pages of `query.size`."""
         cursor = query.cursor
         while True:
             page = await self.query(query.after(cursor))
@@ -118,40 +116,41 @@ class Store:
             cursor = page.cursor
             if cursor is None:
                 return
-            # An engine may answer a small page without a pause; others must get their turn.
+            # An engine may return a small page without suspending; other tasks must run, too.
             await asyncio.sleep(0)
 
     async def select(self, query: Query[Any], *fields: str) -> AsyncGenerator[list[tuple[Any, ...]], None]:
-        """Keys and some fields of all that the query finds, in lists of up to `query.size`, many times faster
-        than the documents: for work that goes through whole collections.
+        """Yield the keys and some fields of all that the query finds, in lists of up to `query.size`.
 
-        Only fields that a declared index holds; dates come as text, as filters take them.
+        Many times faster than documents, for work over entire collections.
+
+        Only fields of declared indexes; dates are text, as in filters.
 
         Example: `async for rows in store.select(Query(Unit), "number"): numbers.update(rows)`
         """
         plan = self._plan(query)
-        # What the order needs to go on from a page's last row is read too, where it is not asked for.
+        # The order's fields are read too: they are the position of the next page.
         paths = list(dict.fromkeys([*fields, *(term.column.path for term in plan.order)]))
         columns = [selectable(plan.schema, path) for path in paths]
-        places = [paths.index(term.column.path) + 1 for term in plan.order]
+        positions = [paths.index(term.column.path) + 1 for term in plan.order]
         width = len(fields) + 1
         while True:
             rows = await self.engine.select(plan, columns)
-            TALLY.reads += len(rows)
+            IO_COUNTERS.reads += len(rows)
             yield rows if len(columns) < width else [row[:width] for row in rows]
             if len(rows) < plan.limit:
                 return
             last = rows[-1]
-            plan = msgspec.structs.replace(plan, after=(tuple([last[n] for n in places]), last[0]))
+            plan = msgspec.structs.replace(plan, after=(tuple([last[n] for n in positions]), last[0]))
 
     async def count(self, query: Query[Any]) -> int:
         return int(await self._aggregate(query, "count", None) or 0)
 
     async def totals(self, query: Query[Any], *by: str, of: str | None = None) -> list[tuple[Any, ...]]:
-        """What the query finds, counted and added up by some fields' values: no document is read.
+        """Count and sum what the query finds, grouped by some fields, without reading documents.
 
-        Gives a row for each combination, in no order: its values, how many there are, the sum of `of`.
-        Only fields that a declared index holds; dates come as text, as filters take them.
+        Returns a row per group, unordered: the fields' values, the count, the sum of `of`. Only fields of
+        declared indexes; dates are text, as in filters.
 
         Example: `for account, count, cents in await store.totals(Query(Entry), "account", of="cents"): ...`
         """
@@ -159,58 +158,56 @@ class Store:
         columns = [selectable(plan.schema, path) for path in by]
         summed = None if of is None else selectable(plan.schema, of)
         if summed is not None and summed.kind not in ("integer", "number"):
-            raise BadQueryError("only a number can be added up", of)
+            raise BadQueryError("only a number can be summed", of)
         rows = await self.engine.totals(plan, columns, summed)
-        TALLY.reads += len(rows)
+        IO_COUNTERS.reads += len(rows)
         return rows
 
     async def sum(self, query: Query[Any], field: str) -> int | float:
-        """The field's sum over what the query finds; 0 over nothing."""
+        """Return the sum of a field over what the query finds; 0 over nothing."""
         return await self._aggregate(query, "sum", field) or 0
 
     async def avg(self, query: Query[Any], field: str) -> float | None:
-        """The field's average; None over nothing."""
+        """Return the average of a field; None over nothing."""
         value = await self._aggregate(query, "avg", field)
         return None if value is None else float(value)
 
     async def _aggregate(
         self, query: Query[Any], function: Literal["count", "sum", "avg"], field: str | None
     ) -> int | float | None:
-        TALLY.reads += 1
+        IO_COUNTERS.reads += 1
         return await self.engine.aggregate(self._plan(query, Aggregate(function, field)))
 
-    # -- writing ----------------------------------------------------------------------------------
-
     async def commit(self, *writes: Write) -> Committed:
-        """Write all or nothing. When this returns, it is kept."""
+        """Make all writes or none; durable when this returns."""
         (outcome,) = await self.engine.commit((self._commit(writes),))
         if isinstance(outcome, HoldfastError):
             raise outcome
         return outcome
 
     async def settle(self, commits: Iterable[Sequence[Write]]) -> list[Outcome]:
-        """Many commits in one go, each whole or not at all by itself; gives a result or an error for each."""
+        """Make many commits at once, each atomic by itself; return a result or an error for each."""
         return await self.engine.commit([self._commit(writes) for writes in commits])
 
     async def transact(
         self, act: Callable[[Transaction], Awaitable[T]], *, attempts: int = 10, back_off_s: float = 0.01
     ) -> T:
-        """Read, decide, commit; again from the start when somebody wrote in between.
+        """Run a transaction; repeat it from the start when a document it read was written meanwhile.
 
-        `act` may run several times, so it must do nothing but read and write through its transaction.
+        `act` may run several times, so it must only read and write through its transaction.
         """
         for attempt in range(1, attempts + 1):
             transaction = Transaction(self)
-            answer = await act(transaction)
+            result = await act(transaction)
             try:
                 await transaction.commit()
             except (ConflictError, RetryLaterError) as conflict:
-                if attempt == attempts or not transaction.may_repeat(conflict):
+                if attempt == attempts or not transaction.may_retry(conflict):
                     raise
-                # Short and alike for all: whoever waits longer for having lost loses again, and starves.
+                # Short and the same for all: a back-off that grows with each conflict would starve the loser.
                 await asyncio.sleep(random.uniform(0, back_off_s * min(3, attempt)))
             else:
-                return answer
+                return result
         raise BadQueryError("a transaction needs at least one attempt")
 
     async def claim_due(
@@ -225,58 +222,56 @@ class Store:
         skip_lanes: Iterable[str] = (),
         only_lanes: Iterable[str] | None = None,
     ) -> list[Snapshot[D]]:
-        """Take up to `limit` due documents for `lease_s`; nobody else gets them until it ends.
+        """Claim up to `limit` due documents for `lease_s`; nobody else gets them until the lease ends.
 
-        With `per_lane`, at most so many from one lane, lanes taken in turn from `after_lane` on; `skip_lanes`
-        are left alone and `only_lanes`, where given, are the only ones asked.
+        With `per_lane`, at most so many of each lane, in round-robin order from `after_lane` on; `skip_lanes`
+        are excluded, and `only_lanes`, where given, are the only ones.
         """
-        schema = self._reach(cls)
+        schema = self._schema(cls)
         if schema.claim is None:
             raise BadQueryError(f"{schema.name} declares no claim=Claim(...)")
         if limit < 1 or lease_s <= 0 or (per_lane is not None and per_lane < 1):
             raise BadQueryError("claim_due needs limit >= 1, lease_s > 0 and, where given, per_lane >= 1")
         skip_lanes, only_lanes = tuple(skip_lanes), None if only_lanes is None else tuple(only_lanes)
         if schema.claim.lane is None and (per_lane or after_lane or skip_lanes or only_lanes is not None):
-            raise BadQueryError(f"{schema.name} declares a claim without a lane, so it has none to choose")
+            raise BadQueryError(f"{schema.name} declares its claim without a lane, so lanes can't be chosen")
         if isinstance(self.clock, SharedClock) and self.clock.stale:
             await self.clock.sync(self.engine.now_us)
-        taken = await self.engine.claim(ClaimRequest(
+        claimed = await self.engine.claim(ClaimRequest(
             schema=schema, now_us=self.clock.now_us(), lease_us=round(lease_s * 1e6),
             limit=limit, owner=owner,
             tenant=self.tenant_id if schema.tenant else None, per_lane=per_lane, after_lane=after_lane,
             skip_lanes=frozenset(skip_lanes),
             only_lanes=None if only_lanes is None else frozenset(only_lanes),
         ))  # fmt: skip
-        TALLY.reads += len(taken)
-        TALLY.writes += len(taken)
-        return taken
+        IO_COUNTERS.reads += len(claimed)
+        IO_COUNTERS.writes += len(claimed)
+        return claimed
 
     async def next_due(self, cls: type[D]) -> datetime | None:
-        """When the next document comes due, so that a worker can sleep until then; it may be past."""
-        schema = self._reach(cls)
+        """Return when the next document is due, which may be past, or None: a worker can sleep until then."""
+        schema = self._schema(cls)
         if schema.claim is None:
             raise BadQueryError(f"{schema.name} declares no claim=Claim(...)")
         due_us = await self.engine.next_due(schema, self.tenant_id if schema.tenant else None)
         return None if due_us is None else from_us(due_us)
 
     async def count_due(self, cls: type[D], *, limit: int = 1_000) -> int:
-        """How many documents of all tenants wait to be claimed, counting no further than `limit`."""
-        schema = self._reach(cls)
+        """Count the due documents of all tenants, up to `limit`."""
+        schema = self._schema(cls)
         if schema.claim is None or not self._privileged:
             raise BadQueryError(f"count_due needs a privileged handle, and {schema.name} a claim=Claim(...)")
         return await self.engine.count_due(schema, now_us=self.clock.now_us(), limit=limit)
 
     async def expire(self, cls: type[D], *, limit: int = 500) -> int:
-        """Delete up to `limit` documents that have been kept long enough; says how many went."""
-        schema = self._reach(cls)
+        """Delete up to `limit` documents past their retention; return how many."""
+        schema = self._schema(cls)
         if schema.retention is None:
             raise BadQueryError(f"{schema.name} declares no retention=Retention(...)")
         query = self._past_retention(cls, schema, self.clock.now()).limit(limit)
         found = await self.engine.find(self._plan(query))
         writes = [delete(cls, *split_key(item.key), expect=item.unchanged) for item in found]
-        outcomes = await self.engine.commit(
-            [Commit((w,), self._tenant_for_writes(), expiring=True) for w in writes]
-        )
+        outcomes = await self.engine.commit([Commit((w,), self.tenant_id, expiring=True) for w in writes])
         return sum(isinstance(outcome, Committed) for outcome in outcomes)
 
     def _past_retention(self, cls: type[D], schema: Schema[D], now: datetime) -> Query[D]:
@@ -293,47 +288,42 @@ class Store:
             query = query.across_parents()
         return query
 
-    # -- the rest ---------------------------------------------------------------------------------
-
     def watch(self, *classes: type[Document]) -> Subscription:
-        """A bell that rings after commits to these collections: wait on it instead of polling."""
-        return self.engine.watch([self._reach(cls, read=False) for cls in classes])
+        """Subscribe to commits to these collections: wait on it instead of polling."""
+        return self.engine.watch([self._schema(cls, read=False) for cls in classes])
 
     async def migrate(self) -> list[str]:
-        """Bring the store to what the classes declare; says what was done."""
+        """Bring the store to what the classes declare; return the steps."""
         return await self.engine.migrate()
 
     async def diff(self) -> list[str]:
-        """What `migrate` would do."""
+        """Return the steps that `migrate` would take."""
         return await self.engine.diff()
 
     async def close(self) -> None:
         await self.engine.close()
 
-    def _reach(self, cls: type[D], *, read: bool = True) -> Schema[D]:
+    def _schema(self, cls: type[D], *, read: bool = True) -> Schema[D]:
         schema = schema_of(cls)
         if schema not in self.engine.catalog:
             raise DeclarationError(f"{schema.name} is not among the classes this store was opened with")
         if read and schema.tenant is not None and self.tenant_id is None and not self._privileged:
             raise WrongTenantError(
-                f"{schema.name} belongs to tenants: use store.tenant(...) or store.privileged()"
+                f"{schema.name} belongs to tenants; use store.tenant(...) or store.privileged()"
             )
         return schema
 
-    def _mine(self, schema: Schema[D], document: D) -> bool:
+    def _is_visible(self, schema: Schema[D], document: D) -> bool:
         if schema.tenant is None or self.tenant_id is None:
             return True
         return bool(schema.tenant.read(document) == self.tenant_id)
 
     def _plan(self, query: Query[Any], aggregate: Aggregate | None = None) -> QueryPlan:
-        self._reach(query.cls)
+        self._schema(query.cls)
         return resolve(query, tenant=self.tenant_id, privileged=self._privileged, aggregate=aggregate)
 
     def _commit(self, writes: Sequence[Write]) -> Commit:
         for schema in {write.schema for write in writes}:
-            self._reach(schema.cls)
-        TALLY.writes += len(writes)
-        return Commit(check_commit(writes, self.capabilities.writes_max), self._tenant_for_writes())
-
-    def _tenant_for_writes(self) -> str | None:
-        return self.tenant_id
+            self._schema(schema.cls)
+        IO_COUNTERS.writes += len(writes)
+        return Commit(check_commit(writes, self.capabilities.writes_max), self.tenant_id)

@@ -1,4 +1,4 @@
-"""Read, decide, commit: what was read must not have changed when the writes land."""
+"""Optimistic transactions: the commit fails where anything read has changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ D = TypeVar("D", bound=Document)
 
 
 class Transaction:
-    """Remembers what it read; its commit fails when any of that was written meanwhile."""
+    """Records its reads; its commit fails when any of those documents was written meanwhile."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -30,15 +30,15 @@ class Transaction:
         return found
 
     def write(self, *writes: Write) -> None:
-        """Add writes to the commit at the end."""
+        """Add writes to the final commit."""
         self._writes.extend(writes)
 
     async def commit(self) -> None:
         if self._writes:
             await self._store.commit(*(self._guarded(w) for w in self._writes), *self._unwritten())
 
-    def may_repeat(self, fault: HoldfastError) -> bool:
-        """A new try helps unless the outcome is unknown, or a blind create can never succeed."""
+    def may_retry(self, fault: HoldfastError) -> bool:
+        """Whether a retry can help: not for an unknown outcome, nor for a create without a read."""
         if isinstance(fault, OutcomeUnknownError):
             return False
         return bool(self._read) or not isinstance(fault, AlreadyExistsError)

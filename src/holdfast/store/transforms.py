@@ -1,4 +1,4 @@
-"""Changes that depend on what is stored: the engine makes them where the value is, so no write is lost."""
+"""Transforms: changes computed from the stored value inside the commit, so that no update is lost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.errors import LimitReachedError
 class Increment(msgspec.Struct, frozen=True):
     """Add to a number; a missing or null one counts as zero.
 
-    With `at_most` the commit is refused where the sum would pass it, so that callers at the same moment
-    can't exceed a limit together; `at_least` stops the sum from falling below.
+    With `at_most` the commit is refused where the sum would exceed it, so that concurrent callers can't
+    exceed a limit together; `at_least` is the floor of the sum.
     """
 
     by: int | float = 1
@@ -24,7 +24,7 @@ class Increment(msgspec.Struct, frozen=True):
     def apply(self, old: Any) -> Any:
         total = (old or 0) + self.by
         if self.at_most is not None and total > self.at_most:
-            raise LimitReachedError(f"{old or 0} used, {self.by} wanted, {self.at_most} allowed")
+            raise LimitReachedError(f"{old or 0} used, {self.by} requested, {self.at_most} allowed")
         return total if self.at_least is None else max(total, self.at_least)
 
 
@@ -48,7 +48,7 @@ class Minimum(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, init=False)
 class ArrayUnion:
-    """Append to a list those values it does not hold yet."""
+    """Append to a list the values that it does not contain yet."""
 
     values: tuple[Any, ...]
 
@@ -56,16 +56,16 @@ class ArrayUnion:
         object.__setattr__(self, "values", values)
 
     def apply(self, old: Any) -> Any:
-        kept = list(old or [])
+        items = list(old or [])
         for value in self.values:
-            if value not in kept:
-                kept.append(value)
-        return kept
+            if value not in items:
+                items.append(value)
+        return items
 
 
 @dataclass(frozen=True, init=False)
 class ArrayRemove:
-    """Take all copies of these values out of a list."""
+    """Remove all occurrences of these values from a list."""
 
     values: tuple[Any, ...]
 

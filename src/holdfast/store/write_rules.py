@@ -1,8 +1,7 @@
-"""The rule book: what a write makes of what is stored, or why it is refused.
+"""The rules of a write: the change it makes to what is stored, or the error that refuses it.
 
-`decide` is the whole of it (tenancy, expectations, lifecycle, immutable and append-only declarations) as one
-pure function. Every engine reads, calls it, and applies the change it gives; that is why all of them answer
-alike.
+`decide` has all of them (tenancy, preconditions, lifecycle, immutable and append-only declarations) in one
+pure function. Every engine reads, calls it and applies the change it returns, so all of them behave alike.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from holdfast.store.transforms import TRANSFORMS
 
 
 class Current(Protocol):
-    """What is stored now, as an engine shows it to `decide`."""
+    """The stored document, as an engine presents it to `decide`."""
 
     @property
     def version(self) -> int: ...
@@ -41,10 +40,10 @@ class Current(Protocol):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What an engine must do: insert, replace or delete one document.
+    """What an engine must apply: the insert, update or delete of one document.
 
-    `blind` marks an insert decided without looking: it replaces what may be there. `before` is what an
-    update replaces, so that an engine can leave alone what stays the same.
+    A `blind` insert was decided without a read and replaces what may exist. `before` is what an update
+    replaces, so that an engine can write the difference only.
     """
 
     kind: Literal["insert", "update", "delete"]
@@ -56,7 +55,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 def needs_current(write: Write) -> bool:
-    """Whether `decide` must see what is stored, or the engine's own uniqueness is enough."""
+    """Whether `decide` must see what is stored, or the engine's unique key is enough."""
     if write.kind == "create":
         return False
     return not (write.kind == "put" and write.expect is None and write.schema.tenant is None
@@ -64,41 +63,41 @@ def needs_current(write: Write) -> bool:
 
 
 def decide(write: Write, current: Current | None, *, commit: Commit) -> Change | None:
-    """The change one write makes, or the error that refuses its commit. Pure."""
+    """Return the change that one write makes, or raise the error that refuses its commit. Pure."""
     schema, tenant = write.schema, commit.tenant
     if write.prepared is not None and tenant is not None and write.prepared.tenant not in (None, tenant):
-        raise WrongTenantError(f"{schema.name}: this handle writes for another tenant")
-    mine = current
+        raise WrongTenantError(f"{schema.name}: the document is another tenant's; use that tenant's handle")
+    visible = current
     if current is not None and tenant is not None and current.tenant not in (None, tenant):
-        mine = None
+        visible = None
     if write.kind == "create" and not commit.restoring:
-        # First of all, because an engine may find an id taken only as it inserts.
+        # First, because an engine may find an id taken only when it inserts.
         _check_start(write)
-    _check_expectation(write, current, mine)
+    _check_expectation(write, current, visible)
     if commit.restoring and write.kind in ("create", "put"):
         return Change("insert", schema, write.key, write.prepared, blind=write.kind == "put")
-    if (commit.expiring or commit.restoring) and write.kind == "delete" and mine is not None:
+    if (commit.expiring or commit.restoring) and write.kind == "delete" and visible is not None:
         return Change("delete", schema, write.key)
-    return _DECISIONS[write.kind](write, mine)
+    return _DECISIONS[write.kind](write, visible)
 
 
-def _check_expectation(write: Write, current: Current | None, mine: Current | None) -> None:
+def _check_expectation(write: Write, current: Current | None, visible: Current | None) -> None:
     expect = write.expect
-    claims_id = write.kind in ("create", "put", "upsert")
-    if isinstance(expect, Absent) or (claims_id and current is not mine):
-        # Whose id it is matters to those who want it; to others another tenant's document is not there.
-        if (current if claims_id else mine) is not None:
-            raise AlreadyExistsError(f"{_label(write)} is there already")
+    inserts = write.kind in ("create", "put", "upsert")
+    if isinstance(expect, Absent) or (inserts and current is not visible):
+        # An insert must not take another tenant's id; to other writes that document does not exist.
+        if (current if inserts else visible) is not None:
+            raise AlreadyExistsError(f"{_label(write)} already exists")
     elif isinstance(expect, Fence):
         claim = write.schema.claim
         if claim is None:
             raise BadQueryError(f"{write.schema.name} declares no claim, so it has no fencing number")
-        if mine is None or getattr(mine.document(), claim.fence) != expect.number:
-            raise LeaseLostError(f"{_label(write)} was claimed by another worker since")
-    elif (expect is not None or write.kind == "patch") and mine is None:
-        raise NotFoundError(f"{_label(write)} is not there")
-    elif isinstance(expect, Version) and mine is not None and mine.version != expect.number:
-        raise VersionConflictError(f"{_label(write)} was written since it was read")
+        if visible is None or getattr(visible.document(), claim.fence) != expect.number:
+            raise LeaseLostError(f"{_label(write)} has since been claimed by another worker")
+    elif (expect is not None or write.kind == "patch") and visible is None:
+        raise NotFoundError(f"{_label(write)} does not exist")
+    elif isinstance(expect, Version) and visible is not None and visible.version != expect.number:
+        raise VersionConflictError(f"{_label(write)} has been written since it was read; read it again")
 
 
 def _label(write: Write) -> str:
@@ -111,7 +110,7 @@ def _check_start(write: Write) -> None:
         schema.lifecycle.check_start(schema.state_of(write.prepared), schema.state.stored)
 
 
-def _insert(write: Write, mine: Current | None) -> Change:
+def _insert(write: Write, stored: Current | None) -> Change:
     if write.kind != "create":
         _check_start(write)
     return Change(
@@ -119,46 +118,46 @@ def _insert(write: Write, mine: Current | None) -> Change:
     )
 
 
-def _put(write: Write, mine: Current | None) -> Change:
-    if mine is None:
+def _put(write: Write, stored: Current | None) -> Change:
+    if stored is None:
         return _insert(write, None)
     assert write.prepared is not None
     if write.schema.moves_checked:
-        check_move(write.schema, mine.document(), write.schema.document_of(write.prepared))
-    return Change("update", write.schema, write.key, write.prepared, before=mine)
+        check_move(write.schema, stored.document(), write.schema.document_of(write.prepared))
+    return Change("update", write.schema, write.key, write.prepared, before=stored)
 
 
-def _patch(write: Write, mine: Current | None) -> Change:
-    if mine is None:
-        raise NotFoundError(f"{_label(write)} is not there")
+def _patch(write: Write, stored: Current | None) -> Change:
+    if stored is None:
+        raise NotFoundError(f"{_label(write)} does not exist")
     assert write.changes is not None
     schema = write.schema
     if schema.append_only:
-        raise AppendOnlyError(f"{schema.name} takes new documents only")
-    old = mine.document()
+        raise AppendOnlyError(f"{schema.name} is append-only: documents can't be changed or deleted")
+    old = stored.document()
     new = apply(schema, old, write.changes)
     prepared = schema.prepare_changed(new, write.key, write.changes)
     if prepared.key != write.key:
         moved = [n for n in schema.path.parameters if getattr(new, n) != getattr(old, n)]
-        raise ImmutableFieldError("the fields that make up the path can't change", moved[0])
+        raise ImmutableFieldError("a field of the document's path can't change", moved[0])
     if schema.moves_checked:
         check_move(schema, old, new)
-    return Change("update", schema, write.key, prepared, before=mine)
+    return Change("update", schema, write.key, prepared, before=stored)
 
 
-def _upsert(write: Write, mine: Current | None) -> Change:
-    return _insert(write, None) if mine is None else _patch(write, mine)
+def _upsert(write: Write, stored: Current | None) -> Change:
+    return _insert(write, None) if stored is None else _patch(write, stored)
 
 
-def _delete(write: Write, mine: Current | None) -> Change | None:
-    if mine is None:
+def _delete(write: Write, stored: Current | None) -> Change | None:
+    if stored is None:
         return None
     if write.schema.append_only:
-        raise AppendOnlyError(f"{write.schema.name} takes new documents only")
+        raise AppendOnlyError(f"{write.schema.name} is append-only: documents can't be changed or deleted")
     return Change("delete", write.schema, write.key)
 
 
-def _check(write: Write, mine: Current | None) -> None:
+def _check(write: Write, stored: Current | None) -> None:
     return None
 
 
@@ -168,24 +167,24 @@ _DECISIONS: Final[dict[Kind, Callable[[Write, Current | None], Change | None]]] 
 
 
 def check_move(schema: Schema[Any], old: Any, new: Any) -> None:
-    """Refuse what the declaration forbids a stored document to become."""
+    """Refuse a change that the declaration forbids."""
     if schema.append_only:
-        raise AppendOnlyError(f"{schema.name} takes new documents only")
+        raise AppendOnlyError(f"{schema.name} is append-only: documents can't be changed or deleted")
     if schema.lifecycle and schema.state:
         schema.lifecycle.check_move(schema.state.read(old), schema.state.read(new), path=schema.state.stored)
     if schema.claim and getattr(new, schema.claim.fence) < getattr(old, schema.claim.fence):
         raise LeaseLostError(
-            f"{schema.name}: a fencing number never goes back; the document was claimed since"
+            f"{schema.name}: a fencing number never decreases; the document has been claimed since"
         )
     for name in schema.immutable:
         if getattr(old, name) != getattr(new, name):
             stored = schema.fields[name].encode_name
-            raise ImmutableFieldError(f"{stored} was set when the document was made", stored)
+            raise ImmutableFieldError(f"{stored} is immutable", stored)
 
 
 def apply(schema: Schema[Any], document: Any, changes: Mapping[str, Any]) -> Any:
-    """A copy of the document with the changes made; checking it is the caller's next step."""
-    # Only a change inside a field could reach through a shallow copy into the document itself.
+    """Return a copy of the document with the changes, not validated yet."""
+    # Only a change inside a field would reach through a shallow copy into the document itself.
     new = schema.copy(document) if "." in "".join(changes) else copy(document)
     for path, value in changes.items():
         target, name = (new, path) if path in schema.fields else _inside(schema, new, path)
@@ -193,19 +192,19 @@ def apply(schema: Schema[Any], document: Any, changes: Mapping[str, Any]) -> Any
             try:
                 value = value.apply(getattr(target, name))
             except TypeError:
-                raise WrongTypeError(f"{type(value).__name__} doesn't fit what {path} holds", path) from None
+                raise WrongTypeError(f"{type(value).__name__} doesn't fit {path}'s value", path) from None
         setattr(target, name, value)
     return new
 
 
 def _inside(schema: Schema[Any], document: Any, path: str) -> tuple[Any, str]:
-    """The struct in which a dotted path ends, and the name there."""
+    """Return the struct in which a dotted path ends, and the name there."""
     target, name = document, path
     while "." in name:
         head, _, name = name.partition(".")
         target = getattr(target, head)
         if target is None or target is msgspec.UNSET:
-            raise WrongTypeError(f"{head} is not set, so {path} can't be", path)
+            raise WrongTypeError(f"{head} is not set, so {path} can't be; set all of {head}", path)
     if not hasattr(target, name):
         raise UnknownFieldError(f"{schema.name} has no field {path!r}", path)
     return target, name

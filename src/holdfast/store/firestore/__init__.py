@@ -1,4 +1,4 @@
-"""Documents in Google Firestore: no server to run, native values, precondition commits."""
+"""The engine on Google Firestore: no server to run, native values, precondition commits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["connect"]
 
 
 async def connect(url: str, catalog: Catalog) -> Engine:
-    """An engine on `firestore://project[?database=NAME][&emulator=host:port]`.
+    """Use the database of `firestore://project[?database=NAME][&emulator=host:port]`.
 
     Example: `store = Store(await connect("firestore://my-project", Catalog([Run])))`
     """

@@ -1,4 +1,4 @@
-"""Where a Firestore database is: `firestore://project[?database=NAME][&emulator=host:port]`."""
+"""The URL of a Firestore database: `firestore://project[?database=NAME][&emulator=host:port]`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class FirestoreAddress(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> str:
-        """What every document's full name begins with."""
+        """Return the prefix of every document's full name."""
         return f"{self.name}/documents"
 
 
 def parse_address(url: str, environ: Mapping[str, str] = os.environ) -> FirestoreAddress:
     parts = urlsplit(url)
-    words = dict(parse_qsl(parts.query))
+    options = dict(parse_qsl(parts.query))
     if parts.scheme != "firestore" or not parts.netloc or parts.path not in ("", "/"):
         raise ConfigError(f"{url!r}: write firestore://project[?database=NAME][&emulator=host:port]")
-    unknown = sorted(words.keys() - {"database", "emulator"})
+    unknown = sorted(options.keys() - {"database", "emulator"})
     if unknown:
-        raise ConfigError(f"{url!r}: no parameter {unknown[0]!r}; there are database and emulator")
-    emulator = words.get("emulator") or environ.get(EMULATOR) or None
-    return FirestoreAddress(parts.netloc, words.get("database") or "(default)", emulator)
+        raise ConfigError(f"{url!r}: unknown parameter {unknown[0]!r}; use database and emulator")
+    emulator = options.get("emulator") or environ.get(EMULATOR) or None
+    return FirestoreAddress(parts.netloc, options.get("database") or "(default)", emulator)

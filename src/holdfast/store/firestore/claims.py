@@ -1,4 +1,4 @@
-"""Taking due documents: find them, then lease each by a write that only the first taker can make."""
+"""Claims on Firestore: find due documents, then lease each by a write that only one worker can make."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from holdfast.model.schema import Schema
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore import wire
 from holdfast.store.firestore.client import FirestoreClient, back_off
-from holdfast.store.firestore.document_names import DocumentNames, Stored
+from holdfast.store.firestore.document_names import DocumentNames, FirestoreDocument
 from holdfast.store.firestore.faults import (
     OK,
     UNKNOWN,
     from_status,
-    maybe_made,
+    may_be_applied,
     translate,
     unknown_outcome,
 )
@@ -38,17 +38,17 @@ PAGE_MAX: Final = 300
 
 
 class Claimer:
-    def __init__(self, client: FirestoreClient, places: DocumentNames) -> None:
+    def __init__(self, client: FirestoreClient, names: DocumentNames) -> None:
         self._client = client
-        self._places = places
-        self._turns = KeyLocks()
-        self._unheard = UnconfirmedClaims(client, places)
+        self._names = names
+        self._locks = KeyLocks()
+        self._unconfirmed = UnconfirmedClaims(client, names)
 
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
-        """Lease and fence what is due; what another worker took first is left to it."""
+        """Lease and fence what is due; what another worker leased first is skipped."""
         taken: list[tuple[datetime, Snapshot[Any]]] = []
-        # This process's own workers would all go for the same earliest documents.
-        async with self._turns.hold([request.schema.name]):
+        # Otherwise this process's own workers would all compete for the same earliest documents.
+        async with self._locks.hold([request.schema.name]):
             for attempt in range(1, ROUNDS + 1):
                 try:
                     if await self._take(request, taken):
@@ -56,12 +56,12 @@ class Claimer:
                 except RetryLaterError:
                     if not taken:
                         raise
-                    break  # what was taken before is held: it must not wait for its lease to end
+                    break  # what is leased already must be worked on, not wait for its lease to end
                 await back_off(attempt)
         return [item for _, item in sorted(taken, key=lambda pair: (pair[0], pair[1].key))]
 
     async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
-        """When the earliest document is due: what a claim at the end of time would find first."""
+        """Return when the earliest document is due: what a claim at the end of time would find first."""
         end = to_us(datetime.max.replace(tzinfo=UTC))
         request = ClaimRequest(schema=schema, now_us=end, lease_us=0, limit=1, owner="", tenant=tenant)
         due = schema.claim_columns[0]
@@ -70,7 +70,7 @@ class Claimer:
         return None
 
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
-        """How many a claim could find, page by page."""
+        """Count what a claim could find, page by page."""
         request = ClaimRequest(schema=schema, now_us=now_us, lease_us=0, limit=limit, owner="", tenant=None)
         count = 0
         async for page in self._pages(
@@ -82,7 +82,7 @@ class Claimer:
         return min(count, limit)
 
     async def _take(self, request: ClaimRequest, taken: list[tuple[datetime, Snapshot[Any]]]) -> bool:
-        """Take what there is room for beside `taken`; False where some of it went to others, or may have."""
+        """Lease what the limit leaves beside `taken`; False where others got some of it, or may have."""
         found, before = await self._candidates(request, [item for _, item in taken]), len(taken)
         for start in range(0, len(found), TAKE_MAX):
             taken += await self._take_some(request, found[start : start + TAKE_MAX])
@@ -96,27 +96,27 @@ class Claimer:
         try:
             answers = await self._client.write_each(writes)
         except GoogleAPICallError as fault:
-            if not maybe_made(fault):
+            if not may_be_applied(fault):
                 raise translate(fault) from fault
             if not names_owner(request):
                 raise unknown_outcome(str(fault)) from fault
             answers = [(UNKNOWN, str(fault), None)] * len(writes)
         due, won = request.schema.claim_columns[0], list[tuple[datetime, Snapshot[Any]]]()
         for item, doc, (code, text, result) in zip(found, leased, answers, strict=True):
-            lost = code != OK and maybe_made(from_status(code, text))
-            self._unheard.note(request, item.key, doc if lost else None)
+            lost = code != OK and may_be_applied(from_status(code, text))
+            self._unconfirmed.note(request, item.key, doc if lost else None)
             if code == OK:
                 held = Snapshot(doc, wire.nanoseconds(result.update_time), item.key)
                 won.append((due.read(item.doc), held))
         return won
 
     def _lease(self, request: ClaimRequest, item: Snapshot[Any], leased: Any) -> Any:
-        """Change what a claim changes and nothing else, if nobody was first."""
+        """Return the write of the claimed fields alone, on condition that nobody was first."""
         stored = [column.stored for column in request.schema.claim_columns]
-        whole = request.schema.to_fields(leased)
+        fields = request.schema.to_fields(leased)
         document = wire.Document(
-            name=self._places.name(request.schema, item.key),
-            fields=encode_fields({name: whole[name] for name in stored}),
+            name=self._names.name(request.schema, item.key),
+            fields=encode_fields({name: fields[name] for name in stored}),
         )
         return wire.Write(
             update=document,
@@ -126,7 +126,7 @@ class Claimer:
 
     async def _candidates(self, request: ClaimRequest, taken: Sequence[Snapshot[Any]]) -> list[Snapshot[Any]]:
         choice = _Choice(request, taken)
-        choice.add(await self._unheard.own(request))
+        choice.add(await self._unconfirmed.own(request))
         if choice.lane is None:
             due = request.schema.claim_columns[0].stored
             async for page in self._pages(request, [], [due], size=choice.wanted):
@@ -134,10 +134,10 @@ class Claimer:
                 if choice.full:
                     break
         elif request.only_lanes is not None:
-            for name in choice.turns(request.only_lanes - request.skip_lanes):
+            for name in choice.in_order(request.only_lanes - request.skip_lanes):
                 await self._visit(request, choice, name)
         else:
-            await self._walk_lanes(request, choice)
+            await self._visit_lanes(request, choice)
         return choice.items
 
     async def _visit(self, request: ClaimRequest, choice: _Choice, lane: str) -> None:
@@ -152,14 +152,14 @@ class Claimer:
                 if choice.room(lane) <= 0:
                     break
 
-    async def _walk_lanes(self, request: ClaimRequest, choice: _Choice) -> None:
-        """Lanes in turn from `after_lane` on, once round."""
+    async def _visit_lanes(self, request: ClaimRequest, choice: _Choice) -> None:
+        """Visit the lanes from `after_lane` on, once round."""
         start = request.after_lane or ""
-        await self._walk_stretch(request, choice, low=start, high=None)
+        await self._visit_range(request, choice, low=start, high=None)
         if start:
-            await self._walk_stretch(request, choice, low="", high=start)
+            await self._visit_range(request, choice, low="", high=start)
 
-    async def _walk_stretch(
+    async def _visit_range(
         self, request: ClaimRequest, choice: _Choice, *, low: str, high: str | None
     ) -> None:
         assert choice.lane is not None
@@ -175,7 +175,7 @@ class Claimer:
                 if choice.full:
                     return
                 if last is not None and choice.room(last) <= 0:
-                    # The rest of this lane may be long: go on behind it.
+                    # The rest of this lane may be long: continue after it.
                     position = last
                     break
 
@@ -204,19 +204,19 @@ class Claimer:
         inside = schema.tenant_is_parent and tenant is not None
         ids = (tenant,) if inside and tenant is not None else ()
         across = schema.path.nested and not inside
-        group = schema.path.group(self._places.env)
+        group = schema.path.group(self._names.env)
         source = wire.StructuredQuery.CollectionSelector(collection_id=group, all_descendants=across)
-        return self._places.parent(schema, ids), source
+        return self._names.parent(schema, ids), source
 
     def _own(self, schema: Schema[Any], rows: Sequence[Any]) -> Iterator[Snapshot[Any]]:
         for row in rows:
-            key = self._places.key(schema, row.name)
+            key = self._names.key(schema, row.name)
             if key is not None:
-                yield Stored(schema, key, row).snapshot()
+                yield FirestoreDocument(schema, key, row).snapshot()
 
 
 class _Choice:
-    """Candidates gathered so far, none beyond the limit or its lane's share."""
+    """The candidates so far, within the limit and their lanes' shares."""
 
     def __init__(self, request: ClaimRequest, taken: Sequence[Snapshot[Any]]) -> None:
         self._request = request
@@ -234,7 +234,7 @@ class _Choice:
 
     @property
     def page(self) -> int:
-        """Enough for several lanes, without reading far into a long one."""
+        """Return a page size for several lanes, without reading far into a long one."""
         share = self._request.per_lane
         return self.wanted if share is None else min(self.wanted, max(4 * share, 20))
 
@@ -254,13 +254,13 @@ class _Choice:
                 self._keys.add(item.key)
                 self._used[lane] += 1
 
-    def turns(self, lanes: frozenset[str]) -> list[str]:
+    def in_order(self, lanes: frozenset[str]) -> list[str]:
         start = self._request.after_lane or ""
         return sorted(lanes, key=lambda lane: (lane <= start, lane))
 
 
 def _lane(request: ClaimRequest) -> Column | None:
-    """The lane's column where the request asks anything about lanes."""
+    """Return the lane's column where the request chooses lanes."""
     asked = request.per_lane is not None or request.only_lanes is not None or bool(request.skip_lanes)
     claim = request.schema.claim
     if not asked or claim is None or claim.lane is None:

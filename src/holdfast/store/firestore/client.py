@@ -1,4 +1,4 @@
-"""The calls made to Firestore, each one round trip, with reads tried again while that may help."""
+"""The Firestore API: one method per round trip; reads are retried while that may help."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrp
 from holdfast.backoff import BackOff
 from holdfast.errors import ConfigError
 from holdfast.store.firestore.address import FirestoreAddress
-from holdfast.store.firestore.faults import passing, translate
+from holdfast.store.firestore.faults import is_transient, translate
 from holdfast.store.firestore.wire import (
     BatchGetDocumentsRequest,
     BatchWriteRequest,
@@ -43,17 +43,17 @@ class FirestoreClient:
         self.address = address
         self._client = _connect(address)
         self._read_time: tuple[int, float] | None = None
-        # The emulator judges callers by its rules unless they call themselves its owner.
+        # The emulator applies its rules unless the caller claims to be the owner.
         metadata = (("authorization", "Bearer owner"),) if address.emulator else ()
-        self._words: dict[str, Any] = {"retry": None, "timeout": _TIMEOUT_S, "metadata": metadata}
-        self._listening = {
+        self._options: dict[str, Any] = {"retry": None, "timeout": _TIMEOUT_S, "metadata": metadata}
+        self._listen_options = {
             "retry": None,
             "timeout": None,
             "metadata": (*metadata, ("google-cloud-resource-prefix", address.name)),
         }
 
     async def read(self, names: Sequence[str]) -> dict[str, Any]:
-        """The documents that are there, by full name."""
+        """Return the existing documents by full name."""
         found: dict[str, Any] = {}
         for start in range(0, len(names), READ_BATCH_MAX):
             part = names[start : start + READ_BATCH_MAX]
@@ -63,12 +63,12 @@ class FirestoreClient:
     async def _read(self, names: Sequence[str]) -> dict[str, Any]:
         request = BatchGetDocumentsRequest(database=self.address.name, documents=names)
         stream = await self._client.batch_get_documents(
-            request=types.BatchGetDocumentsRequest.wrap(request), **self._words
+            request=types.BatchGetDocumentsRequest.wrap(request), **self._options
         )
-        answers = [_plain(types.BatchGetDocumentsResponse, answer) async for answer in stream]
-        for answer in answers:
-            self._read_time = answer.read_time.ToMicroseconds(), time.monotonic()
-        return {answer.found.name: answer.found for answer in answers if answer.HasField("found")}
+        responses = [_plain(types.BatchGetDocumentsResponse, response) async for response in stream]
+        for response in responses:
+            self._read_time = response.read_time.ToMicroseconds(), time.monotonic()
+        return {response.found.name: response.found for response in responses if response.HasField("found")}
 
     async def now_us(self) -> int:
         """The server's time, from the last read where one was made within minutes, else by a read."""
@@ -79,43 +79,45 @@ class FirestoreClient:
         return read_us + int((time.monotonic() - at_s) * 1e6)
 
     async def query(self, parent: str, query: Any) -> list[Any]:
-        """The documents a structured query finds, in its order."""
+        """Return the documents that a structured query finds, in its order."""
         return await _repeated(lambda: self._query(parent, query))
 
     async def _query(self, parent: str, query: Any) -> list[Any]:
         request = RunQueryRequest(parent=parent, structured_query=query)
-        stream = await self._client.run_query(request=types.RunQueryRequest.wrap(request), **self._words)
-        answers = [_plain(types.RunQueryResponse, answer) async for answer in stream]
-        return [answer.document for answer in answers if answer.HasField("document")]
+        stream = await self._client.run_query(request=types.RunQueryRequest.wrap(request), **self._options)
+        responses = [_plain(types.RunQueryResponse, response) async for response in stream]
+        return [response.document for response in responses if response.HasField("document")]
 
     async def aggregate(self, parent: str, query: Any) -> Any:
-        """The one value an aggregation gives, under the alias `it`."""
+        """Return the value of an aggregation, which has the alias `it`."""
         return await _repeated(lambda: self._aggregate(parent, query))
 
     async def _aggregate(self, parent: str, query: Any) -> Any:
         request = RunAggregationQueryRequest(parent=parent, structured_aggregation_query=query)
         stream = await self._client.run_aggregation_query(
-            request=types.RunAggregationQueryRequest.wrap(request), **self._words
+            request=types.RunAggregationQueryRequest.wrap(request), **self._options
         )
-        answers = [_plain(types.RunAggregationQueryResponse, answer) async for answer in stream]
-        return answers[0].result.aggregate_fields["it"]
+        responses = [_plain(types.RunAggregationQueryResponse, response) async for response in stream]
+        return responses[0].result.aggregate_fields["it"]
 
     async def commit(self, writes: Iterable[Any]) -> list[Any]:
-        """Make all writes or none; raises Google's own error, once, since only the caller can judge it."""
+        """Make all writes or none; raises Google's own error, unretried: only the caller can judge it."""
         request = CommitRequest(database=self.address.name, writes=writes)
-        answer = await self._client.commit(request=types.CommitRequest.wrap(request), **self._words)
-        return list(_plain(types.CommitResponse, answer).write_results)
+        response = await self._client.commit(request=types.CommitRequest.wrap(request), **self._options)
+        return list(_plain(types.CommitResponse, response).write_results)
 
     async def write_each(self, writes: Iterable[Any]) -> list[tuple[int, str, Any]]:
-        """Make each write by itself: a status code, its text and a result for each."""
+        """Make each write by itself; return a status code, its text and a result for each."""
         request = BatchWriteRequest(database=self.address.name, writes=writes)
-        answer = await self._client.batch_write(request=types.BatchWriteRequest.wrap(request), **self._words)
-        plain = _plain(types.BatchWriteResponse, answer)
+        response = await self._client.batch_write(
+            request=types.BatchWriteRequest.wrap(request), **self._options
+        )
+        plain = _plain(types.BatchWriteResponse, response)
         pairs = zip(plain.status, plain.write_results, strict=True)
         return [(status.code, status.message, result) for status, result in pairs]
 
     async def listen(self, names: Sequence[str]) -> AsyncIterator[Any]:
-        """Changes of these documents, beginning with how they are now, until the stream breaks."""
+        """Yield the changes of these documents, first their current state, until the stream breaks."""
         target = Target(documents=Target.DocumentsTarget(documents=names), target_id=1)
         request = types.ListenRequest.wrap(ListenRequest(database=self.address.name, add_target=target))
 
@@ -123,11 +125,11 @@ class FirestoreClient:
             yield request
             await asyncio.Event().wait()  # closing our side would end the stream
 
-        asking = requests()
-        stream = await self._client.listen(requests=asking, **self._listening)
+        sent = requests()
+        stream = await self._client.listen(requests=sent, **self._listen_options)
         try:
-            async for answer in stream:
-                yield _plain(types.ListenResponse, answer)
+            async for response in stream:
+                yield _plain(types.ListenResponse, response)
         finally:
             stream.cancel()
 
@@ -145,11 +147,11 @@ def _connect(address: FirestoreAddress) -> Any:
         raise ConfigError(f"no Google credentials: {fault}") from None
 
 
-def _plain(kind: Any, answer: Any) -> Any:
-    """The answer without its wrapping; gRPC gives None for one that it could not read."""
-    if answer is None:
-        raise Unknown("an answer could not be read")  # type: ignore[no-untyped-call]
-    return kind.pb(answer)
+def _plain(kind: Any, response: Any) -> Any:
+    """Return the response unwrapped; gRPC returns None for one that it could not parse."""
+    if response is None:
+        raise Unknown("a response could not be parsed")  # type: ignore[no-untyped-call]
+    return kind.pb(response)
 
 
 async def _repeated(call: Callable[[], Awaitable[T]]) -> T:
@@ -157,12 +159,12 @@ async def _repeated(call: Callable[[], Awaitable[T]]) -> T:
         try:
             return await call()
         except GoogleAPICallError as fault:
-            if attempt == READ_ATTEMPTS or not passing(fault):
+            if attempt == READ_ATTEMPTS or not is_transient(fault):
                 raise translate(fault) from fault
         await back_off(attempt)
     raise AssertionError("unreachable")
 
 
 async def back_off(attempt: int, *, longest_s: float = 0.4) -> None:
-    """Wait a random while, longer with every attempt, so that rivals spread out."""
+    """Wait with jitter, longer with every attempt."""
     await asyncio.sleep(BackOff(first_s=0.01, wait_s_max=longest_s, jitter=0.8).wait_s(attempt))

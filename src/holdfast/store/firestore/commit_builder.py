@@ -1,8 +1,8 @@
-"""One commit on its way: what it must read, and the guarded writes it comes to.
+"""One commit: what it must read, and the writes with preconditions it becomes.
 
-Everything but a create is read first, and what was read is guarded: a document that was there by its
-update time, one that was not by its absence. So whatever was decided still holds at the instant the
-writes land, without a transaction and its locks, and writes sent again can't land twice.
+Everything but a create is read first, and the write's precondition is what was read: the update time, or
+the absence. So what was decided still holds when the writes are applied, without a transaction and its
+locks, and writes that are sent again can't be applied twice.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from typing import Any
 
 from holdfast.store.commit import Commit, Committed, Outcome
 from holdfast.store.firestore import wire
-from holdfast.store.firestore.document_names import DocumentNames, Stored, to_document
+from holdfast.store.firestore.document_names import DocumentNames, FirestoreDocument, to_document
 from holdfast.store.write_rules import Change, decide
 
 
 class CommitBuilder:
-    """A commit and how far it got."""
+    """A commit, its writes and its outcome."""
 
-    def __init__(self, commit: Commit, places: DocumentNames) -> None:
+    def __init__(self, commit: Commit, names: DocumentNames) -> None:
         self.commit = commit
-        self.names = [places.name(write.schema, write.key) for write in commit.writes]
+        self.names = [names.name(write.schema, write.key) for write in commit.writes]
         self.reads = [n for n, w in zip(self.names, commit.writes, strict=True) if w.kind != "create"]
         self.outcome: Outcome | None = None
         self.writes: list[Any] = []
-        self._slots: list[int | None] = []
+        self._positions: list[int | None] = []
         self.changes = 0
 
     def read_all(self) -> None:
-        """After a conflict nothing is taken for granted, not even that a new id is free."""
+        """After a conflict, read the ids of creates, too."""
         self.reads = list(self.names)
 
     @property
-    def saw_all(self) -> bool:
+    def reads_all(self) -> bool:
         return len(self.reads) == len(self.names)
 
     def decide(self, found: Mapping[str, Any]) -> None:
-        """Make the writes from what was read; raises what the rule book refuses."""
-        self.writes, self._slots, self.changes = [], [], 0
+        """Make the writes from what was read; raises what `decide` refuses."""
+        self.writes, self._positions, self.changes = [], [], 0
         for write, name in zip(self.commit.writes, self.names, strict=True):
-            stored = Stored(write.schema, write.key, found[name]) if name in found else None
+            stored = FirestoreDocument(write.schema, write.key, found[name]) if name in found else None
             change = decide(write, stored, commit=self.commit)
-            self._slots.append(len(self.writes) if change and change.kind != "delete" else None)
+            self._positions.append(len(self.writes) if change and change.kind != "delete" else None)
             if change is None:
                 self.writes += _guard(name, stored)
             else:
@@ -51,36 +51,37 @@ class CommitBuilder:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to send: nothing changes, and one read is a consistent view by itself."""
+        """Whether there is nothing to send: no changes, and a single read is consistent by itself."""
         return self.changes == 0 and len(self.commit.writes) == 1
 
-    def landed(self, results: list[Any]) -> None:
+    def complete(self, results: list[Any]) -> None:
         versions = [
-            0 if slot is None else wire.nanoseconds(results[slot].update_time) for slot in self._slots
+            0 if position is None else wire.nanoseconds(results[position].update_time)
+            for position in self._positions
         ]
         self.outcome = Committed(tuple(versions))
 
 
-def _write(change: Change, name: str, stored: Stored | None) -> Any:
+def _write(change: Change, name: str, stored: FirestoreDocument | None) -> Any:
     if change.kind == "delete":
-        return wire.Write(delete=name, current_document=_as_read(stored))
+        return wire.Write(delete=name, current_document=_precondition(stored))
     assert change.prepared is not None
     document = to_document(change.schema, change.schema.document_of(change.prepared), name)
     if stored is not None:
-        stored.differ(document)
-    return wire.Write(update=document, current_document=_as_read(stored))
+        stored.make_different(document)
+    return wire.Write(update=document, current_document=_precondition(stored))
 
 
-def _as_read(stored: Stored | None) -> Any:
+def _precondition(stored: FirestoreDocument | None) -> Any:
     if stored is None:
         return wire.Precondition(exists=False)
     return wire.Precondition(update_time=wire.instant(stored.version))
 
 
-def _guard(name: str, stored: Stored | None) -> list[Any]:
-    """Writes that change nothing and fail when the document is not as it was read."""
-    write = wire.Write(update=wire.Document(name=name), current_document=_as_read(stored))
+def _guard(name: str, stored: FirestoreDocument | None) -> list[Any]:
+    """Return writes that change nothing and fail when the document is not as it was read."""
+    write = wire.Write(update=wire.Document(name=name), current_document=_precondition(stored))
     if stored is None:
         return [write, wire.Write(delete=name)]
-    write.update_mask.SetInParent()  # of no field
+    write.update_mask.SetInParent()  # an empty mask
     return [write]

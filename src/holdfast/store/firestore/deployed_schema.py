@@ -1,4 +1,4 @@
-"""What was last deployed for: Firestore needs no tables, but its indexes are the operator's to deploy."""
+"""The schema last deployed: Firestore has no tables, but its indexes are deployed by the operator."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def _override(one: dict[str, Any]) -> str:
 
 
 def check_declarations(catalog: Catalog) -> None:
-    """Refuse what a document that doesn't repeat its path's fields can't be asked."""
+    """Refuse queries of fields that a document doesn't store, because they are in its path only."""
     for schema in catalog.schemas:
         missing = set(schema.declared.path_only)
-        asked = {field.column.path for index in schema.indexes for field in index.fields}
+        queried = {field.column.path for index in schema.indexes for field in index.fields}
         if schema.tenant is not None and not schema.tenant_is_parent:
-            asked.add(schema.tenant.path)
-        for name in sorted(missing & asked):
+            queried.add(schema.tenant.path)
+        for name in sorted(missing & queried):
             raise DeclarationError(
-                f"{schema.name}: {name} is asked for, so it must be stored: take it out of path_only", name
+                f"{schema.name}: {name} is queried, so it must be stored; remove it from path_only", name
             )

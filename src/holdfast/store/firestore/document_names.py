@@ -1,4 +1,4 @@
-"""Documents by their full names, and stored documents as the core sees them."""
+"""Full names of documents, and stored documents as `decide` sees them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from holdfast.store.commit import Snapshot
 from holdfast.store.firestore.values import decode_fields, encode_fields
 from holdfast.store.firestore.wire import Document, nanoseconds
 
-# No encoded field is called so: those that begin with a tilde have two.
-_AGAIN: Final = "~again"
+# No encoded field has this name: those that begin with a tilde have two.
+_REWRITTEN: Final = "~again"
 
 
 class DocumentNames:
-    """Where the documents of one environment are in one database."""
+    """The names of one environment's documents in one database."""
 
     def __init__(self, root: str, env: str) -> None:
         self.root = root
@@ -25,12 +25,12 @@ class DocumentNames:
         return f"{self.root}/{schema.path.document(split_key(key), self.env)}"
 
     def parent(self, schema: Schema[Any], ids: tuple[str, ...]) -> str:
-        """The document under which a sub-collection is; the root for a collection at the top."""
+        """Return the name of a sub-collection's parent; the root for a top-level collection."""
         above = self._names(schema)[: len(ids)]
         return "/".join((self.root, *(part for pair in zip(above, ids, strict=True) for part in pair)))
 
     def key(self, schema: Schema[Any], name: str) -> str | None:
-        """The key of a document found in the schema's collection group, None when its path is another's."""
+        """Return the key of a document of the collection group, None when its path is another schema's."""
         parts = name[len(self.root) + 1 :].split("/")
         return JOINT.join(parts[1::2]) if parts[::2] == self._names(schema) else None
 
@@ -38,8 +38,8 @@ class DocumentNames:
         return [name.replace("{env}", self.env) for name in schema.path.names]
 
 
-class Stored:
-    """A document as Firestore gave it, decoded when somebody looks."""
+class FirestoreDocument:
+    """A document as Firestore returned it; decoded only when asked."""
 
     def __init__(self, schema: Schema[Any], key: str, found: Any) -> None:
         self._schema, self._key, self._found = schema, key, found
@@ -58,14 +58,14 @@ class Stored:
 
     def document(self) -> Any:
         if self._document is None:
-            fields = {name: value for name, value in self._found.fields.items() if name != _AGAIN}
+            fields = {name: value for name, value in self._found.fields.items() if name != _REWRITTEN}
             self._document = self._schema.from_fields(decode_fields(fields), split_key(self._key))
         return self._document
 
-    def differ(self, document: Any) -> None:
-        """Mark a document that says the same as this one: Firestore ignores writes that change nothing."""
+    def make_different(self, document: Any) -> None:
+        """Mark a document that equals this one: Firestore would ignore a write that changes nothing."""
         if dict(self._found.fields) == dict(document.fields):
-            document.fields[_AGAIN].boolean_value = True
+            document.fields[_REWRITTEN].boolean_value = True
 
     def snapshot(self) -> Snapshot[Any]:
         return Snapshot(self.document(), self.version, self._key)

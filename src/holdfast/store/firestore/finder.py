@@ -1,7 +1,7 @@
-"""A plan as a Firestore query.
+"""Query plans as Firestore queries.
 
-Firestore takes one `!=` or `not-in` a query, of at most ten values and not beside `in`. What it does
-not take is sieved here: the query walks on until the page is full.
+Firestore takes one `!=` or `not-in` per query, of at most ten values and not together with `in`. What it
+does not take is filtered here: the query continues until the page is full.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.model.columns import Column
 from holdfast.model.path import join_key, split_key
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore.client import FirestoreClient
-from holdfast.store.firestore.document_names import DocumentNames, Stored
+from holdfast.store.firestore.document_names import DocumentNames, FirestoreDocument
 from holdfast.store.firestore.values import decode, encode, encode_list, field_path, value_at
 from holdfast.store.firestore.wire import (
     AND,
@@ -33,55 +33,55 @@ from holdfast.store.intervals import intervals_of
 from holdfast.store.plan import QueryPlan
 from holdfast.store.query import fitting, totals_of
 
-HOLES_MAX: Final = 10
-SIEVED_PAGE_MIN: Final = 50
-WALKED_PAGE: Final = 1_000
+EXCLUDED_MAX: Final = 10
+FILTERED_PAGE_MIN: Final = 50
+SCANNED_PAGE: Final = 1_000
 _NAME: Final = "__name__"
 _Filter: Final = StructuredQuery.Filter
 _Field: Final = StructuredQuery.FieldReference
 
 
 class FirestoreScan(msgspec.Struct, frozen=True):
-    """A plan ready to be sent: what Firestore filters, and what is left to us."""
+    """A plan ready to be sent: Firestore's query, and the values to exclude here."""
 
     plan: QueryPlan
     parent: str
     query: Any
-    sieve: tuple[tuple[Column, tuple[Any, ...]], ...]
+    excluded: tuple[tuple[Column, tuple[Any, ...]], ...]
     after: Any
 
 
 class Finder:
-    def __init__(self, client: FirestoreClient, places: DocumentNames) -> None:
+    def __init__(self, client: FirestoreClient, names: DocumentNames) -> None:
         self._client = client
-        self._places = places
+        self._names = names
 
     async def find(self, plan: QueryPlan) -> list[Snapshot[Any]]:
-        walk = self._walk(plan)
-        got: list[Snapshot[Any]] = []
-        after = walk.after
+        scan = self._scan(plan)
+        found: list[Snapshot[Any]] = []
+        after = scan.after
         while True:
-            want = plan.limit - len(got)
-            want = max(want, SIEVED_PAGE_MIN) if walk.sieve else want
-            rows = await self._page(walk, after, want)
-            got += self._kept(walk, rows)
-            if len(rows) < want or len(got) >= plan.limit:
-                return got[: plan.limit]
+            want = plan.limit - len(found)
+            want = max(want, FILTERED_PAGE_MIN) if scan.excluded else want
+            rows = await self._page(scan, after, want)
+            found += self._filtered(scan, rows)
+            if len(rows) < want or len(found) >= plan.limit:
+                return found[: plan.limit]
             after = cursor_after(rows[-1], [term.column.stored for term in plan.order])
 
     async def aggregate(self, plan: QueryPlan) -> int | float | None:
-        walk = self._walk(plan)
-        if walk.sieve or walk.after is not None or self._mixed(plan):
-            return await self._aggregate_by_walking(plan)
+        scan = self._scan(plan)
+        if scan.excluded or scan.after is not None or self._mixed(plan):
+            return await self._aggregate_by_scan(plan)
         # Numbers have no order to break ties in, and Firestore sums no field that its order leaves out.
-        del walk.query.order_by[-1]
-        answer = await self._client.aggregate(walk.parent, _aggregation(plan, walk.query))
+        del scan.query.order_by[-1]
+        answer = await self._client.aggregate(scan.parent, _aggregation(plan, scan.query))
         value: int | float | None = decode(answer)
         return value
 
     async def _pages(self, plan: QueryPlan) -> AsyncIterator[list[Snapshot[Any]]]:
-        """All that the plan finds, whatever its limit."""
-        step = msgspec.structs.replace(plan, limit=WALKED_PAGE)
+        """Yield all that the plan finds, whatever its limit."""
+        step = msgspec.structs.replace(plan, limit=SCANNED_PAGE)
         while True:
             found = await self.find(step)
             yield found
@@ -90,7 +90,7 @@ class Finder:
             step = msgspec.structs.replace(step, after=_position(step, found[-1]))
 
     async def totals(self, plan: QueryPlan, by: Sequence[Column], of: Column | None) -> list[tuple[Any, ...]]:
-        """Firestore adds up, but not by groups: the documents are read and added up here."""
+        """Sum here over all documents read: Firestore does not group."""
         totals: dict[tuple[Any, ...], tuple[int, int | float]] = {}
         async for found in self._pages(plan):
             for values, (count, total) in totals_of(found, by, of).items():
@@ -98,7 +98,7 @@ class Finder:
                 totals[values] = before[0] + count, before[1] + total
         return [(*values, count, fitting(total)) for values, (count, total) in totals.items()]
 
-    async def _aggregate_by_walking(self, plan: QueryPlan) -> int | float | None:
+    async def _aggregate_by_scan(self, plan: QueryPlan) -> int | float | None:
         assert plan.aggregate is not None
         count, numbers = 0, 0
         total: int | float = 0
@@ -114,41 +114,41 @@ class Finder:
         return total / numbers if numbers else None
 
     def _mixed(self, plan: QueryPlan) -> bool:
-        """Whether the collection group holds other environments' documents, which only a walk tells apart."""
+        """Whether the collection group has other environments' documents, which only a scan tells apart."""
         *above, last = plan.schema.path.names
         across = plan.parent is None and plan.schema.path.nested
         return across and "{env}" not in last and any("{env}" in name for name in above)
 
-    async def _page(self, walk: FirestoreScan, after: Any, limit: int) -> list[Any]:
+    async def _page(self, scan: FirestoreScan, after: Any, limit: int) -> list[Any]:
         query = StructuredQuery()
-        query.CopyFrom(walk.query)
+        query.CopyFrom(scan.query)
         query.limit.value = limit
         if after is not None:
             query.start_at.CopyFrom(after)
-        return await self._client.query(walk.parent, query)
+        return await self._client.query(scan.parent, query)
 
-    def _kept(self, walk: FirestoreScan, rows: Iterable[Any]) -> Iterator[Snapshot[Any]]:
-        schema = walk.plan.schema
+    def _filtered(self, scan: FirestoreScan, rows: Iterable[Any]) -> Iterator[Snapshot[Any]]:
+        schema = scan.plan.schema
         for row in rows:
-            key = self._places.key(schema, row.name)
+            key = self._names.key(schema, row.name)
             if key is None:
                 continue
-            item = Stored(schema, key, row).snapshot()
-            if all(_passes(column.read(item.doc), holes) for column, holes in walk.sieve):
+            item = FirestoreDocument(schema, key, row).snapshot()
+            if all(_passes(column.read(item.doc), excluded) for column, excluded in scan.excluded):
                 yield item
 
-    def _walk(self, plan: QueryPlan) -> FirestoreScan:
-        schema, places = plan.schema, self._places
+    def _scan(self, plan: QueryPlan) -> FirestoreScan:
+        schema, names = plan.schema, self._names
         across = schema.path.nested and plan.parent is None
-        parent = places.parent(schema, plan.parent_ids)
+        parent = names.parent(schema, plan.parent_ids)
         source = StructuredQuery.CollectionSelector(
-            collection_id=schema.path.group(places.env), all_descendants=across
+            collection_id=schema.path.group(names.env), all_descendants=across
         )
-        holes, sieve = _split_holes(plan)
-        filters = [*_tenancy(plan), *_equalities(plan), *_ranges(plan), *holes]
+        filters, excluded = _split_excluded(plan)
+        filters = [*_tenancy(plan), *_equalities(plan), *_ranges(plan), *filters]
         order = [(t.column.stored, t.descending) for t in plan.order]
         query = select(source, filters, order, key_descending=plan.key_descending)
-        return FirestoreScan(plan, parent, query, sieve, self._start(plan))
+        return FirestoreScan(plan, parent, query, excluded, self._start(plan))
 
     def _start(self, plan: QueryPlan) -> Any:
         if plan.after is None:
@@ -158,16 +158,16 @@ class Finder:
         try:
             join_key(ids, plan.schema.path.parameters)
         except BadIdError:
-            raise BadCursorError("this cursor was tampered with") from None
+            raise BadCursorError("this cursor was modified; use the one of the last page") from None
         if plan.parent is not None and ids[:-1] != plan.parent_ids:
             raise BadCursorError("this cursor belongs to another parent")
-        return _cursor([encode(value) for value in values], self._places.name(plan.schema, key))
+        return _cursor([encode(value) for value in values], self._names.name(plan.schema, key))
 
 
 def select(
     source: Any, filters: Sequence[Any], order: Sequence[tuple[str, bool]], *, key_descending: bool = False
 ) -> Any:
-    """A query over one collection or group; ties are broken by id."""
+    """Return a query over one collection or group; ties are broken by id."""
     query = StructuredQuery(order_by=[*(_order(field_path(name), down) for name, down in order)])
     query.from_.append(source)
     query.order_by.append(_order(_NAME, key_descending))
@@ -177,7 +177,7 @@ def select(
 
 
 def compare(stored: str, operator: str, value: Any) -> Any:
-    """One filter; `value` is a Firestore value."""
+    """Return one filter; `value` is a Firestore value."""
     field = _Field(field_path=field_path(stored))
     if operator == "==" and value.HasField("null_value"):
         return _Filter(unary_filter=StructuredQuery.UnaryFilter(field=field, op=IS_NULL))
@@ -220,41 +220,43 @@ def _ranges(plan: QueryPlan) -> Iterator[Any]:
             yield compare(columns[bound.field].stored, bound.operator, encode(bound.value))
 
 
-def _split_holes(plan: QueryPlan) -> tuple[list[Any], tuple[tuple[Column, tuple[Any, ...]], ...]]:
-    """The values to leave out: for one column by Firestore where it can, for the rest by us."""
+def _split_excluded(plan: QueryPlan) -> tuple[list[Any], tuple[tuple[Column, tuple[Any, ...]], ...]]:
+    """Split the values to exclude: one column's to Firestore where it takes them, the others' to us."""
     columns = {term.column.path: term.column for term in plan.order}
     for path in columns:
         intervals_of([bound for bound in plan.bounds if bound.field == path])
-    holes: dict[Column, tuple[Any, ...]] = {}
+    excluded: dict[Column, tuple[Any, ...]] = {}
     for bound in plan.bounds:
         if bound.operator in ("!=", "not-in"):
             values = (bound.value,) if bound.operator == "!=" else tuple(bound.value)
-            holes[columns[bound.field]] = holes.get(columns[bound.field], ()) + values
-    native = next((c for c, values in holes.items() if _fits(plan, len(values))), None)
-    filters = [] if native is None else [_hole(native, holes.pop(native))]
-    return filters, tuple(holes.items())
+            excluded[columns[bound.field]] = excluded.get(columns[bound.field], ()) + values
+    native = next((c for c, values in excluded.items() if _fits(plan, len(values))), None)
+    filters = [] if native is None else [_exclusion(native, excluded.pop(native))]
+    return filters, tuple(excluded.items())
 
 
 def _fits(plan: QueryPlan, count: int) -> bool:
-    beside_in = any(len(values) > 1 for _, values in plan.equals)
-    return count == 1 or (count <= HOLES_MAX and not beside_in)
+    with_in = any(len(values) > 1 for _, values in plan.equals)
+    return count == 1 or (count <= EXCLUDED_MAX and not with_in)
 
 
-def _hole(column: Column, values: tuple[Any, ...]) -> Any:
+def _exclusion(column: Column, values: tuple[Any, ...]) -> Any:
     if len(values) == 1:
         return compare(column.stored, "!=", encode(values[0]))
     return compare(column.stored, "not-in", encode_list(map(encode, values)))
 
 
-def _passes(value: Any, holes: tuple[Any, ...]) -> bool:
+def _passes(value: Any, excluded: tuple[Any, ...]) -> bool:
     if value is None:
         return False
     # True == 1 in Python, not in the store.
-    return not any(value == hole and isinstance(value, bool) == isinstance(hole, bool) for hole in holes)
+    return not any(
+        value == other and isinstance(value, bool) == isinstance(other, bool) for other in excluded
+    )
 
 
 def cursor_after(row: Any, order: Sequence[str]) -> Any:
-    """Where a query in this order goes on after a document it gave."""
+    """Return the cursor that continues a query in this order after a document."""
     return _cursor([value_at(row.fields, stored) for stored in order], row.name)
 
 

@@ -1,4 +1,4 @@
-"""Taking turns inside one process, so that its own tasks queue for a document instead of colliding."""
+"""Locks by key inside one process, so that its tasks queue for a document instead of conflicting."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ class KeyLocks:
 
     @contextlib.asynccontextmanager
     async def hold(self, names: Iterable[str]) -> AsyncIterator[None]:
-        """Have these names alone; all take them in one order, so nobody waits in a circle."""
+        """Hold these locks; they are acquired in one order everywhere, so there is no deadlock."""
         async with contextlib.AsyncExitStack() as held:
             for name in sorted(set(names)):
-                held.callback(self._leave, name)
-                await held.enter_async_context(self._join(name))
+                held.callback(self._release, name)
+                await held.enter_async_context(self._lock(name))
             yield
 
-    def _join(self, name: str) -> asyncio.Lock:
+    def _lock(self, name: str) -> asyncio.Lock:
         lock, waiting = self._locks.get(name) or (asyncio.Lock(), 0)
         self._locks[name] = (lock, waiting + 1)
         return lock
 
-    def _leave(self, name: str) -> None:
+    def _release(self, name: str) -> None:
         lock, waiting = self._locks[name]
         if waiting == 1:
             del self._locks[name]

@@ -1,4 +1,4 @@
-"""Closing without cutting anybody off: who is inside finishes, nobody else gets in."""
+"""Graceful shutdown: calls under way finish, new ones are refused."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ShutdownGate:
         self._empty.set()
 
     @contextlib.contextmanager
-    def passing(self) -> Iterator[None]:
+    def entered(self) -> Iterator[None]:
         if self._closed:
-            raise StoreUnavailableError("this store is closed")
+            raise StoreUnavailableError("the store is closed")
         self._inside += 1
         self._empty.clear()
         try:

@@ -1,8 +1,7 @@
 """JSON values, times and bytes as Firestore values, and back unchanged.
 
-Firestore holds no list directly inside a list, and no map key that is empty or looks like `__x__`.
-Such a list becomes a map with the one key `~json`; such a key gets a `~` in front, as does one that
-has it already. Both are undone on reading.
+Firestore takes no list directly inside a list, and no map key that is empty or like `__x__`. Such a list
+becomes a map with the one key `~json`; such a key, and one that begins with `~`, gets a `~` in front.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def decode_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode(value: Any) -> Any:
-    """The Firestore value that keeps `value` with its type."""
+    """Return the Firestore value that preserves `value` and its type."""
     if value is None:
         return Value(null_value=0)
     if isinstance(value, bool):
@@ -69,12 +68,12 @@ def decode(value: Any) -> Any:
 
 
 def field_path(stored: str) -> str:
-    """A stored name, dotted where it goes into maps, as queries and masks spell it."""
+    """Return a stored name, dotted where it goes into maps, as queries and masks spell it."""
     return ".".join(_segment(_key(name)) for name in stored.split("."))
 
 
 def value_at(fields: Mapping[str, Any], stored: str) -> Any:
-    """The Firestore value under a dotted stored name, None where there is none."""
+    """Return the Firestore value under a dotted stored name, or None."""
     *heads, last = (_key(name) for name in stored.split("."))
     for head in heads:
         if head not in fields:

@@ -49,7 +49,7 @@ DESCENDING: Final = types.StructuredQuery.Direction.DESCENDING
 
 
 def nanoseconds(moment: Any) -> int:
-    """A document's version: the instant of its last change."""
+    """Return a document's version: the time of its last change."""
     return int(moment.seconds) * 1_000_000_000 + int(moment.nanos)
 
 

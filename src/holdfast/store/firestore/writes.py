@@ -1,4 +1,4 @@
-"""Committing: one read for all that must be seen, one guarded write, again when somebody came between."""
+"""Commits on Firestore: one read, one write with preconditions, repeated after a conflict."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from typing import Any, Final
 
 from google.api_core.exceptions import GoogleAPICallError
 
-from holdfast.errors import (
-    AlreadyExistsError,
-    HoldfastError,
-    VersionConflictError,
-)
+from holdfast.errors import AlreadyExistsError, HoldfastError, VersionConflictError
 from holdfast.store.commit import Commit, Outcome
 from holdfast.store.firestore.client import FirestoreClient, back_off
 from holdfast.store.firestore.commit_builder import CommitBuilder
@@ -22,8 +18,8 @@ from holdfast.store.firestore.faults import (
     CONFLICTS,
     OK,
     from_status,
-    maybe_made,
-    passing,
+    is_transient,
+    may_be_applied,
     translate,
     unknown_outcome,
 )
@@ -31,25 +27,25 @@ from holdfast.store.firestore.key_locks import KeyLocks
 
 ATTEMPTS: Final = 50
 SEND_ATTEMPTS: Final = 5
-AT_ONCE_MAX: Final = 50
+CONCURRENT_MAX: Final = 50
 # A request is limited to 10 MiB in production and to 4 MiB by the emulator.
 BATCH_BYTES_MAX: Final = 3_000_000
 BATCH_WRITES_MAX: Final = 250
 
 
 class FirestoreWriter:
-    def __init__(self, client: FirestoreClient, places: DocumentNames) -> None:
+    def __init__(self, client: FirestoreClient, names: DocumentNames) -> None:
         self._client = client
-        self._places = places
-        self._turns = KeyLocks()
-        self._room = asyncio.Semaphore(AT_ONCE_MAX)
+        self._names = names
+        self._locks = KeyLocks()
+        self._slots = asyncio.Semaphore(CONCURRENT_MAX)
 
     async def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """Each commit whole or not at all, each by itself; those on one document in the order given."""
-        drafts = [CommitBuilder(commit, self._places) for commit in commits]
-        for wave in _waves(drafts):
-            async with self._turns.hold(name for draft in wave for name in draft.reads):
-                await self._settle(wave)
+        """Make each commit atomically and by itself; those on one document in the order given."""
+        drafts = [CommitBuilder(commit, self._names) for commit in commits]
+        for round_ in _rounds(drafts):
+            async with self._locks.hold(name for draft in round_ for name in draft.reads):
+                await self._settle(round_)
         return [draft.outcome for draft in drafts if draft.outcome is not None]
 
     async def _settle(self, drafts: list[CommitBuilder]) -> None:
@@ -60,10 +56,10 @@ class FirestoreWriter:
                 return
             for draft in drafts:
                 draft.read_all()
-            # Short: whoever lost a race and then waits long loses the next ones too, and starves.
+            # Short: a commit that lost a race and then waits long loses the next ones too, and starves.
             await back_off(attempt, longest_s=0.02)
         for draft in drafts:
-            draft.outcome = _worn_out(draft)
+            draft.outcome = _conflict(draft)
 
     async def _attempt(self, drafts: list[CommitBuilder]) -> None:
         try:
@@ -81,37 +77,37 @@ class FirestoreWriter:
         await asyncio.gather(*sends)
 
     async def _send(self, draft: CommitBuilder, *, unsure: bool = False) -> None:
-        """One atomic commit, sent again while the link is bad: guarded writes can't land twice."""
+        """Send one commit, again while the connection is bad: preconditions keep it from applying twice."""
         for attempt in range(1, SEND_ATTEMPTS + 1):
             try:
-                async with self._room:
+                async with self._slots:
                     results = await self._client.commit(draft.writes)
             except CONFLICTS as fault:
                 draft.outcome = unknown_outcome(str(fault)) if unsure else None
                 return
             except GoogleAPICallError as fault:
-                unsure = unsure or maybe_made(fault)
+                unsure = unsure or may_be_applied(fault)
                 draft.outcome = unknown_outcome(str(fault)) if unsure else translate(fault)
-                if not passing(fault):
+                if not is_transient(fault):
                     return
             else:
-                draft.landed(results)
+                draft.complete(results)
                 return
             await back_off(attempt + 2)
 
     async def _send_each(self, drafts: list[CommitBuilder]) -> None:
-        """Commits of one write each, in one request that makes each by itself."""
+        """Send commits of one write each in one request that makes each by itself."""
         try:
-            async with self._room:
+            async with self._slots:
                 answers = await self._client.write_each(draft.writes[0] for draft in drafts)
         except GoogleAPICallError as fault:
-            # One by one, so that one bad write spoils no other.
-            unsure = maybe_made(fault)
+            # One by one, so that one bad write fails no other.
+            unsure = may_be_applied(fault)
             await asyncio.gather(*(self._send(draft, unsure=unsure) for draft in drafts))
             return
         for draft, (code, text, result) in zip(drafts, answers, strict=True):
             if code == OK:
-                draft.landed([result])
+                draft.complete([result])
             elif code not in CONFLICT_CODES:
                 draft.outcome = translate(from_status(code, text))
 
@@ -120,26 +116,26 @@ def _decide(draft: CommitBuilder, found: dict[str, Any]) -> None:
     try:
         draft.decide(found)
     except HoldfastError as refusal:
-        # The first write that can't be is the answer; it may be a create, whose id was not looked up yet.
-        draft.outcome = refusal if draft.saw_all else None
+        # The first refused write decides; that may be a create whose id was not read yet.
+        draft.outcome = refusal if draft.reads_all else None
         draft.writes = []
         return
     if draft.idle or not draft.writes:
-        draft.landed([])
+        draft.complete([])
 
 
-def _waves(drafts: Iterable[CommitBuilder]) -> Iterator[list[CommitBuilder]]:
-    """Drafts in turn such that no document is in a wave twice."""
+def _rounds(drafts: Iterable[CommitBuilder]) -> Iterator[list[CommitBuilder]]:
+    """Yield groups in which no document occurs twice, in order."""
     waiting = list(drafts)
     while waiting:
         taken: set[str] = set()
-        wave: list[CommitBuilder] = []
+        round_: list[CommitBuilder] = []
         later: list[CommitBuilder] = []
         for draft in waiting:
             free = taken.isdisjoint(draft.names)
             taken.update(draft.names)
-            (wave if free else later).append(draft)
-        yield wave
+            (round_ if free else later).append(draft)
+        yield round_
         waiting = later
 
 
@@ -157,8 +153,10 @@ def _batches(drafts: list[CommitBuilder]) -> Iterator[list[CommitBuilder]]:
         yield batch
 
 
-def _worn_out(draft: CommitBuilder) -> HoldfastError:
+def _conflict(draft: CommitBuilder) -> HoldfastError:
     label = ", ".join(sorted({write.schema.name for write in draft.commit.writes}))
     if all(write.kind == "create" for write in draft.commit.writes):
-        return AlreadyExistsError(f"{label}: the id was taken and freed again at every try")
-    return VersionConflictError(f"{label}: others wrote in between at every one of {ATTEMPTS} tries")
+        return AlreadyExistsError(f"{label}: the id was taken and deleted again at every attempt")
+    return VersionConflictError(
+        f"{label}: others wrote in between at each of {ATTEMPTS} attempts; retry later"
+    )

@@ -30,7 +30,7 @@ from holdfast.services.renewals.models import (
 )
 from holdfast.services.renewals.sample_data import name_key
 from holdfast.store import Store, create, delete
-from holdfast.store.io_counters import TALLY
+from holdfast.store.io_counters import IO_COUNTERS
 from tests.services.renewals.platform_schema import Platform, everything, id_of
 from tests.services.renewals.source.mirror import (
     NOTHING,
@@ -94,11 +94,11 @@ async def test_a_refresh_that_finds_nothing_new_reads_and_writes_next_to_nothing
     await source.owner.execute("TRUNCATE rop.residents, rop.leases")
     await source.fill(MANY)
     await take(store, source)
-    reads, writes, began, worked = TALLY.reads, TALLY.writes, perf_counter(), process_time()
+    reads, writes, began, worked = IO_COUNTERS.reads, IO_COUNTERS.writes, perf_counter(), process_time()
     assert all(one.same for one in (await take(store, source, trust_digests=True)).values())
     took_s, work_s = perf_counter() - began, process_time() - worked
     # The lease taken, guarded and released, the state read and written, whether there are properties.
-    assert max(TALLY.reads - reads, TALLY.writes - writes) <= 6
+    assert max(IO_COUNTERS.reads - reads, IO_COUNTERS.writes - writes) <= 6
     engine = store.capabilities.name
     said = f"{MANY} residents unchanged, mirrored on {engine}: {took_s:.2f} s, {work_s:.2f} s of it at work"
     request.node.user_properties.append(("said", said))

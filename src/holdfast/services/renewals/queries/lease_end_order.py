@@ -17,7 +17,7 @@ from holdfast.errors import BadCursorError
 from holdfast.services.renewals.domain.scoring import Tier
 from holdfast.services.renewals.models import RiskScore, RunOrder
 from holdfast.store import QueryPage, Store, Write, put
-from holdfast.store.cursors import cursor_at, mark_of, place_in
+from holdfast.store.cursors import decode_cursor, encode_cursor, fingerprint
 
 STRETCH: Final = 500
 # In place of days, for who lives from month to month: at any time, so before all others.
@@ -67,7 +67,7 @@ class LeaseEndOrder:
         async for resident, place in self._from(self._place(cursor, tiers), tiers):
             residents.append(resident)
             if len(residents) == limit:
-                after = cursor_at(self._mark(tiers), place)
+                after = encode_cursor(self._mark(tiers), place)
                 break
         found = await self._store.get_many(RiskScore, [f"{self._at}_{id}" for id in residents])
         return QueryPage([one for one in found if one is not None], after)
@@ -88,12 +88,12 @@ class LeaseEndOrder:
         return f"{self._at}_{self._property_id}_{number}"
 
     def _mark(self, tiers: Sequence[Tier]) -> bytes:
-        return mark_of((self._store.tenant_id, self._at, self._property_id, sorted(set(tiers))))
+        return fingerprint((self._store.tenant_id, self._at, self._property_id, sorted(set(tiers))))
 
     def _place(self, cursor: str | None, tiers: Sequence[Tier]) -> OrderPosition:
         if cursor is None:
             return OrderPosition()
-        place = place_in(cursor, self._mark(tiers), of=OrderPosition)
+        place = decode_cursor(cursor, self._mark(tiers), type=OrderPosition)
         if min(place) < 0:
             raise BadCursorError("this cursor was tampered with")
         return place
