@@ -13,5 +13,5 @@ class TestFirestore(StoreContract):
     capabilities = Capabilities(name="firestore", counter_shards=10)
 
     @pytest.fixture
-    def home(self, firestore_url: str) -> EngineHarness:
+    def harness(self, firestore_url: str) -> EngineHarness:
         return EngineHarness(connect, firestore_url)

@@ -46,17 +46,17 @@ class Operation(Protocol):
 class Engines:
     """All engines side by side on one clock, and a count of what was put to them."""
 
-    def __init__(self, homes: dict[str, EngineHarness]) -> None:
+    def __init__(self, harnesses: dict[str, EngineHarness]) -> None:
         self.clock = ManualClock(NOON)
         self.ran: Counter[str] = Counter()
         self.refused = self.shown = 0
         self._names = map("h{:05}".format, itertools.count())
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self._open = contextlib.AsyncExitStack()
-        self.stores = {name: self._runner.run(self._enter(home)) for name, home in homes.items()}
+        self.stores = {name: self._runner.run(self._enter(harness)) for name, harness in harnesses.items()}
 
-    async def _enter(self, home: EngineHarness) -> Store:
-        return await self._open.enter_async_context(home.open(self.clock, classes=CLASSES))
+    async def _enter(self, harness: EngineHarness) -> Store:
+        return await self._open.enter_async_context(harness.open(self.clock, classes=CLASSES))
 
     def sessions(self) -> dict[str, Session]:
         history = next(self._names)
@@ -158,13 +158,13 @@ def _machine(engines: Engines) -> type[RuleBasedStateMachine]:
 
 @pytest.fixture
 def engines(sqlite_url: str, postgres_url: str, firestore_url: str) -> Iterator[Engines]:
-    homes = {
+    harnesses = {
         "reference": EngineHarness(reference.connect, f"history of {sqlite_url}"),
         "sqlite": EngineHarness(sqlite.connect, sqlite_url),
         "postgres": EngineHarness(postgres.connect, postgres_url),
         "firestore": EngineHarness(firestore.connect, firestore_url),
     }
-    with contextlib.closing(Engines(homes)) as opened:
+    with contextlib.closing(Engines(harnesses)) as opened:
         yield opened
 
 

@@ -14,11 +14,11 @@ class TestPostgres(StoreContract):
     capabilities = Capabilities(name="postgres", row_level_security=True, writes_max=2_500)
 
     @pytest.fixture
-    def home(self, postgres_url: str) -> EngineHarness:
+    def harness(self, postgres_url: str) -> EngineHarness:
         return EngineHarness(connect, postgres_url)
 
-    async def seen_by_hand(self, home: EngineHarness, tenant: str) -> set[str]:
-        connection = await asyncpg.connect(home.url)
+    async def visible_ids(self, harness: EngineHarness, tenant: str) -> set[str]:
+        connection = await asyncpg.connect(harness.url)
         try:
             async with connection.transaction():
                 await connection.execute("SET LOCAL ROLE holdfast_app")

@@ -14,5 +14,5 @@ class TestReference(StoreContract):
     capabilities = CAPABILITIES
 
     @pytest.fixture
-    def home(self) -> EngineHarness:
+    def harness(self) -> EngineHarness:
         return EngineHarness(connect, f"reference:///{secrets.token_hex(6)}")

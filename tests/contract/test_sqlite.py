@@ -15,7 +15,7 @@ class TestSqlite(StoreContract):
     capabilities = Capabilities(name="sqlite", embedded=True, online_backup=True, writes_max=2_500)
 
     @pytest.fixture
-    def home(self, sqlite_url: str) -> EngineHarness:
+    def harness(self, sqlite_url: str) -> EngineHarness:
         return EngineHarness(connect, sqlite_url)
 
     async def back_up(self, store: Store, folder: Path) -> EngineHarness:

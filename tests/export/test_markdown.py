@@ -65,12 +65,12 @@ def test_relations_are_a_diagram() -> None:
 
 def test_place_id_indexes_retention_and_access_are_told() -> None:
     channel = _section("WatchChannel")
-    assert "Kept at `watchChannels/{channelId}`" in channel
+    assert "Stored at `watchChannels/{channelId}`" in channel
     assert '`Index("status", "expiration")`' in channel
-    assert "Never changes once written: `registeredAt`" in channel
-    assert "Goes 30 days after `last_updated_at`, where `status` is `expired`." in channel
+    assert "Immutable: `registeredAt`" in channel
+    assert "Deleted 30 days after `last_updated_at`, where `status` is `expired`." in channel
     assert "| read | viewer |" in _section("Run")
-    assert "Takes new documents only." in _section("AuditEvent")
+    assert "Append-only." in _section("AuditEvent")
     assert "`{user_id}_{tenant_id}`" in _section("TenantMembership")
 
 
@@ -90,5 +90,5 @@ def test_exporting_again_in_another_process_gives_the_same_text(format: str) -> 
 
 
 def test_an_unknown_format_is_told_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="there are firestore-indexes, firestore-rules, json-schema"):
+    with pytest.raises(ConfigError, match="use firestore-indexes, firestore-rules, json-schema"):
         export(SCHEMAS, "excel")

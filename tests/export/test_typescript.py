@@ -53,4 +53,4 @@ def test_interfaces_carry_stored_names_states_and_descriptions() -> None:
     assert '  status: "active" | "expired" | "stopped";' in MODULE
     assert "  /** Google's; needed to stop the channel. */\n  resourceId: string;" in MODULE
     assert "  tokensUsed?: RunTokens;" in MODULE
-    assert "Kept at gwi_runs/{run_id}/steps/{id}" in MODULE
+    assert "Stored at gwi_runs/{run_id}/steps/{id}" in MODULE

@@ -1,4 +1,4 @@
-"""The words of a declaration, and what they name in a document's fields."""
+"""Declarations, and the fields that they name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """The words of the `@document` decorator, as they were said."""
+    """The arguments of the `@document` decorator."""
 
     path: str
     id: Identity
@@ -40,9 +40,9 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FieldResolver:
-    """Looks up what a declaration names; refuses what names nothing, or nothing of use there.
+    """Resolves the names of a declaration to fields and columns; refuses unknown or unsuitable ones.
 
-    Each column is made when it is first named, and they keep that order.
+    Columns are in the order in which they are first named.
     """
 
     def __init__(self, declared: Declaration, fields: Mapping[str, mi.Field], where: str) -> None:
@@ -70,7 +70,7 @@ class FieldResolver:
         return name
 
     def immutable(self) -> tuple[str, ...]:
-        """Fields that are set when a document is made; whose it is is one of them."""
+        """Return the fields that never change; the tenant is one of them."""
         tenant = (self._declared.tenant,) if self._declared.tenant else ()
         return tuple(dict.fromkeys(self._known(name) for name in (*self._declared.immutable, *tenant)))
 
@@ -102,13 +102,13 @@ class FieldResolver:
         if retention:
             across: Across = "tenants" if self.tenant or self.path.nested else "nothing"
             wanted.append(Index(*sorted(retention.when), retention.field, across=across))
-        unique = dict.fromkeys(self._normal(index) for index in wanted)
+        unique = dict.fromkeys(self._normalized(index) for index in wanted)
         return tuple(self._resolve(index) for index in unique)
 
-    def _normal(self, index: Index) -> Index:
-        """`across` that widens nothing is dropped, so that equal indexes are one."""
+    def _normalized(self, index: Index) -> Index:
+        """Drop an `across` without effect, so that equal indexes are one."""
         if index.across == "tenants" and self.tenant is None:
-            return self._normal(Index(*index.fields, across="parents"))
+            return self._normalized(Index(*index.fields, across="parents"))
         if index.across == "parents" and (not self.path.nested or self.tenant_is_parent):
             return Index(*index.fields)
         return index
@@ -127,8 +127,8 @@ class FieldResolver:
         suffix = "" if index.across == "nothing" else f"_across_{index.across}"
         return ResolvedIndex("_".join(parts).replace(".", "_") + suffix, tuple(fields), index.across, index)
 
-    def claimed(self) -> tuple[Column, ...]:
-        """What claiming changes: when it is due, the fencing number, who holds it, its state."""
+    def claim_columns(self) -> tuple[Column, ...]:
+        """Return the columns that a claim changes: due time, fence, owner, state."""
         claim = self._declared.claim
         if claim is None:
             return ()
@@ -143,7 +143,7 @@ class FieldResolver:
         return columns
 
     def never_empty(self) -> tuple[Column, ...]:
-        """Where a document says whose it is, and from which lane it is claimed."""
+        """Return the columns that can't be empty: the tenant and the lane."""
         claim = self._declared.claim
         lane = self.column(claim.lane) if claim and claim.lane else None
         return tuple(dict.fromkeys(column for column in (self.tenant, lane) if column is not None))

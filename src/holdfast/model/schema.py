@@ -80,7 +80,7 @@ class Schema(Generic[D]):
         self.immutable = names.immutable()
         self.state = names.column(self.lifecycle.field) if self.lifecycle else None
         # Fields that a claim changes: engines may change them without rewriting the JSON.
-        self.claim_columns = names.claimed()
+        self.claim_columns = names.claim_columns()
         self.columns: tuple[Column, ...] = tuple(self._columns.values())
         self._entries = IndexEntries(self.columns, self.indexes)
         self._named = tuple((column, self.columns.index(column)) for column in names.never_empty())

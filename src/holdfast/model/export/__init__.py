@@ -1,4 +1,4 @@
-"""What a declaration becomes elsewhere. One function per format, each pure: schemas in, text out."""
+"""Exports of declarations. One pure function per format: schemas in, text out."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FORMATS: Final[dict[str, Callable[[Sequence[Schema[Any]], str], str]]] = {
 
 
 def export(schemas: Iterable[Schema[Any]], format: str, *, env: str = "dev") -> str:
-    """The declarations in one of `FORMATS`; the same declarations always give the same text.
+    """Return the declarations in one of `FORMATS`; the same declarations always give the same text.
 
     Example: `export([schema_of(Run)], "typescript")`
     """
     write = FORMATS.get(format)
     if write is None:
-        raise ConfigError(f"no export format {format!r}; there are {', '.join(FORMATS)}", "format")
+        raise ConfigError(f"unknown export format {format!r}; use {', '.join(FORMATS)}", "format")
     return write(list(schemas), env)

@@ -1,9 +1,9 @@
 """`firestore.indexes.json`, as the Firebase command line and gcloud take it.
 
-Firestore keeps a single-field index of every field by itself, but only inside one collection; so what
-is listed are composites, and overrides for single fields that are asked across parents. A handle's
-tenant is an equality like any other, which makes most declared single fields composites. Firestore
-walks an index one way only, and a declared index serves both ways, so each is listed with its mirror.
+Firestore maintains single-field indexes by itself, but only inside one collection; so the file lists
+composites, and overrides for single fields that are queried across parents. The tenant of a handle is an
+equality like any other, which makes most declared single fields composites. Firestore scans an index in one
+direction only, and a declared index serves both, so each is listed with its reverse.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Scope = Literal["COLLECTION", "COLLECTION_GROUP"]
 Json = dict[str, Any]
 
 _SIMPLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# An override replaces what Firestore does by itself, so it must say that again.
+# An override replaces the automatic indexes, so it must repeat them.
 _AUTOMATIC: Final[tuple[Json, ...]] = (
     {"order": "ASCENDING", "queryScope": "COLLECTION"},
     {"order": "DESCENDING", "queryScope": "COLLECTION"},
@@ -33,7 +33,7 @@ class _Term(msgspec.Struct, frozen=True):
     path: str
     mode: Literal["ASCENDING", "DESCENDING", "CONTAINS"] = "ASCENDING"
 
-    def mirrored(self) -> _Term:
+    def reversed_(self) -> _Term:
         if self.mode == "CONTAINS":
             return self
         return _Term(self.path, "DESCENDING" if self.mode == "ASCENDING" else "ASCENDING")
@@ -53,7 +53,7 @@ class _RequiredIndex(msgspec.Struct, frozen=True):
 
 
 def firestore_indexes(schemas: Iterable[Schema[Any]], env: str) -> str:
-    """The whole file as text."""
+    """Return the file as text."""
     wanted: dict[_RequiredIndex, None] = {}
     overrides: dict[tuple[str, str], Json] = {}
     for schema in schemas:
@@ -78,15 +78,15 @@ def _of(schema: Schema[Any], env: str) -> Iterator[_RequiredIndex]:
         across = schema.path.nested and index.across != "nothing"
         scope: Scope = "COLLECTION_GROUP" if across else "COLLECTION"
         terms = tuple(_terms(index))
-        mirror = tuple(term.mirrored() for term in terms)
+        backward = tuple(term.reversed_() for term in terms)
         for head in _heads(schema, index):
             yield _RequiredIndex(group, scope, (*head, *terms))
-            yield _RequiredIndex(group, scope, (*head, *mirror))
+            yield _RequiredIndex(group, scope, (*head, *backward))
     yield from _claims(schema, group)
 
 
 def _heads(schema: Schema[Any], index: ResolvedIndex) -> Iterator[tuple[_Term, ...]]:
-    """The tenant's equality in front, or nothing; a privileged handle that names a parent adds none."""
+    """Yield the leading terms: the tenant, or none for a privileged handle that names a parent."""
     if schema.tenant is None or schema.tenant_is_parent or index.across == "tenants":
         yield ()
         return
@@ -96,7 +96,7 @@ def _heads(schema: Schema[Any], index: ResolvedIndex) -> Iterator[tuple[_Term, .
 
 
 def _claims(schema: Schema[Any], group: str) -> Iterator[_RequiredIndex]:
-    """What claiming asks: the earliest due of all or of one tenant, and the same lane by lane."""
+    """Yield the indexes of a claim: by due time, of all or of one tenant, and the same by lane."""
     if schema.claim is None:
         return
     due, lane = schema.claim.due, schema.claim.lane
@@ -128,7 +128,7 @@ def _field_path(stored: str) -> str:
 
 
 def _ttl_field(schema: Schema[Any]) -> str | None:
-    """The field Firestore can expire by alone: a time that is itself the end, without conditions."""
+    """Return the field of Firestore's own TTL: a time that is the end itself, without conditions."""
     retention = schema.retention
     if retention is None or retention.after_s != 0 or retention.when:
         return None

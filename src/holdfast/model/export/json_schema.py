@@ -1,7 +1,7 @@
 """JSON Schema, draft 2020-12, of the documents as they are stored.
 
 One bundle: every document is under `$defs` by its class name, so `{**bundle, "$ref": "#/$defs/Run"}`
-validates a stored run. Schemas are closed: a name the declaration doesn't have is refused.
+validates a stored run. Additional properties are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.model.schema import Schema
 
 Json = dict[str, Any]
 
-# What the store writes: UTC, at most microseconds. Said as a pattern, since `format` only annotates.
+# What the store writes: UTC, at most microseconds. A pattern, since `format` only annotates.
 _TIME: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
 _FIXED: Final[dict[type[mi.Type], Json]] = {
     mi.BoolType: {"type": "boolean"},
@@ -42,7 +42,7 @@ _BOUNDS: Final = {
 
 
 def json_schema(schemas: Iterable[Schema[Any]], env: str) -> str:
-    """The bundle as text. `env` is the prefix that `{env}-` stands for in collection names."""
+    """Return the bundle as text; `env` replaces `{env}` in collection names."""
     shapes = shapes_of(schemas)
     defs = {shape.name: _object(shape, shapes, env) for shape in shapes.values()}
     bundle = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": defs}

@@ -1,4 +1,4 @@
-"""A page for people: each collection's table, its states and moves, and how collections hang together."""
+"""A Markdown page: each collection's fields, its lifecycle, and the relations of collections."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.model.schema import Schema
 
 
 def markdown(schemas: Iterable[Schema[Any]], env: str) -> str:
-    """The page as text: GitHub's Markdown with Mermaid diagrams."""
-    kept = list(schemas)
-    shapes = shapes_of(kept)
+    """Return the page as text: GitHub's Markdown with Mermaid diagrams."""
+    declared = list(schemas)
+    shapes = shapes_of(declared)
     names = {cls: shape.name for cls, shape in shapes.items()}
-    parts = ["# Collections", *_relations(kept, env)]
+    parts = ["# Collections", *_relations(declared, env)]
     for shape in shapes.values():
         parts += _collection(shape, shape.schema, env) if shape.schema else []
         parts += [_field_table(shape, names)] if shape.schema else []
@@ -38,24 +38,24 @@ def _collection(shape: Shape, schema: Schema[Any], env: str) -> Iterator[str]:
     yield f"## {shape.name}"
     if shape.description:
         yield shape.description
-    facts = [f"Kept at `{_place(schema, env)}`; id: {_identity(schema.declared.id)}."]
+    facts = [f"Stored at `{_document_path(schema, env)}`; id: {_identity(schema.declared.id)}."]
     if schema.tenant:
         facts.append(f"Belongs to the tenant in `{schema.tenant.stored}`.")
     if schema.append_only:
-        facts.append("Takes new documents only.")
+        facts.append("Append-only.")
     if schema.membership:
-        facts.append("Gives people their roles.")
+        facts.append("Gives users their roles.")
     yield " ".join(facts)
 
 
-def _place(schema: Schema[Any], env: str) -> str:
+def _document_path(schema: Schema[Any], env: str) -> str:
     ids = tuple(f"{{{schema.fields[name].encode_name}}}" for name in schema.path.parameters)
     return schema.path.document(ids, env)
 
 
 def _identity(identity: Identity) -> str:
     if isinstance(identity, ProvidedId):
-        return f"given, matching `{identity.pattern}`" if identity.pattern else "given"
+        return f"provided, matching `{identity.pattern}`" if identity.pattern else "provided"
     if isinstance(identity, TimestampId):
         return f"`{identity.prefix}-{{time}}-{{random}}`"
     if isinstance(identity, CompositeId):
@@ -97,11 +97,11 @@ def _rest(schema: Schema[Any]) -> Iterator[str]:
         yield "Indexes: " + ", ".join(f"`{index.declared}`" for index in schema.indexes)
     if schema.immutable:
         fixed = ", ".join(f"`{schema.fields[name].encode_name}`" for name in schema.immutable)
-        yield f"Never changes once written: {fixed}"
+        yield f"Immutable: {fixed}"
     if schema.lifecycle:
         yield _states(schema.lifecycle)
     if schema.retention:
-        yield _kept(schema.retention)
+        yield _retention(schema.retention)
     actions = [("read", schema.access.read), ("create", schema.access.create),
                ("update", schema.access.update), ("delete", schema.access.delete)]  # fmt: skip
     yield _table([["May", "Who"], *([action, ", ".join(words) or "nobody"] for action, words in actions)])
@@ -123,15 +123,15 @@ def _alias(text: str) -> str:
     return re.sub(r"\W", "_", text)
 
 
-def _kept(retention: Retention) -> str:
+def _retention(retention: Retention) -> str:
     when = " and ".join(f"`{name}` is `{value}`" for name, value in sorted(retention.when.items()))
     days = retention.after_s / 86_400
     after = f"{days:g} days after `{retention.field}`" if days else f"when `{retention.field}` has passed"
-    return f"Goes {after}{f', where {when}' if when else ''}."
+    return f"Deleted {after}{f', where {when}' if when else ''}."
 
 
 def _relations(schemas: Sequence[Schema[Any]], env: str) -> Iterator[str]:
-    """Which collection lies under which, and which belong to a tenant kept here."""
+    """Yield the diagram of sub-collections and of the collections that belong to a tenant."""
     places = {schema.path.names: schema for schema in schemas}
     tenants = [s for s in schemas if s.declared.tenant and s.declared.tenant == s.path.parameters[-1]]
     lines = []

@@ -1,4 +1,4 @@
-"""What the type-describing formats share: the structs a declaration reaches, each under one name."""
+"""The structs that declarations reach, each under one name, for the formats that describe types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.model.schema import Schema
 
 
 class Shape(msgspec.Struct, frozen=True, eq=False):
-    """A struct as it is stored: its name in the export, its fields, and the declaration of a document."""
+    """A struct as it is stored: its name in the export, its fields, and a document's schema."""
 
     name: str
     cls: type
@@ -29,7 +29,7 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
 
 
 def shapes_of(schemas: Iterable[Schema[Any]]) -> dict[type, Shape]:
-    """Each document followed by the structs inside it, once each, in the order declared."""
+    """Return each document followed by the structs inside it, once each, in the order declared."""
     declared = {schema.cls: schema for schema in schemas}
     found: dict[type, Shape] = {}
     for cls in declared:
@@ -43,7 +43,7 @@ def _add(found: dict[type, Shape], info: mi.Type, declared: Mapping[type, Schema
     schema = declared.get(info.cls)
     hidden = schema.declared.path_only if schema else ()
     fields = tuple(field for field in info.fields if field.name not in hidden)
-    name = _free_name(info.cls.__name__, {shape.name for shape in found.values()})
+    name = _unique_name(info.cls.__name__, {shape.name for shape in found.values()})
     found[info.cls] = Shape(name, info.cls, info, fields, schema)
     for field in fields:
         for inner in _structs_in(field.type):
@@ -67,7 +67,7 @@ def _structs_in(kind: mi.Type) -> Iterator[mi.StructType]:
             yield from _structs_in(one)
 
 
-def _free_name(name: str, taken: set[str]) -> str:
+def _unique_name(name: str, taken: set[str]) -> str:
     number, free = 2, name
     while free in taken:
         free, number = f"{name}{number}", number + 1
@@ -75,7 +75,7 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 
 def description_of(field: mi.Field) -> str | None:
-    """What `Annotated[..., Meta(description=...)]` says about a field."""
+    """Return a field's description in `Annotated[..., Meta(description=...)]`."""
     kind = field.type
     while isinstance(kind, mi.Metadata):
         text = (kind.extra_json_schema or {}).get("description")

@@ -1,15 +1,15 @@
-"""The promises of a store, as tests that any engine can be put to.
+"""The contract suite: the promises of a store as tests that any engine can inherit.
 
-An engine's own test file says how to reach it and what it claims to be; all else is inherited:
+An engine's own test file makes the engine and states its capabilities:
 
     class TestMine(StoreContract):
         capabilities = Capabilities(name="mine", embedded=True)
 
         @pytest.fixture
-        def home(self, tmp_path: Path) -> Home:
-            return Home(my_engine.connect, f"mine:///{tmp_path}/data")
+        def harness(self, tmp_path: Path) -> EngineHarness:
+            return EngineHarness(my_engine.connect, f"mine:///{tmp_path}/data")
 
-`home` is asked once per test and must name an empty place each time. The suite needs pytest with
+The harness is made once per test and must name an empty database each time. The suite needs pytest with
 pytest-asyncio in its automatic mode, and hypothesis.
 """
 

@@ -1,8 +1,7 @@
-"""What an engine states about itself is what it is.
+"""An engine has the capabilities it states.
 
-Two statements go beyond the port, so an engine that makes them shows how: `back_up` for an online
-backup, `seen_by_hand` for row-level security. Waking other processes is put to the proof with
-watching, the writes of a commit with commits.
+Two of them go beyond the port, so an engine that has them implements a hook: `back_up` for an online backup,
+`visible_ids` for row-level security. Others are tested with subscriptions and commits.
 """
 
 from __future__ import annotations
@@ -26,32 +25,32 @@ class CapabilityContract:
     capabilities: ClassVar[Capabilities]
 
     async def back_up(self, store: Store, folder: Path) -> EngineHarness | None:
-        """A home that holds a copy of the store, made while it is in use."""
+        """Return the harness of a copy of the store, made while it is in use."""
         return None
 
-    async def seen_by_hand(self, home: EngineHarness, tenant: str) -> set[str] | None:
-        """The ids of the accounts that the engine's own language reaches on behalf of a tenant."""
+    async def visible_ids(self, harness: EngineHarness, tenant: str) -> set[str] | None:
+        """Return the ids of the accounts that the engine's own query language reaches for a tenant."""
         return None
 
     async def test_the_engine_is_what_its_test_says(self, store: Store) -> None:
         assert store.capabilities == self.capabilities
 
     async def test_what_a_killed_process_had_committed_is_kept_where_stated(
-        self, home: EngineHarness, store: Store
+        self, harness: EngineHarness, store: Store
     ) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "holdfast.store.contract.other_process",
-            *home.address,
+            *harness.address,
             "before-death",
             "killed",
         )
         assert await process.wait() < 0
         assert (await store.get(Note, "before-death") is not None) == self.capabilities.durable
 
-    def test_a_server_is_named_unless_the_engine_is_embedded(self, home: EngineHarness) -> None:
-        assert (urlsplit(home.url).hostname is None) == self.capabilities.embedded
+    def test_a_server_is_named_unless_the_engine_is_embedded(self, harness: EngineHarness) -> None:
+        assert (urlsplit(harness.url).hostname is None) == self.capabilities.embedded
 
     async def test_a_backup_made_in_use_holds_what_was_kept(self, store: Store, tmp_path: Path) -> None:
         await store.commit(create(Note(id="before")))
@@ -64,17 +63,17 @@ class CapabilityContract:
             assert [bool(one) for one in found] == [True, False]
 
     async def test_the_database_itself_keeps_tenants_apart_where_stated(
-        self, home: EngineHarness, store: Store
+        self, harness: EngineHarness, store: Store
     ) -> None:
         for tenant in "tu":
             await store.tenant(tenant).commit(create(Account(id=f"of-{tenant}", tenant_id=tenant)))
-        seen = [await self.seen_by_hand(home, tenant) for tenant in "tu"]
+        seen = [await self.visible_ids(harness, tenant) for tenant in "tu"]
         apart = self.capabilities.row_level_security
         assert seen == ([{"of-t"}, {"of-u"}] if apart else [None, None])
 
-    async def test_a_hot_count_is_spread_as_stated_and_exact(self, home: EngineHarness) -> None:
+    async def test_a_hot_count_is_spread_as_stated_and_exact(self, harness: EngineHarness) -> None:
         spread = self.capabilities.counter_shards
-        async with home.open(classes=[CounterShard]) as store:
+        async with harness.open(classes=[CounterShard]) as store:
             count = Counter(store, "runs")
             await asyncio.gather(*(store.commit(*count.writes(2)) for _ in range(12 * spread)))
             parts = (await store.query(Query(CounterShard))).docs

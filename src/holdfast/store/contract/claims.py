@@ -1,4 +1,4 @@
-"""Due documents are taken in turn, leased, fenced, and taken over when a worker is gone."""
+"""Due documents are claimed in order, leased, fenced, and taken over when a worker is gone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def keep(store: Store, *jobs: QueuedJob) -> None:
 
 
 async def keep_lanes(store: Store, clock: ManualClock, lanes: dict[str, int]) -> None:
-    """Each lane's jobs are due a second apart, the first lane's all before the second's."""
+    """Create jobs due a second apart, the first lane's all before the second's."""
     jobs = [(lane, n) for lane, count in lanes.items() for n in range(count)]
     start = clock.now() - timedelta(seconds=len(jobs))
     await keep(store, *(job(f"{lane}{n}", start + timedelta(seconds=at), lane=lane)

@@ -1,4 +1,4 @@
-"""A commit lands whole or not at all, and only on what it expects to find."""
+"""A commit is atomic, and made only where its preconditions hold."""
 
 from __future__ import annotations
 
@@ -273,22 +273,22 @@ class CommitContract:
     async def test_many_new_documents_and_a_fenced_change_land_together_or_not_at_all(
         self, store: Store
     ) -> None:
-        home = store.privileged()
-        await home.commit(create(Chore(id="c", due=store.clock.now())), create(Seat(row="r", number=40)))
-        (claimed,) = await home.claim_due(Chore, limit=1, lease_s=60)
+        worker = store.privileged()
+        await worker.commit(create(Chore(id="c", due=store.clock.now())), create(Seat(row="r", number=40)))
+        (claimed,) = await worker.claim_due(Chore, limit=1, lease_s=60)
         step = patch(Chore, "c", changes={"done": 1}, expect=claimed.fenced)
         seats = [create(Seat(row="r", number=n, taken_by="x")) for n in range(100)]
         with pytest.raises(AlreadyExistsError):
-            await home.commit(step, *seats)
+            await worker.commit(step, *seats)
         lost = patch(Chore, "c", changes={"done": 2}, expect=Fence(claimed.doc.fence - 1))
         with pytest.raises(LeaseLostError):
-            await home.commit(*seats[:40], lost)
-        found = [one is not None for one in await home.get_many(Seat, [f"r_{n}" for n in range(100)])]
+            await worker.commit(*seats[:40], lost)
+        found = [one is not None for one in await worker.get_many(Seat, [f"r_{n}" for n in range(100)])]
         assert found == [n == 40 for n in range(100)]
-        assert len((await home.commit(*seats[:40], step, *seats[41:])).versions) == 100
-        found = [one is not None for one in await home.get_many(Seat, [f"r_{n}" for n in range(100)])]
+        assert len((await worker.commit(*seats[:40], step, *seats[41:])).versions) == 100
+        found = [one is not None for one in await worker.get_many(Seat, [f"r_{n}" for n in range(100)])]
         assert all(found)
-        chore = await home.get(Chore, "c")
+        chore = await worker.get(Chore, "c")
         assert chore is not None
         assert chore.doc.done == 1
 

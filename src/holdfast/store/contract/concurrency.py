@@ -1,4 +1,4 @@
-"""Many tasks at once: nothing is lost, nothing is made twice, nobody waits for ever."""
+"""Under concurrency nothing is lost, nothing is made twice, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -152,9 +152,11 @@ class ConcurrencyContract:
         await watching
         assert len(seen_meanwhile) > 10
 
-    async def test_two_stores_on_one_place_share_every_rule(self, home: EngineHarness, store: Store) -> None:
+    async def test_two_stores_on_one_place_share_every_rule(
+        self, harness: EngineHarness, store: Store
+    ) -> None:
         await store.commit(create(Note(id="n")))
-        async with home.open(migrate=False) as other:
+        async with harness.open(migrate=False) as other:
             both = [store, other]
             await asyncio.gather(
                 *(both[n % 2].commit(patch(Note, "n", changes={"whole": Increment(1)})) for n in range(20))
@@ -179,12 +181,12 @@ class ConcurrencyContract:
         found = await store.get_many(Note, [f"whole-{n}" for n in range(20)])
         assert all(found)
 
-    async def test_closing_finishes_what_is_under_way(self, home: EngineHarness) -> None:
-        async with home.open() as store:
+    async def test_closing_finishes_what_is_under_way(self, harness: EngineHarness) -> None:
+        async with harness.open() as store:
             under_way = [asyncio.create_task(store.commit(create(Note(id=f"{n}")))) for n in range(10)]
             await asyncio.sleep(0)
         outcomes = await asyncio.gather(*under_way, return_exceptions=True)
-        async with home.open(migrate=False) as store:
+        async with harness.open(migrate=False) as store:
             found = await store.get_many(Note, [f"{n}" for n in range(10)])
         for outcome, kept in zip(outcomes, found, strict=True):
             assert isinstance(outcome, (Committed, HoldfastError))

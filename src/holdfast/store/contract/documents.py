@@ -1,4 +1,4 @@
-"""A document comes back as it went in."""
+"""A document is read as it was written."""
 
 from __future__ import annotations
 

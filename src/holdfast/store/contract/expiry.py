@@ -1,4 +1,4 @@
-"""What has been kept long enough goes, a few at a time, and nothing else does."""
+"""Documents past their retention are deleted, a few at a time, and no others."""
 
 from __future__ import annotations
 

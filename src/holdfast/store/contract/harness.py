@@ -1,4 +1,4 @@
-"""Where an engine under test keeps its documents, and how to get at it."""
+"""How the suite opens an engine under test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Connect = Callable[[str, Catalog], Awaitable[Engine]]
 
 @dataclass(frozen=True)
 class EngineHarness:
-    """An engine's `connect`, a module's own function so that another process finds it, and a URL."""
+    """An engine's `connect`, a module-level function so that another process finds it, and a URL."""
 
     connect: Connect
     url: str
@@ -33,7 +33,7 @@ class EngineHarness:
         env: str = "dev",
         migrate: bool = True,
     ) -> AsyncIterator[Store]:
-        """A store here; opening twice gives two stores over the same documents."""
+        """Open a store; opening twice gives two stores over the same documents."""
         store = Store(await self.connect(self.url, Catalog(classes, env)), clock=clock)
         try:
             if migrate:
@@ -44,12 +44,12 @@ class EngineHarness:
 
     @property
     def address(self) -> list[str]:
-        """Two words from which another process can open the same store."""
+        """Return the two arguments from which another process opens the same store."""
         return [f"{self.connect.__module__}:{self.connect.__qualname__}", self.url]
 
 
 def exact(value: Any) -> str:
-    """A value with its types: 1, 1.0, True and -0.0 differ, the order of a mapping's names doesn't."""
+    """Return a value with its types: 1, 1.0, True and -0.0 differ, the order of a mapping's keys doesn't."""
     if isinstance(value, dict):
         inside = sorted(f"{name!r}: {exact(item)}" for name, item in value.items())
         return "{" + ", ".join(inside) + "}"

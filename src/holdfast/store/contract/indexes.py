@@ -1,4 +1,4 @@
-"""A question that no declared index serves is refused, with the declaration that makes it work."""
+"""A query that no declared index serves is refused, with the declaration that would serve it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORD = re.compile(r'(?:(across)=)?"([^"]*)"')
 
 
 def _bare(path: str, *indexes: Index) -> Any:
-    """The same small class with the indexes given."""
+    """Declare the same small class with these indexes."""
 
     @document(path, tenant="tenant_id", indexes=indexes)
     class Plain(Document):
@@ -35,7 +35,7 @@ def _bare(path: str, *indexes: Index) -> Any:
 
 
 def _questions(cls: Any, *, nested: bool) -> list[tuple[Query[Any], bool]]:
-    """Queries, and whether a privileged handle asks them."""
+    """Return queries, and whether they need a privileged handle."""
     one = Query(cls).under("x") if nested else Query(cls)
     wide = Query(cls).across_parents() if nested else Query(cls)
     asked = [
@@ -51,7 +51,7 @@ def _questions(cls: Any, *, nested: bool) -> list[tuple[Query[Any], bool]]:
 
 
 def suggestion(fault: UnindexedQueryError) -> Index:
-    """The declaration the message ends with, read back."""
+    """Parse the declaration that ends an error message."""
     _, _, text = fault.message.rpartition(": Index(")
     words = _WORD.findall(text)
     fields = [word for key, word in words if not key]
@@ -77,22 +77,22 @@ async def _refused(store: Store, query: Query[Any], *, privileged: bool) -> Inde
 class IndexContract:
     @pytest.mark.parametrize("path", ["plain/{id}", "boxes/{box}/plain/{id}"])
     async def test_adding_exactly_the_index_it_names_makes_the_question_work(
-        self, home: EngineHarness, path: str
+        self, harness: EngineHarness, path: str
     ) -> None:
         nested = path.startswith("boxes")
         bare = _bare(path)
-        async with home.open(classes=[bare]) as store:
+        async with harness.open(classes=[bare]) as store:
             await _keep(store, bare)
             wanted = [await _refused(store, q, privileged=p) for q, p in _questions(bare, nested=nested)]
         indexed = _bare(path, *dict.fromkeys(wanted))
-        async with home.open(classes=[indexed]) as store:
+        async with harness.open(classes=[indexed]) as store:
             for query, privileged in _questions(indexed, nested=nested):
                 page = await _handle(store, privileged=privileged).query(query)
                 assert page.items, str(query.filters)
 
-    async def test_an_index_serves_no_question_but_its_own(self, home: EngineHarness) -> None:
+    async def test_an_index_serves_no_question_but_its_own(self, harness: EngineHarness) -> None:
         cls = _bare("plain/{id}", Index("a", "-b"))
-        async with home.open(classes=[cls]) as store:
+        async with harness.open(classes=[cls]) as store:
             await _keep(store, cls)
             tenant = store.tenant("t")
             for served in [Query(cls).order_by("a", "-b"), Query(cls).order_by("-a", "b"),
@@ -106,9 +106,9 @@ class IndexContract:
                 await _refused(store, query, privileged=False)
             await _refused(store, Query(cls).order_by("a", "-b"), privileged=True)
 
-    async def test_a_sum_needs_its_field_in_the_index(self, home: EngineHarness) -> None:
+    async def test_a_sum_needs_its_field_in_the_index(self, harness: EngineHarness) -> None:
         cls = _bare("plain/{id}", Index("b"), Index("b", "a"))
-        async with home.open(classes=[cls]) as store:
+        async with harness.open(classes=[cls]) as store:
             await _keep(store, cls)
             tenant = store.tenant("t")
             assert await tenant.sum(Query(cls).where("b", "==", "x"), "a") == 1

@@ -1,4 +1,4 @@
-"""What is kept outlives the process, the declaration's first version and a second opening."""
+"""Documents survive the process, a reopened store and a changed declaration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.store.store import Store
 
 @document("{env}-settings/{id}")
 class Setting(Document):
-    """Kept apart by environment."""
+    """Separate in each environment."""
 
     id: str
     value: str = ""
@@ -42,59 +42,64 @@ class SecondProfile(Document, rename="camel"):
 
 class MigrationContract:
     async def test_what_was_committed_is_there_after_closing_and_opening_again(
-        self, home: EngineHarness
+        self, harness: EngineHarness
     ) -> None:
-        async with home.open() as store:
+        async with harness.open() as store:
             await store.commit(create(Note(id="n", text="kept")))
-        async with home.open(migrate=False) as store:
+        async with harness.open(migrate=False) as store:
             found = await store.get(Note, "n")
         assert found is not None
         assert found.doc.text == "kept"
 
-    async def test_migrating_again_has_nothing_to_do(self, home: EngineHarness) -> None:
-        async with home.open(migrate=False) as store:
+    async def test_migrating_again_has_nothing_to_do(self, harness: EngineHarness) -> None:
+        async with harness.open(migrate=False) as store:
             foreseen = await store.diff()
             assert await store.migrate() == foreseen
             assert (await store.diff(), await store.migrate()) == ([], [])
-        async with home.open(migrate=False) as store:
+        async with harness.open(migrate=False) as store:
             assert await store.diff() == []
 
-    async def test_a_document_of_an_older_version_is_upgraded_when_read(self, home: EngineHarness) -> None:
-        await _keep_first_version(home)
-        async with home.open(classes=[SecondProfile]) as store:
+    async def test_a_document_of_an_older_version_is_upgraded_when_read(self, harness: EngineHarness) -> None:
+        await _keep_first_version(harness)
+        async with harness.open(classes=[SecondProfile]) as store:
             found = await store.get(SecondProfile, "ada")
         assert found is not None
         assert found.doc == SecondProfile(id="ada", first="Ada", last="Lovelace", level=3)
 
-    async def test_the_next_write_keeps_the_new_version(self, home: EngineHarness) -> None:
-        await _keep_first_version(home)
-        async with home.open(classes=[SecondProfile]) as store:
+    async def test_the_next_write_keeps_the_new_version(self, harness: EngineHarness) -> None:
+        await _keep_first_version(harness)
+        async with harness.open(classes=[SecondProfile]) as store:
             await store.commit(patch(SecondProfile, "ada", changes={"level": 4}))
             page = await store.query(Query(SecondProfile).where("last", "==", "Lovelace"))
         assert page.docs == [SecondProfile(id="ada", first="Ada", last="Lovelace", level=4)]
 
-    async def test_a_new_index_finds_documents_that_were_there_before_it(self, home: EngineHarness) -> None:
-        async with home.open(classes=[Unindexed]) as store:
+    async def test_a_new_index_finds_documents_that_were_there_before_it(
+        self, harness: EngineHarness
+    ) -> None:
+        async with harness.open(classes=[Unindexed]) as store:
             await store.settle([[create(Unindexed(id=id, rank=rank))] for id, rank in [("a", 2), ("b", 1)]])
-        async with home.open(classes=[Indexed]) as store:
+        async with harness.open(classes=[Indexed]) as store:
             page = await store.query(Query(Indexed).order_by("rank"))
         assert [doc.id for doc in page.docs] == ["b", "a"]
 
-    async def test_collections_may_be_added_to_a_place_in_use(self, home: EngineHarness) -> None:
-        async with home.open(classes=[Setting]) as store:
+    async def test_collections_may_be_added_to_a_place_in_use(self, harness: EngineHarness) -> None:
+        async with harness.open(classes=[Setting]) as store:
             await store.commit(create(Setting(id="theme", value="dark")))
-        async with home.open(classes=[*ALL, Setting]) as store:
+        async with harness.open(classes=[*ALL, Setting]) as store:
             await store.commit(create(Note(id="n")))
-            assert await _there(store, "theme") == "dark"
+            assert await _value_of(store, "theme") == "dark"
 
     async def test_two_environments_in_one_place_share_nothing_that_has_the_prefix(
-        self, home: EngineHarness
+        self, harness: EngineHarness
     ) -> None:
-        async with home.open(classes=[Setting]) as dev, home.open(classes=[Setting], env="prod") as prod:
+        async with (
+            harness.open(classes=[Setting]) as dev,
+            harness.open(classes=[Setting], env="prod") as prod,
+        ):
             await dev.commit(create(Setting(id="theme", value="dark")))
             assert await prod.get(Setting, "theme") is None
             await prod.commit(create(Setting(id="theme", value="light")))
-            assert await _there(dev, "theme") == "dark"
+            assert await _value_of(dev, "theme") == "dark"
 
 
 @document("ranks/{id}")
@@ -109,11 +114,11 @@ class Indexed(Document):
     rank: int
 
 
-async def _keep_first_version(home: EngineHarness) -> None:
-    async with home.open(classes=[FirstProfile]) as store:
+async def _keep_first_version(harness: EngineHarness) -> None:
+    async with harness.open(classes=[FirstProfile]) as store:
         await store.commit(create(FirstProfile(id="ada", name="Ada Lovelace")))
 
 
-async def _there(store: Store, id: str) -> str | None:
+async def _value_of(store: Store, id: str) -> str | None:
     found = await store.get(Setting, id)
     return found.doc.value if found else None

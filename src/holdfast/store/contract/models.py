@@ -1,4 +1,4 @@
-"""The documents the suite keeps: one class per thing a declaration can say."""
+"""The documents of the suite: one class per feature of a declaration."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Note(Document):
     ],
 )  # fmt: skip
 class Account(Document, rename="camel"):
-    """One tenant's, beside others' under the same collection."""
+    """A tenant's document in a collection of all tenants."""
 
     id: str
     tenant_id: str
@@ -75,7 +75,7 @@ class Account(Document, rename="camel"):
     indexes=[Index("subject"), Index("subject", across="tenants")],
 )
 class Letter(Document):
-    """Under its tenant, which only the path tells."""
+    """A document under its tenant, which only the path names."""
 
     tenant_id: str
     id: str
@@ -88,7 +88,7 @@ class Letter(Document):
     indexes=[Index("rank"), Index("rank", across="parents"), Index("rank", across="tenants")],
 )
 class Card(Document):
-    """One tenant's, under a parent that says nothing about tenants."""
+    """A tenant's document under a parent without tenants."""
 
     board_id: str
     id: str
@@ -101,7 +101,7 @@ class Card(Document):
     indexes=[Index("size"), Index("size", across="parents"), Index(across="parents")],
 )
 class Leaf(Document):
-    """Two parents deep."""
+    """A document under two parents."""
 
     tree: str
     branch: str
@@ -116,7 +116,7 @@ class Leaf(Document):
     indexes=[Index("status"), Index("status", across="tenants")],
 )
 class QueuedJob(Document):
-    """Work that is claimed, lane by lane."""
+    """A document claimed lane by lane."""
 
     id: str
     tenant_id: str
@@ -130,7 +130,7 @@ class QueuedJob(Document):
 
 @document("chores/{id}", claim=Claim(due="due"))
 class Chore(Document):
-    """Work with the least that a claim needs: no lane, no owner, no state, no tenant."""
+    """The least that a claim needs: no lane, no owner, no state, no tenant."""
 
     id: str
     due: datetime | None = None
@@ -149,7 +149,7 @@ class Chore(Document):
     indexes=[Index("status")],
 )
 class Order(Document, rename="camel"):
-    """States with legal moves, and a field that never changes."""
+    """A lifecycle and an immutable field."""
 
     id: str
     opened_at: int
@@ -159,7 +159,7 @@ class Order(Document, rename="camel"):
 
 @document("entries/{id}", id=UlidId(), append_only=True, retention=Retention("at", after_s=60))
 class LogEntry(Document):
-    """Written once, removed by retention alone."""
+    """Append-only, with retention."""
 
     at: datetime
     text: str = ""
@@ -173,7 +173,7 @@ class LogEntry(Document):
     retention=Retention("seen_at_ms", after_s=3600, when={"state": "ended"}),
 )
 class Visit(Document):
-    """Kept until an hour after it ended; the time is in milliseconds."""
+    """Expires an hour after its end, which is in milliseconds."""
 
     id: str
     tenant_id: str
@@ -198,7 +198,7 @@ class GuestDocument(Document):
 
 @document("seats/{id}", id=CompositeId("row", "number"))
 class Seat(Document):
-    """Its id says what must be unique."""
+    """A composite id."""
 
     row: str
     number: int

@@ -1,4 +1,4 @@
-"""Another process: opens the store at an address, keeps one note, and goes, or is killed at once.
+"""Another process: opens a store, creates one note, and exits, or is killed at once.
 
 `python -m holdfast.store.contract.other_process MODULE:CONNECT URL NOTE_ID [killed]`
 """
@@ -18,8 +18,8 @@ from holdfast.store.contract.models import Note
 
 async def visit(connect: str, url: str, id: str, end: str = "leaves") -> None:
     module, _, name = connect.partition(":")
-    home = EngineHarness(getattr(importlib.import_module(module), name), url)
-    async with home.open(migrate=False) as store:
+    harness = EngineHarness(getattr(importlib.import_module(module), name), url)
+    async with harness.open(migrate=False) as store:
         await store.commit(create(Note(id=id)))
         if end == "killed":
             os.kill(os.getpid(), signal.SIGKILL)

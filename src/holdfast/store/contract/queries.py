@@ -1,4 +1,4 @@
-"""Questions have one answer, in one order, whatever keeps the documents."""
+"""Queries have the same results in the same order on every engine."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ LEAVES = [
 
 
 def asked_for(case: Any) -> str:
-    """A test's name for a query."""
+    """Return a query's name for a test."""
     if not isinstance(case, Query):
         return "" if isinstance(case, str) else repr(case)
     parts = [f"{f.field} {f.operator} {str(f.value)[:12]}" for f in case.filters]

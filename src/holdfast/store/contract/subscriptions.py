@@ -1,4 +1,4 @@
-"""A bell rings after commits, here and, where the engine can, in other processes."""
+"""Subscriptions are notified of commits, of this process and, where the engine can, of others."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from holdfast.store.port import Capabilities
 from holdfast.store.store import Store
 from holdfast.testing import ManualClock
 
-SOON_S = 5.0  # far more than a bell takes; a bell that never rings costs this much
+SOON_S = 5.0  # far more than a subscription takes; a subscription that never rings costs this much
 QUIET_S = 0.2
 
 
 class SubscriptionContract:
     capabilities: ClassVar[Capabilities]
 
-    async def test_a_commit_rings_the_bell_of_its_collection(self, store: Store) -> None:
+    async def test_a_commit_rings_the_subscription_of_its_collection(self, store: Store) -> None:
         subscription = store.watch(Note)
         waiting = asyncio.create_task(subscription.wait(SOON_S))
         await store.commit(create(Note(id="n")))
@@ -65,10 +65,12 @@ class SubscriptionContract:
         assert await subscription.wait(QUIET_S) is False
         subscription.close()
 
-    async def test_another_store_on_the_same_place_is_woken(self, home: EngineHarness, store: Store) -> None:
+    async def test_another_store_on_the_same_place_is_woken(
+        self, harness: EngineHarness, store: Store
+    ) -> None:
         if not self.capabilities.wakes_processes:
             pytest.skip("the engine wakes its own process alone")
-        async with home.open(migrate=False) as other:
+        async with harness.open(migrate=False) as other:
             subscription = other.watch(Note)
             await subscription.wait(QUIET_S)
             await store.commit(create(Note(id="n")))
@@ -76,12 +78,12 @@ class SubscriptionContract:
             subscription.close()
 
     async def test_a_commit_of_another_process_wakes_where_stated(
-        self, home: EngineHarness, store: Store
+        self, harness: EngineHarness, store: Store
     ) -> None:
         subscription = store.watch(Note)
         await subscription.wait(QUIET_S)
         committing = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "holdfast.store.contract.other_process", *home.address, "from-outside"
+            sys.executable, "-m", "holdfast.store.contract.other_process", *harness.address, "from-outside"
         )
         woken = asyncio.create_task(subscription.wait(SOON_S * 4))
         assert await committing.wait() == 0

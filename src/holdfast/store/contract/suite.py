@@ -1,4 +1,4 @@
-"""The whole suite as one class to inherit."""
+"""The contract suite as one class to inherit."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class StoreContract(
     TenancyContract, ClaimContract, ExpiryContract, SubscriptionContract,
     ConcurrencyContract, InvalidInputContract, MigrationContract,
 ):  # fmt: skip
-    """Inherit it, state `capabilities`, give a `home`."""
+    """Inherit it, state `capabilities`, override `harness`."""
 
     capabilities: ClassVar[Capabilities]
 
     @pytest.fixture
-    def home(self) -> EngineHarness:
-        raise NotImplementedError("an engine's test gives the home its engine is reached at")
+    def harness(self) -> EngineHarness:
+        raise NotImplementedError("override `harness` with the engine under test")
 
     @pytest.fixture
     def clock(self) -> ManualClock:
         return ManualClock()
 
     @pytest.fixture
-    async def store(self, home: EngineHarness, clock: ManualClock) -> AsyncIterator[Store]:
-        async with home.open(clock) as store:
+    async def store(self, harness: EngineHarness, clock: ManualClock) -> AsyncIterator[Store]:
+        async with harness.open(clock) as store:
             yield store

@@ -1,4 +1,4 @@
-"""One tenant's handle can't reach another's documents, whatever it is given."""
+"""A tenant's handle can't reach another's documents, whatever its arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from holdfast.store.contract.tenants import (
     TwoTenants,
     ids_of,
     make,
-    world_of,
+    tenants_of,
 )
 from holdfast.store.query import Query
 from holdfast.store.store import Store
@@ -54,8 +54,8 @@ bounded = settings(
 
 def _expectations() -> st.SearchStrategy[Callable[[TwoTenants], Expect]]:
     return st.one_of(
-        st.sampled_from([None, PRESENT, ABSENT, Fence(0), Fence(1)]).map(lambda expect: lambda world: expect),
-        st.integers(0, 17).map(lambda n: lambda world: Version(world.versions[n])),
+        st.sampled_from([None, PRESENT, ABSENT, Fence(0), Fence(1)]).map(lambda expect: lambda pair: expect),
+        st.integers(0, 17).map(lambda n: lambda pair: Version(pair.versions[n])),
     )
 
 
@@ -69,70 +69,70 @@ def writes(draw: st.DrawFn) -> Callable[[TwoTenants], Write]:
         st.sampled_from([f for f in cls.__struct_fields__ if f not in ("id", "board_id", "room_id")])
     )
 
-    def build(world: TwoTenants) -> Write:
-        document = make(cls, tenant, id, world.clock)
+    def build(pair: TwoTenants) -> Write:
+        document = make(cls, tenant, id, pair.clock)
         ids = ids_of(cls, tenant, id)
         if kind == "create":
             return create(document)
         if kind == "put":
-            return put(document, expect(world))
+            return put(document, expect(pair))
         if kind == "patch":
             value = OTHER if field == "tenant_id" else getattr(document, field)
-            return patch(cls, *ids, changes={field: value}, expect=expect(world))
+            return patch(cls, *ids, changes={field: value}, expect=expect(pair))
         if kind == "delete":
-            return delete(cls, *ids, expect=expect(world))
-        return check(cls, *ids, expect=expect(world))
+            return delete(cls, *ids, expect=expect(pair))
+        return check(cls, *ids, expect=expect(pair))
 
     return build
 
 
 def _committing(built: list[Callable[[TwoTenants], Write]], how: str) -> Attempt:
-    async def attempt(world: TwoTenants) -> list[Any]:
-        made = [build(world) for build in built]
+    async def attempt(pair: TwoTenants) -> list[Any]:
+        made = [build(pair) for build in built]
         if how == "commit":
-            return [await world.me.commit(*made)]
+            return [await pair.me.commit(*made)]
         if how == "settle":
-            return list(await world.me.settle([[write] for write in made]))
+            return list(await pair.me.settle([[write] for write in made]))
 
         async def act(transaction: Transaction) -> list[Any]:
             seen = [await transaction.get(w.schema.cls, *w.key.split("\x01")) for w in made]
             transaction.write(*made)
             return seen
 
-        return await world.me.transact(act, attempts=2, back_off_s=0.001)
+        return await pair.me.transact(act, attempts=2, back_off_s=0.001)
 
     return attempt
 
 
 def _reading(cls: Any, ids: list[str], tenants: list[str]) -> Attempt:
-    async def attempt(world: TwoTenants) -> list[Any]:
+    async def attempt(pair: TwoTenants) -> list[Any]:
         wanted = [ids_of(cls, tenant, id) for tenant, id in zip(tenants, ids, strict=True)]
-        return [*await world.me.get_many(cls, wanted), await world.me.get(cls, *wanted[0])]
+        return [*await pair.me.get_many(cls, wanted), await pair.me.get(cls, *wanted[0])]
 
     return attempt
 
 
 def _asking(query: Query[Any], size: int, stolen: int | None) -> Attempt:
-    async def attempt(world: TwoTenants) -> list[Any]:
-        cursor = None if stolen is None else world.cursors[stolen % len(world.cursors)]
-        page = await world.me.query(query.limit(size).after(cursor))
-        every = [item async for item in world.me.scan(query.limit(size))]
-        assert await world.me.count(query) == len(every)
+    async def attempt(pair: TwoTenants) -> list[Any]:
+        cursor = None if stolen is None else pair.cursors[stolen % len(pair.cursors)]
+        page = await pair.me.query(query.limit(size).after(cursor))
+        every = [item async for item in pair.me.scan(query.limit(size))]
+        assert await pair.me.count(query) == len(every)
         return [*page.items, *every]
 
     return attempt
 
 
 def _taking(lanes: dict[str, Any]) -> Attempt:
-    async def attempt(world: TwoTenants) -> list[Any]:
-        return list(await world.me.claim_due(QueuedJob, limit=9, lease_s=1, owner=OTHER, **lanes))
+    async def attempt(pair: TwoTenants) -> list[Any]:
+        return list(await pair.me.claim_due(QueuedJob, limit=9, lease_s=1, owner=OTHER, **lanes))
 
     return attempt
 
 
 def _expiring(cls: Any) -> Attempt:
-    async def attempt(world: TwoTenants) -> list[Any]:
-        await world.me.expire(cls)
+    async def attempt(pair: TwoTenants) -> list[Any]:
+        await pair.me.expire(cls)
         return []
 
     return attempt
@@ -165,47 +165,47 @@ class TenancyContract:
     async def test_no_argument_reaches_another_tenants_documents(
         self, store: Store, clock: ManualClock, tries: list[Attempt]
     ) -> None:
-        world = await world_of(store, clock)
+        pair = await tenants_of(store, clock)
         for attempt in tries:
             try:
-                answers = await attempt(world)
+                answers = await attempt(pair)
             except HoldfastError:
                 continue
             given_away = [a.doc for a in answers if isinstance(a, Snapshot) and a.doc.tenant_id != MINE]
             assert given_away == []
-        assert await world.others() == world.before
+        assert await pair.others() == pair.before
 
     async def test_anothers_document_is_not_there(self, store: Store, clock: ManualClock) -> None:
-        world = await world_of(store, clock)
+        pair = await tenants_of(store, clock)
         for cls in CLASSES:
             ids = ids_of(cls, OTHER, f"{OTHER}-1")
-            assert await world.me.get(cls, *ids) is None
-            assert (await world.me.commit(delete(cls, *ids))).versions == (0,)
-            await world.me.commit(check(cls, *ids, expect=ABSENT))
+            assert await pair.me.get(cls, *ids) is None
+            assert (await pair.me.commit(delete(cls, *ids))).versions == (0,)
+            await pair.me.commit(check(cls, *ids, expect=ABSENT))
             for write in [patch(cls, *ids, changes={}), delete(cls, *ids, expect=PRESENT), check(cls, *ids)]:
                 with pytest.raises(NotFoundError):
-                    await world.me.commit(write)
-        assert await world.others() == world.before
+                    await pair.me.commit(write)
+        assert await pair.others() == pair.before
 
     async def test_an_id_another_tenant_has_is_taken(self, store: Store, clock: ManualClock) -> None:
-        world = await world_of(store, clock)
+        pair = await tenants_of(store, clock)
         for cls in (Account, Card, QueuedJob, Visit, GuestDocument):
             mine = make(cls, MINE, f"{OTHER}-1", clock)
             for write in [create(mine), put(mine), put(mine, ABSENT)]:
                 with pytest.raises(AlreadyExistsError):
-                    await world.me.commit(write)
-        assert await world.others() == world.before
+                    await pair.me.commit(write)
+        assert await pair.others() == pair.before
 
     async def test_documents_of_another_tenant_can_not_be_written(
         self, store: Store, clock: ManualClock
     ) -> None:
-        world = await world_of(store, clock)
+        pair = await tenants_of(store, clock)
         for cls in CLASSES:
             for write in [create(make(cls, OTHER, "new", clock)), put(make(cls, OTHER, f"{OTHER}-1", clock))]:
                 with pytest.raises(WrongTenantError):
-                    await world.me.commit(write)
-        assert await world.others() == world.before
-        assert await world.other.get(Account, "new") is None
+                    await pair.me.commit(write)
+        assert await pair.others() == pair.before
+        assert await pair.other.get(Account, "new") is None
 
     async def test_a_handle_can_not_be_turned_into_another(self, store: Store) -> None:
         mine = store.tenant(MINE)

@@ -1,4 +1,4 @@
-"""Two tenants side by side, and everything one of them could learn about the other."""
+"""Two tenants with the same documents, and everything one could learn about the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINE, OTHER = "mine", "other"
 
 
 def make(cls: Any, tenant: str, id: str, clock: ManualClock) -> Any:
-    """A document that everything here could find, claim or let go."""
+    """Return a document that can be found, claimed and expired."""
     past = clock.now() - timedelta(days=1)
     if cls is Account:
         return Account(id=id, tenant_id=tenant, name="same", balance=7, labels=["l"])
@@ -55,7 +55,7 @@ QUESTIONS: tuple[Query[Any], ...] = (
 
 
 class TwoTenants:
-    """Two tenants with the same documents, and everything the other ever let slip."""
+    """Two tenants with the same documents, and the versions and cursors of the other."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.root, self.clock = store, clock
@@ -81,7 +81,7 @@ class TwoTenants:
             self.cursors += [page.cursor] if page.cursor else []
 
     async def others(self) -> list[Snapshot[Document] | None]:
-        """All that the other tenant has, in the versions it has them."""
+        """Return all documents of the other tenant with their versions."""
         found: list[Snapshot[Document] | None] = []
         for cls in CLASSES:
             found += await self.other.get_many(cls, [ids_of(cls, OTHER, f"{OTHER}-{n}") for n in "123"])
@@ -92,12 +92,12 @@ class TwoTenants:
 _WORLDS: dict[int, TwoTenants] = {}
 
 
-async def world_of(store: Store, clock: ManualClock) -> TwoTenants:
-    """One world per test: hypothesis runs many examples on the same store."""
-    world = _WORLDS.get(id(store))
-    if world is None or world.root is not store:
-        world = TwoTenants(store, clock)
-        await world.fill()
+async def tenants_of(store: Store, clock: ManualClock) -> TwoTenants:
+    """Return one pair per test: hypothesis runs many examples on the same store."""
+    pair = _WORLDS.get(id(store))
+    if pair is None or pair.root is not store:
+        pair = TwoTenants(store, clock)
+        await pair.fill()
         _WORLDS.clear()
-        _WORLDS[id(store)] = world
-    return world
+        _WORLDS[id(store)] = pair
+    return pair

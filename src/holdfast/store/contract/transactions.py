@@ -1,4 +1,4 @@
-"""Read, decide, commit: nothing that was read may have changed."""
+"""A transaction commits only where nothing that it read has changed."""
 
 from __future__ import annotations
 

@@ -1,0 +1,102 @@
+"""Migrations of tables in use, on both SQL engines."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.app import open_store
+from holdfast.clock import to_us
+from holdfast.model import Claim, Document, Index, document, schema_of
+from holdfast.store import Query, Store, create
+from holdfast.store.sql.backfill import Backfill, prepare_row
+from holdfast.store.sqlite.statements import SqliteTable
+
+PAST = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@document("late_claims/{id}")
+class Unclaimed(Document):
+    id: str
+    due: datetime | None = None
+    fence: int = 0
+
+
+@document("late_claims/{id}", claim=Claim(due="due"))
+class Claimed(Document):
+    id: str
+    due: datetime | None = None
+    fence: int = 0
+
+
+@document("retyped/{id}", indexes=[Index("rank"), Index("labels[]")])
+class Ranked(Document):
+    id: str
+    rank: int = 0
+    labels: list[str] = []
+
+
+def _rank_as_text(fields: dict[str, Any]) -> dict[str, Any]:
+    return {**fields, "rank": str(fields["rank"])}
+
+
+@document("retyped/{id}", indexes=[Index("rank")], upgrades={1: _rank_as_text})
+class RankedByText(Document):
+    id: str
+    rank: str = ""
+    labels: list[str] = []
+    schema_version: int = 2
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+async def migrated(url: str, cls: type[Document]) -> Store:
+    store = await open_store(url, [cls])
+    await store.migrate()
+    assert await store.diff() == []
+    return store
+
+
+async def test_documents_from_before_a_claim_was_declared_can_be_claimed(url: str) -> None:
+    store = await migrated(url, Unclaimed)
+    await store.commit(create(Unclaimed(id="due", due=PAST)), create(Unclaimed(id="never")))
+    await store.close()
+    store = await migrated(url, Claimed)
+    claimed = await store.claim_due(Claimed, limit=10, lease_s=60)
+    again = await store.claim_due(Claimed, limit=10, lease_s=60)
+    await store.close()
+    assert [one.doc.id for one in claimed] == ["due"]
+    assert again == []
+
+
+async def test_a_column_of_another_type_is_filled_and_indexed_by_one_migration(url: str) -> None:
+    store = await migrated(url, Ranked)
+    await store.settle([[create(Ranked(id=str(n), rank=n, labels=["a"]))] for n in range(12)])
+    await store.close()
+    store = await open_store(url, [RankedByText])
+    steps = await store.migrate()
+    assert await store.diff() == []
+    page = await store.query(Query(RankedByText).order_by("rank"))
+    await store.close()
+    assert [doc.rank for doc in page.docs] == sorted(map(str, range(12)))
+    assert "create index retyped__rank" in steps
+    assert "drop table retyped__labels__items" in steps
+
+
+def test_a_backfill_keeps_what_a_claim_wrote_to_a_new_column() -> None:
+    schema = schema_of(Claimed)
+    mapping = SqliteTable(schema, "late_claims")
+    body = msgspec.json.encode(Claimed(id="c", due=PAST)).decode()
+    until = PAST + timedelta(hours=1)
+    backfill = Backfill(columns=("due", "fence"))
+    claimed = prepare_row(mapping, ("c", 2, body, None, to_us(until), 1), backfill)
+    unclaimed = prepare_row(mapping, ("c", 2, body, None, None, None), backfill)
+    documents = [schema.document_of(prepared) for prepared in (claimed, unclaimed)]
+    assert [(one.due, one.fence) for one in documents] == [(until, 1), (PAST, 0)]
