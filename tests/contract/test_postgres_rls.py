@@ -63,6 +63,11 @@ class Person(Document):
     boss: str | None = None
 
 
+@document("plans/{id}", access=Access(read=["viewer"], write=["admin"]))
+class Plan(Document):
+    id: str
+
+
 @document("keys/{id}")
 class Key(Document):
     id: str
@@ -85,6 +90,7 @@ DOCUMENTS: list[Document] = [
     Draft(user_id="cid", id="1", by=7),
     Person(id="p1", boss="ann"),
     Person(id="p2"),
+    Plan(id="p1"),
     Key(id="k1"),
     Bulletin(id="b1", tenant_id="acme"),
     Bulletin(id="b2", tenant_id="other"),
@@ -95,7 +101,8 @@ CATALOG = Catalog(CLASSES)
 CALLERS = [
     ("", "", ""), ("acme", "", ""), ("", "ann", ""), ("acme", "ann", ""), ("acme", "7", ""),
     *(("acme", user, role) for user in ("ann", "zoe") for role in ("viewer", "developer", "admin", "owner")),
-    ("other", "ann", "owner"), ("*", "ann", "owner"), ("acme", "", "owner"), ("acme", "ann", "boss"),
+    ("other", "ann", "owner"), ("*", "ann", "owner"), ("-", "ann", "viewer"), ("-", "ann", "admin"),
+    ("acme", "", "owner"), ("acme", "ann", "boss"),
     ("acme", "", "service"), ("other", "", "service"), ("*", "", "service"), ("", "", "service"),
 ]  # fmt: skip
 
@@ -113,8 +120,8 @@ def allowed(one: Document, caller: tuple[str, str, str], action: Action) -> bool
     return schema.access.allows(asking, action, tenant=own, fields=fields)
 
 
-def keys(found: list[Document]) -> set[str]:
-    return {schema_of(type(one)).key_of(one)[1] for one in found}
+def keys(documents: list[Document]) -> set[str]:
+    return {schema_of(type(one)).key_of(one)[1] for one in documents}
 
 
 @pytest.fixture
@@ -123,9 +130,9 @@ async def connection(postgres_url: str) -> AsyncIterator[PgConnection]:
     await store.migrate()
     await store.privileged().commit(*(create(one) for one in DOCUMENTS))
     await store.close()
-    found = await ConnectionPool(parse_url(postgres_url)).open()
-    yield found
-    await found.close()
+    opened = await ConnectionPool(parse_url(postgres_url)).open()
+    yield opened
+    await opened.close()
 
 
 @asynccontextmanager
@@ -142,7 +149,7 @@ async def asking(connection: PgConnection, caller: tuple[str, str, str]) -> Asyn
         await change.rollback()
 
 
-async def there(connection: PgConnection, table: str) -> dict[str, int]:
+async def stored_versions(connection: PgConnection, table: str) -> dict[str, int]:
     await connection.execute("RESET ROLE")
     return {row[0]: row[1] for row in await connection.fetch(f"SELECT _key, _version FROM {table}")}
 
@@ -159,11 +166,13 @@ async def test_unfiltered_sql_reaches_exactly_what_the_rules_allow(
             assert {row["_key"] for row in rows} == keys([d for d in stored if allowed(d, caller, "read")])
         async with asking(connection, caller):
             await connection.execute(f"UPDATE {table} SET _version = 0")
-            changed = {key for key, version in (await there(connection, table)).items() if version == 0}
+            changed = {
+                key for key, version in (await stored_versions(connection, table)).items() if version == 0
+            }
             assert changed == keys([d for d in stored if allowed(d, caller, "update")]), caller
         async with asking(connection, caller):
             await connection.execute(f"DELETE FROM {table}")
-            left = set(await there(connection, table))
+            left = set(await stored_versions(connection, table))
             assert left == keys([d for d in stored if not allowed(d, caller, "delete")]), caller
 
 
@@ -247,9 +256,9 @@ async def test_where_the_role_may_not_be_made_the_rest_is_and_the_way_out_is_tol
     await admin.execute("CREATE DATABASE app OWNER plain")
     url = own_postgres.url.replace("postgres@", "plain@").removesuffix("/postgres") + "/app"
     store = Store(await postgres.connect(url, CATALOG))
-    told = await store.migrate()
-    assert "CREATE ROLE holdfast_app NOLOGIN" in told[-1]
-    assert await store.diff() == told[-1:]
+    steps = await store.migrate()
+    assert "CREATE ROLE holdfast_app NOLOGIN" in steps[-1]
+    assert await store.diff() == steps[-1:]
     await store.privileged().commit(*(create(one) for one in DOCUMENTS))
     await admin.execute("CREATE ROLE holdfast_app NOLOGIN")
     assert await store.migrate() == [f"protect {CATALOG.table(schema)}" for schema in CATALOG.schemas]
