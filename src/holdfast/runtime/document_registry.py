@@ -8,6 +8,7 @@ from typing import Final
 from holdfast.kit.access import ApiToken, LoginAttempts, Session, Setup, SignInLink, User
 from holdfast.kit.activity import ActivityMinute
 from holdfast.kit.audit import AuditEvent, AuditHead
+from holdfast.kit.cache import CacheDocument, CacheGeneration
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.checkpoints import CheckpointDocument
 from holdfast.kit.connections import Connection, Consent
@@ -27,7 +28,8 @@ from holdfast.service import Service
 from holdfast.store_copy import Copy
 
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
-    Allowance, ApiToken, AuditEvent, AuditHead, Channel, CheckpointDocument, Connection, Consent, Copy,
+    Allowance, ApiToken, AuditEvent, AuditHead, CacheDocument, CacheGeneration, Channel, CheckpointDocument,
+    Connection, Consent, Copy,
     DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane,
     LeaseDocument, ActivityMinute, RateLimitDocument, Release, Rotation, RunDocument, Schedule,
     Session, Setup, SignInLink, SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User, Watch,
