@@ -1,4 +1,4 @@
-"""A demo in a real Chromium: in by the printed link, break the RMS by a button, see it, mend it."""
+"""A demo in a real Chromium: in by the printed link, break the RMS by a button, see it, restore it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ async def test_a_person_breaks_the_rms_and_mends_it(page: Page, tmp_path: Path) 
         webhooks = page.get_by_role("region", name="Webhooks")
         await expect(webhooks).to_contain_text("200 to everything")
         await webhooks.get_by_role("button", name="Break the RMS").click()
-        await expect(page.locator("#toast")).to_contain_text("tried again, then become dead letters")
+        await expect(page.locator("#toast")).to_contain_text("retried, then become dead letters")
         await expect(webhooks).to_contain_text("503 to 100%")
-        await webhooks.get_by_role("button", name="Mend the RMS").click()
+        await webhooks.get_by_role("button", name="Restore the RMS").click()
         await expect(webhooks).to_contain_text("200 to everything")
         await page.set_viewport_size({"width": 390, "height": 844})
         assert await sideways(page) <= 0

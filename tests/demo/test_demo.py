@@ -64,9 +64,9 @@ def _guests(play: Play, summary: str) -> list[set[str]]:
 
 
 def _second_addresses_follow(play: Play, token: str) -> None:
-    before = len(_guests(play, "Made by you"))
+    before = len(_guests(play, "Created by you"))
     _press(play, token, "calendar_sync/arrange")
-    until(lambda: sum("alice@fuga.jp" in one for one in _guests(play, "Made by you")) > before)
+    until(lambda: sum("alice@fuga.jp" in one for one in _guests(play, "Created by you")) > before)
 
 
 def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_demo_plays_on_postgresql_too(tmp_path: Path, postgres_url: str) -> No
         until(lambda: play.ask("/health")[1]["status"] == "ok")
         token = admin_token(tmp_path, HOLDFAST_STORE=postgres_url)
         _second_addresses_follow(play, token)
-        assert "were there already" in _press(play, token, "renewals/trigger")
+        assert "existed already" in _press(play, token, "renewals/trigger")
         accepted = _outside(play, "rms", "counts")["accepted"]
         _press(play, token, "webhooks/send")
         until(lambda: _outside(play, "rms", "counts")["accepted"] > accepted)
@@ -113,13 +113,13 @@ def test_the_buttons_break_the_rms_and_mend_it(stand: Stand) -> None:
     assert status == 200
     assert set(overview["simulators"]) == set(find_simulators())
     controls = {one["name"] for scene in overview["scenes"] for one in scene["controls"]}
-    assert {"send", "break", "flaky", "slow", "gone", "mend"} <= controls
+    assert {"send", "break", "flaky", "slow", "gone", "restore"} <= controls
 
     assert "410" in _press(play, token, "webhooks/gone")
     _press(play, token, "webhooks/send")
     failing = ["deliveries", "list", "--tenant", "demo", "--status", "dead"]
     until(lambda: [row for row in listed(home, *failing) if row["lastStatus"] == 410])
-    assert "again" in _press(play, token, "webhooks/mend")
+    assert "again" in _press(play, token, "webhooks/restore")
     accepted = _outside(play, "rms", "counts")["accepted"]
     _press(play, token, "webhooks/send")
     until(lambda: _outside(play, "rms", "counts")["accepted"] > accepted)
@@ -129,7 +129,7 @@ def test_second_addresses_follow_what_was_there_and_what_comes_after_a_full_resy
     _, play, token = stand
     until(lambda: any("bob@fuga.jp" in one for one in _guests(play, "Weekly planning")))
     _press(play, token, "calendar_sync/expire")
-    until(lambda: any("alice@fuga.jp" in one for one in _guests(play, "After the tokens ended")))
+    until(lambda: any("alice@fuga.jp" in one for one in _guests(play, "After the tokens expired")))
 
 
 def test_residents_at_risk_are_told_of_and_a_broken_rms_leaves_dead_letters_to_replay(stand: Stand) -> None:
@@ -139,13 +139,13 @@ def test_residents_at_risk_are_told_of_and_a_broken_rms_leaves_dead_letters_to_r
         url = "/renewals/api/v1/properties/property-0002/deliveries"
         return len(play.ask(f"{url}?status={status}&limit=200", token=token)[1]["items"])
 
-    assert "were there already" in _press(play, token, "renewals/trigger")
+    assert "existed already" in _press(play, token, "renewals/trigger")
     until(lambda: counts("delivered"))
     _press(play, token, "renewals/gone")
     _press(play, token, "renewals/calculate")
     # Those of the demo's own doing may come first, and switch an endpoint off.
     until(lambda: _press(play, token, "renewals/trigger") and counts("dlq"))
-    _press(play, token, "renewals/mend")
+    _press(play, token, "renewals/restore")
     _press(play, token, "renewals/replay")
     until(lambda: not counts("dlq"))
 
@@ -158,7 +158,7 @@ def test_mending_the_rms_leaves_what_somebody_paused_and_a_property_without_an_e
     assert holdfast(home, "renewals", "import", str(tmp_path)).returncode == 0
     path = "/renewals/api/v1/properties/property-0003/endpoint"
     assert play.ask(f"{path}/act", token=token, body={"act": "pause"})[0] == 200
-    assert "takes everything again" in _press(play, token, "renewals/mend")
+    assert "accepts everything again" in _press(play, token, "renewals/restore")
     assert play.ask(path, token=token)[1]["status"] == "paused"
     assert play.ask(f"{path}/act", token=token, body={"act": "resume"})[1]["status"] == "active"
 
@@ -169,15 +169,15 @@ def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand
     status, told = play.ask("/demo/scenes/webhooks/explode", token=token, body={})
     assert (status, told["error"]["code"]) == (404, "not_found")
     assert play.ask("/demo/scenes/nowhere/break", token=token, body={})[0] == 404
-    _press(play, token, "webhooks/mend")
+    _press(play, token, "webhooks/restore")
     trail = play.ask("/api/v1/audit", token=token)[1]["items"]
-    assert ("demo.caused", "webhooks/mend") in {(one["action"], one["subject"]) for one in trail}
+    assert ("demo.caused", "webhooks/restore") in {(one["action"], one["subject"]) for one in trail}
 
 
 def test_a_second_demo_in_the_same_folder_is_refused(stand: Stand) -> None:
     refused = holdfast(stand.home, "demo", "--port", "0")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-    assert "runs in" in refused.stderr
+    assert "is running in" in refused.stderr
     assert stand.play.ask("/health/ready")[0] == 200
 
 
@@ -185,7 +185,7 @@ def _second(play: Play, token: str) -> int | None:
     """The process number of the second worker, as the page of the demo tells it; None for a dead one."""
     request = Request(f"{play.url}/console/demo", headers={"authorization": f"Bearer {token}"})
     with urlopen(request, timeout=10) as page:
-        told = re.search(r"works as process (\d+)", page.read().decode())
+        told = re.search(r"running as process (\d+)", page.read().decode())
     return int(told[1]) if told else None
 
 

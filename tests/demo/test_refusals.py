@@ -39,7 +39,7 @@ def test_a_store_in_use_and_production_are_refused(tmp_path: Path) -> None:
     admin_token(tmp_path)
     refused = holdfast(tmp_path, "demo", "--port", "0")
     assert refused.returncode == 1
-    assert "no demo's" in refused.stderr
+    assert "not a demo's" in refused.stderr
     refused = holdfast(tmp_path, "demo", "--port", "0", HOLDFAST_ENV="production")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
 
@@ -64,7 +64,7 @@ async def test_whatever_somebody_keeps_a_demo_leaves_alone(tmp_path: Path, kept:
     }
     await runtime.store.privileged().commit(writes[kept])
     await runtime.close()
-    with pytest.raises(ConfigError, match="no demo's"):
+    with pytest.raises(ConfigError, match="not a demo's"):
         await _open(tmp_path)
 
 

@@ -1,10 +1,10 @@
-"""The whole, tried in a minute: every service on simulated outside worlds, seeded, with something going on.
+"""The demo: every service on simulated outside services, with sample data and some activity.
 
-    simulators ──► World ──► settings of each service ──► the server, as `holdfast serve` runs it
-                     ▲                                        │ with one more service, `demo`:
-                     └── what a person causes ── Try it ◄─────┘ seeds, keeps a little going, has the buttons
+    simulators ──► SimulatorSet ──► settings of each service ──► the server, as `holdfast serve` runs it
+                        ▲                                           │ with one more service, `demo`:
+                        └───────── a person's controls ── Try it ◄──┘ sample data, activity, buttons
 
-A service's scene is the file `scenes/<service>.py`, found by its place; see `holdfast.demo.scene`.
+A service's scene is the file `scenes/<service>.py`, discovered by its name; see `holdfast.demo.scene`.
 """
 
 from holdfast.demo.process import run_demo

@@ -1,4 +1,4 @@
-"""`holdfast demo`: play every service on simulated outside worlds, with made-up data, until Ctrl-C."""
+"""`holdfast demo`: run every service on simulated outside services, with sample data, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def demo(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes any free one.")] = None,
 ) -> None:
-    """Play every service on simulated outside worlds, with made-up data, until Ctrl-C.
+    """Run every service on simulated outside services, with sample data, until Ctrl-C.
 
     \b
     Examples:
@@ -23,8 +23,8 @@ def demo(
       PORT=9000 holdfast demo                     on another port
       HOLDFAST_HOME=/tmp/play holdfast demo       with its data elsewhere
 
-    Nothing leaves this machine. Data stays in HOLDFAST_HOME and is found again at the next start; to begin
-    anew, delete that folder. A store that holds anything but a demo's data is refused.
+    Nothing leaves this machine. Data stays in HOLDFAST_HOME for the next start; to start over, delete that
+    folder. A store with other data than a demo's is refused.
     """
     log_to_stderr()
     run_demo(load_config({"host": host, "port": port}))

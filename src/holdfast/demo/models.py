@@ -1,4 +1,4 @@
-"""What the demo itself remembers."""
+"""Documents of the demo."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from holdfast.model import SERVICE_ONLY, Document, document
 
 
 @document("holdfast_demo_scenes/{id}", access=SERVICE_ONLY)
-class Seeded(Document, rename="camel"):
-    """A scene whose first data is all there; `demo` is the whole: this store is a demo's."""
+class SeededScene(Document, rename="camel"):
+    """A scene whose sample data is complete; the id `demo` marks the store as a demo's."""
 
     id: str
     seeded_at: datetime

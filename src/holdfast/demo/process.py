@@ -1,4 +1,4 @@
-"""The process of a demo: simulators first, then the server over them, and all of it ends together."""
+"""The process of a demo: simulators first, then the server over them; all end together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import uvloop
 
 from holdfast.clock import SystemClock
 from holdfast.config import Config
-from holdfast.demo.greeting import greeting
+from holdfast.demo.ready_message import ready_message
 from holdfast.demo.scene import Scene, find_scenes
 from holdfast.demo.service import SceneRunner, demo_service
 from holdfast.demo.simulator_set import SimulatorSet
@@ -30,70 +30,72 @@ LOCK_FILE: Final = "demo.lock"
 
 
 def run_demo(config: Config) -> None:
-    """Play until SIGINT or SIGTERM. What is kept is kept in `config.home` and found again the next time.
+    """Run until SIGINT or SIGTERM. Data stays in `config.home` for the next start.
 
-    Raises `ConfigError` in production, when the address can't be had, and for a store that is no demo's.
+    Raises `ConfigError` in production, when the address is taken, and for a store that is no demo's.
     """
     if config.environment == "production":
-        raise ConfigError("a demo makes up data; it does not run with HOLDFAST_ENV=production", "environment")
+        raise ConfigError(
+            "the demo writes sample data; it does not run with HOLDFAST_ENV=production", "environment"
+        )
     with (
         listen(config.host, config.port) as listener,
-        _held(config.home),
+        _lock(config.home),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        runner.run(_perform(config, listener))
+        runner.run(_run(config, listener))
 
 
-def _held(home: Path) -> TextIO:
-    """The folder's lock: two demos in one would point each other's endpoints at their own simulators."""
+def _lock(home: Path) -> TextIO:
+    """Lock the folder: two demos in one would point each other's endpoints at their own simulators."""
     try:
         home.mkdir(parents=True, exist_ok=True)
         file = (home / LOCK_FILE).open("a")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        said = f"a demo runs in {home} already; stop it, or choose another folder with HOLDFAST_HOME"
-        raise ConfigError(said, "home") from None
+        message = f"another demo is running in {home}; stop it, or choose another folder with HOLDFAST_HOME"
+        raise ConfigError(message, "home") from None
     except OSError as fault:
-        said = f"can't write in {home}: {fault.strerror or fault}; choose another with HOLDFAST_HOME"
-        raise ConfigError(said, "home") from None
+        message = f"can't write in {home}: {fault.strerror or fault}; choose another with HOLDFAST_HOME"
+        raise ConfigError(message, "home") from None
     return file
 
 
-async def _perform(config: Config, listener: socket.socket) -> None:
-    # A simulator must reach it, and so must a browser here, also when it listens everywhere.
+async def _run(config: Config, listener: socket.socket) -> None:
+    # Simulators and a browser on this machine must reach it, also when it listens on all interfaces.
     url = config.public_url or address_of(listener).replace("0.0.0.0", LOOPBACK).replace("[::]", "[::1]")
     services = find_services()
-    scenes = _played(find_scenes(), services)
+    scenes = _select_scenes(find_scenes(), services)
     async with SimulatorSet(clock=SystemClock(), public_url=url) as world:
         settings = {
             name: scene.settings(world) for name, scene in scenes.items() if scene.settings is not None
         }
-        _set_aside(settings)
-        # Services of other packages have no scene here, and keep what they were given.
+        _remove_settings(settings)
+        # Services of other packages have no scene, and keep their own settings.
         others = {name: table for name, table in config.services.items() if name not in settings}
         config = msgspec.structs.replace(
             config, public_url=url, services={**others, **settings}, allow=(*config.allow, LOOPBACK)
         )
 
-        troupe = SceneRunner(scenes, world)
+        scene_runner = SceneRunner(scenes, world)
 
-        async def greet(runtime: Runtime, address: str) -> None:
-            await troupe.begin(runtime)
-            sys.stdout.write(await greeting(runtime, world))
+        async def on_ready(runtime: Runtime, address: str) -> None:
+            await scene_runner.begin(runtime)
+            sys.stdout.write(await ready_message(runtime, world))
             sys.stdout.flush()
 
-        await live(config, listener, services=[demo_service(troupe), *services], greet=greet)
+        await live(config, listener, services=[demo_service(scene_runner), *services], greet=on_ready)
 
 
-def _played(scenes: Mapping[str, Scene], services: Sequence[Service]) -> dict[str, Scene]:
-    """The scenes of the services there are, and those that need none."""
+def _select_scenes(scenes: Mapping[str, Scene], services: Sequence[Service]) -> dict[str, Scene]:
+    """The scenes of installed services, and those without a service."""
     names = {service.name for service in services}
     return {name: scene for name, scene in scenes.items() if scene.settings is None or name in names}
 
 
-def _set_aside(settings: Mapping[str, Mapping[str, object]]) -> None:
-    """Leave a person's own settings of services out: real credentials have no place in a demo."""
+def _remove_settings(settings: Mapping[str, Mapping[str, object]]) -> None:
+    """Remove the environment's settings of services: real credentials have no place in a demo."""
     for service in settings:
         for variable in [one for one in os.environ if one.startswith(f"HOLDFAST_{service.upper()}_")]:
             del os.environ[variable]

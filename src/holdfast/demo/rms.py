@@ -1,4 +1,4 @@
-"""Ways to break and mend the simulated revenue-management system, for every scene that sends to it."""
+"""Controls that break and restore the simulated RMS, for every scene that sends to it."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from holdfast.demo.scene import Control, Stage
 from holdfast.simulators.rms import Behave, RmsSimulator
 
 
-def _breaking(name: str, label: str, *, behaviour: Behave, said: str) -> Control:
+def _break_control(name: str, label: str, *, behaviour: Behave, message: str) -> Control:
     async def run(stage: Stage) -> str:
-        stage.world.the(RmsSimulator).run(behaviour)
-        return said
+        stage.world.get(RmsSimulator).run(behaviour)
+        return message
 
     return Control(name=name, label=label, kind="danger", run=run)
 
 
-async def mend(stage: Stage) -> str:
-    """The RMS is well again, and so is every endpoint that its answers switched off."""
-    stage.world.the(RmsSimulator).run(Behave())
+async def restore_rms(stage: Stage) -> str:
+    """Restore the RMS, and every endpoint that its responses disabled."""
+    stage.world.get(RmsSimulator).run(Behave())
     for scene in stage.scenes.values():
-        await scene.mended(stage)
-    return "The RMS takes everything again. What was given up can be replayed."
+        await scene.on_restored(stage)
+    return "The RMS accepts everything again. Dead letters can be replayed."
 
 
 RMS_CONTROLS: Final = (
-    _breaking(
+    _break_control(
         "break", "Break the RMS", behaviour=Behave(failure_rate=1.0),
-        said="The RMS answers 503 to everything: deliveries are tried again, then become dead letters.",
+        message="The RMS answers 503 to everything: deliveries are retried, then become dead letters.",
     ),
-    _breaking(
+    _break_control(
         "flaky", "Fail 30 %", behaviour=Behave(failure_rate=0.3),
-        said="Three in ten are answered 503: nearly all arrive after a retry.",
+        message="30 % are answered 503: nearly all are delivered after a retry.",
     ),
-    _breaking(
+    _break_control(
         "slow", "Slow it down", behaviour=Behave(delay_s=3.0),
-        said="Every answer takes 3 seconds: deliveries wait, and none is lost.",
+        message="Every response takes 3 seconds: deliveries wait, and none is lost.",
     ),
-    _breaking(
+    _break_control(
         "gone", "Answer 410 Gone", behaviour=Behave(failure_rate=1.0, failure_status=410),
-        said="410 says: never again. The next delivery switches its endpoint off.",
+        message="410 Gone: the next delivery disables its endpoint.",
     ),
-    Control(name="mend", label="Mend the RMS", run=mend),
+    Control(name="restore", label="Restore the RMS", run=restore_rms),
 )  # fmt: skip
 
 
-def answers(stage: Stage) -> str:
-    """How the RMS answers now, in words."""
-    behaviour = stage.world.the(RmsSimulator).state.behaviour
+def describe_behaviour(stage: Stage) -> str:
+    """The behaviour of the RMS in words."""
+    behaviour = stage.world.get(RmsSimulator).state.behaviour
     failing = f"{behaviour.failure_status} to {behaviour.failure_rate:.0%}" if behaviour.failure_rate else ""
     slow = f"after {behaviour.delay_s:.0f} s" if behaviour.delay_s else ""
     return ", ".join(filter(None, [failing, slow])) or "200 to everything"

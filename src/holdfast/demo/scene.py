@@ -1,8 +1,8 @@
-"""What a scene is: how a service is set up in a demo, its first data, what goes on, what can be caused.
+"""Scenes: a service's settings in a demo, its sample data, its activity and its controls.
 
     src/holdfast/demo/scenes/renewals.py    scene = Scene(title="Renewals", about="…", settings=..., ...)
 
-A scene whose file has no service's name is played always, on the kit alone.
+A scene whose file is not named after a service always runs, on the kit alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERY_S: Final = 6.0
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """What a scene is played on: the running whole, and the outside worlds."""
+    """The environment of a scene: the runtime and the simulators."""
 
     runtime: Runtime
     world: SimulatorSet
@@ -41,11 +41,11 @@ class Stage(msgspec.Struct, frozen=True):
         return self.runtime.clock
 
     def outbox(self, tenant_id: str) -> Outbox:
-        """Where events are put; the dispatcher here sends them at once."""
+        """The tenant's outbox; the dispatcher in this process sends at once."""
         return Outbox(self.store.tenant(tenant_id), local_dispatcher=self.runtime.dispatcher)
 
     def operations(self, service: str) -> Any:
-        """What a service's own commands and pages work with."""
+        """A service's operations."""
         return self.runtime.parts[service].operations
 
 
@@ -54,7 +54,7 @@ Fact: TypeAlias = tuple[str, str]
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a person can cause; `run` does it and says in a sentence what to look at now."""
+    """A button; `run` acts and returns a sentence on what to look at."""
 
     name: str
     label: str
@@ -71,13 +71,12 @@ async def _no_facts(stage: Stage) -> Sequence[Fact]:
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """How one service is shown.
+    """The demo of one service.
 
-    `settings` prepares the outside worlds and gives the service's settings, before it is built. `open` is
-    played at every start, `seed` until it has come to its end once; both may be cut short anywhere and come
-    again. `act` is one small thing that happens, about every `every_s`; `mended` puts right what broke with
-    the RMS, once that is well again. `facts` say how it stands; they are
-    told anew when the topics in `live` change. `look` are pages worth a visit: path and words.
+    `settings` prepares the simulators and returns the service's settings, before it is built. `open` runs at
+    every start, `seed` until it has completed once; both must be idempotent. `act` is one small event, about
+    every `every_s`; `on_restored` re-enables what broke with the RMS. `facts` describe the state, refreshed
+    when the topics in `live` change. `links` are pages worth a visit: path and label.
     """
 
     title: str
@@ -86,24 +85,24 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     open: Act = _nothing
     seed: Act = _nothing
     act: Act = _nothing
-    mended: Act = _nothing
+    on_restored: Act = _nothing
     every_s: float = EVERY_S
     controls: Sequence[Control] = ()
     facts: Callable[[Stage], Awaitable[Sequence[Fact]]] = _no_facts
-    look: Sequence[tuple[str, str]] = ()
+    links: Sequence[tuple[str, str]] = ()
     live: Sequence[str] = ()
 
     def control(self, name: str) -> Control:
-        """The control of this name; `NotFoundError` names those there are."""
+        """The control of this name; `NotFoundError` lists the names."""
         for one in self.controls:
             if one.name == name:
                 return one
-        there = ", ".join(one.name for one in self.controls)
-        raise NotFoundError(f"no control {name!r} in this scene; there are: {there}")
+        names = ", ".join(one.name for one in self.controls)
+        raise NotFoundError(f"no control {name!r} in this scene; there are: {names}")
 
 
 def find_scenes() -> dict[str, Scene]:
-    """Every scene there is, by the name of its file."""
+    """All scenes, by the name of their file."""
     package = importlib.import_module(SCENES)
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
     return {name: _scene_in(name) for name in names}

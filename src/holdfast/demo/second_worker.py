@@ -1,7 +1,7 @@
-"""A second process that works beside the first: to be killed by whoever wants to see what happens then.
+"""A second worker process, for people to kill and see what happens.
 
-The parent tells it the settings in one line on its standard input and keeps that open: when the parent ends,
-in whatever way, the input ends, and so does this process.
+The parent sends the settings in one line on its standard input and keeps that open: when the parent ends, in
+whatever way, the input ends, and so does this process.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _RUN: Final = f"from {__name__} import main; main()"
 
 
 class SecondWorker:
-    """Starts, kills and ends that process.
+    """Starts, kills and stops that process.
 
     Example:
-        second = Second()
+        second = SecondWorker()
         second.start(runtime.config)
         second.kill()
     """
@@ -36,15 +36,15 @@ class SecondWorker:
 
     @property
     def pid(self) -> int | None:
-        """Its number while it lives."""
+        """Its process id while it runs."""
         alive = self._process is not None and self._process.poll() is None
         return self._process.pid if alive and self._process is not None else None
 
     def start(self, config: Config) -> None:
-        """Start it where it is not running."""
+        """Start it if it is not running."""
         if self.pid is not None:
             return
-        # Of its own session: Ctrl-C is for the parent, which then ends it in order.
+        # In its own session: Ctrl-C is for the parent, which then stops it in order.
         self._process = subprocess.Popen(
             [sys.executable, "-c", _RUN], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -54,21 +54,21 @@ class SecondWorker:
         self._process.stdin.flush()
 
     def kill(self) -> bool:
-        """End it at once, in the midst of whatever it does; False where it was not running."""
+        """Kill it at once; False when it was not running."""
         if self.pid is None or self._process is None:
             return False
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         return True
 
-    def let_go(self) -> None:
-        """Tell it to finish; it does while others do."""
+    def request_stop(self) -> None:
+        """Ask it to stop, without waiting."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
     async def close(self) -> None:
-        """Let it finish, for a moment; then it is killed."""
-        self.let_go()
+        """Ask it to stop, and kill it after a moment."""
+        self.request_stop()
         if self._process is None:
             return
         try:

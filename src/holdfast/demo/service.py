@@ -1,4 +1,4 @@
-"""The demo as one more service: it seeds, keeps a little going, and has the buttons to press."""
+"""The demo as one more service: sample data, activity and the page with the buttons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import structlog
 from litestar.params import FromPath
 
 from holdfast.clock import Clock
-from holdfast.demo.models import Seeded
+from holdfast.demo.models import SeededScene
 from holdfast.demo.scene import Scene, Stage
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError, ConflictError, NotFoundError, RetryLaterError
@@ -43,42 +43,42 @@ class SceneRow(msgspec.Struct, frozen=True):
     name: str
     title: str
     about: str
-    look: Sequence[tuple[str, str]]
+    links: Sequence[tuple[str, str]]
     controls: list[ControlRow]
 
 
 class DemoOverview(msgspec.Struct, frozen=True):
-    """What can be caused, and where the simulators are."""
+    """The controls, and the addresses of the simulators."""
 
     scenes: list[SceneRow]
     simulators: dict[str, str]
 
 
-class Caused(msgspec.Struct, frozen=True):
+class ControlResponse(msgspec.Struct, frozen=True):
     said: str
 
 
-def demo_service(troupe: SceneRunner) -> Service:
+def demo_service(scene_runner: SceneRunner) -> Service:
     """The service of one demo."""
 
     def build(context: Context) -> Parts:
         async def start() -> None:
-            await _take(context.store)
+            await _claim_store(context.store)
 
         return Parts(
-            routes=troupe.routes(), pages=[troupe.page()], start=start,
-            loops={"activity": Activity(troupe, context.clock)},
+            routes=scene_runner.routes(), pages=[scene_runner.page()], start=start,
+            loops={"activity": Activity(scene_runner, context.clock)},
         )  # fmt: skip
 
-    return Service(name=NAME, summary="Try everything out.", documents=[Seeded], build=build)
+    return Service(name=NAME, summary="Try everything out.", documents=[SeededScene], build=build)
 
 
 class SceneRunner:
-    """The scenes of a demo; they play once there is a stage."""
+    """Runs the scenes of a demo, once there is a runtime."""
 
     def __init__(self, scenes: Mapping[str, Scene], world: SimulatorSet) -> None:
         self.scenes, self.world = scenes, world
-        self.began = asyncio.Event()
+        self.ready = asyncio.Event()
         self._stage: Stage | None = None
 
     @property
@@ -88,15 +88,15 @@ class SceneRunner:
         return self._stage
 
     async def begin(self, runtime: Runtime) -> None:
-        """Open every scene, and seed those that are not yet."""
+        """Open every scene, and seed those that are not seeded yet."""
         stage = self._stage = Stage(runtime, self.world, self.scenes)
         for name, scene in self.scenes.items():
             await scene.open(stage)
-            if await stage.store.get(Seeded, name) is None:
+            if await stage.store.get(SeededScene, name) is None:
                 await scene.seed(stage)
-                await stage.store.commit(put(Seeded(id=name, seeded_at=stage.clock.now())))
+                await stage.store.commit(put(SeededScene(id=name, seeded_at=stage.clock.now())))
                 log.info("seeded", scene=name)
-        self.began.set()
+        self.ready.set()
 
     @operation("demo.caused", area=NAME, verb="act", needs="developer", platform=True)
     async def cause(self, by: Operator, name: str, control: str) -> str:
@@ -106,10 +106,8 @@ class SceneRunner:
         try:
             said = await self.scenes[name].control(control).run(self.stage)
         except LookupError as fault:
-            # What the scene relies on in an outside world is gone: somebody reset a simulator.
-            raise ConflictError(
-                f"the simulated world is not as it was ({fault}): start the demo again"
-            ) from None
+            # Somebody reset a simulator that the scene relies on.
+            raise ConflictError(f"a simulator was reset ({fault}); restart the demo") from None
         await by.append(subject=f"{name}/{control}")
         return said
 
@@ -119,54 +117,54 @@ class SceneRunner:
 
     def _row(self, name: str, scene: Scene) -> SceneRow:
         controls = [ControlRow(one.name, one.label, one.kind) for one in scene.controls]
-        look = [*self._pages_of(name), *scene.look]
+        look = [*self._pages_of(name), *scene.links]
         return SceneRow(name, scene.title, scene.about, look, controls)
 
     def _pages_of(self, name: str) -> list[tuple[str, str]]:
-        """A service's own pages that stand in the navigation."""
+        """A service's pages in the navigation."""
         parts, address = self.stage.runtime.parts.get(name), name.replace("_", "-")
         pages = [page for page in parts.pages if page.nav] if parts else []
         return [(f"/console/{address}{page.path}", page.title) for page in pages]
 
     def page(self) -> Page:
-        """Try it: every scene with how it stands and its buttons."""
+        """The page "Try it": every scene with its state and buttons."""
         topics = sorted({topic for scene in self.scenes.values() for topic in scene.live})
 
         async def data(ask: PageRequest) -> Mapping[str, Any]:
-            told = self.overview()
-            facts = [await self.scenes[row.name].facts(self.stage) for row in told.scenes]
-            scenes = [{"row": row, "facts": one} for row, one in zip(told.scenes, facts, strict=True)]
-            return {"scenes": scenes, "simulators": told.simulators}
+            overview = self.overview()
+            facts = [await self.scenes[row.name].facts(self.stage) for row in overview.scenes]
+            scenes = [{"row": row, "facts": one} for row, one in zip(overview.scenes, facts, strict=True)]
+            return {"scenes": scenes, "simulators": overview.simulators}
 
         return Page(path="", title="Try it", template="try.html", data=data, live=topics)
 
     def routes(self) -> list[Any]:
         @read_route("/scenes", "viewer", area=NAME, prefix="")
         async def scenes() -> DemoOverview:
-            """What can be caused in this demo."""
+            """The controls of this demo."""
             return self.overview()
 
         @action_route("/scenes/{scene:str}/{control:str}", SceneRunner.cause, prefix="")
-        async def cause(by: By, scene: FromPath[str], control: FromPath[str]) -> Caused:
-            """Cause something in the simulated outside worlds, or in a service."""
-            return Caused(await self.cause(by, scene, control))
+        async def cause(by: By, scene: FromPath[str], control: FromPath[str]) -> ControlResponse:
+            """Run a control on the simulators or on a service."""
+            return ControlResponse(await self.cause(by, scene, control))
 
         return [scenes, cause]
 
 
-async def _take(store: Store) -> None:
-    """Made-up data has no place among real data: only a store that is new, or a demo's, is played on."""
-    if await store.get(Seeded, NAME) is None:
-        # Before anything is made up: who is cut short then still knows the store as their own.
-        if not (await store.query(Query(Seeded).limit(1))).items and await _in_use(store):
+async def _claim_store(store: Store) -> None:
+    """Refuse a store with real data: only a new one, or a demo's, is used."""
+    if await store.get(SeededScene, NAME) is None:
+        # Before any sample data: an interrupted start still recognizes the store as its own.
+        if not (await store.query(Query(SeededScene).limit(1))).items and await _in_use(store):
             raise ConfigError(
-                "this store is in use, and no demo's: choose another folder with HOLDFAST_HOME", "home"
+                "this store holds data that is not a demo's; choose another folder with HOLDFAST_HOME", "home"
             )
-        await store.commit(put(Seeded(id=NAME, seeded_at=store.clock.now())))
+        await store.commit(put(SeededScene(id=NAME, seeded_at=store.clock.now())))
 
 
 async def _in_use(store: Store) -> bool:
-    """Whether people, programs or services keep anything there; what a mere start leaves does not count."""
+    """Whether users, tokens or services have documents there."""
     models: list[type[Document]] = [ApiToken, User, Endpoint, InboxItem]
     for kind in (*models, *(kind for service in find_services() for kind in service.documents)):
         query: Query[Any] = Query(kind).limit(1)
@@ -177,22 +175,22 @@ async def _in_use(store: Store) -> bool:
 
 
 class Activity:
-    """Lets a small thing happen in each scene now and then."""
+    """Triggers a small event in each scene now and then."""
 
-    def __init__(self, troupe: SceneRunner, clock: Clock) -> None:
-        self._troupe, self._clock = troupe, clock
+    def __init__(self, scene_runner: SceneRunner, clock: Clock) -> None:
+        self._scene_runner, self._clock = scene_runner, clock
         self.last_turn_at: datetime | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        await wait_first(self._troupe.began.wait(), stop.wait())
+        await wait_first(self._scene_runner.ready.wait(), stop.wait())
         try:
-            await self._go_on(stop)
+            await self._run_scenes(stop)
         finally:
-            # Both processes wind down at the same time: there are few seconds until the kill.
-            self._troupe.world.second.let_go()
+            # Both processes stop at the same time: there are few seconds until the kill.
+            self._scene_runner.world.second.request_stop()
 
-    async def _go_on(self, stop: asyncio.Event) -> None:
-        scenes = self._troupe.scenes
+    async def _run_scenes(self, stop: asyncio.Event) -> None:
+        scenes = self._scene_runner.scenes
         due = {name: self._clock.monotonic() + scene.every_s / 2 for name, scene in scenes.items()}
         while not stop.is_set():
             self.last_turn_at = self._clock.now()
@@ -200,12 +198,12 @@ class Activity:
                 if self._clock.monotonic() >= due[name]:
                     due[name] = self._clock.monotonic() + scene.every_s * random.uniform(0.5, 1.5)
                     await self._act(name, scene)
-            soonest = min(due.values(), default=self._clock.monotonic() + 60.0)
-            await wait_for_wake(self._clock, max(0.05, soonest - self._clock.monotonic()), stop=stop)
+            next_due = min(due.values(), default=self._clock.monotonic() + 60.0)
+            await wait_for_wake(self._clock, max(0.05, next_due - self._clock.monotonic()), stop=stop)
 
     async def _act(self, name: str, scene: Scene) -> None:
         try:
-            await scene.act(self._troupe.stage)
+            await scene.act(self._scene_runner.stage)
         except Exception as fault:
             # People break things here on purpose; the next turn comes anyway.
-            log.info("nothing happened this time", scene=name, why=str(fault))
+            log.info("scene activity failed", scene=name, why=str(fault))

@@ -1,4 +1,4 @@
-"""The outside worlds of one demo: every simulator there is, on loopback, in this process; a second worker."""
+"""All simulators of one demo, on loopback, in this process, and the second worker."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ S = TypeVar("S")
 
 
 class SimulatorSet:
-    """Enter it and all simulators answer; leave it and none does.
+    """An async context manager that starts and stops all simulators.
 
     Example:
-        async with World(clock=SystemClock(), public_url="http://127.0.0.1:8000") as world:
-            world.the(RmsSimulator).run(Behave(failure_rate=1.0))
+        async with SimulatorSet(clock=SystemClock(), public_url="http://127.0.0.1:8000") as simulators:
+            simulators.get(RmsSimulator).run(Behave(failure_rate=1.0))
     """
 
     def __init__(self, *, clock: Clock, public_url: str) -> None:
@@ -28,23 +28,23 @@ class SimulatorSet:
         self.folder = Path()
         self.simulators: dict[str, Simulator] = {}
         self.second = SecondWorker()
-        self._open = contextlib.AsyncExitStack()
+        self._stack = contextlib.AsyncExitStack()
 
-    def the(self, kind: type[S]) -> S:
+    def get(self, kind: type[S]) -> S:
         """The simulator of this class."""
         return next(one for one in self.simulators.values() if isinstance(one, kind))
 
     async def __aenter__(self) -> Self:
-        async with self._open as opening:
-            # For what a service reads from files, such as made-up credentials; gone with the demo.
-            self.folder = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-demo-")))
-            for name, make in find_simulators().items():
-                self.simulators[name] = await opening.enter_async_context(make(self.clock, 0))
-            self._open = opening.pop_all()
+        async with self._stack as stack:
+            # For what a service reads from files, such as simulated credentials; removed with the demo.
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-demo-")))
+            for name, factory in find_simulators().items():
+                self.simulators[name] = await stack.enter_async_context(factory(self.clock, 0))
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.second.close()
-        await self._open.aclose()
+        await self._stack.aclose()

@@ -1,1 +1,1 @@
-"""One file a service; see `holdfast.demo.scene`."""
+"""One module per service; see `holdfast.demo.scene`."""

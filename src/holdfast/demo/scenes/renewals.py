@@ -1,4 +1,4 @@
-"""Three properties with residents that nobody is: risks are calculated, events go to the simulated RMS."""
+"""Renewals: three properties with sample residents; risk events go to the simulated RMS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
-from holdfast.demo.rms import RMS_CONTROLS, answers
+from holdfast.demo.rms import RMS_CONTROLS, describe_behaviour
 from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConflictError
@@ -30,7 +30,7 @@ DECIDED: Final = 80
 
 
 def settings(world: SimulatorSet) -> Mapping[str, Any]:
-    """It needs none: where events go is kept with each property."""
+    """None: the endpoint is stored with each property."""
     return {}
 
 
@@ -50,13 +50,13 @@ async def _properties(stage: Stage) -> list[str]:
 
 async def open_endpoints(stage: Stage) -> None:
     """Each property has its own path at the RMS, whose address is new at every start."""
-    rms, endpoints = stage.world.the(RmsSimulator), _renewals(stage).endpoints(NO_TENANT)
+    rms, endpoints = stage.world.get(RmsSimulator), _renewals(stage).endpoints(NO_TENANT)
     for property_id in await _properties(stage):
         await endpoints.set(property_id, EndpointRequest(url=rms.webhook_url(property_id), rate_per_s=50.0))
 
 
 async def seed(stage: Stage) -> None:
-    """Residents, where their events go, a calculation of each property, and the first events."""
+    """Residents, endpoints, a calculation of each property, and the first events."""
     plan = SamplePlan(
         residents=RESIDENTS, per_property=PER_PROPERTY, as_of=stage.clock.now().date(), tenant_id=NO_TENANT
     )
@@ -74,14 +74,14 @@ async def seed(stage: Stage) -> None:
 
 
 async def _decide(stage: Stage, properties: Sequence[str], today: date) -> None:
-    """What became of some residents by now: those at higher risk left more often."""
-    portfolio, dice, made = _portfolio(stage), random.Random(1), list[Outcome]()
+    """Outcomes of some residents: those at higher risk left more often."""
+    portfolio, rng, made = _portfolio(stage), random.Random(1), list[Outcome]()
     for property_id in properties:
         run = await portfolio.latest(property_id)
         page = await portfolio.risk(run, property_id, limit=DECIDED) if run else None
         for score in page.docs[::2] if page else ():
-            left = dice.random() < 0.05 + 0.9 * score.risk_score / 100
-            day = today - timedelta(days=dice.randrange(1, 40))
+            left = rng.random() < 0.05 + 0.9 * score.risk_score / 100
+            day = today - timedelta(days=rng.randrange(1, 40))
             made.append(_outcome(score, left=left, day=day, now=stage.clock.now()))
     await stage.store.tenant(NO_TENANT).commit(*(put(one) for one in made))
 
@@ -96,7 +96,7 @@ def _outcome(score: RiskScore, *, left: bool, day: date, now: datetime) -> Outco
 
 
 async def act(stage: Stage) -> None:
-    """A manager has the RMS told of a resident at risk."""
+    """Send the event of one resident at risk."""
     portfolio, property_id = _portfolio(stage), random.choice(await _properties(stage))
     run = await portfolio.latest(property_id)
     if run is not None:
@@ -109,34 +109,34 @@ async def calculate(stage: Stage) -> str:
     portfolio = _portfolio(stage)
     for property_id in await _properties(stage):
         await portfolio.jobs.start(property_id, by="demo")
-    return "Every property is calculated anew: the history of each resident grows by one."
+    return "Every property is recalculated: each resident gets one more score."
 
 
 async def trigger(stage: Stage) -> str:
-    told, off = list[Triggered](), list[str]()
+    triggered, disabled = list[Triggered](), list[str]()
     for property_id in await _properties(stage):
         try:
-            told += await _portfolio(stage).trigger_many(property_id, tiers=["high"])
+            triggered += await _portfolio(stage).trigger_many(property_id, tiers=["high"])
         except ConflictError:
-            # A receiver that is gone for good has its endpoint switched off by whichever event comes first.
-            off.append(property_id)
-    made = sum(one.status == "created" for one in told)
-    said = f"{made} events are on their way, {len(told) - made} were there already."
-    return f"{said} Switched off until the RMS is mended: {', '.join(off)}." if off else said
+            # The first event that gets 410 Gone disables its endpoint.
+            disabled.append(property_id)
+    made = sum(one.status == "created" for one in triggered)
+    message = f"{made} events are being delivered, {len(triggered) - made} existed already."
+    return f"{message} Disabled until the RMS is restored: {', '.join(disabled)}." if disabled else message
 
 
 async def enable(stage: Stage) -> None:
-    """Those that the RMS's answers switched off; what somebody paused stays so."""
+    """Enable endpoints that the RMS's responses disabled; what somebody paused stays so."""
     endpoints = _renewals(stage).endpoints(NO_TENANT)
     found, _ = await endpoints.all(limit=PROPERTIES_MAX, cursor=None)
     for one in found:
         if one.status == "disabled":
-            await endpoints.act(one.property_id, "enable", reason="mended", by="demo")
+            await endpoints.act(one.property_id, "enable", reason="RMS restored", by="demo")
 
 
 async def replay(stage: Stage) -> str:
     report = await _renewals(stage).deliveries(NO_TENANT).replay_all(dry_run=False)
-    return f"{report.changed} events go out again, under the ids they had."
+    return f"{report.changed} events are sent again under their ids."
 
 
 async def facts(stage: Stage) -> list[Fact]:
@@ -147,25 +147,25 @@ async def facts(stage: Stage) -> list[Fact]:
     return [
         ("Residents at high risk", str(sum(run.high for run in runs))),
         ("Events delivered", str(sum(one.get("delivered", 0) for one in counts))),
-        ("Events given up", str(sum(one.get("dlq", 0) for one in counts))),
-        ("The RMS answers", answers(stage)),
+        ("Dead letters", str(sum(one.get("dlq", 0) for one in counts))),
+        ("RMS response", describe_behaviour(stage)),
     ]
 
 
 scene = Scene(
     title="Renewals",
-    about="Who will probably not renew their lease, and why; the revenue-management system (RMS) is told.",
+    about="Residents who will probably not renew their lease; sent to the revenue-management system (RMS).",
     settings=settings,
     open=open_endpoints,
     seed=seed,
     act=act,
-    mended=enable,
+    on_restored=enable,
     every_s=10.0,
     controls=[
-        Control(name="trigger", label="Tell the RMS of all at high risk", kind="primary", run=trigger),
-        Control(name="calculate", label="Calculate anew", run=calculate),
+        Control(name="trigger", label="Send all at high risk to the RMS", kind="primary", run=trigger),
+        Control(name="calculate", label="Recalculate", run=calculate),
         *RMS_CONTROLS,
-        Control(name="replay", label="Replay what was given up", run=replay),
+        Control(name="replay", label="Replay dead letters", run=replay),
     ],
     facts=facts,
     live=["renewals", "runs"],

@@ -11,23 +11,23 @@ async def start(stage: Stage) -> None:
 
 async def kill(stage: Stage) -> str:
     if not stage.world.second.kill():
-        return "It is dead already; start it again."
-    return "Killed, with whatever it held. What it had claimed is taken over when its lease ends."
+        return "It is not running; start it again."
+    return "Killed. Its claims are taken over when their leases expire."
 
 
 async def revive(stage: Stage) -> str:
     await start(stage)
-    return "It works again."
+    return "It is running again."
 
 
 async def facts(stage: Stage) -> list[Fact]:
     pid = stage.world.second.pid
-    return [("The second worker", f"works as process {pid}" if pid else "is dead; the first does it all")]
+    return [("Second worker", f"running as process {pid}" if pid else "not running; the first does all work")]
 
 
 scene = Scene(
     title="Workers",
-    about="Two processes share the work. Kill one in the midst of it: the other goes on under new fences.",
+    about="Two processes share the work. Kill one: the other takes over its claims.",
     open=start,
     controls=[
         Control(name="kill", label="Kill a worker", kind="danger", run=kill),
