@@ -36,7 +36,7 @@ from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import Meter
 from holdfast.kit.outbox import Dispatcher, Endpoint, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
-from holdfast.kit.runs import RunModels
+from holdfast.kit.runs import Join, RunModels
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller, Document
@@ -187,6 +187,13 @@ class OutboxPart(msgspec.Struct, frozen=True, kw_only=True):
     test_fields: Mapping[str, Any] = {}
 
 
+class RunPart(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs with documents of a service's own; `joins` take part in the commit that cancels or retries one."""
+
+    models: RunModels
+    joins: Sequence[Join] = ()
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a service adds to the process. `attention` lists the problems of one tenant."""
 
@@ -204,7 +211,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     oauth_providers: Mapping[str, OAuthProvider] = {}  # by the provider's name
     # Outboxes and runs in the service's own collections, shown and operated by every surface.
     outboxes: Sequence[OutboxPart] = ()
-    runs: Sequence[RunModels] = ()
+    runs: Sequence[RunPart] = ()
     queues: Mapping[str, type[Document]] = {}  # documents its own loops claim, for backlog and drain
     metrics: Any = None  # a prometheus_client collector, shown under /metrics
     operations: Any = None  # the object that its commands and pages call

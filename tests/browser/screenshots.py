@@ -21,7 +21,8 @@ from tests.console.bed import PASSWORD, Bed, console
 from tests.examples import lanterns
 
 PAGES: Final = (
-    "", "/deliveries", "/deliveries/evt_0003~{endpoint}", "/dead-letters", "/inbox", "/channels",
+    "", "/deliveries", "/deliveries/holdfast/evt_0003~{endpoint}", "/dead-letters", "/endpoints",
+    "/endpoints/holdfast/crm-webhooks", "/inbox", "/channels",
     "/connections", "/connections/00000000000000000000000000000001", "/runs",
     "/runs/holdfast_runs/run-003", "/schedules", "/schedules/-_prune", "/audit", "/documents",
     "/documents/holdfast_deliveries", "/documents/holdfast_runs/document?id.id=run-003", "/usage", "/users",

@@ -41,7 +41,7 @@ async def test_a_failing_receiver_shows_as_retries_and_dead_letters_and_a_replay
 
         await page.get_by_role("link", name="Deliveries", exact=True).click()
         await live(page)
-        await expect(page.get_by_text("Everything that was put out has arrived.")).to_be_visible()
+        await expect(page.get_by_text("Every event has arrived.")).to_be_visible()
         await bed.send(endpoint, '{"unit": "4B"}', '{"unit": "5A"}')
         states = page.locator("#rows .state")
         await expect(states).to_have_text(["failed", "failed"])
@@ -56,7 +56,7 @@ async def test_a_failing_receiver_shows_as_retries_and_dead_letters_and_a_replay
         dialog = page.get_by_role("dialog", name="Replay this delivery?")
         await expect(dialog).to_contain_text("again, under the same event id")
         await dialog.get_by_role("button", name="Replay").click()
-        await expect(page.locator("#toast")).to_have_text("It is on its way again.")
+        await expect(page.locator("#toast")).to_have_text("It is in flight again.")
         await expect(page.locator("#rows tbody tr")).to_have_count(1)
         await not_reloaded(page)
 
@@ -69,7 +69,7 @@ async def test_a_failing_receiver_shows_as_retries_and_dead_letters_and_a_replay
         assert rms.state.counts()["accepted"] == 1
         actions = await bed.runtime.store.tenant("-").query(Query(AuditEvent).order_by("sequence"))
         assert [event.action for event in actions.docs] == [
-            "user.link_made", "session.began", "delivery.replayed"
+            "user.link_made", "session.began", "dead_letter.replayed",
         ]  # fmt: skip
 
 
@@ -89,7 +89,7 @@ async def test_all_dead_letters_are_replayed_after_saying_how_many(page: Page, t
         assert rms.state.counts()["accepted"] == 0
         await page.get_by_role("button", name="Replay all").click()
         await dialog.get_by_role("button", name="Replay 3").click()
-        await expect(page.locator("#toast")).to_have_text("3 are on their way again.")
+        await expect(page.locator("#toast")).to_have_text("3 are in flight again.")
         await expect(page.get_by_text("No dead letters.")).to_be_visible()
 
 
@@ -101,7 +101,7 @@ async def test_a_viewer_has_nothing_to_press_and_is_refused_when_trying(page: Pa
         await expect(page.locator("#rows tbody tr").first).to_be_visible()
         await expect(page.get_by_role("button", name="Replay")).to_have_count(0)
         status = await page.evaluate(
-            """async () => (await fetch("/api/v1/dead-letters/replay", {
+            """async () => (await fetch("/api/v1/dead-letters/holdfast/replay", {
                  method: "POST", body: JSON.stringify({dryRun: false}),
                  headers: {"content-type": "application/json",
                            "x-csrf-token": document.querySelector("meta[name=csrf]").content},

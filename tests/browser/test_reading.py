@@ -31,8 +31,8 @@ HOSTILE: Final = (
     "{{ 7 * 7 }} {% raw %} ${7*7}",
 )
 PAGES: Final = (
-    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/inbox", "/channels", "/connections",
-    "/runs",
+    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/endpoints", "/inbox", "/channels",
+    "/connections", "/runs",
     "/runs?status=failed&type=autopilot", "/schedules", "/audit", "/documents",
     "/documents/holdfast_deliveries", "/usage", "/users", "/lanterns", "/nowhere",
     "/deliveries?q=none",
@@ -78,7 +78,10 @@ async def test_hostile_words_stay_words_on_every_page_also_when_swapped_in(
         await expect(page.locator("#live-state")).to_have_text("live")
         ids = await _plant(bed)
         await expect(page.locator("#rows tbody tr")).to_have_count(len(HOSTILE))
-        for path in (*PAGES, *(f"/deliveries/{id.replace('/', '%2F')}" for id in ids if "/" not in id)):
+        for path in (
+            *PAGES,
+            *(f"/deliveries/holdfast/{id.replace('/', '%2F')}" for id in ids if "/" not in id),
+        ):
             await page.goto(f"{bed.address}/console{path}")
             assert (await page.title()).endswith(" · Holdfast"), path
             assert await page.locator("main script, main img").count() == 0, path
@@ -98,7 +101,8 @@ async def test_no_page_is_wider_than_a_phone(page: Page, tmp_path: Path) -> None
         dead = (await Deliveries(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
         for path in (
             *PAGES,
-            f"/deliveries/{dead}",
+            f"/deliveries/holdfast/{dead}",
+            "/endpoints/holdfast/crm-webhooks",
             "/schedules/-_prune",
             "/runs/holdfast_runs/run-003",
             CONNECTION,
@@ -150,7 +154,7 @@ async def test_everything_can_be_done_with_the_keyboard_alone(page: Page, tmp_pa
         await page.keyboard.press("Tab")
         await expect(dialog.get_by_role("button", name="Replay")).to_be_focused()
         await page.keyboard.press("Enter")
-        await expect(page.locator("#toast")).to_have_text("It is on its way again.")
+        await expect(page.locator("#toast")).to_have_text("It is in flight again.")
 
 
 async def test_every_control_and_picture_has_a_name(page: Page, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_dead_letter_is_listed_looked_at_and_put_out_again() -> None:
     assert "[red]no[/red]" in _text("dlq", "list")
     assert _json("dlq", "replay", "--dry-run")["matched"] == 1
     assert _json("deliveries", "show", "e1~rms")["status"] == "dead"
-    assert _text("dlq", "replay") == "1 go out again\n"
+    assert _text("dlq", "replay") == "1 are sent again\n"
     assert _json("dlq", "list")["items"] == []
     assert [row["status"] for row in _json("deliveries", "list")["items"]] == ["pending"]
     assert _json("deliveries", "replay", "e1~rms") == {"id": "e1~rms", "replayed": False}

@@ -57,7 +57,7 @@ async def test_what_cant_be_put_on_record_is_not_done(tmp_path: Path) -> None:
             ("schedules/-_nightly/run", {}), ("schedules/-_nightly/switch", {"on": False}),
             (f"runs/holdfast_runs/{run.id}/cancel", {}), (f"runs/holdfast_runs/{run.id}/wake", {}),
             (f"connections/{connection.id}/revoke", {}), ("inbox/s_m/replay", {}),
-            ("deliveries/e1~rms/replay", {}),
+            ("deliveries/holdfast/e1~rms/replay", {}),
         ]  # fmt: skip
         places: list[tuple[Any, str]] = [
             (Schedule, "-_nightly"), (RunDocument, run.id), (Connection, connection.id), (InboxItem, "s_m"),
@@ -118,7 +118,7 @@ async def test_dead_letters_stay_dead_where_their_replay_cant_be_put_on_record(t
         before = await store.get(Delivery, "e1~rms"), await store.get(DeadLetter, "e1~rms")
         await _block_the_trail(bed)
         status, _, _ = await ann.ask(
-            "POST", "/api/v1/dead-letters/replay", json={"dryRun": False}, headers=csrf
+            "POST", "/api/v1/dead-letters/holdfast/replay", json={"dryRun": False}, headers=csrf
         )
         assert status == 409
         assert (await store.get(Delivery, "e1~rms"), await store.get(DeadLetter, "e1~rms")) == before
@@ -150,7 +150,7 @@ async def test_each_commit_of_a_replay_says_on_record_how_many_it_puts_out(tmp_p
         ann = await bed.signed_in("ann")
         await _die(bed, Endpoint(id="rms", url="https://rms.example", created_at=AT), "e1", "e2", "e3")
         await _die(bed, Endpoint(id="kept", url="https://k.example", created_at=AT, fifo=True), "e1", "e2")
-        status, text, _ = await ann.act("/api/v1/dead-letters/replay", {"dryRun": False})
+        status, text, _ = await ann.act("/api/v1/dead-letters/holdfast/replay", {"dryRun": False})
         assert (status, '"changed":5' in text) == (200, True), text
         store = bed.runtime.store.tenant("-")
         replays = Query(AuditEvent).where("action", "==", "dead_letters.replayed").order_by("-sequence")

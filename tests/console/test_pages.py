@@ -20,9 +20,11 @@ from tests.examples.lanterns import Lantern
 
 HOSTILE = "<script>alert(1)</script>\"><img src=x onerror=alert(2)>\u202ereversed'&amp;"
 CONNECTION = "/connections/00000000000000000000000000000001"
+ENDPOINT = "/endpoints/holdfast/crm-webhooks"
 DOCUMENT = "/documents/holdfast_runs/document?id.id=run-003"
 OWN_PAGES = (
-    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/dead-letters?state=dealt-with", "/inbox",
+    "", "/deliveries", "/deliveries?status=all", "/dead-letters", "/dead-letters?state=resolved",
+    "/endpoints", "/endpoints?status=paused", ENDPOINT, "/inbox",
     "/inbox?status=parked", "/channels", "/connections",
     "/connections?status=connected", CONNECTION, "/runs", "/runs?status=failed",
     "/runs/holdfast_runs/run-003", "/schedules", "/schedules/-_prune", "/audit",
@@ -52,6 +54,9 @@ async def test_every_page_shows_what_there_is_on_every_engine(
     assert "dead letters</a>" in shown[""]
     assert "lease." in shown["/deliveries"]
     assert "503 Service Unavailable, 8 times" in shown["/dead-letters"]
+    assert "crm-webhooks" in shown["/endpoints?status=paused"]
+    assert shown["/endpoints?status=paused"].count("<tr data-key") == 1
+    assert "Send a test" in shown[ENDPOINT]
     assert "the repository is not known here yet" in shown["/inbox"]
     assert "person4@hoge.example" in shown["/channels"]
     assert shown["/connections"].count("<tr data-key") == 3
@@ -76,9 +81,17 @@ async def test_every_page_shows_what_there_is_on_every_engine(
 
 async def test_every_page_has_words_for_nothing(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
-    always = ("", "/schedules/-_prune", "/runs/holdfast_runs/run-003", CONNECTION, DOCUMENT, "/documents")
+    always = (
+        "",
+        ENDPOINT,
+        "/schedules/-_prune",
+        "/runs/holdfast_runs/run-003",
+        CONNECTION,
+        DOCUMENT,
+        "/documents",
+    )
     for path in OWN_PAGES:
-        if path not in (*always, "/users", "/you"):
+        if path not in (*always, "/documents", "/users", "/you"):
             assert 'class="nothing"' in await ann.page(f"/console{path}"), path
     assert "Nothing. Everything" in await ann.page("/console")
 
@@ -98,7 +111,7 @@ async def test_every_page_comes_with_a_policy_that_forbids_inline_scripts(bed: B
 ASKED_WRONGLY = (
     ("/console/deliveries?status=lost", 422, "status is one of"),
     ("/console/deliveries?cursor=x", 400, "not a cursor"),
-    ("/console/deliveries/none", 404, "There is no delivery"),
+    ("/console/deliveries/holdfast/none", 404, "There is no delivery"),
     ("/console/deliveries?q=" + "x" * 2_000, 422, "at most 1000 characters"),
     ("/console/inbox/none", 404, "no message"),
     ("/console/schedules/none", 404, "no schedule"),
@@ -134,7 +147,7 @@ async def test_a_viewer_sees_but_finds_nothing_to_press(bed: Bed) -> None:
     await fill(bed.runtime)
     admin, viewer = await bed.signed_in("ann"), await bed.signed_in("vic", role="viewer")
     dead = (await Deliveries(bed.runtime.store.tenant("-")).dead_letters(limit=1)).docs[0].id
-    for path in ("/console/dead-letters", f"/console/deliveries/{dead}", "/console/schedules"):
+    for path in ("/console/dead-letters", f"/console/deliveries/holdfast/{dead}", "/console/schedules"):
         offered = {unescape(url) for url in ACT.findall(await admin.page(path))}
         assert offered, path
         assert not ACT.findall(await viewer.page(path)), path

@@ -20,7 +20,7 @@ from holdfast.kit.runs import (
 )
 from holdfast.model import TimestampId, document
 from holdfast.runtime import Runtime
-from holdfast.service import Context, Parts, Service
+from holdfast.service import Context, Parts, RunPart, Service
 
 
 @document(
@@ -69,7 +69,7 @@ class Workshop:
             runners = {"runs": Runner(store, flows), "orders": Runner(store, flows, models=ORDERS)}
             return Parts(
                 loops=runners if works else {},
-                runs=[ORDERS],
+                runs=[RunPart(models=ORDERS)],
             )
 
         return Service(name="workshop", summary="Makes chairs.", documents=[Order], build=build)

@@ -44,7 +44,7 @@ def _is_fault(body: Any, headers: Mapping[str, str], code: str) -> None:
     ("method", "path", "more", "status", "code"),
     [
         ("GET", "/nowhere", {}, 404, "not_found"),
-        ("GET", "/api/v1/deliveries/none", {}, 404, "not_found"),
+        ("GET", "/api/v1/deliveries/holdfast/none", {}, 404, "not_found"),
         ("DELETE", "/health", {}, 405, "method_not_allowed"),
         ("GET", _HOOK, {}, 405, "method_not_allowed"),
         ("GET", "/api/v1/deliveries?status=lost", {}, 422, "invalid"),
@@ -124,7 +124,7 @@ async def test_an_old_backlog_shows_in_health_and_goes_when_it_is_worked_off(bed
 
 async def test_figures_parse_and_count_what_was_asked(bed: Bed) -> None:
     await bed.send("m1")
-    await bed.ask("GET", "/api/v1/deliveries/none")
+    await bed.ask("GET", "/api/v1/deliveries/holdfast/none")
     status, text, _ = await bed.ask("GET", "/metrics", token=await bed.token("viewer"))
     assert status == 200
     families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -135,7 +135,7 @@ async def test_figures_parse_and_count_what_was_asked(bed: Bed) -> None:
     }
     assert asked[_HOOK, "202"] == 1
     # By route, not by path: what callers make up must not make new series.
-    assert asked["/api/v1/deliveries/{delivery_id}", "401"] == 1
+    assert asked["/api/v1/deliveries/{outbox}/{delivery_id}", "401"] == 1
     loops = {sample.labels["loop"] for sample in families["holdfast_loop_running"].samples}
     assert {"inbox", "outbox", "schedules"} <= loops
     queues = {
@@ -147,12 +147,16 @@ async def test_figures_parse_and_count_what_was_asked(bed: Bed) -> None:
 async def test_the_description_names_every_route_and_how_it_is_refused(bed: Bed) -> None:
     status, described, _ = await bed.ask("GET", "/openapi.json", token=await bed.token("viewer"))
     assert status == 200
-    assert {"/health", "/work/drain", "/api/v1/deliveries/{delivery_id}", "/echo-chamber/hello"} <= set(
-        described["paths"]
-    )
+    assert {
+        "/health",
+        "/work/drain",
+        "/api/v1/deliveries/{outbox}/{delivery_id}",
+        "/echo-chamber/hello",
+    } <= set(described["paths"])
     listed = described["paths"]["/api/v1/deliveries"]["get"]
     assert {"200", "401", "403", "422"} <= set(listed["responses"])
     assert {one["name"] for one in listed["parameters"]} == {
+        "outbox",
         "status",
         "endpoint",
         "limit",

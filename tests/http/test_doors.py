@@ -44,10 +44,22 @@ DECLARED: Final = {
     "POST /api/v1/connections/{connection_id:str}/check": "admin",
     "POST /api/v1/connections/{connection_id:str}/revoke": "admin",
     "GET /api/v1/deliveries": "viewer",
-    "GET /api/v1/deliveries/{delivery_id:str}": "viewer",
-    "POST /api/v1/deliveries/{delivery_id:str}/replay": "admin",
+    "GET /api/v1/deliveries/{outbox:str}/{delivery_id:str}": "viewer",
+    "POST /api/v1/deliveries/{outbox:str}/{delivery_id:str}/cancel": "admin",
+    "POST /api/v1/deliveries/{outbox:str}/{delivery_id:str}/replay": "admin",
     "GET /api/v1/dead-letters": "viewer",
-    "POST /api/v1/dead-letters/replay": "admin",
+    "POST /api/v1/dead-letters/{outbox:str}/replay": "admin",
+    "POST /api/v1/dead-letters/{outbox:str}/{delivery_id:str}/replay": "admin",
+    "POST /api/v1/dead-letters/{outbox:str}/{delivery_id:str}/resolve": "admin",
+    "GET /api/v1/endpoints": "developer",
+    "GET /api/v1/endpoints/{outbox:str}/{endpoint_id:str}": "developer",
+    "POST /api/v1/endpoints/{outbox:str}": "admin",
+    "PUT /api/v1/endpoints/{outbox:str}/{endpoint_id:str}": "admin",
+    "DELETE /api/v1/endpoints/{outbox:str}/{endpoint_id:str}": "admin",
+    **{
+        f"POST /api/v1/endpoints/{{outbox:str}}/{{endpoint_id:str}}/{verb}": "admin"
+        for verb in ("pause", "resume", "disable", "enable", "rotate", "test")
+    },
     "GET /api/v1/documents": "admin",
     "GET /api/v1/documents/{collection:str}": "admin",
     "GET /api/v1/documents/{collection:str}/document": "admin",
@@ -203,7 +215,7 @@ async def test_an_administrator_of_the_whole_may_ask_for_any_tenant(bed: Bed) ->
 async def test_a_scope_narrows_what_a_role_may(bed: Bed) -> None:
     token = await bed.token("owner", scopes=["deliveries:read"])
     assert (await bed.ask("GET", "/api/v1/deliveries", token=token))[0] == 200
-    assert (await bed.ask("POST", "/api/v1/deliveries/none/replay", token=token))[0] == 403
+    assert (await bed.ask("POST", "/api/v1/deliveries/holdfast/none/replay", token=token))[0] == 403
     assert (await bed.ask("GET", "/api/v1/audit", token=token))[0] == 403
     assert (await bed.ask("GET", "/echo-chamber/hello", token=token))[0] == 403
 

@@ -6,6 +6,7 @@ from holdfast.kit.metering import Meter
 from tests.http.bed import Bed, Echo
 from tests.kit.receiver import OK, answering, serving
 
+REPLAY = "/api/v1/dead-letters/holdfast/replay"
 GONE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\nno"
 
 
@@ -28,7 +29,7 @@ async def test_a_webhook_is_kept_worked_on_and_sent_on(bed: Bed) -> None:
     assert [item["messageId"] for item in inbox["items"]] == ["m1"]
     _, page, _ = await bed.ask("GET", "/api/v1/deliveries?status=delivered", token=token)
     assert [item["id"] for item in page["items"]] == ["m1~there"]
-    _, one, _ = await bed.ask("GET", "/api/v1/deliveries/m1~there", token=token)
+    _, one, _ = await bed.ask("GET", "/api/v1/deliveries/holdfast/m1~there", token=token)
     assert (one["body"], one["bodyIsBase64"], one["attempts"][0]["status"]) == ("moin", False, 200)
 
 
@@ -40,13 +41,13 @@ async def test_a_dead_letter_is_seen_and_put_out_again(bed: Bed) -> None:
         await _drain(bed, token)
         _, dead, _ = await bed.ask("GET", "/api/v1/dead-letters", token=token)
         assert [letter["id"] for letter in dead["items"]] == ["m1~there"]
-        _, would, _ = await bed.ask("POST", "/api/v1/dead-letters/replay", token=token, json={})
+        _, would, _ = await bed.ask("POST", REPLAY, token=token, json={})
         assert (would["matched"], would["changed"], would["dryRun"]) == (1, 0, True)
-        _, did, _ = await bed.ask("POST", "/api/v1/dead-letters/replay", token=token, json={"dryRun": False})
+        _, did, _ = await bed.ask("POST", REPLAY, token=token, json={"dryRun": False})
         assert did["changed"] == 1
         await _drain(bed, token)
         assert len(there.requests) == 2
-    _, one, _ = await bed.ask("GET", "/api/v1/deliveries/m1~there", token=token)
+    _, one, _ = await bed.ask("GET", "/api/v1/deliveries/holdfast/m1~there", token=token)
     assert (one["status"], one["replayCount"]) == ("delivered", 1)
     _, trail, _ = await bed.ask("GET", "/api/v1/audit", token=token)
     assert [(event["action"], event["actor"]) for event in trail["items"]] == [

@@ -94,10 +94,10 @@ async def test_without_a_trace_from_outside_one_begins_here(bed: Bed, exported: 
 
 
 async def test_a_request_is_a_part_named_by_its_route(bed: Bed, exported: InMemorySpanExporter) -> None:
-    await bed.ask("GET", "/api/v1/deliveries/none", token=await bed.token("viewer"))
+    await bed.ask("GET", "/api/v1/deliveries/holdfast/none", token=await bed.token("viewer"))
     await bed.ask("GET", "/made/up/paths")
     names = [span.name for span in exported.get_finished_spans()]
-    assert names == ["GET /api/v1/deliveries/{delivery_id}", "GET unrouted"]
+    assert names == ["GET /api/v1/deliveries/{outbox}/{delivery_id}", "GET unrouted"]
 
 
 async def test_nothing_is_kept_or_sent_while_nobody_traces(bed: Bed) -> None:

@@ -19,18 +19,19 @@ from holdfast.runtime import Runtime, find_services
 from holdfast.store import Query
 from tests.console.desk import desk
 from tests.console.workshop import Workshop
-from tests.operations import calendar_sync_scenarios
+from tests.operations import calendar_sync_scenarios, outbox_scenarios
 from tests.operations.commit_log import CommitLog, LoggedCommit
 from tests.operations.discovery import Function, operations_of, reads_of
 from tests.operations.scenarios import SCENARIOS, Scenario, World
 from tests.providers.setting import a_setting
 
 assert calendar_sync_scenarios.ADDED
+assert outbox_scenarios.ADDED
 # An argument for each parameter of a read, by its name; what it finds does not matter.
 SAMPLES: dict[str, Any] = {
-    "tenant_id": "-", "caller": SERVICE, "collection": "holdfast_runs", "status": "parked",
-    "month": "2026-11", "address": "203.0.113.7", "name": "ann", "code": "x" * 43, "ids": ["run-1"],
-    "standing": "ok", "query": Query(ApiToken).order_by("-created_at"),
+    "tenant_id": "-", "outbox": "holdfast", "caller": SERVICE, "collection": "holdfast_runs",
+    "status": "parked", "month": "2026-11", "address": "203.0.113.7", "name": "ann", "code": "x" * 43,
+    "ids": ["run-1"], "standing": "ok", "query": Query(ApiToken).order_by("-created_at"),
 }  # fmt: skip
 
 

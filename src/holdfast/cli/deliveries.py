@@ -1,4 +1,4 @@
-"""`holdfast deliveries`: list deliveries, show one, replay one."""
+"""`holdfast deliveries`: list deliveries, show one, replay one, cancel one."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
-    os_actor,
+    operate,
     print_result,
-    print_table,
     with_runtime,
 )
-from holdfast.errors import NotFoundError
-from holdfast.http.routes.deliveries import DeliveryDetail, detail, row
-from holdfast.kit.outbox import Deliveries, Delivery, Selection
+from holdfast.cli.outboxes import OutboxName, print_page
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
-from holdfast.operations.act import run_audited
-from holdfast.runtime import Runtime
-from holdfast.store import QueryPage
+from holdfast.operations import deliveries
+from holdfast.runtime import KIT_OUTBOX
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -45,6 +41,7 @@ def list_command(
         typer.Option(callback=_known, help="May be repeated. Default: what has not arrived."),
     ] = None,
     endpoint: Annotated[str | None, typer.Option(metavar="ID", help="To this endpoint alone.")] = None,
+    outbox: OutboxName = KIT_OUTBOX,
     tenant: Tenant = PLATFORM,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -55,55 +52,59 @@ def list_command(
     \b
     Examples:
       holdfast deliveries list --tenant acme
-      holdfast deliveries list --status delivered --endpoint rms-7
+      holdfast deliveries list --outbox renewals --status delivered --endpoint property-0001
       holdfast deliveries list --status dead --json | jq -r '.items[].id'
     """
     chosen: Any = status or UNDELIVERED
-
-    async def act(runtime: Runtime) -> QueryPage[Delivery]:
-        selection = Selection(statuses=chosen, endpoint_id=endpoint)
-        return await Deliveries(runtime.store.tenant(tenant)).find(selection, limit=limit, cursor=cursor)
-
-    page = with_runtime(act)
-    columns = ("id", "eventType", "status", "attemptCount", "lastStatus", "createdAt", "reason")
-    print_table([row(doc) for doc in page.docs], columns, as_json=as_json, cursor=page.cursor)
+    print_page(
+        outbox,
+        lambda runtime: deliveries.list_deliveries(
+            runtime, tenant, outbox, statuses=chosen, endpoint_id=endpoint, limit=limit, cursor=cursor
+        ),
+        columns=("id", "eventType", "status", "attemptCount", "lastStatus", "createdAt", "reason"),
+        what="deliveries", as_json=as_json,
+    )  # fmt: skip
 
 
 @commands.command("show")
-def show_command(delivery_id: _Id, tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
+def show_command(
+    delivery_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+) -> None:
     """Show one delivery: its payload, and every attempt.
 
     \b
     Example:
       holdfast deliveries show 01M7FC31MKK2B3M1SXP7S4FN8A~rms-7 --tenant acme
     """
-
-    async def act(runtime: Runtime) -> DeliveryDetail:
-        found = await runtime.store.tenant(tenant).get(Delivery, delivery_id)
-        if found is None:
-            raise NotFoundError(f"no delivery {delivery_id!r}")
-        return detail(found.doc)
-
-    told = with_runtime(act)
-    print_result(told, msgspec.json.format(msgspec.json.encode(told), indent=2).decode(), as_json=as_json)
+    stored = with_runtime(lambda runtime: deliveries.get(runtime, tenant, outbox, delivery_id), services=None)
+    shown = deliveries.detail(stored, outbox)
+    print_result(shown, msgspec.json.format(msgspec.json.encode(shown), indent=2).decode(), as_json=as_json)
 
 
 @commands.command("replay")
-def replay_command(delivery_id: _Id, tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
-    """Put one out again, under its old id with its old body.
+def replay_command(
+    delivery_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+) -> None:
+    """Send one again, under its old event id with its old body.
 
     \b
     Example:
       holdfast deliveries replay 01M7FC31MKK2B3M1SXP7S4FN8A~rms-7 --tenant acme
     """
+    done = operate(tenant, lambda runtime, by: deliveries.replay(runtime, by, outbox, delivery_id))
+    text = f"{delivery_id} is sent again" if done.replayed else f"{delivery_id} is in flight already"
+    print_result(done, text, as_json=as_json)
 
-    async def act(runtime: Runtime) -> bool:
-        ledger = Deliveries(runtime.store.tenant(tenant))
-        return await run_audited(
-            runtime, tenant, lambda tx: ledger.replay_one(delivery_id, tx), actor=os_actor(),
-            action="delivery.replayed", subject=delivery_id,
-        )  # fmt: skip
 
-    done = with_runtime(act)
-    text = f"{delivery_id} goes out again" if done else f"{delivery_id} is on its way already"
-    print_result({"id": delivery_id, "replayed": done}, text, as_json=as_json)
+@commands.command("cancel")
+def cancel_command(
+    delivery_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+) -> None:
+    """Send one that waits no more; one that is being sent can't be cancelled.
+
+    \b
+    Example:
+      holdfast deliveries cancel 01M7FC31MKK2B3M1SXP7S4FN8A~rms-7 --tenant acme
+    """
+    done = operate(tenant, lambda runtime, by: deliveries.cancel(runtime, by, outbox, delivery_id))
+    print_result(done, f"{delivery_id} is cancelled", as_json=as_json)

@@ -1,4 +1,4 @@
-"""`holdfast dlq`: list dead letters, and put them out again."""
+"""`holdfast dlq`: list dead letters, replay them, mark one as resolved."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from holdfast.cli.context import (
     Cursor,
     Limit,
     Tenant,
-    os_actor,
+    operate,
     print_result,
-    print_table,
-    with_runtime,
 )
-from holdfast.http.routes.deliveries import replay_letters
-from holdfast.kit.outbox import DeadLetter, Deliveries, Report, Selection
-from holdfast.runtime import Runtime
-from holdfast.store import QueryPage
+from holdfast.cli.outboxes import OutboxName, print_page
+from holdfast.operations import dead_letters
+from holdfast.runtime import KIT_OUTBOX
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -30,7 +27,8 @@ _Endpoint = Annotated[str | None, typer.Option(metavar="ID", help="To this endpo
 @commands.command("list")
 def list_command(
     endpoint: _Endpoint = None,
-    resolved: Annotated[bool, typer.Option("--resolved", help="Those that were dealt with.")] = False,
+    resolved: Annotated[bool, typer.Option("--resolved", help="Those that are resolved.")] = False,
+    outbox: OutboxName = KIT_OUTBOX,
     tenant: Tenant = PLATFORM,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -41,42 +39,71 @@ def list_command(
     \b
     Examples:
       holdfast dlq list --tenant acme
-      holdfast dlq list --endpoint rms-7 --json
+      holdfast dlq list --outbox renewals --endpoint property-0001 --json
     """
-
-    async def act(runtime: Runtime) -> QueryPage[DeadLetter]:
-        return await Deliveries(runtime.store.tenant(tenant)).dead_letters(
-            resolved=resolved, endpoint_id=endpoint, limit=limit, cursor=cursor
-        )
-
-    page = with_runtime(act)
-    columns = ("id", "eventType", "endpointId", "diedAt", "deaths", "reason")
-    print_table(page.docs, columns, as_json=as_json, cursor=page.cursor, none="no dead letters")
+    print_page(
+        outbox,
+        lambda runtime: dead_letters.list_dead_letters(
+            runtime, tenant, outbox, resolved=resolved, endpoint_id=endpoint, limit=limit, cursor=cursor
+        ),
+        columns=("id", "eventType", "endpointId", "diedAt", "deaths", "reason"), what="dead letters",
+        as_json=as_json,
+    )  # fmt: skip
 
 
 @commands.command("replay")
 def replay_command(
+    letter_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="One, as `dlq list` shows it. Default: all.")
+    ] = None,
     endpoint: _Endpoint = None,
     event_type: Annotated[str | None, typer.Option(metavar="TYPE", help="Of this type alone.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go out.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")] = False,
+    outbox: OutboxName = KIT_OUTBOX,
     tenant: Tenant = PLATFORM,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put dead letters out again, each under its old id with its old body.
+    """Send dead letters again, each under its old event id with its old body.
 
     \b
     Examples:
+      holdfast dlq replay 01M7FC31MKK2B3M1SXP7S4FN8A~rms-7 --tenant acme
       holdfast dlq replay --tenant acme --dry-run
       holdfast dlq replay --tenant acme --endpoint rms-7 --limit 100
     """
+    if letter_id is not None:
+        if endpoint or event_type or dry_run or limit:
+            raise typer.BadParameter("give an ID, or options that select some, not both")
+        done = operate(tenant, lambda runtime, by: dead_letters.replay(runtime, by, outbox, letter_id))
+        text = f"{letter_id} is sent again" if done.replayed else f"{letter_id} is no longer dead"
+        print_result(done, text, as_json=as_json)
+        return
+    report = operate(
+        tenant,
+        lambda runtime, by: dead_letters.replay_all(
+            runtime, by, outbox, endpoint_id=endpoint, event_type=event_type, dry_run=dry_run, limit=limit
+        ),
+    )
+    text = f"{report.matched} would be sent again" if dry_run else f"{report.changed} are sent again"
+    print_result(report, text, as_json=as_json)
 
-    async def act(runtime: Runtime) -> Report:
-        selection = Selection(statuses=["dead"], endpoint_id=endpoint, event_type=event_type)
-        return await replay_letters(
-            runtime, tenant, selection, actor=os_actor(), dry_run=dry_run, limit=limit
-        )
 
-    report = with_runtime(act)
-    said = f"{report.matched} would go out again" if dry_run else f"{report.changed} go out again"
-    print_result(report, said, as_json=as_json)
+@commands.command("resolve")
+def resolve_command(
+    letter_id: Annotated[str, typer.Argument(metavar="ID", help="As `dlq list` shows it.")],
+    note: Annotated[str, typer.Option(metavar="TEXT", help="How it was resolved; people see it.")],
+    outbox: OutboxName = KIT_OUTBOX,
+    tenant: Tenant = PLATFORM,
+    as_json: AsJson = False,
+) -> None:
+    """Mark a dead letter as resolved without sending it.
+
+    \b
+    Example:
+      holdfast dlq resolve 01M7FC31MKK2B3M1SXP7S4FN8A~rms-7 --tenant acme --note "entered by hand"
+    """
+    done = operate(
+        tenant, lambda runtime, by: dead_letters.resolve(runtime, by, outbox, letter_id, note=note)
+    )
+    print_result(done, f"{letter_id} is resolved: {done.resolution}", as_json=as_json)

@@ -19,7 +19,6 @@ from holdfast.kit.audit import AuditHead
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
-from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
 from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.kit.worker_loop import wait_for_wake
@@ -37,9 +36,6 @@ _KIT: Final[Mapping[str, Sequence[type[Document]]]] = {
     "audit": (AuditHead,),
     "channels": (Channel, Watch),
     "connections": (Connection,),
-    "dead-letters": (DeadLetter,),
-    "deliveries": (Delivery,),
-    "endpoints": (Endpoint,),
     "inbox": (InboxItem,),
     "pulse": (ActivityMinute,),
     "runs": (RunDocument, StepDocument),
@@ -50,8 +46,15 @@ _KIT: Final[Mapping[str, Sequence[type[Document]]]] = {
 
 
 def topics_of(runtime: Runtime) -> dict[str, Sequence[type[Document]]]:
-    """The kit's topics, and one for each service that keeps documents, by its address."""
-    return {**_KIT, **{one.address: one.documents for one in runtime.services if one.documents}}
+    """The kit's topics, also for what services keep of it, and one for each service, by its address."""
+    outboxes = [outbox.models for outbox in runtime.outboxes.values()]
+    return {
+        **_KIT,
+        "dead-letters": [models.dead_letter for models in outboxes],
+        "deliveries": [models.delivery for models in outboxes],
+        "endpoints": [models.endpoint for models in outboxes],
+        **{one.address: one.documents for one in runtime.services if one.documents},
+    }
 
 
 class ChangeStream:

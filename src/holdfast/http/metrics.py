@@ -8,7 +8,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.registry import Collector
 
 from holdfast.kit.channels.alarm import earliest_expiration_s
+from holdfast.kit.outbox import DispatcherStatus
 from holdfast.model import schema_of
+from holdfast.operations.outboxes import dead_letter_counts
 from holdfast.runtime import DEPTH_MAX, Runtime
 from holdfast.store.io_counters import IO_COUNTERS
 
@@ -51,12 +53,17 @@ class Metrics:
             "holdfast_channel_soonest_end_timestamp_seconds", "When the first open channel ends.", "kind"
         )
         self._deliveries = self._gauge(
-            "holdfast_deliveries_since_start", "What this process's dispatcher did.", "outcome"
+            "holdfast_deliveries_since_start", "What this process's dispatchers did.", "outbox", "outcome"
         )
-        self._held = self._gauge("holdfast_deliveries_held", "Deliveries this process holds.", "stage")
+        self._held = self._gauge(
+            "holdfast_deliveries_held", "Deliveries this process holds.", "outbox", "stage"
+        )
+        self._dead_letters = self._gauge(
+            "holdfast_dead_letters", "Unresolved dead letters of all tenants.", "outbox"
+        )
 
-    def _gauge(self, name: str, help: str, label: str) -> Gauge:
-        return Gauge(name, help, (label,), registry=self.registry)
+    def _gauge(self, name: str, help: str, *labels: str) -> Gauge:
+        return Gauge(name, help, labels, registry=self.registry)
 
     def watch(self, collector: Collector) -> None:
         """Show a service's own figures besides."""
@@ -89,17 +96,19 @@ class Metrics:
         for kind, ends_s in ends.items():
             if ends_s is not None:
                 self._ends.labels(schema_of(kind).name).set(ends_s)
-        self._show_deliveries(runtime)
+        for name, count in (await dead_letter_counts(runtime)).items():
+            self._dead_letters.labels(name).set(count)
+        for name, outbox in runtime.outboxes.items():
+            self._show_deliveries(name, outbox.dispatcher.status())
         return generate_latest(self.registry)
 
-    def _show_deliveries(self, runtime: Runtime) -> None:
-        status = runtime.dispatcher.status()
+    def _show_deliveries(self, outbox: str, status: DispatcherStatus) -> None:
         done = {
             "sent": status.counts.sent, "delivered": status.counts.delivered, "failed": status.counts.failed,
             "dead": status.counts.dead, "lost": status.lost, "error": status.errors,
         }  # fmt: skip
         held = {"buffered": status.buffered, "in_flight": status.in_flight, "unsettled": status.unsettled}
         for outcome, count in done.items():
-            self._deliveries.labels(outcome).set(count)
+            self._deliveries.labels(outbox, outcome).set(count)
         for stage, count in held.items():
-            self._held.labels(stage).set(count)
+            self._held.labels(outbox, stage).set(count)

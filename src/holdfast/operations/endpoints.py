@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -217,6 +218,17 @@ async def enable(
 ) -> EndpointRow:
     """Take events and send again."""
     return await _change(runtime, by, outbox, endpoint_id, kind="enabled", reason=reason)
+
+
+class StateChange(Protocol):
+    async def __call__(
+        self, runtime: Runtime, by: Operator, outbox: str, endpoint_id: str, *, reason: str = ""
+    ) -> EndpointRow: ...
+
+
+STATE_CHANGES: Final[Mapping[str, StateChange]] = {
+    "pause": pause, "resume": resume, "disable": disable, "enable": enable,
+}  # fmt: skip
 
 
 async def _change(

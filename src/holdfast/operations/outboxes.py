@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import NotFoundError
-from holdfast.kit.outbox import Deliveries
+from holdfast.kit.outbox import DeadLetter, Deliveries, OutboxModels
 from holdfast.model import Document
 from holdfast.runtime import Runtime
 from holdfast.service import OutboxPart
+from holdfast.store import Query
 
 
 def outbox_named(runtime: Runtime, name: str) -> OutboxPart:
@@ -30,3 +31,14 @@ def own_fields(doc: Document, kind: type[Document]) -> dict[str, Any]:
     of_all = {field.name for field in msgspec.structs.fields(kind)}
     own = [field for field in msgspec.structs.fields(type(doc)) if field.name not in of_all]
     return {field.encode_name: msgspec.to_builtins(getattr(doc, field.name)) for field in own}
+
+
+def unresolved(models: OutboxModels) -> Query[DeadLetter]:
+    """The dead letters of an outbox that nobody has replayed or resolved, newest first."""
+    return Query(models.dead_letter).where("resolved", "==", False).order_by("-died_at")
+
+
+async def dead_letter_counts(runtime: Runtime, tenant_id: str | None = None) -> dict[str, int]:
+    """Unresolved dead letters by outbox, of one tenant or of all."""
+    store = runtime.store.privileged() if tenant_id is None else runtime.store.tenant(tenant_id)
+    return {name: await store.count(unresolved(one.models)) for name, one in runtime.outboxes.items()}

@@ -199,7 +199,8 @@ class Runtime:
         Example: `page = await runtime.runs("acme")["holdfast_runs"].page(status="failed")`
         """
         store = self.store.tenant(tenant_id)
-        of_services = [Runs(store, models=models) for parts in self.parts.values() for models in parts.runs]
+        announced = [one for parts in self.parts.values() for one in parts.runs]
+        of_services = [Runs(store, models=one.models, joins=one.joins) for one in announced]
         return {one.collection: one for one in (Runs(store), *of_services)}
 
     def _outboxes(self) -> dict[str, OutboxPart]:

@@ -10,11 +10,11 @@ from holdfast.clock import SharedClock
 from holdfast.errors import DecryptionError
 from holdfast.kit.access import ApiTokens
 from holdfast.kit.access.users import Users
-from holdfast.kit.outbox import DeadLetter
 from holdfast.kit.releases import is_newer, release_of
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
+from holdfast.operations.outboxes import dead_letter_counts
 from holdfast.runtime import BACKLOG_S_MAX, Runtime, sealed_fields
 from holdfast.runtime.health import SKEW_S_MAX
 from holdfast.service import CheckResult, Health
@@ -122,12 +122,13 @@ async def backlog(runtime: Runtime) -> CheckResult:
 
 
 async def dead_letters(runtime: Runtime) -> CheckResult:
-    waiting = Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")
-    count = await runtime.store.privileged().count(waiting)
-    if not count:
+    counts = await dead_letter_counts(runtime)
+    found = {name: count for name, count in counts.items() if count}
+    if not found:
         return CheckResult("dead letters", True, "none")
-    remedy = "look at them with `holdfast dlq list`, then `holdfast dlq replay`"
-    return CheckResult("dead letters", False, f"{count} deliveries were given up", remedy)
+    said = ", ".join(f"{count} in outbox {name}" for name, count in found.items())
+    remedy = f"look at them with `holdfast dlq list --outbox {next(iter(found))}`, then `holdfast dlq replay`"
+    return CheckResult("dead letters", False, f"dead deliveries: {said}", remedy)
 
 
 async def schedules(runtime: Runtime) -> CheckResult:

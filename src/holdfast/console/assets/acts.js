@@ -1,6 +1,7 @@
 // Action buttons and forms. `data-act` is the URL to POST to, `data-body` the JSON body; with `data-text` a dialog asks
 // for confirmation. With `data-dry` that body is sent first, and {fields} of the response fill the texts. A form with
-// `data-form` is sent there as JSON: a field `one.two` is nested in `one`; number fields are sent as numbers.
+// `data-form` is sent there as JSON: a field `one.two` is nested in `one`; number fields are sent as numbers,
+// ticked boxes as true, and fields with `data-list` as lists of words.
 import { refresh } from "./live.js";
 
 const dialog = document.getElementById("confirm");
@@ -93,8 +94,10 @@ async function act(button) {
   await finish(button, await send(url, JSON.parse(body), method));
 }
 
-function numeric(field) {
-  return field.type === "number" || "number" in field.dataset;
+function read(field, value) {
+  if (field.type === "number" || "number" in field.dataset) return Number(value);
+  if (field.type === "checkbox") return true;
+  return "list" in field.dataset ? value.split(/[\s,]+/).filter(Boolean) : value;
 }
 
 function typed(form) {
@@ -104,7 +107,7 @@ function typed(form) {
     const path = name.split(".");
     const last = path.pop();
     const place = path.reduce((one, word) => (one[word] ??= {}), fields);
-    place[last] = numeric(form.elements[name]) ? Number(value) : value;
+    place[last] = read(form.elements[name], value);
   }
   return fields;
 }

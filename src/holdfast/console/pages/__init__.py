@@ -10,6 +10,7 @@ from holdfast.console.pages import (
     dead_letters,
     deliveries,
     documents,
+    endpoints,
     inbox,
     overview,
     runs,
@@ -22,7 +23,7 @@ from holdfast.runtime import Runtime
 from holdfast.service import Page
 
 _GROUPS = {
-    "Operate": (overview, deliveries, dead_letters, inbox, channels, connections, runs, schedules),
+    "Operate": (overview, deliveries, dead_letters, endpoints, inbox, channels, connections, runs, schedules),
     "Record": (audit, documents, usage, users, tokens, account),
 }
 

@@ -1,31 +1,27 @@
-"""What was given up: why, and putting it out again, one or by filter."""
+"""Dead letters of each outbox: why they died, replaying them one by one or all, resolving them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.kit.outbox import Deliveries, Endpoint
+from holdfast.console.pages.deliveries import outbox_choice
+from holdfast.operations import dead_letters
 from holdfast.runtime import Runtime
 from holdfast.service import Page, PageRequest
-from holdfast.store import Query
 
 ROWS: Final = 50
-STATES: Final = ("open", "dealt-with")
+STATES: Final = ("open", "resolved")
 
 
 def pages(runtime: Runtime) -> list[Page]:
     async def listed(ask: PageRequest) -> Mapping[str, Any]:
-        store = runtime.store.tenant(ask.tenant_id)
-        state, endpoint = ask.choice("state", STATES, default="open"), ask.text("endpoint")
-        page = await Deliveries(store).dead_letters(
-            resolved=state != "open", endpoint_id=endpoint or None, limit=ROWS, cursor=ask.cursor
-        )
-        endpoints = await store.query(Query(Endpoint).order_by("-created_at").limit(100))
-        return {
-            "rows": page.docs, "after": page.cursor, "state": state, "endpoint": endpoint,
-            "endpoints": endpoints.docs,
-        }  # fmt: skip
+        state, choice = ask.choice("state", STATES, default="open"), await outbox_choice(runtime, ask)
+        page = await dead_letters.list_dead_letters(
+            runtime, ask.tenant_id, choice["outbox"], resolved=state == "resolved",
+            endpoint_id=choice["endpoint"] or None, limit=ROWS, cursor=ask.cursor,
+        )  # fmt: skip
+        return {"rows": page.items, "after": page.cursor, "state": state, "states": STATES, **choice}
 
     return [
         Page(

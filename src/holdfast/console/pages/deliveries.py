@@ -1,68 +1,76 @@
-"""What goes out: lists by state and endpoint, and each delivery with its payload and every attempt."""
+"""Deliveries of each outbox by state and endpoint, and each with its payload and every attempt."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.errors import BadIdError, NotFoundError
-from holdfast.kit.outbox import DeadLetter, Deliveries, Delivery, Endpoint, Selection
-from holdfast.kit.outbox.deliveries import REPLAYABLE
+from holdfast.errors import NotFoundError
+from holdfast.kit.outbox import Delivery
+from holdfast.kit.outbox.deliveries import CANCELLABLE, REPLAYABLE
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
-from holdfast.runtime import Runtime
+from holdfast.operations import deliveries, endpoints
+from holdfast.operations.deliveries import DeliveryPage
+from holdfast.operations.outboxes import outbox_named, own_fields
+from holdfast.runtime import KIT_OUTBOX, Runtime
 from holdfast.service import Page, PageRequest
-from holdfast.store import Query
 
 ROWS: Final = 50
-_NOT_YET: Final = "undelivered"
+ENDPOINTS_OFFERED: Final = 100
+_UNDELIVERED: Final = "undelivered"
 _ALL: Final = "all"
+
+
+async def outbox_choice(runtime: Runtime, ask: PageRequest) -> dict[str, Any]:
+    """The outbox that a list is about, the others, and the endpoints to filter by."""
+    outbox, endpoint = ask.text("outbox") or KIT_OUTBOX, ask.text("endpoint")
+    page = await endpoints.list_endpoints(runtime, ask.tenant_id, outbox, limit=ENDPOINTS_OFFERED)
+    offered = [one.id for one in page.items]
+    return {
+        "outbox": outbox, "outboxes": list(runtime.outboxes), "endpoint": endpoint,
+        "endpoints": [endpoint, *offered] if endpoint and endpoint not in offered else offered,
+    }  # fmt: skip
 
 
 class DeliveryPages:
     def __init__(self, runtime: Runtime) -> None:
-        self._store = runtime.store
+        self._runtime = runtime
 
     async def listed(self, ask: PageRequest) -> Mapping[str, Any]:
-        state = ask.choice("status", (_NOT_YET, _ALL, *EVERY_STATUS), default=_NOT_YET)
-        endpoint, wanted = ask.text("endpoint"), ask.text("q", characters_max=1_000)
-        rows, after = await self._rows(ask, state, endpoint, wanted)
-        page = await self._store.tenant(ask.tenant_id).query(
-            Query(Endpoint).order_by("-created_at").limit(100)
-        )
+        state = ask.choice("status", (_UNDELIVERED, _ALL, *EVERY_STATUS), default=_UNDELIVERED)
+        wanted, choice = ask.text("q", characters_max=1_000), await outbox_choice(self._runtime, ask)
+        page = await self._page(ask, state, wanted=wanted, choice=choice)
         return {
-            "state": state, "states": (_NOT_YET, *EVERY_STATUS, _ALL), "endpoint": endpoint, "wanted": wanted,
-            "rows": rows, "after": after, "endpoints": page.docs,
+            "state": state, "states": (_UNDELIVERED, *EVERY_STATUS, _ALL), "wanted": wanted,
+            "rows": page.items, "after": page.cursor, **choice,
         }  # fmt: skip
 
-    async def _rows(
-        self, ask: PageRequest, state: str, endpoint: str, wanted: str
-    ) -> tuple[Sequence[Delivery], str | None]:
+    async def _page(
+        self, ask: PageRequest, state: str, *, wanted: str, choice: Mapping[str, Any]
+    ) -> DeliveryPage:
         if wanted:
-            return await self._named(ask, wanted), None
-        some = {_NOT_YET: UNDELIVERED, _ALL: EVERY_STATUS}.get(state, (state,))
-        selection = Selection(statuses=some, endpoint_id=endpoint or None)  # type: ignore[arg-type]
-        page = await Deliveries(self._store.tenant(ask.tenant_id)).find(
-            selection, limit=ROWS, cursor=ask.cursor
-        )
-        return page.docs, page.cursor
-
-    async def _named(self, ask: PageRequest, wanted: str) -> Sequence[Delivery]:
-        store = self._store.tenant(ask.tenant_id)
-        try:
-            found = await store.get(Delivery, wanted)
-        except BadIdError:
-            return []
-        return [found.doc] if found else await Deliveries(store).of_event(wanted)
+            found = await deliveries.find_by_id(self._runtime, ask.tenant_id, choice["outbox"], wanted)
+            return DeliveryPage(found, None)
+        some: Any = {_UNDELIVERED: UNDELIVERED, _ALL: EVERY_STATUS}.get(state, (state,))
+        return await deliveries.list_deliveries(
+            self._runtime, ask.tenant_id, choice["outbox"], statuses=some,
+            endpoint_id=choice["endpoint"] or None, limit=ROWS, cursor=ask.cursor,
+        )  # fmt: skip
 
     async def one(self, ask: PageRequest) -> Mapping[str, Any]:
-        store, id = self._store.tenant(ask.tenant_id), ask.path["delivery_id"]
-        found = await store.get(Delivery, id)
+        outbox, id = ask.path["outbox"], ask.path["delivery_id"]
+        models, store = outbox_named(self._runtime, outbox).models, self._runtime.store.tenant(ask.tenant_id)
+        found = await store.get(models.delivery, id)
         if found is None:
             raise NotFoundError(f"There is no delivery {id!r} here. It may belong to another tenant.")
-        endpoint, letter = await store.get(Endpoint, found.doc.endpoint_id), await store.get(DeadLetter, id)
+        delivery = found.doc
+        endpoint = await store.get(models.endpoint, delivery.endpoint_id)
+        letter = await store.get(models.dead_letter, id)
         return {
-            "title": f"Delivery {id}", "delivery": found.doc, "endpoint": endpoint.doc if endpoint else None,
-            "letter": letter.doc if letter else None, "replayable": found.doc.status in REPLAYABLE,
+            "title": f"Delivery {id}", "outbox": outbox, "delivery": delivery,
+            "endpoint": endpoint.doc if endpoint else None, "letter": letter.doc if letter else None,
+            "replayable": delivery.status in REPLAYABLE, "cancellable": delivery.status in CANCELLABLE,
+            "about": own_fields(delivery, Delivery),
         }  # fmt: skip
 
 
@@ -73,7 +81,7 @@ def pages(runtime: Runtime) -> list[Page]:
             path="/deliveries", title="Deliveries", template="deliveries.html", data=shown.listed, live=live
         ),
         Page(
-            path="/deliveries/{delivery_id}", title="Delivery", template="delivery.html", data=shown.one,
-            live=live, nav=False,
+            path="/deliveries/{outbox}/{delivery_id}", title="Delivery", template="delivery.html",
+            data=shown.one, live=live, nav=False,
         ),
     ]  # fmt: skip

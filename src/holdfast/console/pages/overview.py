@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
@@ -12,16 +13,19 @@ from holdfast.kit.access.authorization import has_role, privileged
 from holdfast.kit.activity import COUNTED, ActivityMinute, recent
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
-from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
+from holdfast.kit.outbox import OutboxModels
+from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.schedules import Schedule
-from holdfast.runtime import Runtime
+from holdfast.operations.endpoints import EndpointRow, list_endpoints
+from holdfast.operations.outboxes import dead_letter_counts, unresolved
+from holdfast.runtime import KIT_OUTBOX, Runtime
 from holdfast.service import Notice, Page, PageRequest
 from holdfast.store import Query, Store
 
 LOOKED_AT_MAX: Final = 200
+ENDPOINTS_SHOWN: Final = 10
 _TOPICS: Final = ("deliveries", "dead-letters", "inbox", "schedules", "endpoints", "connections", "pulse")
 _WAITING: Final = ("pending", "sending", "failed")
-_UNRESOLVED: Final = Query(DeadLetter).where("resolved", "==", False).order_by("-died_at")
 
 
 class OverviewPage:
@@ -41,14 +45,23 @@ class OverviewPage:
         }
 
     async def _of_tenant(self, tenant_id: str) -> dict[str, Any]:
-        store = self._runtime.store.tenant(tenant_id)
-        counts = {state: await _count(store, state) for state in _WAITING}
-        return {"counts": counts, "dead": await store.count(_UNRESOLVED)}
+        store, outboxes = self._runtime.store.tenant(tenant_id), self._runtime.outboxes
+        waiting = {
+            state: {name: await _count(store, one.models, state) for name, one in outboxes.items()}
+            for state in _WAITING
+        }
+        dead = await dead_letter_counts(self._runtime, tenant_id)
+        in_flight = {name: waiting["pending"][name] + waiting["sending"][name] for name in outboxes}
+        return {"figures": {"in_flight": in_flight, "failed": waiting["failed"], "dead": dead}}
 
     async def _of_whole(self, ask: PageRequest) -> dict[str, Any]:
         pulses = await recent(self._runtime.store)
         return {
-            "dead": await self._reach(ask).count(_UNRESOLVED),
+            "dead": sum(
+                (
+                    await dead_letter_counts(self._runtime, None if privileged(ask.caller) else NO_TENANT)
+                ).values()
+            ),
             "health": await self._runtime.health(),
             "backlog": await self._runtime.backlog(),
             "loops": self._runtime.supervisor.status() if self._runtime.working else [],
@@ -79,7 +92,7 @@ class OverviewPage:
 
     async def _attention(self, ask: PageRequest) -> list[Notice]:
         store = self._reach(ask)
-        found = await _told(store, _UNRESOLVED, "dead letter", tone="bad", path="/console/dead-letters")
+        found = await self._dead_letters(store)
         if ask.may("admin"):
             parked = Query(InboxItem).where("status", "==", "parked").order_by("-received_at")
             found += await _told(
@@ -91,15 +104,48 @@ class OverviewPage:
                 query={"status": "needs_reauth"},
             )  # fmt: skip
         tenant = self._runtime.store.tenant(ask.tenant_id)
-        found += [*await _endpoints(tenant, ask.tenant_id), *await _schedules(tenant, ask.tenant_id)]
+        found += [*await self._endpoints(ask), *await _schedules(tenant, ask.tenant_id)]
         for parts in self._runtime.parts.values():
             if parts.attention is not None:
                 found += await parts.attention(ask.tenant_id)
         return found
 
+    async def _dead_letters(self, store: Store) -> list[Notice]:
+        found: list[Notice] = []
+        for name, outbox in self._runtime.outboxes.items():
+            found += await _told(
+                store, unresolved(outbox.models), "dead letter", tone="bad", path="/console/dead-letters",
+                query={} if name == KIT_OUTBOX else {"outbox": name},
+                inside="" if name == KIT_OUTBOX else f" in {name}",
+            )  # fmt: skip
+        return found
 
-async def _count(store: Store, state: str) -> int:
-    return await store.count(Query(Delivery).where("status", "==", state).order_by("-created_at"))
+    async def _endpoints(self, ask: PageRequest) -> list[Notice]:
+        """Paused and disabled endpoints, each with the page that the caller may see."""
+        found: list[Notice] = []
+        statuses: tuple[EndpointStatus, ...] = ("paused", "disabled")
+        for name, status in itertools.product(self._runtime.outboxes, statuses):
+            page = await list_endpoints(
+                self._runtime, ask.tenant_id, name, status=status, limit=ENDPOINTS_SHOWN
+            )
+            found += [_stopped(one, ask) for one in page.items]
+        return found
+
+
+def _stopped(endpoint: EndpointRow, ask: PageRequest) -> Notice:
+    inside = "" if endpoint.outbox == KIT_OUTBOX else f" of {endpoint.outbox}"
+    query = {"outbox": endpoint.outbox, "endpoint": endpoint.id}
+    path = "/console/deliveries"
+    if ask.may("developer"):
+        path, query = f"/console/endpoints/{endpoint.outbox}/{endpoint.id}", {}
+    return Notice(
+        tone="warn", path=path, query=query, tenant_id=ask.tenant_id,
+        text=f"endpoint {endpoint.id}{inside} is {endpoint.status}: {endpoint.reason or 'no reason given'}",
+    )  # fmt: skip
+
+
+async def _count(store: Store, models: OutboxModels, state: str) -> int:
+    return await store.count(Query(models.delivery).where("status", "==", state).order_by("-created_at"))
 
 
 async def _told(
@@ -110,6 +156,7 @@ async def _told(
     tone: Literal["warn", "bad"],
     path: str,
     query: Mapping[str, str] = {},
+    inside: str = "",
 ) -> list[Notice]:
     """How many of the newest belong to which tenant, and whether there are more than were looked at."""
     page = await store.query(wanted.limit(LOOKED_AT_MAX))
@@ -117,22 +164,10 @@ async def _told(
     for tenant_id, count in Counter(doc.tenant_id for doc in page.docs).most_common():
         said = f"{'at least ' if page.cursor else ''}{count} {what}{'s' if count > 1 else ''}"
         where = "" if tenant_id == NO_TENANT else f" of {tenant_id}"
-        notices.append(Notice(tone=tone, text=said + where, path=path, tenant_id=tenant_id, query=query))
-    return notices
-
-
-async def _endpoints(store: Store, tenant_id: str) -> list[Notice]:
-    found: Sequence[Endpoint] = []
-    for status in ("paused", "disabled"):
-        query = Query(Endpoint).where("status", "==", status).order_by("-created_at").limit(10)
-        found = [*found, *(await store.query(query)).docs]
-    return [
-        Notice(
-            tone="warn", text=f"endpoint {one.id} is {one.status}: {one.reason or 'no reason given'}",
-            path="/console/deliveries", tenant_id=tenant_id, query={"endpoint": one.id},
+        notices.append(
+            Notice(tone=tone, text=said + inside + where, path=path, tenant_id=tenant_id, query=query)
         )
-        for one in found
-    ]  # fmt: skip
+    return notices
 
 
 async def _schedules(store: Store, tenant_id: str) -> list[Notice]:
@@ -153,7 +188,7 @@ def _throughput(pulses: Sequence[ActivityMinute]) -> Any:
     series = [
         Series("delivered", "good", [p.delivered for p in pulses]),
         Series("failed", "warn", [p.failed for p in pulses]),
-        Series("given up", "bad", [p.dead for p in pulses]),
+        Series("dead", "bad", [p.dead for p in pulses]),
     ]
     return bars(series, _minutes(pulses), said="Deliveries by minute, the last hour")
 

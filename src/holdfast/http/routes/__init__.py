@@ -9,8 +9,10 @@ from holdfast.http.routes import (
     changes,
     channels,
     connections,
+    dead_letters,
     deliveries,
     documents,
+    endpoints,
     health,
     inbox,
     runs,
@@ -25,8 +27,8 @@ from holdfast.http.routes import (
 def operator_routes(*, leave_out: set[str]) -> list[HTTPRouteHandler]:
     """All of them but those at the paths left out."""
     modules = (
-        audit, changes, channels, connections, deliveries, documents, health, inbox, runs, schedules,
-        tokens, usage, users, work,
+        audit, changes, channels, connections, dead_letters, deliveries, documents, endpoints, health, inbox,
+        runs, schedules, tokens, usage, users, work,
     )  # fmt: skip
     found = [handler for module in modules for handler in module.ROUTES]
     return [handler for handler in found if handler.paths.isdisjoint(leave_out)]

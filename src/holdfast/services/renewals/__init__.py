@@ -12,7 +12,7 @@ puts events out, of a great many by `trigger_jobs`; `portfolio` is what routes, 
 
 from __future__ import annotations
 
-from holdfast.service import Context, OutboxPart, Parts, Service
+from holdfast.service import Context, OutboxPart, Parts, RunPart, Service
 from holdfast.services.renewals.ingest.settings import RenewalsSettings
 from holdfast.services.renewals.models import (
     DOCUMENTS,
@@ -55,7 +55,7 @@ def build(context: Context) -> Parts:
                 test_fields={"resident_id": ""},
             )
         ],
-        runs=[JOBS, TRIGGER_JOBS],
+        runs=[RunPart(models=JOBS), RunPart(models=TRIGGER_JOBS)],
         queues={"calculations": CalculationJob, "triggers": TriggerJob},
         pages=pages(renewals),
         health=renewals.health,

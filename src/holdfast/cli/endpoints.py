@@ -1,0 +1,230 @@
+"""`holdfast endpoints`: create, change, switch, test and delete the endpoints that events go to."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast, get_args
+
+import typer
+
+from holdfast.cli.context import (
+    PLATFORM,
+    AsJson,
+    Cursor,
+    Limit,
+    Tenant,
+    as_dict,
+    operate,
+    print_result,
+    print_table,
+    with_runtime,
+)
+from holdfast.cli.outboxes import OutboxName, print_page
+from holdfast.kit.outbox.models import EndpointStatus
+from holdfast.operation import Operator
+from holdfast.operations import endpoints
+from holdfast.operations.endpoints import (
+    CONCURRENCY_MAX,
+    EndpointRow,
+    EndpointSettings,
+    NewEndpoint,
+    StateChange,
+)
+from holdfast.runtime import KIT_OUTBOX, Runtime
+
+commands = typer.Typer(no_args_is_help=True)
+
+_Id = Annotated[str, typer.Argument(metavar="ID", help="As `endpoints list` shows it.")]
+_EventTypes = Annotated[
+    list[str] | None,
+    typer.Option("--event-type", metavar="TYPE", help="What it takes, such as invoice.*; may be repeated."),
+]
+_Rate = Annotated[float | None, typer.Option("--rate", metavar="NUMBER", help="At most so many a second.")]
+
+
+def _known(status: str | None) -> str | None:
+    if status is not None and status not in get_args(EndpointStatus):
+        raise typer.BadParameter(f"{status!r} is none of {', '.join(get_args(EndpointStatus))}")
+    return status
+
+
+@commands.command("list")
+def list_command(
+    status: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATUS", callback=_known, help=f"One of {', '.join(get_args(EndpointStatus))}."
+        ),
+    ] = None,
+    outbox: OutboxName = KIT_OUTBOX,
+    tenant: Tenant = PLATFORM,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show endpoints, newest first; never with a secret.
+
+    \b
+    Examples:
+      holdfast endpoints list --tenant acme
+      holdfast endpoints list --outbox renewals --status paused --json
+    """
+    wanted = cast(EndpointStatus | None, status)
+    print_page(
+        outbox,
+        lambda runtime: endpoints.list_endpoints(
+            runtime, tenant, outbox, status=wanted, limit=limit, cursor=cursor
+        ),
+        columns=("id", "url", "status", "reason", "concurrency", "ratePerS", "createdAt"),
+        what="endpoints", as_json=as_json,
+    )  # fmt: skip
+
+
+@commands.command("show")
+def show_command(
+    endpoint_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+) -> None:
+    """Show one endpoint: its settings, its state, and the notices of its changes.
+
+    \b
+    Example:
+      holdfast endpoints show rms-7 --tenant acme
+    """
+    shown = with_runtime(lambda runtime: endpoints.get(runtime, tenant, outbox, endpoint_id), services=None)
+    if as_json:
+        print_result(shown, "", as_json=True)
+        return
+    facts = {name: value for name, value in as_dict(shown).items() if name not in ("notices", "secret")}
+    print_result(
+        shown,
+        "\n".join(f"{name}: {'-' if value in (None, '', []) else value}" for name, value in facts.items()),
+        as_json=False,
+    )
+    print_table(shown.notices, ("at", "kind", "by", "reason"), as_json=False, none="no notices")
+
+
+@commands.command("create")
+def create_command(
+    url: Annotated[str, typer.Argument(help="Where to send, https://…")],
+    endpoint_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Default: a new one.")] = None,
+    event_types: _EventTypes = None,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=CONCURRENCY_MAX, help="At most so many at once.")
+    ] = 10,
+    rate: _Rate = None,
+    fifo: Annotated[bool, typer.Option("--fifo", help="Keep the order of events; can't be changed.")] = False,
+    outbox: OutboxName = KIT_OUTBOX,
+    tenant: Tenant = PLATFORM,
+    as_json: AsJson = False,
+) -> None:
+    """Create an endpoint; its secret is printed this once.
+
+    \b
+    Examples:
+      holdfast endpoints create https://crm.example/hook --tenant acme --event-type invoice.*
+      holdfast endpoints create https://rms.example/1 --id property-0001 --outbox renewals
+    """
+    new = NewEndpoint(
+        id=endpoint_id, url=url, event_types=event_types or None, concurrency=concurrency, rate_per_s=rate,
+        fifo=fifo,
+    )  # fmt: skip
+    made = operate(tenant, lambda runtime, by: endpoints.create(runtime, by, outbox, new))
+    text = f"{made.id} sends to {made.url}; its secret, shown this once: {made.secret}"
+    print_result(made, text, as_json=as_json)
+
+
+@commands.command("update")
+def update_command(
+    endpoint_id: _Id,
+    url: Annotated[str | None, typer.Option(metavar="URL", help="Where to send.")] = None,
+    event_types: _EventTypes = None,
+    every_event: Annotated[bool, typer.Option("--every-event", help="Take events of any type.")] = False,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, max=CONCURRENCY_MAX, help="At most so many at once.")
+    ] = None,
+    rate: _Rate = None,
+    no_rate: Annotated[bool, typer.Option("--no-rate", help="Send as fast as it can take.")] = False,
+    outbox: OutboxName = KIT_OUTBOX,
+    tenant: Tenant = PLATFORM,
+    as_json: AsJson = False,
+) -> None:
+    """Change where an endpoint sends, what and how fast; what is not given stays.
+
+    \b
+    Examples:
+      holdfast endpoints update rms-7 --tenant acme --url https://rms.example/new
+      holdfast endpoints update rms-7 --tenant acme --rate 20 --event-type lease.*
+    """
+
+    async def act(runtime: Runtime, by: Operator) -> EndpointRow:
+        before = await endpoints.get(runtime, tenant, outbox, endpoint_id)
+        settings = EndpointSettings(
+            url=url or before.url, concurrency=concurrency or before.concurrency,
+            event_types=[] if every_event else event_types or before.event_types,
+            rate_per_s=None if no_rate else before.rate_per_s if rate is None else rate,
+        )  # fmt: skip
+        return await endpoints.update(runtime, by, outbox, endpoint_id, settings)
+
+    done = operate(tenant, act)
+    print_result(done, f"{endpoint_id} sends to {done.url}", as_json=as_json)
+
+
+@commands.command("rotate")
+def rotate_command(
+    endpoint_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+) -> None:
+    """Give an endpoint a fresh secret, printed this once; the old one signs too for a day.
+
+    \b
+    Example:
+      holdfast endpoints rotate rms-7 --tenant acme
+    """
+    done = operate(tenant, lambda runtime, by: endpoints.rotate(runtime, by, outbox, endpoint_id))
+    print_result(done, f"the secret of {endpoint_id}, shown this once: {done.secret}", as_json=as_json)
+
+
+@commands.command("test")
+def send_test_command(
+    endpoint_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+) -> None:
+    """Send a holdfast.test event to one endpoint.
+
+    \b
+    Example:
+      holdfast endpoints test rms-7 --tenant acme
+    """
+    sent = operate(tenant, lambda runtime, by: endpoints.send_test(runtime, by, outbox, endpoint_id))
+    print_result(sent, f"{sent.id} is sent as soon as a worker sees it", as_json=as_json)
+
+
+@commands.command("delete")
+def delete_command(
+    endpoint_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+) -> None:
+    """Disable an endpoint, cancel what waits for it, and delete it; its dead letters stay.
+
+    \b
+    Example:
+      holdfast endpoints delete rms-7 --tenant acme
+    """
+    done = operate(tenant, lambda runtime, by: endpoints.delete(runtime, by, outbox, endpoint_id))
+    print_result(done, f"{endpoint_id} is deleted; deliveries cancelled: {done.cancelled}", as_json=as_json)
+
+
+def _add_state_command(verb: str, change: StateChange) -> None:
+    def command(
+        endpoint_id: _Id,
+        reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; people see it.")] = "",
+        outbox: OutboxName = KIT_OUTBOX,
+        tenant: Tenant = PLATFORM,
+        as_json: AsJson = False,
+    ) -> None:
+        done = operate(tenant, lambda runtime, by: change(runtime, by, outbox, endpoint_id, reason=reason))
+        print_result(done, f"{endpoint_id} is {done.status}", as_json=as_json)
+
+    example = f'holdfast endpoints {verb} rms-7 --tenant acme --reason "maintenance"'
+    command.__doc__ = f"{change.__doc__}\n\n\b\nExample:\n  {example}\n"
+    commands.command(verb)(command)
+
+
+for _verb, _change in endpoints.STATE_CHANGES.items():
+    _add_state_command(_verb, _change)
