@@ -311,7 +311,7 @@ async def test_an_act_whose_result_cannot_be_kept_has_failed(
     assert await one.turn() == 1
     (run,) = await _runs(kit_store)
     assert run.status == "failed"
-    assert "result can't be kept" in run.error
+    assert "result can't be stored" in run.error
 
 
 async def test_two_jobs_of_one_name_are_refused(kit_store: Store, acts: Acts) -> None:

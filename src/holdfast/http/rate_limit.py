@@ -1,4 +1,4 @@
-"""How much one caller or address may ask: a bucket each, that fills again by the second.
+"""Request rate limits: a token bucket for each caller and for each address.
 
 Buckets live in the process: with several processes behind one address, each grants its own.
 """
@@ -19,7 +19,7 @@ _V6_SITE_BITS: Final = 64
 
 
 class Buckets:
-    """A token bucket for each key, those that asked last.
+    """A token bucket for each of the keys used last.
 
     Example: `wait_s = Buckets(per_s=2, burst=10, clock=clock).take("ann")`
     """
@@ -36,13 +36,13 @@ class Buckets:
             bucket = TokenBucket(per_s=self._per_s, burst=self._burst, now=now)
         self._buckets[key] = bucket
         if len(self._buckets) > self._keys_max:
-            # The one that asked longest ago: by now its bucket is the likeliest to be full again.
+            # The least recently used: its bucket is the likeliest to be full again.
             del self._buckets[next(iter(self._buckets))]
         return 0.0 if bucket.take(now) else bucket.ready_at(now) - now
 
 
 class RateLimiter:
-    """One process's buckets: known callers by who they are, all others by their address."""
+    """One process's limits: authenticated callers by name, all others by address."""
 
     def __init__(self, limits: RequestLimits, *, clock: Clock) -> None:
         self._callers = Buckets(per_s=limits.caller_per_s, burst=limits.caller_burst, clock=clock)
@@ -57,11 +57,11 @@ class RateLimiter:
 
 def _admit(wait_s: float, who: str) -> None:
     if wait_s > 0:
-        raise TooManyRequestsError(f"{who} asks too often; wait and try again", after_s=wait_s)
+        raise TooManyRequestsError(f"{who} sends too many requests; wait and try again", after_s=wait_s)
 
 
 class Addresses:
-    """Tells where a request comes from, believing only the proxies it is told to trust.
+    """Determines a request's client address, believing only trusted proxies.
 
     Example: `Addresses(["10.0.0.0/8"]).of(scope)` gives `203.0.113.7`
     """
@@ -73,7 +73,7 @@ class Addresses:
         peer = _plain((scope.get("client") or ("",))[0])
         if not self._trusted or not self._is_trusted(peer):
             return peer
-        # From the nearest hop outwards: what stands left of an untrusted hop may be made up.
+        # From the nearest hop outwards: what is left of an untrusted hop may be forged.
         for hop in reversed(_forwarded(scope)):
             peer = hop
             if not self._is_trusted(hop):
@@ -89,12 +89,12 @@ class Addresses:
 
 
 def _forwarded(scope: Any) -> list[str]:
-    said = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
-    return [_plain(hop.strip()) for hop in ",".join(said).split(",") if hop.strip()]
+    values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    return [_plain(hop.strip()) for hop in ",".join(values).split(",") if hop.strip()]
 
 
 def _plain(hop: str) -> str:
-    """An address without the port that some proxies add, and IPv4 in its own form also where mapped."""
+    """Return the address without a port, and a mapped IPv4 address in its own form."""
     host = hop
     if hop.startswith("["):
         host = hop[1:].partition("]")[0]
@@ -108,7 +108,7 @@ def _plain(hop: str) -> str:
 
 
 def _site(address: str) -> str:
-    """One customer's IPv6 addresses are as one: they have 2⁶⁴ of them."""
+    """Treat a customer's IPv6 network as one address: it has 2⁶⁴ of them."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

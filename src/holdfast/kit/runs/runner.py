@@ -25,7 +25,7 @@ CLAIM_MAX: Final = 50
 
 
 class RunnerStatus(msgspec.Struct, kw_only=True):
-    """How the worker is doing; all counts since it was made."""
+    """A runner's state and its counts since it was created."""
 
     last_turn_at: datetime | None = None
     held: int = 0

@@ -1,4 +1,4 @@
-"""The loop that runs what is due: claim the schedule, run its slot, settle both in one commit."""
+"""The scheduler: claims due schedules, runs their slots, settles both in one commit."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ LEASE_S: Final = 30.0
 BATCH: Final = 20
 CONCURRENCY: Final = 1_000
 POLL_S: Final = 30.0
-ERROR_CHARACTERS_MAX: Final = 2_000
+ERROR_CHARS_MAX: Final = 2_000
 
 
 class Scheduler(WorkerLoop[Schedule]):
-    """Runs jobs at their slots, each slot once however many processes look.
+    """Runs jobs at their slots, each slot once in however many processes.
 
     Example: `await Scheduler(store, [job]).run(stop)`
     """
@@ -50,13 +50,13 @@ class Scheduler(WorkerLoop[Schedule]):
             check_cron(job.cron, job.zone)
 
     async def declare(self) -> None:
-        """Make the stored schedules agree with the code; a changed cron or zone starts anew."""
+        """Make the stored schedules agree with the code; a changed cron or zone starts over."""
         for job in self._jobs.values():
             await self._store.transact(lambda tx, job=job: self._declare(tx, job))  # type: ignore[misc]
 
     async def _declare(self, tx: Transaction, job: Job) -> None:
         found = await tx.get(Schedule, job.id)
-        if found is not None and _agrees(found.doc, job):
+        if found is not None and _matches(found.doc, job):
             return
         at = next_slot(job.cron, job.zone, self._clock.now())
         schedule = Schedule(
@@ -68,18 +68,17 @@ class Scheduler(WorkerLoop[Schedule]):
             schedule.next_at = None
         tx.write(put(schedule))
 
-    # -- what people do ---------------------------------------------------------------------------
+    # -- operations -------------------------------------------------------------------------------
 
     async def run_now(self, id: str, transaction: Transaction | None = None) -> None:
-        """Run a schedule's act at once, besides its slots; asked in the caller's transaction, if given."""
+        """Run a schedule's job at once, besides its slots; in the caller's transaction, if given."""
         if transaction is None:
             return await self._store.transact(lambda own: self.run_now(id, own))
         now = self._clock.now()
         transaction.write(patch(Schedule, id, changes={"run_now_at": now, "next_at": now}))
 
     async def switch(self, id: str, transaction: Transaction | None = None, *, on: bool) -> None:
-        """Stop a schedule from coming due, or let it again from its next slot on; in the caller's
-        transaction, if given."""
+        """Disable a schedule, or enable it from its next slot on; in the caller's transaction, if given."""
         if transaction is None:
             return await self._store.transact(lambda own: self.switch(id, own, on=on))
         found = await transaction.get(Schedule, id)
@@ -101,38 +100,38 @@ class Scheduler(WorkerLoop[Schedule]):
         claimed = await super()._claim(min(room, BATCH))
         known = [one for one in claimed if one.doc.id in self._jobs]
         if len(known) < len(claimed):
-            await self._leave([one for one in claimed if one.doc.id not in self._jobs])
+            await self._release([one for one in claimed if one.doc.id not in self._jobs])
         return known
 
-    async def _leave(self, strangers: list[Snapshot[Schedule]]) -> None:
-        """Another program's schedules in the same store: let it have them, soon."""
+    async def _release(self, unknown: list[Snapshot[Schedule]]) -> None:
+        """Release schedules of another program that uses the same store, which will claim them soon."""
         later = self._clock.now() + timedelta(seconds=1)
         await self._store.settle(
-            [[patch(Schedule, s.doc.id, changes={"next_at": later}, expect=s.fenced)] for s in strangers]
+            [[patch(Schedule, s.doc.id, changes={"next_at": later}, expect=s.fenced)] for s in unknown]
         )
 
     async def _act(self, claimed: Snapshot[Schedule], until_s: float) -> None:
         doc, job = claimed.doc, self._jobs[claimed.doc.id]
         now = self._clock.now()
-        by_hand = doc.run_now_at is not None
+        manual = doc.run_now_at is not None
         slot = doc.run_now_at or doc.slot_at or now
-        if by_hand or doc.attempts:
-            turn = Turn(slot, (), doc.slot_at if by_hand else next_slot(doc.cron, doc.zone, slot))
+        if manual or doc.attempts:
+            turn = Turn(slot, (), doc.slot_at if manual else next_slot(doc.cron, doc.zone, slot))
         else:
             turn = decide_turn(doc.cron, doc.zone, slot=slot, now=now, missed=job.missed, grace_s=job.grace_s)
         try:
             if turn.missed:
-                await self._note_missed(claimed, turn)
+                await self._record_missed(claimed, turn)
             if turn.run is None:
-                await self._store.commit(put(self._moved_on(doc, turn, ""), claimed.fenced))
+                await self._store.commit(put(self._next_slot_state(doc, turn, ""), claimed.fenced))
             else:
                 await self._run_slot(claimed, job, turn)
         except LeaseLostError:
             log.warning("schedule was taken over", schedule=doc.id)
         except Exception:
-            log.exception("a slot could not be kept; it is run again when its lease ends", schedule=doc.id)
+            log.exception("a slot could not be settled; it runs again when its lease ends", schedule=doc.id)
 
-    async def _note_missed(self, claimed: Snapshot[Schedule], turn: Turn) -> None:
+    async def _record_missed(self, claimed: Snapshot[Schedule], turn: Turn) -> None:
         now = self._clock.now()
         runs = [self._slot_run(claimed.doc, at, status="missed") for at in turn.missed]
         for run in runs:
@@ -144,20 +143,20 @@ class Scheduler(WorkerLoop[Schedule]):
         doc = claimed.doc
         run = self._slot_run(doc, turn.run, status="running")
         run.attempts, run.started_at = doc.attempts + 1, self._clock.now()
-        # Keep first: the slot and its try are on record before anything happens, so that an act
-        # which takes its process down with it is not tried for ever.
+        # The attempt is recorded before the job runs, so that one which kills its process is not retried
+        # forever.
         slot_at = doc.slot_at if doc.run_now_at else turn.run
         pinned = msgspec.structs.replace(doc, slot_at=slot_at, attempts=run.attempts)
         await self._store.commit(put(run), put(pinned, claimed.fenced))
         slot = Slot(doc.id, doc.tenant_id, turn.run, run.attempts, doc.fence)
         if run.attempts > job.retries + 1:
-            error, result = "the process died during the act, every time", None
+            error, result = "the process died during the job, every time", None
         else:
             error, result = await self._perform(job, slot)
         try:
             await self._settle(pinned, run, turn, job=job, error=error, result=result)
         except InvalidError as fault:
-            error = f"the act's result can't be kept: {fault.message}"
+            error = f"the job's result can't be stored: {fault.message}"
             await self._settle(pinned, run, turn, job=job, error=error, result=None)
 
     async def _perform(self, job: Job, slot: Slot) -> tuple[str, Any]:
@@ -170,18 +169,18 @@ class Scheduler(WorkerLoop[Schedule]):
             if act in done:
                 return "", act.result()
             if keeper in done:
-                raise LeaseLostError("the schedule was taken over while its act ran")
+                raise LeaseLostError("the schedule was taken over while its job ran")
             return f"took longer than {job.time_limit_s:g} s", None
         except LeaseLostError:
             raise
         except Exception as fault:
-            log.warning("scheduled act failed", schedule=slot.schedule_id, error=repr(fault))
-            return (str(fault) or type(fault).__name__)[:ERROR_CHARACTERS_MAX], None
+            log.warning("scheduled job failed", schedule=slot.schedule_id, error=repr(fault))
+            return (str(fault) or type(fault).__name__)[:ERROR_CHARS_MAX], None
         finally:
             await cancel_all([act, keeper])
 
     async def _keep_lease(self, slot: Slot) -> None:
-        """Push the end of the lease out while the act runs; ends when the lease is gone."""
+        """Renew the lease while the job runs; return when it is lost."""
         while True:
             await self._clock.sleep(LEASE_S / 3)
             until = self._clock.now() + timedelta(seconds=LEASE_S)
@@ -208,11 +207,11 @@ class Scheduler(WorkerLoop[Schedule]):
                 doc, attempts=run.attempts, next_at=now + wait, last_status="retrying"
             )
         else:
-            doc = self._moved_on(doc, turn, run.status)
+            doc = self._next_slot_state(doc, turn, run.status)
         doc.last_run_id = f"{run.schedule_id}_{run.slot}"
         await self._store.commit(put(run), put(doc, Fence(doc.fence)))
 
-    def _moved_on(self, doc: Schedule, turn: Turn, status: str) -> Schedule:
+    def _next_slot_state(self, doc: Schedule, turn: Turn, status: str) -> Schedule:
         next_at = turn.next if doc.enabled else None
         return msgspec.structs.replace(
             doc, slot_at=turn.next, next_at=next_at, attempts=0, run_now_at=None,
@@ -226,5 +225,5 @@ class Scheduler(WorkerLoop[Schedule]):
         return SlotRun(tenant_id=doc.tenant_id, schedule_id=doc.id, slot=name, slot_at=at, status=status)
 
 
-def _agrees(stored: Schedule, job: Job) -> bool:
+def _matches(stored: Schedule, job: Job) -> bool:
     return (stored.cron, stored.zone, stored.missed) == (job.cron, job.zone, job.missed)
