@@ -12,7 +12,7 @@ from tests.browser.entering import live, not_reloaded, sign_in
 from tests.browser.look import sideways
 from tests.console.bed import console
 from tests.console.desk import connect, desk
-from tests.providers.setting import ALICE, BOB, a_setting
+from tests.providers.provider_fixture import ALICE, BOB, a_setting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -14,7 +14,7 @@ from holdfast.providers.google_oauth import OAuthClient, UserGrants
 from holdfast.providers.rest import CallLimits
 from holdfast.runtime import Runtime
 from holdfast.service import Context, Parts, Service
-from tests.providers.setting import Setting
+from tests.providers.provider_fixture import Setting
 
 BACK = "https://app.example/back"
 

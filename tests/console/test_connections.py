@@ -19,7 +19,7 @@ from holdfast.simulators.google import InjectedFault, RevokeGrant
 from holdfast.store import Query, patch, put
 from tests.console.bed import Bed, console
 from tests.console.desk import connect, desk
-from tests.providers.setting import ALICE, BOB, Setting, a_setting
+from tests.providers.provider_fixture import ALICE, BOB, Setting, a_setting
 
 
 @pytest.fixture

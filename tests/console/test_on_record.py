@@ -20,7 +20,7 @@ from holdfast.store import Query, create, patch, put
 from tests.console.bed import PASSWORD, Bed, console
 from tests.console.desk import connect, desk
 from tests.console.workshop import Workshop, runs_of
-from tests.providers.setting import ALICE, a_setting
+from tests.providers.provider_fixture import ALICE, a_setting
 
 AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

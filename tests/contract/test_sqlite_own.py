@@ -20,9 +20,9 @@ from holdfast.errors import ConfigError, StoreUnavailableError
 from holdfast.model import Claim, Document, Index, document
 from holdfast.store import Increment, Query, Store, create, delete, patch
 from holdfast.store.sqlite import SqliteEngine
+from tests.faults.fork_server import ForkServer
 from tests.faults.models import ALL, Counter, Part, Seat
-from tests.faults.nursery import Nursery
-from tests.faults.opening import opener
+from tests.faults.store_opener import opener
 
 
 class Progress(Enum):
@@ -50,8 +50,8 @@ opened = opener(ALL, migrate=True)
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    found = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    found = ForkServer()
     yield found
     found.close()
 
@@ -168,9 +168,9 @@ async def test_pruned_space_goes_back_to_the_disk_and_is_used_again(sqlite_url: 
     assert all(isinstance(again, int) and again <= full * 1.1 for again, _ in later), sizes
 
 
-async def test_a_full_disk_is_told_and_loses_nothing(nursery: Nursery, sqlite_url: str) -> None:
+async def test_a_full_disk_is_told_and_loses_nothing(fork_server: ForkServer, sqlite_url: str) -> None:
     async with opened(sqlite_url) as store:
-        said = nursery.alone("fill_disk", url=sqlite_url, bytes_max=2_000_000)
+        said = fork_server.alone("fill_disk", url=sqlite_url, bytes_max=2_000_000)
         found = {s.doc.id async for s in store.scan(Query(Seat).limit(500))}
     assert said["code"] == StoreUnavailableError.code
     assert len(said["kept"]) > 10
@@ -178,7 +178,7 @@ async def test_a_full_disk_is_told_and_loses_nothing(nursery: Nursery, sqlite_ur
     assert pragma(sqlite_url, "integrity_check") == "ok"
 
 
-async def test_a_folder_that_can_not_be_written_is_told_and_left_alone(nursery: Nursery) -> None:
+async def test_a_folder_that_can_not_be_written_is_told_and_left_alone(fork_server: ForkServer) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kept.db"
         async with opened(f"sqlite:///{path}") as store:
@@ -186,7 +186,7 @@ async def test_a_folder_that_can_not_be_written_is_told_and_left_alone(nursery: 
         path.chmod(0o444)
         path.parent.chmod(0o555)
         for name in ("kept.db", "new.db"):
-            said = nursery.alone("open_as_stranger", url=f"sqlite:///{path.parent / name}")
+            said = fork_server.alone("open_as_stranger", url=f"sqlite:///{path.parent / name}")
             assert said["code"] == StoreUnavailableError.code
             assert "check that the folder is writable" in said["message"]
         path.parent.chmod(0o755)

@@ -12,8 +12,8 @@ from holdfast.kit.runs import KIT, Runner, Step, Workflow
 from holdfast.kit.schedules import Job, Schedule, Scheduler, Slot, SlotRun
 from holdfast.net import AddressGuard, RawSender
 from holdfast.store import Store
-from tests.faults.opening import opener
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
+from tests.faults.store_opener import opener
 
 LEASE_S: Final = 30.0
 STEP_S: Final = 0.05

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.nursery import Nursery
+from tests.faults.fork_server import ForkServer
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    found = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    found = ForkServer()
     yield found
     found.close()
 

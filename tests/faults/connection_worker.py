@@ -16,7 +16,7 @@ from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.vault import Vault
 from holdfast.model import Document
 from holdfast.providers.google_oauth import OAuthClient, UserGrant, UserGrants
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
 
 ALL: list[type[Document]] = [Connection, Consent, LeaseDocument]
 

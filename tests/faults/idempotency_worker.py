@@ -10,8 +10,8 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.idempotency import Done, Idempotency, IdempotencyDocument, StoredResponse, Ticket
 from holdfast.model import Document, document
 from holdfast.store import Increment, upsert
-from tests.faults.opening import opener
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
+from tests.faults.store_opener import opener
 
 
 @document("sales/{id}", tenant="tenant_id")

@@ -14,8 +14,8 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.leases import Lease, LeaseDocument, Leases
 from holdfast.model import Document, Index, document
 from holdfast.store import Store, Write, create, put
-from tests.faults.opening import opener
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
+from tests.faults.store_opener import opener
 
 Say = Callable[[str], None]
 

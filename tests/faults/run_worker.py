@@ -13,8 +13,8 @@ from holdfast.kit.runs import KIT, BackOff, Runner, Runs, Step, Workflow
 from holdfast.kit.runs.workflow import Act
 from holdfast.model import Document, document
 from holdfast.store import Store, create
-from tests.faults.opening import opener
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
+from tests.faults.store_opener import opener
 
 TENANT = "acme"
 STEPS = ["s1", "s2", "s3", "s4"]

@@ -16,7 +16,7 @@ from holdfast.kit.runs import RunDocument, Runs, Step
 from holdfast.kit.schedules import Schedule
 from holdfast.store import Query, Store, create
 from tests.faults.clock_worker import CRON, STEPS, opened, workflow
-from tests.faults.puppet import Puppet, puppets
+from tests.faults.controlled_process import ControlledProcess, run_processes
 
 WORKER = "tests.faults.clock_worker"
 HOUR_S = 3_600.0
@@ -37,15 +37,15 @@ pytestmark = [
 
 
 @contextlib.asynccontextmanager
-async def _pair(url: str, role: str, shift_s: float) -> AsyncIterator[list[Puppet]]:
+async def _pair(url: str, role: str, shift_s: float) -> AsyncIterator[list[ControlledProcess]]:
     orders = [{"url": url, "me": name, "shift_s": shift} for name, shift in (("a", 0.0), ("b", shift_s))]
-    async with puppets(WORKER, role, *orders) as pair:
+    async with run_processes(WORKER, role, *orders) as pair:
         for one in pair:
             await one.hear_until("ready")
         yield pair
 
 
-async def _finish(pair: list[Puppet]) -> list[str]:
+async def _finish(pair: list[ControlledProcess]) -> list[str]:
     """What both said until they were told to stop."""
     for one in pair:
         one.say("stop")

@@ -19,7 +19,7 @@ from holdfast.providers.google_oauth import OAuthClient, UserGrants
 from holdfast.simulators.google import AddPerson, GoogleSimulator
 from holdfast.store import Store
 from tests.faults.connection_worker import ALL
-from tests.faults.puppet import Order, Puppet, puppets
+from tests.faults.controlled_process import ControlledProcess, Order, run_processes
 from tests.kit.eventually import until
 
 BACK = "https://app.example/back"
@@ -71,7 +71,7 @@ async def bed(url: str) -> AsyncIterator[Bed]:
     await store.close()
 
 
-async def _ready(workers: list[Puppet]) -> None:
+async def _ready(workers: list[ControlledProcess]) -> None:
     for worker in workers:
         assert await worker.hear() == "ready"
 
@@ -79,7 +79,7 @@ async def _ready(workers: list[Puppet]) -> None:
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_processes_that_want_a_new_token_at_once_ask_for_one(bed: Bed) -> None:
     token = await bed.token()
-    async with puppets(WORKER, "use", *[bed.order] * PROCESSES) as workers:
+    async with run_processes(WORKER, "use", *[bed.order] * PROCESSES) as workers:
         await _ready(workers)
         for number in range(1, ROUNDS + 1):
             for worker in workers:
@@ -95,7 +95,7 @@ async def test_processes_that_want_a_new_token_at_once_ask_for_one(bed: Bed) -> 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_one_killed_between_the_answer_and_keeping_it_is_survived(bed: Bed) -> None:
     old = await bed.token()
-    async with puppets(WORKER, "use", bed.order | FAINT, bed.order) as (faint, other):
+    async with run_processes(WORKER, "use", bed.order | FAINT, bed.order) as (faint, other):
         await _ready([faint, other])
         faint.say(old)
         await until(lambda: faint.paused, within_s=30)
@@ -111,7 +111,7 @@ async def test_one_killed_between_the_answer_and_keeping_it_is_survived(bed: Bed
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_an_answer_from_before_a_long_pause_does_not_replace_a_newer_one(bed: Bed) -> None:
     old = await bed.token()
-    async with puppets(WORKER, "use", bed.order | FAINT, bed.order) as (faint, other):
+    async with run_processes(WORKER, "use", bed.order | FAINT, bed.order) as (faint, other):
         await _ready([faint, other])
         faint.say(old)
         await until(lambda: faint.paused, within_s=30)

@@ -17,8 +17,8 @@ from holdfast.app import open_store
 from holdfast.model import Document
 from holdfast.store import Query, Store
 from holdfast.store_copy import Copy
-from tests.faults.copied import DOCUMENTS, PARCELS, Bill, Parcel, fill
-from tests.faults.puppet import ROOT, puppets
+from tests.faults.controlled_process import ROOT, run_processes
+from tests.faults.copy_writer import DOCUMENTS, PARCELS, Bill, Parcel, fill
 
 COUNT = int(os.environ.get("HOLDFAST_COPIED", "3000"))
 KILLS = 5
@@ -30,7 +30,7 @@ ALL: list[type[Document]] = [*DOCUMENTS, Copy]
 async def start(source: str, target: str, *options: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, "-W", "error", "-m", "holdfast", "copy", "--from", source, "--to", target,
-        "--models", "tests.faults.copied", *options,
+        "--models", "tests.faults.copy_writer", *options,
         cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ async def test_a_copy_killed_again_and_again_beside_a_writer_arrives_whole(
     other = await open_store(theirs, ALL)
     await other.migrate()
     order = {"url": ours, "count": count, "pause_s": pause_s}
-    async with puppets("tests.faults.copied", "write", order) as (writer,):
+    async with run_processes("tests.faults.copy_writer", "write", order) as (writer,):
         assert await writer.hear() == "writing"
         reached = [await kill_on_the_way(ours, theirs, other) for _ in range(KILLS)]
         assert reached == sorted(reached)

@@ -14,15 +14,15 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.store import Query, Store, create
+from tests.faults.fork_server import ForkServer
 from tests.faults.models import ALL, Counter, Part
-from tests.faults.nursery import Nursery
 
 CRASHES = int(os.environ.get("HOLDFAST_CRASHES", "200"))
 PARTS = 3
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_a_killed_writer_leaves_every_commit_whole_or_absent(nursery: Nursery, url: str) -> None:
+async def test_a_killed_writer_leaves_every_commit_whole_or_absent(fork_server: ForkServer, url: str) -> None:
     store = await open_store(url, ALL)
     await store.migrate()
     await store.commit(create(Counter(id="shared")))
@@ -31,7 +31,7 @@ async def test_a_killed_writer_leaves_every_commit_whole_or_absent(nursery: Nurs
     for round in range(CRASHES):
         # Some kills fall into opening the store, some before the first commit, most among the commits.
         words, after_s = min(2, round % 8), random.uniform(0, 0.03)
-        said = nursery.killed("write_batches", url=url, round=round, after_s=after_s, words=words)
+        said = fork_server.killed("write_batches", url=url, round=round, after_s=after_s, words=words)
         acknowledged += len(said)
         store = await open_store(url, ALL)
         await assert_round_is_whole(store, round, said)

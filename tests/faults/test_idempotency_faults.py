@@ -12,8 +12,8 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.idempotency import Idempotency
 from holdfast.store import Store
 from holdfast.testing import ManualClock
+from tests.faults.controlled_process import run_processes
 from tests.faults.idempotency_worker import Sale, opened, sell
-from tests.faults.puppet import puppets
 
 WORKER = "tests.faults.idempotency_worker"
 PROCESSING_S = 60.0
@@ -30,7 +30,7 @@ async def test_fifty_requests_from_five_processes_do_the_work_once(url: str) -> 
     async with opened(url) as store:
         await store.migrate()
         orders = [{"url": url, "me": f"w{n}"} for n in range(5)]
-        async with puppets(WORKER, "callers", *orders) as callers:
+        async with run_processes(WORKER, "callers", *orders) as callers:
             for caller in callers:
                 assert await caller.hear() == "open"
             for caller in callers:
@@ -46,7 +46,7 @@ async def test_the_work_of_a_killed_process_is_taken_over_when_its_time_is_over(
     async with opened(url) as store:
         await store.migrate()
         order = {"url": url, "me": "killed", "processing_s": PROCESSING_S}
-        async with puppets(WORKER, "stuck", order) as (stuck,):
+        async with run_processes(WORKER, "stuck", order) as (stuck,):
             assert await stuck.hear() == "working"
             await stuck.kill()
             with pytest.raises(InProgressError):
@@ -62,7 +62,7 @@ async def test_a_paused_process_that_was_overtaken_does_nothing_and_gets_the_ans
     async with opened(url) as store:
         await store.migrate()
         order = {"url": url, "me": "paused", "processing_s": 0.5}
-        async with puppets(WORKER, "stuck", order) as (stuck,):
+        async with run_processes(WORKER, "stuck", order) as (stuck,):
             assert await stuck.hear() == "working"
             stuck.pause()
             given = await Idempotency(store).run("k", b"body", sell("successor"), wait_s=20)

@@ -20,8 +20,8 @@ from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.metering import UsageEvent, UsageSum
 from holdfast.kit.outbox import Delivery
 from holdfast.store import Query, Store
-from tests.faults.joint import DOCUMENTS, LANES, PARTS, TENANT, Invoice
-from tests.faults.nursery import Nursery
+from tests.faults.fork_server import ForkServer
+from tests.faults.joint_commit_worker import DOCUMENTS, LANES, PARTS, TENANT, Invoice
 
 PAIRS = list(itertools.combinations(PARTS, 2))
 CRASHES = {"sqlite": 210, "postgres": 60}
@@ -39,7 +39,7 @@ def _crashes(engine: str) -> int:
 )
 @pytest.mark.parametrize("pair", PAIRS, ids=[" and ".join(pair) for pair in PAIRS])
 async def test_a_killed_process_leaves_both_parts_of_a_commit_or_neither(
-    nursery: Nursery, url: str, crashes: int, pair: tuple[str, str]
+    fork_server: ForkServer, url: str, crashes: int, pair: tuple[str, str]
 ) -> None:
     store = await open_store(url, DOCUMENTS)
     await store.migrate()
@@ -48,7 +48,7 @@ async def test_a_killed_process_leaves_both_parts_of_a_commit_or_neither(
         # Some kills fall into opening the store, some before the first commit, most among the commits.
         words, after_s = min(2, round % 8), random.uniform(0, 0.03)
         first, last = random.sample(pair, 2)
-        said = nursery.killed(
+        said = fork_server.killed(
             "commit_jointly", url=url, round=round, first=first, last=last, after_s=after_s, words=words
         )
         kept |= {line.removeprefix("kept ") for line in said if line.startswith("kept ")}

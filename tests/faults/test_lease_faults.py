@@ -12,8 +12,8 @@ import pytest
 from holdfast.kit import NO_TENANT
 from holdfast.kit.leases import Leases
 from holdfast.store import Query, Store
+from tests.faults.controlled_process import ControlledProcess, run_processes
 from tests.faults.lease_worker import Ledger, Line, opened, writes_line
-from tests.faults.puppet import Puppet, puppets
 
 # In the normal run a short history; 10,000 turns take half a minute on SQLite and two on PostgreSQL.
 TURNS = int(os.environ.get("HOLDFAST_LEASE_TURNS", "600"))
@@ -28,7 +28,7 @@ async def test_the_late_write_of_a_paused_holder_is_refused_by_the_store(url: st
     async with opened(url) as root:
         await root.migrate()
         store, leases = root.tenant(NO_TENANT), Leases(root)
-        async with puppets(WORKER, "late_writer", {"url": url, "ttl_s": TTL_S, "me": "old"}) as (old,):
+        async with run_processes(WORKER, "late_writer", {"url": url, "ttl_s": TTL_S, "me": "old"}) as (old,):
             assert await old.hear() == "held"
             old.pause()
             new = await leases.acquire("x", ttl_s=30, owner="new", wait_s=10)
@@ -48,7 +48,7 @@ async def test_a_killed_holders_lease_is_taken_over_when_its_time_is_over(url: s
     async with opened(url) as root:
         await root.migrate()
         leases = Leases(root)
-        async with puppets(WORKER, "late_writer", {"url": url, "ttl_s": TTL_S, "me": "old"}) as (old,):
+        async with run_processes(WORKER, "late_writer", {"url": url, "ttl_s": TTL_S, "me": "old"}) as (old,):
             assert await old.hear() == "held"
             await old.kill()
             assert await leases.acquire("x", owner="new", wait_s=TTL_S + 5) is not None
@@ -61,7 +61,7 @@ async def test_no_two_holders_writes_are_interleaved_in_a_long_history(url: str)
     async with opened(url) as root:
         await root.migrate()
         store = root.tenant(NO_TENANT)
-        async with puppets(WORKER, "turns", *(order | {"me": f"w{n}"} for n in range(4))) as workers:
+        async with run_processes(WORKER, "turns", *(order | {"me": f"w{n}"} for n in range(4))) as workers:
             reports = await _while_pausing(workers)
         written = [await _lines(store, name) for name in names]
         counts = [await store.get(Ledger, name) for name in names]
@@ -78,7 +78,7 @@ async def test_no_two_holders_writes_are_interleaved_in_a_long_history(url: str)
     assert sum(len(lines) for lines in written) >= 2 * done
 
 
-async def _while_pausing(workers: list[Puppet]) -> list[dict[str, int]]:
+async def _while_pausing(workers: list[ControlledProcess]) -> list[dict[str, int]]:
     """Let them work; whoever stopped dead goes on only after longer than a lease lasts."""
     for worker in workers:
         assert await worker.hear() == "open"

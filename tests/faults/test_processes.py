@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast.store import create
+from tests.faults.fork_server import ForkServer
 from tests.faults.models import ALL, Counter, Seat, Task
-from tests.faults.nursery import Nursery
-from tests.faults.opening import opener
+from tests.faults.store_opener import opener
 
 ROUND_S = 0.4
 TURNS_S = 1.5
@@ -37,13 +37,15 @@ def _is_fair(reports: list[dict[str, Any]]) -> bool:
 
 
 @pytest.mark.parametrize("role", ["increment", "transact"])
-async def test_no_update_is_lost_and_no_process_is_starved(nursery: Nursery, url: str, role: str) -> None:
+async def test_no_update_is_lost_and_no_process_is_starved(
+    fork_server: ForkServer, url: str, role: str
+) -> None:
     async with opened(url) as store:
         await store.commit(create(Counter(id="shared")))
         # A busy machine may be unfair for a moment; who starves gets nothing however long it lasts.
         reports: list[dict[str, Any]] = [{"done": 0} for _ in range(4)]
         for _ in range(ROUNDS_MAX):
-            latest = nursery.together(role, url=url, seconds=ROUND_S)
+            latest = fork_server.together(role, url=url, seconds=ROUND_S)
             reports = [{"done": a["done"] + b["done"]} for a, b in zip(reports, latest, strict=True)]
             if _is_fair(reports):
                 break
@@ -54,13 +56,13 @@ async def test_no_update_is_lost_and_no_process_is_starved(nursery: Nursery, url
 
 
 async def test_of_processes_that_create_the_same_ids_each_id_is_granted_to_one(
-    nursery: Nursery, url: str
+    fork_server: ForkServer, url: str
 ) -> None:
     got: Counting[str] = Counting()
     async with opened(url) as store:
         # All seats are gone in moments, and a busy machine may let a process come too late for all of them.
         for round in range(ROUNDS_MAX):
-            reports = nursery.together("take_seats", url=url, first=round * 200, seats=200)
+            reports = fork_server.together("take_seats", url=url, first=round * 200, seats=200)
             granted = {id: report["name"] for report in reports for id in report["mine"]}
             found = await store.get_many(Seat, sorted(granted))
             assert sum(len(report["mine"]) for report in reports) == len(granted) == 200
@@ -71,12 +73,12 @@ async def test_of_processes_that_create_the_same_ids_each_id_is_granted_to_one(
     assert len(got) == 4
 
 
-async def test_no_document_is_held_by_two_processes_at_once(nursery: Nursery, url: str) -> None:
+async def test_no_document_is_held_by_two_processes_at_once(fork_server: ForkServer, url: str) -> None:
     ids = [f"task-{n}" for n in range(12)]
     async with opened(url) as store:
         past = store.clock.now() - timedelta(seconds=1)
         await store.commit(*(create(Task(id=id, due=past)) for id in ids))
-        reports = nursery.together("claim", url=url, seconds=TURNS_S)
+        reports = fork_server.together("claim", url=url, seconds=TURNS_S)
         found = await store.get_many(Task, ids)
     turns = turns_by_task(reports)
     for snapshot in found:

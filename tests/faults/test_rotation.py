@@ -18,7 +18,7 @@ from holdfast.app import open_store
 from holdfast.errors import DecryptionError
 from holdfast.kit.vault import Rotation, Vault, new_key
 from holdfast.store import Increment, Query, Store, create, patch
-from tests.faults.rotators import DOCUMENTS, Grant
+from tests.faults.rotation_worker import DOCUMENTS, Grant
 
 SECRETS = int(os.environ.get("HOLDFAST_SECRETS", "100000"))
 KILLS = 6
@@ -45,7 +45,7 @@ async def fill(store: Store, vault: Vault, count: int) -> None:
 
 async def start(url: str, keys: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", "-m", "tests.faults.rotators", url,
+        sys.executable, "-W", "error", "-m", "tests.faults.rotation_worker", url,
         stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2],
         env={**os.environ, "HOLDFAST_KEYS": keys},
     )  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from holdfast.kit.checkpoints import Checkpoints
 from holdfast.kit.runs import RunFields, Runs, Step
 from holdfast.store import Store
-from tests.faults.puppet import Order, Puppet, puppets
+from tests.faults.controlled_process import ControlledProcess, Order, run_processes
 from tests.faults.run_worker import STEPS, TENANT, Effect, carry, finish, four_steps, opened
 from tests.kit.eventually import ended
 
@@ -35,10 +35,10 @@ async def test_a_paused_worker_that_lost_its_run_commits_nothing_more(url: str) 
         await store.migrate()
         runs = Runs(store.tenant(TENANT))
         run_id = (await runs.start(four_steps(_nothing), input=0)).id
-        async with puppets(WORKER, "gated", order | {"me": "old"}) as (old,):
+        async with run_processes(WORKER, "gated", order | {"me": "old"}) as (old,):
             await old.hear_until("s2 begins")
             old.pause()
-            async with puppets(WORKER, "steady", order | {"me": "new"}) as (new,):
+            async with run_processes(WORKER, "steady", order | {"me": "new"}) as (new,):
                 run = await ended(runs, run_id, within_s=60)
                 new.say("stop")
                 assert (await new.end())[-1] == "lost 0 faults 0 None"
@@ -58,7 +58,7 @@ async def test_the_run_of_a_killed_worker_is_found_when_its_claim_is_over(url: s
         await store.migrate()
         runs = Runs(store.tenant(TENANT))
         run_id = (await runs.start(four_steps(_nothing), input=0)).id
-        async with puppets(WORKER, "gated", order) as (old,):
+        async with run_processes(WORKER, "gated", order) as (old,):
             await old.hear_until("s2 begins")
             stop = asyncio.Event()
             workflow = four_steps(lambda step: finish(step, "new"))
@@ -117,9 +117,9 @@ async def _chaos(order: Order) -> list[str]:
     return said
 
 
-async def _worker(stack: contextlib.AsyncExitStack, order: Order, said: list[str]) -> Puppet:
+async def _worker(stack: contextlib.AsyncExitStack, order: Order, said: list[str]) -> ControlledProcess:
     me = f"w{random.randrange(10**6)}"
-    (worker,) = await stack.enter_async_context(puppets(WORKER, "steady", order | {"me": me}))
+    (worker,) = await stack.enter_async_context(run_processes(WORKER, "steady", order | {"me": me}))
 
     async def listen() -> None:
         with contextlib.suppress(RuntimeError):

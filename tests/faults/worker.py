@@ -17,9 +17,9 @@ from holdfast.app import open_store
 from holdfast.clock import to_us
 from holdfast.errors import AlreadyExistsError, LeaseLostError, StoreUnavailableError
 from holdfast.store import Increment, Snapshot, Store, Transaction, create, delete, patch, put
-from tests.faults.joint import commit_jointly
+from tests.faults.fork_server import Role, Say
+from tests.faults.joint_commit_worker import commit_jointly
 from tests.faults.models import ALL, Counter, NewPaper, Part, Seat, Task
-from tests.faults.nursery import Role, Say
 
 Order = dict[str, Any]
 

@@ -19,8 +19,8 @@ from holdfast.kit.vault import Vault
 from holdfast.model import Document
 from holdfast.store.store import Store
 from holdfast.testing import ManualClock
-from tests.kit.registrar import OLD_KEY, Registrar
-from tests.kit.switchboard import KEY, Switchboard
+from tests.kit.fake_channel_provider import KEY, FakeChannelProvider
+from tests.kit.fake_oauth_provider import OLD_KEY, FakeOAuthProvider
 
 
 @pytest.fixture(params=["sqlite", "postgres", "firestore"])
@@ -58,12 +58,12 @@ async def live_store(kit_url: str, documents: Sequence[type[Document]]) -> Async
 
 
 @pytest.fixture
-def board(clock: ManualClock) -> Switchboard:
-    return Switchboard(clock)
+def board(clock: ManualClock) -> FakeChannelProvider:
+    return FakeChannelProvider(clock)
 
 
 @pytest.fixture
-def channels(kit_store: Store, board: Switchboard) -> Callable[..., Channels]:
+def channels(kit_store: Store, board: FakeChannelProvider) -> Callable[..., Channels]:
     def make(**words: Any) -> Channels:
         said: dict[str, Any] = {"name": "calendar-sync", "key": KEY} | words
         return Channels(kit_store, board, **said)
@@ -77,10 +77,10 @@ def vault() -> Vault:
 
 
 @pytest.fixture
-def registrar(clock: ManualClock) -> Registrar:
-    return Registrar(clock)
+def registrar(clock: ManualClock) -> FakeOAuthProvider:
+    return FakeOAuthProvider(clock)
 
 
 @pytest.fixture
-def connections(kit_store: Store, vault: Vault, registrar: Registrar) -> Connections:
+def connections(kit_store: Store, vault: Vault, registrar: FakeOAuthProvider) -> Connections:
     return Connections(kit_store, vault, {"registrar": registrar})

@@ -24,7 +24,7 @@ from holdfast.model import Document, document, schema_of
 from holdfast.providers.google_calendar import channel_token
 from holdfast.store import Store, Transaction, create
 from holdfast.testing import ManualClock
-from tests.kit.switchboard import KEY, Switchboard, alices_watch, documents_of
+from tests.kit.fake_channel_provider import KEY, FakeChannelProvider, alices_watch, documents_of
 
 DAY = 86_400.0
 
@@ -49,7 +49,7 @@ ALICE, BOB = "alice@hoge.jp", "bob@hoge.jp"
 
 
 async def test_what_is_wanted_gets_one_channel_each(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels()
     await one.set_wanted([ALICE, BOB])
@@ -63,7 +63,7 @@ async def test_what_is_wanted_gets_one_channel_each(
 
 
 async def test_a_services_own_collection_holds_exactly_the_named_fields(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels(kind=WatchChannel)
     await one.set_wanted([ALICE])
@@ -83,7 +83,7 @@ async def test_a_services_own_collection_holds_exactly_the_named_fields(
 
 
 async def test_renewal_opens_the_new_channel_before_it_stops_the_old(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     seen: list[tuple[str, int]] = []
 
@@ -105,7 +105,7 @@ async def test_renewal_opens_the_new_channel_before_it_stops_the_old(
 
 
 async def test_a_channel_that_ended_while_nobody_ran_is_expired_and_replaced_at_once(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     first = channels()
     await first.set_wanted([ALICE])
@@ -124,7 +124,7 @@ async def test_a_channel_that_ended_while_nobody_ran_is_expired_and_replaced_at_
 
 
 async def test_what_is_no_longer_wanted_is_stopped_and_forgotten_in_the_end(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels()
     await one.set_wanted([ALICE, BOB])
@@ -145,7 +145,7 @@ async def test_what_is_no_longer_wanted_is_stopped_and_forgotten_in_the_end(
 
 
 async def test_revoked_credentials_stop_the_renewals_and_show_in_health(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels()
     await one.set_wanted([ALICE, BOB])
@@ -173,7 +173,7 @@ async def test_revoked_credentials_stop_the_renewals_and_show_in_health(
 
 
 async def test_two_processes_never_open_two_channels_for_one_thing(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, clock: ManualClock
 ) -> None:
     people = [f"p{n}@hoge.jp" for n in range(12)]
     both = [channels(), channels()]
@@ -186,7 +186,7 @@ async def test_two_processes_never_open_two_channels_for_one_thing(
 
 
 async def test_addresses_that_look_alike_or_are_long_get_ids_of_their_own(
-    channels: Callable[..., Channels], board: Switchboard
+    channels: Callable[..., Channels], board: FakeChannelProvider
 ) -> None:
     alike = ["a.b@c.jp", "a@b.c.jp", "a-b@c.jp"]
     long = [f"{'x' * 80}{n}@hoge.jp" for n in range(3)]
@@ -200,7 +200,7 @@ async def test_addresses_that_look_alike_or_are_long_get_ids_of_their_own(
 
 
 async def test_two_schedulers_renewing_at_once_do_the_work_once(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, clock: ManualClock
 ) -> None:
     people = [f"p{n}@hoge.jp" for n in range(8)]
     both = [
@@ -217,7 +217,7 @@ async def test_two_schedulers_renewing_at_once_do_the_work_once(
 
 
 async def test_force_replaces_every_channel_and_counts_also_what_failed(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, clock: ManualClock
 ) -> None:
     one = channels()
     await one.set_wanted([ALICE, BOB])
@@ -235,7 +235,7 @@ async def test_force_replaces_every_channel_and_counts_also_what_failed(
 
 
 async def test_channels_on_record_that_no_watch_knows_are_taken_in(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     now_ms = clock.now_us() // 1000
     for watched_id, number in ((ALICE, 1), (ALICE, 2), (BOB, 3)):
@@ -258,7 +258,7 @@ async def test_channels_on_record_that_no_watch_knows_are_taken_in(
 
 
 async def test_the_status_tells_the_time_left_and_warns_near_the_end(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, clock: ManualClock
 ) -> None:
     one = channels(life=ChannelPolicy(renew_before_s=60))
     await one.set_wanted([ALICE, BOB])
@@ -276,7 +276,7 @@ async def test_the_status_tells_the_time_left_and_warns_near_the_end(
 
 
 async def test_the_loop_opens_what_is_wanted_and_renews_by_the_clock(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, clock: ManualClock
 ) -> None:
     one, stop = channels(), asyncio.Event()
     running = asyncio.create_task(one.run(stop))

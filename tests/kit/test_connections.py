@@ -23,7 +23,14 @@ from holdfast.kit.vault import Rotation, Vault, new_key, rotate
 from holdfast.model import Document
 from holdfast.store import Store
 from holdfast.testing import ManualClock
-from tests.kit.registrar import OLD_KEY, Registrar, begin, connect, die_after_the_answer, stored
+from tests.kit.fake_oauth_provider import (
+    OLD_KEY,
+    FakeOAuthProvider,
+    begin,
+    connect,
+    die_after_the_answer,
+    stored,
+)
 
 DOCUMENTS: list[type[Document]] = [Connection, Consent, LeaseDocument, Rotation]
 
@@ -58,7 +65,7 @@ async def test_of_many_who_bring_one_state_one_gets_in(connections: Connections)
 
 
 async def test_a_tenants_handle_finishes_only_its_own_sign_ins(
-    connections: Connections, kit_store: Store, vault: Vault, registrar: Registrar
+    connections: Connections, kit_store: Store, vault: Vault, registrar: FakeOAuthProvider
 ) -> None:
     state, code = await begin(connections)
     hoge = Connections(kit_store.tenant("hoge"), vault, {"registrar": registrar})
@@ -95,7 +102,7 @@ async def _only_consent(store: Store, state: str) -> Any:
 
 
 async def test_rotating_the_keys_reaches_all_that_is_sealed_here(
-    connections: Connections, kit_store: Store, registrar: Registrar
+    connections: Connections, kit_store: Store, registrar: FakeOAuthProvider
 ) -> None:
     made = await connect(connections)
     first = await connections.token(made.id)
@@ -116,7 +123,7 @@ async def test_rotating_the_keys_reaches_all_that_is_sealed_here(
 
 
 async def test_however_many_ask_in_however_many_processes_one_refreshes(
-    kit_store: Store, vault: Vault, registrar: Registrar, connections: Connections, clock: ManualClock
+    kit_store: Store, vault: Vault, registrar: FakeOAuthProvider, connections: Connections, clock: ManualClock
 ) -> None:
     made = await connect(connections)
     old = await connections.token(made.id)
@@ -126,7 +133,7 @@ async def test_however_many_ask_in_however_many_processes_one_refreshes(
 
 
 async def test_a_grant_that_is_gone_needs_its_owner_and_nobody_asks_again(
-    connections: Connections, kit_store: Store, registrar: Registrar
+    connections: Connections, kit_store: Store, registrar: FakeOAuthProvider
 ) -> None:
     made = await connect(connections)
     registrar.living.clear()
@@ -145,7 +152,7 @@ async def test_a_grant_that_is_gone_needs_its_owner_and_nobody_asks_again(
 
 
 async def test_a_crash_after_the_answer_is_survived_where_the_provider_keeps_the_old_token(
-    kit_store: Store, vault: Vault, registrar: Registrar, connections: Connections, clock: ManualClock
+    kit_store: Store, vault: Vault, registrar: FakeOAuthProvider, connections: Connections, clock: ManualClock
 ) -> None:
     made = await connect(connections)
     await die_after_the_answer(connections, registrar, made.id)
@@ -156,7 +163,7 @@ async def test_a_crash_after_the_answer_is_survived_where_the_provider_keeps_the
 
 
 async def test_an_answer_that_comes_late_is_kept_where_nobody_brought_a_newer_one(
-    kit_store: Store, registrar: Registrar, connections: Connections, clock: ManualClock
+    kit_store: Store, registrar: FakeOAuthProvider, connections: Connections, clock: ManualClock
 ) -> None:
     """Its lease is over, but with a strict provider it holds the only refresh token that still works."""
     registrar.strict, registrar.pause = True, asyncio.Event()
@@ -171,7 +178,7 @@ async def test_an_answer_that_comes_late_is_kept_where_nobody_brought_a_newer_on
 
 
 async def test_a_late_refusal_never_undoes_what_another_brought(
-    kit_store: Store, vault: Vault, registrar: Registrar, connections: Connections, clock: ManualClock
+    kit_store: Store, vault: Vault, registrar: FakeOAuthProvider, connections: Connections, clock: ManualClock
 ) -> None:
     made = await connect(connections)
     slow = _Slow(registrar)
@@ -188,7 +195,7 @@ async def test_a_late_refusal_never_undoes_what_another_brought(
 class _Slow:
     """A provider whose answer to the first refresh is no, and long in coming."""
 
-    def __init__(self, registrar: Registrar) -> None:
+    def __init__(self, registrar: FakeOAuthProvider) -> None:
         self.asked, self.go = asyncio.Event(), asyncio.Event()
         self._registrar = registrar
 
@@ -205,7 +212,7 @@ class _Slow:
 
 
 async def test_a_revoked_connection_is_ended_at_the_provider_and_keeps_no_token(
-    connections: Connections, kit_store: Store, registrar: Registrar, clock: ManualClock
+    connections: Connections, kit_store: Store, registrar: FakeOAuthProvider, clock: ManualClock
 ) -> None:
     made = await connect(connections)
     ended = await connections.revoke(made.id, reason="left the company")
@@ -224,7 +231,7 @@ async def test_a_revoked_connection_is_ended_at_the_provider_and_keeps_no_token(
 
 
 async def test_what_the_provider_could_not_be_told_is_told_later(
-    connections: Connections, kit_store: Store, registrar: Registrar
+    connections: Connections, kit_store: Store, registrar: FakeOAuthProvider
 ) -> None:
     made = await connect(connections)
     registrar.fault = RetryLaterError("503")

@@ -21,18 +21,18 @@ from holdfast.kit.vault import new_key
 from holdfast.runtime import Runtime, runtime
 from holdfast.service import Context, Parts, Service
 from holdfast.testing import ManualClock
-from tests.kit.registrar import Registrar
+from tests.kit.fake_oauth_provider import FakeOAuthProvider
 
 T = TypeVar("T")
 
 
 @pytest.fixture
-def registrar() -> Registrar:
-    return Registrar(ManualClock())
+def registrar() -> FakeOAuthProvider:
+    return FakeOAuthProvider(ManualClock())
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registrar: Registrar) -> None:
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registrar: FakeOAuthProvider) -> None:
     """An installation with one service, at whose provider people connect."""
 
     def build(context: Context) -> Parts:
@@ -54,7 +54,7 @@ def _within(act: Callable[[Runtime], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def _connect(registrar: Registrar, account: str) -> str:
+def _connect(registrar: FakeOAuthProvider, account: str) -> str:
     registrar.account, registrar.name = account, f"{account}@hoge.jp"
 
     async def act(runtime: Runtime) -> str:
@@ -79,7 +79,9 @@ def _run(*words: str) -> Result:
     return _holdfast("connections", *words)
 
 
-def test_connections_are_listed_page_by_page_and_shown_without_their_tokens(registrar: Registrar) -> None:
+def test_connections_are_listed_page_by_page_and_shown_without_their_tokens(
+    registrar: FakeOAuthProvider,
+) -> None:
     ids = [_connect(registrar, name) for name in ("ann", "bob", "cyd")]
     assert _run("list").output == "nothing is connected\n"
     first = json.loads(_run("list", "--tenant", "acme", "--limit", "2", "--json").stdout)
@@ -96,7 +98,9 @@ def test_connections_are_listed_page_by_page_and_shown_without_their_tokens(regi
         assert "hf1." not in told
 
 
-def test_a_revoked_connection_is_ended_at_the_provider_and_on_the_audit_trail(registrar: Registrar) -> None:
+def test_a_revoked_connection_is_ended_at_the_provider_and_on_the_audit_trail(
+    registrar: FakeOAuthProvider,
+) -> None:
     id = _connect(registrar, "ann")
     ended = _run("revoke", id, "--reason", "left", "--json")
     assert (json.loads(ended.stdout)["status"], json.loads(ended.stdout)["reason"]) == ("revoked", "left")
@@ -109,7 +113,7 @@ def test_a_revoked_connection_is_ended_at_the_provider_and_on_the_audit_trail(re
     assert json.loads(_run("list", "--tenant", "acme", "--status", "revoked", "--json").stdout)["items"]
 
 
-def test_what_the_provider_could_not_be_told_is_told_by_a_check(registrar: Registrar) -> None:
+def test_what_the_provider_could_not_be_told_is_told_by_a_check(registrar: FakeOAuthProvider) -> None:
     id = _connect(registrar, "ann")
     registrar.fault = RetryLaterError("answered 503")
     failed = _run("revoke", id)
@@ -121,7 +125,7 @@ def test_what_the_provider_could_not_be_told_is_told_by_a_check(registrar: Regis
     assert len(registrar.revoked) == 1
 
 
-def test_a_check_says_who_must_connect_again_by_exit_code(registrar: Registrar) -> None:
+def test_a_check_says_who_must_connect_again_by_exit_code(registrar: FakeOAuthProvider) -> None:
     _connect(registrar, "ann")
     assert _run("check", "--tenant", "acme").exit_code == 0
     registrar.fault = ReauthRequiredError("the person took it back")
@@ -145,7 +149,7 @@ def test_a_status_that_is_none_is_wrong_usage() -> None:
 
 
 def test_rotating_the_keys_reaches_connections_and_sign_ins_under_way(
-    registrar: Registrar, monkeypatch: pytest.MonkeyPatch
+    registrar: FakeOAuthProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = new_key("old"), new_key("new")
     monkeypatch.setenv("HOLDFAST_KEYS", old)

@@ -24,7 +24,7 @@ from holdfast.kit.outbox import (
 from holdfast.net import AddressGuard, RawSender
 from holdfast.store import Store, create, put
 from tests.kit.eventually import until
-from tests.kit.outbox_bed import (
+from tests.kit.outbox_fixture import (
     SECRET,
     delivery,
     dispatching,

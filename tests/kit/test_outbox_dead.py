@@ -22,7 +22,16 @@ from holdfast.kit.outbox import (
 from holdfast.kit.outbox.models import UNDELIVERED
 from holdfast.store import Query, Store, delete
 from tests.kit.eventually import until
-from tests.kit.outbox_bed import FAIL, answer, delivery, dispatching, endpoint_at, receiving, send, state_is
+from tests.kit.outbox_fixture import (
+    FAIL,
+    answer,
+    delivery,
+    dispatching,
+    endpoint_at,
+    receiving,
+    send,
+    state_is,
+)
 from tests.kit.receiver import OK
 
 DOCUMENTS = list(OUTBOX_MODELS.all)

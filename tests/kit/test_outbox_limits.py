@@ -17,7 +17,7 @@ from holdfast.kit.outbox import (
 )
 from holdfast.store import Store
 from tests.kit.eventually import until
-from tests.kit.outbox_bed import (
+from tests.kit.outbox_fixture import (
     FAIL,
     Slowly,
     answer,

@@ -13,7 +13,7 @@ from holdfast.app import open_store
 from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, Endpoint, Event, Outbox
 from holdfast.store import Store, put
 from tests.kit.eventually import until
-from tests.kit.outbox_bed import Slowly, dispatching, receiving, send
+from tests.kit.outbox_fixture import Slowly, dispatching, receiving, send
 from tests.kit.receiver import OK, Received, Serving
 
 DEAD = 60

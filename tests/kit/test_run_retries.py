@@ -11,7 +11,7 @@ from holdfast.kit.checkpoints import CheckpointDocument, Checkpoints
 from holdfast.kit.runs import KIT, RunDocument, RunFields, RunModels, Runs, Step, TransitionResult, Workflow
 from holdfast.store import Fence, Increment, Store, Transaction, delete, patch, upsert
 from tests.kit.eventually import ended
-from tests.kit.run_bed import OwnRun, OwnStep, OwnSummary, Result, carried, one, simple
+from tests.kit.run_fixture import OwnRun, OwnStep, OwnSummary, Result, carried, one, simple
 
 OWN = RunModels(run=OwnRun, step=OwnStep, summary=OwnSummary)
 DOCUMENTS = [*KIT.documents, OwnRun, OwnStep, Result]

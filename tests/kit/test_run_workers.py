@@ -11,7 +11,7 @@ from holdfast.kit.runs import KIT, RunDocument, Runner, Runs, Step, StepWaits, W
 from holdfast.store import Fence, Store, Transaction, create, patch
 from holdfast.testing import ManualClock, settle
 from tests.kit.eventually import ended, until
-from tests.kit.run_bed import OwnRun, OwnStep, Result, carried, one, simple
+from tests.kit.run_fixture import OwnRun, OwnStep, Result, carried, one, simple
 
 DOCUMENTS = [*KIT.documents, OwnRun, OwnStep, Result]
 

@@ -14,7 +14,7 @@ from holdfast.kit.runs import KIT, RunDocument, RunModels, Runs, Step, TokenUsag
 from holdfast.store import Increment, Store, Transaction, create, upsert
 from holdfast.testing import ManualClock
 from tests.kit.eventually import ended
-from tests.kit.run_bed import OwnRun, OwnStep, OwnSummary, Result, carried, one, simple
+from tests.kit.run_fixture import OwnRun, OwnStep, OwnSummary, Result, carried, one, simple
 
 OWN = RunModels(run=OwnRun, step=OwnStep, summary=OwnSummary)
 DOCUMENTS = [*KIT.documents, OwnRun, OwnStep, Result]

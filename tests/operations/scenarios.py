@@ -33,7 +33,7 @@ from holdfast.store import Query, create, patch
 from tests.console.desk import connect
 from tests.console.workshop import Workshop
 from tests.operations.commit_log import CommitLog
-from tests.providers.setting import ALICE, Setting
+from tests.providers.provider_fixture import ALICE, Setting
 
 T = TypeVar("T")
 PASSWORD = "correct horse battery"

@@ -23,7 +23,7 @@ from tests.operations import calendar_sync_scenarios, outbox_scenarios
 from tests.operations.commit_log import CommitLog, LoggedCommit
 from tests.operations.discovery import Function, operations_of, reads_of
 from tests.operations.scenarios import SCENARIOS, Scenario, World
-from tests.providers.setting import a_setting
+from tests.providers.provider_fixture import a_setting
 
 assert calendar_sync_scenarios.ADDED
 assert outbox_scenarios.ADDED

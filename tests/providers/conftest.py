@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.providers.setting import HastyClock, Setting, a_setting
+from tests.providers.provider_fixture import HastyClock, Setting, a_setting
 
 
 @pytest.fixture

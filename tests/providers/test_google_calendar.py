@@ -43,7 +43,7 @@ from holdfast.simulators.google import (
     SetQuota,
     UpdateEvent,
 )
-from tests.providers.setting import ALICE, BOB, START, HastyClock, Setting, an_hour, guests
+from tests.providers.provider_fixture import ALICE, BOB, START, HastyClock, Setting, an_hour, guests
 
 FIXTURES = Path(providers.__path__[0]) / "google_calendar" / "fixtures"
 WHEN = EventDateTime(date_time=START, time_zone="Asia/Tokyo")

@@ -25,7 +25,7 @@ from holdfast.providers.google_calendar import CALENDAR_SCOPE
 from holdfast.providers.google_oauth import ServiceAccount, ServiceAccountKey
 from holdfast.providers.google_oauth.assertion import private_key, sign_assertion
 from holdfast.simulators.google import EndTokens, InjectedFault, Restore, RevokeAccess
-from tests.providers.setting import ALICE, HastyClock, Setting
+from tests.providers.provider_fixture import ALICE, HastyClock, Setting
 
 
 def _asked(setting: Setting) -> int:

@@ -11,7 +11,7 @@ from holdfast import providers
 from holdfast.errors import ForbiddenError, InvalidError, NotFoundError, RetryLaterError
 from holdfast.providers.google_sheets import ValueQuery, ValueRange
 from holdfast.simulators.google import InjectedFault, SetSheet
-from tests.providers.setting import ALICE, BOB, HastyClock, Setting
+from tests.providers.provider_fixture import ALICE, BOB, HastyClock, Setting
 
 FIXTURES = Path(providers.__path__[0]) / "google_sheets" / "fixtures"
 MAPPINGS = [["primary", "secondaries", "status"], [ALICE, "alice@fuga.jp"], [], [BOB, "b@fuga.jp", "active"]]

@@ -18,7 +18,7 @@ from holdfast.errors import ConfigError, ForbiddenError, InvalidError, ReauthReq
 from holdfast.providers.google_calendar import CALENDAR_SCOPE, GoogleCalendar
 from holdfast.providers.google_oauth import OAuthClient, UserGrant, UserGrants
 from holdfast.simulators.google import GiveConsent, InjectedFault, RevokeGrant
-from tests.providers.setting import ALICE, BOB, HastyClock, Setting
+from tests.providers.provider_fixture import ALICE, BOB, HastyClock, Setting
 
 BACK = "https://app.example/back"
 # The pair that RFC 7636 gives in its appendix B.

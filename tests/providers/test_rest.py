@@ -21,7 +21,7 @@ from holdfast.errors import (
 )
 from holdfast.providers.rest import Call, CallLimits, RestClient, fault_by_status, path_of, query_of
 from tests.kit.receiver import Serving, Talk, answering, answering_once, never_answering, serving
-from tests.providers.setting import HastyClock
+from tests.providers.provider_fixture import HastyClock
 
 READ = Call("things.get", "GET", "things/7")
 WRITE = Call("things.patch", "PATCH", "things/7", body=b"{}")

@@ -15,7 +15,7 @@ from holdfast import errors, providers
 from holdfast.errors import RetryLaterError
 from holdfast.providers.rest import Call, CallLimits, RestClient, RestResponse
 from tests.kit.receiver import answering, serving
-from tests.providers.setting import HastyClock
+from tests.providers.provider_fixture import HastyClock
 
 FOLDERS = sorted(path.parent for path in Path(providers.__path__[0]).glob("*/__init__.py"))
 APIS = [folder for folder in FOLDERS if (folder / "client.py").exists()]

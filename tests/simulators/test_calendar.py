@@ -24,7 +24,7 @@ from holdfast.simulators.google.calendars import Calendars
 from holdfast.simulators.google.events import view
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.testing import ManualClock
-from tests.providers.setting import ALICE, BOB, START, Setting, an_hour, guests
+from tests.providers.provider_fixture import ALICE, BOB, START, Setting, an_hour, guests
 from tests.simulators.discovery import Description
 
 CALENDAR = Description("calendar.v3")

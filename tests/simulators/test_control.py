@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.providers.google_calendar import EventQuery
-from tests.providers.setting import ALICE, BOB, HastyClock, Setting, an_hour, guests
+from tests.providers.provider_fixture import ALICE, BOB, HastyClock, Setting, an_hour, guests
 
 
 async def _do(setting: Setting, command: str, **body: Any) -> Any:

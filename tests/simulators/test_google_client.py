@@ -19,7 +19,7 @@ from googleapiclient.errors import HttpError
 from holdfast.clock import SystemClock
 from holdfast.simulators.google import DeleteEvent, ExpireSyncTokens, RevokeAccess, SetSheet, UpdateEvent
 from tests.kit.receiver import OK, answering, serving
-from tests.providers.setting import ALICE, BOB, Setting, a_setting, an_hour, guests
+from tests.providers.provider_fixture import ALICE, BOB, Setting, a_setting, an_hour, guests
 from tests.simulators.discovery import Description
 
 _Credentials: Any = service_account.Credentials

@@ -11,7 +11,7 @@ from holdfast.providers.google_calendar import PushChannel
 from holdfast.simulators.google import ListChannels, Pushes
 from holdfast.simulators.google.channels import SimulatedChannel
 from tests.kit.receiver import OK, Serving, answering, serving
-from tests.providers.setting import ALICE, HastyClock, Setting
+from tests.providers.provider_fixture import ALICE, HastyClock, Setting
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 FAILING = b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n"

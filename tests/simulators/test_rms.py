@@ -11,7 +11,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from holdfast.simulators.rms import Behave, InjectedFault, RmsSimulator, ShowCounts
-from tests.providers.setting import HastyClock
+from tests.providers.provider_fixture import HastyClock
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 BODY = '{"event":"renewal.risk_flagged"}'

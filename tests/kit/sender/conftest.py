@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.net import RawSender
-from tests.kit.sender.sending import local
+from tests.kit.sender.sender_fixture import local
 
 
 @pytest.fixture

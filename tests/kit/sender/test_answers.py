@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.net import AddressGuard, RawSender
 from tests.kit.receiver import OK, Serving, answering, answering_once, never_answering, serving
-from tests.kit.sender.sending import HEADERS, failure_of, outgoing
+from tests.kit.sender.sender_fixture import HEADERS, failure_of, outgoing
 
 
 async def test_the_receiver_gets_exactly_the_bytes_and_headers_given(sender: RawSender) -> None:

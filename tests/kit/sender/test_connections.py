@@ -18,7 +18,7 @@ from holdfast.net import (
     SendFailure,
 )
 from tests.kit.receiver import OK, Serving, Talk, answering, answering_once, never_answering, serving
-from tests.kit.sender.sending import failure_of, local, outgoing
+from tests.kit.sender.sender_fixture import failure_of, local, outgoing
 
 
 async def test_requests_share_a_kept_connection(sender: RawSender) -> None:

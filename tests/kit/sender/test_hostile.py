@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.net import AddressGuard, RawSender
 from tests.kit.receiver import OK, Serving, answering, serving
-from tests.kit.sender.sending import failure_of, outgoing
+from tests.kit.sender.sender_fixture import failure_of, outgoing
 
 FORGED = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged"
 

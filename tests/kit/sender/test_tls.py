@@ -10,7 +10,7 @@ import trustme
 
 from holdfast.net import AddressGuard, RawSender
 from tests.kit.receiver import OK, Serving, answering, serving
-from tests.kit.sender.sending import failure_of, outgoing
+from tests.kit.sender.sender_fixture import failure_of, outgoing
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from holdfast.kit.inbox import InboxWorker
 from holdfast.operation import Operator
 from holdfast.services.calendar_sync import build, service
 from holdfast.services.calendar_sync.operations import CalendarSync
-from tests.kit.switchboard import CrashError, Fuse, fused
+from tests.kit.fake_channel_provider import CrashError, Fuse, fused
 from tests.services.calendar_sync.harness import Harness
 
 __all__ = ["CrashError", "CrashingProcess", "Fuse"]

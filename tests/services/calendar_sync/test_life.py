@@ -28,7 +28,7 @@ from holdfast.simulators.google import (
     RevokeAccess,
 )
 from holdfast.store import Query
-from tests.providers.setting import HastyClock
+from tests.providers.provider_fixture import HastyClock
 from tests.services.calendar_sync.crashing_process import CrashError, CrashingProcess, Fuse
 from tests.services.calendar_sync.harness import (
     BOSS,

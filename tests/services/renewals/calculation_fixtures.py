@@ -21,7 +21,7 @@ from holdfast.services.renewals.jobs.calculation_jobs import Jobs
 from holdfast.services.renewals.models import DOCUMENTS, JOBS
 from holdfast.store import Store
 from holdfast.subprocess_worker import StoreSubprocessPool, StoreSubprocessWorker
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
 
 KEPT: Final[list[type[Document]]] = list(
     dict.fromkeys([*DOCUMENTS, *JOBS.documents, IdempotencyDocument, LeaseDocument])

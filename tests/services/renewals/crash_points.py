@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.faults.puppet import Puppet, puppets
+from tests.faults.controlled_process import ControlledProcess, run_processes
 
 MODULE: Final = "tests.services.renewals.worker_processes"
 # How many a job takes at once.
@@ -30,7 +30,7 @@ def orders(url: str, stages: Sequence[tuple[str, str, int]]) -> list[dict[str, A
     return [order(url, *stage, ahead_s=AHEAD_S * number) for number, stage in enumerate(stages)]
 
 
-async def until_dead(process: Puppet) -> None:
+async def until_dead(process: ControlledProcess) -> None:
     """Let it work until it dies."""
     await process.hear_until("ready")
     process.say("go")
@@ -39,10 +39,12 @@ async def until_dead(process: Puppet) -> None:
 
 
 @contextlib.asynccontextmanager
-async def standing(role: str, url: str, commit: str, number: int = 2, **more: Any) -> AsyncIterator[Puppet]:
+async def standing(
+    role: str, url: str, commit: str, number: int = 2, **more: Any
+) -> AsyncIterator[ControlledProcess]:
     """A process that stands still before its second commit of a kind, until it is told to go on."""
     halted = order(url, "before", commit, number, signal="SIGSTOP", **more)
-    async with puppets(MODULE, role, halted) as (process,):
+    async with run_processes(MODULE, role, halted) as (process,):
         await process.hear_until("ready")
         process.say("go")
         async with asyncio.timeout(30):

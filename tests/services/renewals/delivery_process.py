@@ -11,7 +11,7 @@ from holdfast.kit.outbox import Delivery, Dispatcher, Endpoint, EndpointSecrets
 from holdfast.kit.vault import Vault
 from holdfast.net import AddressGuard, RawSender
 from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
 
 LEASE_S: Final = 2.5
 

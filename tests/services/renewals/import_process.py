@@ -9,7 +9,7 @@ from holdfast.errors import LeaseLostError
 from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.reports import TableReport
 from holdfast.services.renewals.ingest.sources import open_source
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
 from tests.services.renewals.platform_schema import kept_in
 
 

@@ -6,7 +6,7 @@ from holdfast.services.renewals.domain.scoring import TIERS
 from holdfast.services.renewals.jobs.risk_events import scores_of_run
 from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.store import Store
-from tests.faults.puppet import Puppet
+from tests.faults.controlled_process import ControlledProcess
 from tests.services.renewals.crash_points import until_dead
 from tests.services.renewals.server import Person
 
@@ -21,7 +21,7 @@ async def scores_by_resident(store: Store, job: CalculationJob) -> dict[str, Ris
     return by_id
 
 
-async def lives(process: Puppet, store: Store, job_id: str) -> int:
+async def lives(process: ControlledProcess, store: Store, job_id: str) -> int:
     """Let it work until it dies; gives how many the run has scored by then."""
     await until_dead(process)
     found = await store.tenant("-").get(CalculationJob, job_id)

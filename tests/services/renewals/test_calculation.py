@@ -16,7 +16,7 @@ from holdfast.services.renewals.models import JOBS, CalculationJob, Property, Pr
 from holdfast.services.renewals.queries.lease_end_order import LeaseEndOrder
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.store import Query, Store, patch
-from tests.faults.puppet import puppets
+from tests.faults.controlled_process import run_processes
 from tests.services.renewals.calculation_fixtures import jobs_of, opened, working
 from tests.services.renewals.server import AS_OF, P, settle_in
 
@@ -90,7 +90,7 @@ async def test_a_run_that_is_killed_half_way_goes_on_where_it_was(url: str) -> N
         await fill(store, residents, per_property=residents)
         jobs = jobs_of(store)
         job = await jobs.start(FIRST, as_of=AS_OF)
-        async with puppets(module, "calculate", order) as (first,):
+        async with run_processes(module, "calculate", order) as (first,):
             await first.hear_until("ready")
             await _until_scored(store, job.id, 5 * page)
             await first.kill()
@@ -98,7 +98,7 @@ async def test_a_run_that_is_killed_half_way_goes_on_where_it_was(url: str) -> N
         assert left.status == "running"
         assert 0 < left.scored < residents
         assert (await jobs.start(FIRST)).id == job.id
-        async with puppets(module, "calculate", order):
+        async with run_processes(module, "calculate", order):
             ended = await jobs.ended(job.id, within_s=60)
         assert (ended.status, ended.scored, ended.residents) == ("completed", residents, residents)
         found = await scores(store, ended)
@@ -146,7 +146,7 @@ async def test_a_run_takes_a_bounded_amount_of_memory(sqlite_url: str) -> None:
     async with opened(sqlite_url) as store:
         await fill(store, residents, per_property=residents)
     order = {"url": sqlite_url, "property": FIRST, "as_of": AS_OF.isoformat()}
-    async with puppets("tests.services.renewals.calculation_fixtures", "measure", order) as (process,):
+    async with run_processes("tests.services.renewals.calculation_fixtures", "measure", order) as (process,):
         said = await process.hear(within_s=600)
         while not said.startswith("peak "):
             said = await process.hear(within_s=600)

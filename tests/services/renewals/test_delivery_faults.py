@@ -23,7 +23,7 @@ from holdfast.services.renewals.queries.deliveries import RmsDeliveries
 from holdfast.simulators.rms import Behave, InjectedFault, RmsSimulator
 from holdfast.simulators.rms.state import ReceivedMessage
 from holdfast.store import Query, Store, patch
-from tests.faults.puppet import Puppet, puppets
+from tests.faults.controlled_process import ControlledProcess, run_processes
 from tests.services.renewals.server import AS_OF, Server, settle_in
 from tests.services.renewals.test_triggers import TRIGGER
 
@@ -77,10 +77,12 @@ async def under_fire(url: str, keys: str, finished: asyncio.Event) -> list[str]:
     async def life(until: asyncio.Event, kills: int) -> None:
         for _ in range(kills):
             asked = order()
-            async with puppets("tests.services.renewals.delivery_process", "deliver", asked) as (worker,):
+            async with run_processes("tests.services.renewals.delivery_process", "deliver", asked) as (
+                worker,
+            ):
                 await _live(worker, until, 1.0)
                 killed.append(asked["name"])
-        async with puppets("tests.services.renewals.delivery_process", "deliver", order()) as (worker,):
+        async with run_processes("tests.services.renewals.delivery_process", "deliver", order()) as (worker,):
             await worker.hear_until("ready")
             await until.wait()
 
@@ -88,7 +90,7 @@ async def under_fire(url: str, keys: str, finished: asyncio.Event) -> list[str]:
     return killed
 
 
-async def _live(worker: Puppet, until: asyncio.Event, seconds: float) -> None:
+async def _live(worker: ControlledProcess, until: asyncio.Event, seconds: float) -> None:
     await worker.hear_until("ready")
     try:
         await asyncio.wait_for(until.wait(), seconds)
@@ -176,7 +178,7 @@ async def every_dead_letter_replays(
     report = await books.replay_all(dry_run=False)
     assert report.changed == min(dead, 1_000)
     order = {"url": url, "keys": keys, "name": "last"}
-    async with puppets("tests.services.renewals.delivery_process", "deliver", order):
+    async with run_processes("tests.services.renewals.delivery_process", "deliver", order):
         await all_ended(store)
     assert {one.message_id for one in rms.state.received} == {letter.event_id for letter in letters}
     left, _ = await books.dead_letters()

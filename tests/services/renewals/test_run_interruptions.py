@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.services.renewals.models import CalculationJob, LeaseRow, Property, PropertyState, Resident
 from holdfast.store import Store, create, delete, patch
-from tests.faults.puppet import puppets
+from tests.faults.controlled_process import run_processes
 from tests.services.renewals.adjustable_clock import AdjustableClock
 from tests.services.renewals.calculation_fixtures import jobs_of, opened, working
 from tests.services.renewals.crash_points import AHEAD_S, MODULE, PAGE, orders, standing
@@ -30,7 +30,7 @@ async def test_a_run_whose_workers_are_killed_at_every_stage_comes_to_its_end(
         jobs = jobs_of(store)
         job = await jobs.start(P, as_of=AS_OF)
         asked = orders(url, [*stages, ("after", "end", 1)])
-        async with puppets(MODULE, "calculate", *asked) as (*mortal, last):
+        async with run_processes(MODULE, "calculate", *asked) as (*mortal, last):
             scored = [await lives(one, store, job.id) for one in mortal]
             await lives(last, store, job.id)
         # What was kept is gone on from; nothing is scored anew, nothing is left out.

@@ -9,7 +9,7 @@ import pytest
 from holdfast.services.renewals.domain.scoring import Thresholds
 from holdfast.services.renewals.models import CalculationJob, Property, PropertyRules, PropertyState
 from holdfast.store import Query, Store, create, delete
-from tests.faults.puppet import puppets
+from tests.faults.controlled_process import run_processes
 from tests.services.renewals.adjustable_clock import AdjustableClock
 from tests.services.renewals.calculation_fixtures import jobs_of, opened, working
 from tests.services.renewals.crash_points import MODULE, PAGE, order, standing
@@ -53,7 +53,7 @@ async def test_fifty_callers_in_two_processes_get_one_job(url: str) -> None:
     async with opened(url) as store:
         await settle_in(store.tenant("-"))
         asked = {"url": url, "property": P, "callers": 25}
-        async with puppets(MODULE, "start", asked, asked) as processes:
+        async with run_processes(MODULE, "start", asked, asked) as processes:
             for one in processes:
                 await one.hear_until("ready")
             for one in processes:
@@ -108,7 +108,7 @@ async def test_a_run_keeps_to_the_rules_it_was_asked_for_by(sqlite_url: str) -> 
         await settle_in(home, PEOPLE)
         jobs = jobs_of(store)
         job = await jobs.start(P, as_of=AS_OF)
-        async with puppets(MODULE, "calculate", order(sqlite_url, "after", "scores", 1)) as (process,):
+        async with run_processes(MODULE, "calculate", order(sqlite_url, "after", "scores", 1)) as (process,):
             assert 0 < await lives(process, store, job.id) < len(PEOPLE)
         rules = PropertyRules(
             property_id=P, thresholds=Thresholds(high=1, medium=0), updated_at=job.created_at

@@ -21,7 +21,7 @@ from holdfast.services.renewals.models import TRIGGER_JOBS, DeliveryState, RmsEn
 from holdfast.store import Query, Store, patch
 from tests.browser import renewals_fixtures as scene
 from tests.console.bed import console
-from tests.faults.puppet import Puppet, puppets
+from tests.faults.controlled_process import ControlledProcess, run_processes
 from tests.services.renewals.adjustable_clock import AdjustableClock
 from tests.services.renewals.calculation_fixtures import opened
 from tests.services.renewals.crash_points import AHEAD_S, MODULE, PAGE, order, orders, standing, until_dead
@@ -84,7 +84,7 @@ async def test_a_job_whose_workers_are_killed_at_every_stage_tells_of_everybody_
         await connect(store)
         jobs = trigger_jobs_of(store)
         job = await jobs.start(P, run, tiers=["high"])
-        async with puppets(MODULE, "tell", *orders(url, stages)) as mortal:
+        async with run_processes(MODULE, "tell", *orders(url, stages)) as mortal:
             told = [await _lives(one, store, job.id) for one in mortal]
         clock.moved = timedelta(seconds=AHEAD_S * len(stages))
         assert told == sorted(told)
@@ -96,7 +96,7 @@ async def test_a_job_whose_workers_are_killed_at_every_stage_tells_of_everybody_
         assert sorted(await told_of(store)) == [f"r-{n:05}" for n in range(23)]
 
 
-async def _lives(process: Puppet, store: Store, job_id: str) -> int:
+async def _lives(process: ControlledProcess, store: Store, job_id: str) -> int:
     """Let it work until it dies; gives how many were told of by then."""
     await until_dead(process)
     return (await trigger_jobs_of(store).get(job_id)).told
@@ -194,7 +194,7 @@ async def test_a_job_ends_with_the_reason_where_the_rms_is_switched_off_and_is_g
             await jobs.start(P, run, tiers=["high"])
         await connect(store)
         job = await jobs.start(P, run, tiers=["high"])
-        async with puppets(MODULE, "tell", order(sqlite_url, "after", "events", 2)) as (mortal,):
+        async with run_processes(MODULE, "tell", order(sqlite_url, "after", "events", 2)) as (mortal,):
             assert await _lives(mortal, store, job.id) == 2 * PAGE
         await home.commit(patch(RmsEndpoint, P, changes={"status": "disabled", "reason": "gone"}))
         async with telling(store, batch=PAGE):

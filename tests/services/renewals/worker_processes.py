@@ -16,7 +16,7 @@ from holdfast.services.renewals.models import JOBS, TRIGGER_JOBS, DeliveryState,
 from holdfast.store import Store
 from holdfast.store.commit import Commit, Outcome, Snapshot
 from holdfast.store.port import ClaimRequest
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
 from tests.services.renewals.adjustable_clock import AdjustableClock
 from tests.services.renewals.calculation_fixtures import jobs_of, opened
 

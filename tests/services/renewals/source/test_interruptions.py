@@ -12,7 +12,7 @@ from holdfast.errors import ConfigError, RetryLaterError
 from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.sources import Folder, open_source
 from holdfast.store import Store
-from tests.faults.puppet import puppets
+from tests.faults.controlled_process import run_processes
 from tests.services.renewals.adjustable_clock import AdjustableClock
 from tests.services.renewals.platform_schema import Platform, everything
 from tests.services.renewals.source.mirror import (
@@ -90,7 +90,7 @@ async def test_an_import_that_was_killed_is_gone_on_with(
     store: Store, store_url: str, source: Platform, hands: AdjustableClock
 ) -> None:
     order = {"store": store_url, "source": source.url, "lease_s": LEASE_S, "until": "residents"}
-    async with puppets("tests.services.renewals.import_process", "take", order) as (process,):
+    async with run_processes("tests.services.renewals.import_process", "take", order) as (process,):
         await process.hear_until("residents")
         await process.kill()
     made = await contents(store)
@@ -108,7 +108,7 @@ async def test_after_a_kill_no_digest_hides_what_was_half_kept(
     await source.owner.execute("CREATE TABLE public.was AS SELECT * FROM rop.residents")
     await source.owner.execute("UPDATE rop.residents SET last_name = 'Changed'")
     order = {"store": store_url, "source": source.url, "lease_s": LEASE_S, "until": "residents"}
-    async with puppets("tests.services.renewals.import_process", "take", order) as (process,):
+    async with run_processes("tests.services.renewals.import_process", "take", order) as (process,):
         await process.hear_until("residents")
         await process.kill()
     assert await contents(store) != before
@@ -125,7 +125,7 @@ async def test_an_import_that_slept_through_its_lease_can_write_no_more(
     store: Store, store_url: str, source: Platform, hands: AdjustableClock
 ) -> None:
     order = {"store": store_url, "source": source.url, "lease_s": LEASE_S, "until": "residents"}
-    async with puppets("tests.services.renewals.import_process", "take", order) as (process,):
+    async with run_processes("tests.services.renewals.import_process", "take", order) as (process,):
         await process.hear_until("residents")
         await source.owner.execute("UPDATE rop.leases SET monthly_rent = 1; DELETE FROM rop.renewal_offers")
         hands.moved = timedelta(seconds=LEASE_S)

@@ -1,7 +1,7 @@
 """A process that has imported everything and opened nothing, from which workers are forked in a moment.
 
 Starting an interpreter takes longer than a whole crash round, so one is started once and forks.
-`python -m tests.faults.nursery` reads one order a line and answers each with one line.
+`python -m tests.faults.fork_server` reads one order a line and answers each with one line.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Say = Callable[[str], None]
 Role = Callable[[dict[str, Any], Say], Coroutine[Any, Any, None]]
 
 
-class Nursery:
+class ForkServer:
     """The test's side: sends orders, gets what the workers said."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.faults.nursery"],
+            [sys.executable, "-W", "error", "-m", "tests.faults.fork_server"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -66,7 +66,7 @@ class Nursery:
         return answer
 
 
-# -- in the nursery -------------------------------------------------------------------------------
+# -- in the fork_server -------------------------------------------------------------------------------
 
 
 class Child:

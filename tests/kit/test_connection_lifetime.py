@@ -25,7 +25,14 @@ from holdfast.kit.vault import Rotation, Vault
 from holdfast.model import Document
 from holdfast.store import Store, put
 from holdfast.testing import ManualClock
-from tests.kit.registrar import BACK, Registrar, begin, connect, die_after_the_answer, stored
+from tests.kit.fake_oauth_provider import (
+    BACK,
+    FakeOAuthProvider,
+    begin,
+    connect,
+    die_after_the_answer,
+    stored,
+)
 
 DOCUMENTS: list[type[Document]] = [Connection, Consent, LeaseDocument, Rotation]
 
@@ -71,13 +78,13 @@ async def test_who_says_no_is_not_connected_and_the_state_is_spent(
         await connections.get(connection_id("acme", "registrar", "1042"))
 
 
-async def test_less_than_was_asked_is_told(connections: Connections, registrar: Registrar) -> None:
+async def test_less_than_was_asked_is_told(connections: Connections, registrar: FakeOAuthProvider) -> None:
     made = await connect(connections, scopes=["calendar", "mail"])
     assert (made.scopes, made.refused) == (["calendar"], ["mail"])
 
 
 async def test_connecting_again_renews_the_same_connection(
-    connections: Connections, kit_store: Store, registrar: Registrar
+    connections: Connections, kit_store: Store, registrar: FakeOAuthProvider
 ) -> None:
     first = await connect(connections)
     registrar.living.clear()
@@ -100,7 +107,7 @@ async def test_a_provider_nobody_knows_is_refused_before_anybody_is_sent_there(
 
 
 async def test_a_token_moved_to_another_row_or_field_does_not_open(
-    connections: Connections, kit_store: Store, registrar: Registrar, vault: Vault
+    connections: Connections, kit_store: Store, registrar: FakeOAuthProvider, vault: Vault
 ) -> None:
     one = await connect(connections)
     registrar.account = "2048"
@@ -115,7 +122,7 @@ async def test_a_token_moved_to_another_row_or_field_does_not_open(
 
 
 async def test_a_token_is_used_until_five_minutes_before_its_end_and_then_refreshed(
-    connections: Connections, registrar: Registrar, clock: ManualClock
+    connections: Connections, registrar: FakeOAuthProvider, clock: ManualClock
 ) -> None:
     made = await connect(connections)
     first = await connections.token(made.id)
@@ -127,7 +134,7 @@ async def test_a_token_is_used_until_five_minutes_before_its_end_and_then_refres
 
 
 async def test_a_token_source_gives_the_token_again_and_never_a_rejected_one(
-    connections: Connections, registrar: Registrar, clock: ManualClock
+    connections: Connections, registrar: FakeOAuthProvider, clock: ManualClock
 ) -> None:
     tokens = connections.tokens((await connect(connections)).id)
     first = await tokens()
@@ -140,7 +147,7 @@ async def test_a_token_source_gives_the_token_again_and_never_a_rejected_one(
 
 
 async def test_a_token_with_life_left_is_used_while_the_provider_fails(
-    connections: Connections, kit_store: Store, registrar: Registrar, clock: ManualClock
+    connections: Connections, kit_store: Store, registrar: FakeOAuthProvider, clock: ManualClock
 ) -> None:
     made = await connect(connections)
     first = await connections.token(made.id)
@@ -155,7 +162,7 @@ async def test_a_token_with_life_left_is_used_while_the_provider_fails(
 
 
 async def test_a_provider_that_fails_is_left_alone_for_a_while_by_everybody(
-    connections: Connections, kit_store: Store, vault: Vault, registrar: Registrar, clock: ManualClock
+    connections: Connections, kit_store: Store, vault: Vault, registrar: FakeOAuthProvider, clock: ManualClock
 ) -> None:
     made = await connect(connections)
     registrar.fault = RetryLaterError("429", after_s=40.0)
@@ -174,7 +181,10 @@ async def test_a_provider_that_fails_is_left_alone_for_a_while_by_everybody(
 
 
 async def test_a_token_without_an_end_is_used_until_it_is_rejected(
-    connections: Connections, registrar: Registrar, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    connections: Connections,
+    registrar: FakeOAuthProvider,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = registrar._given
     monkeypatch.setattr(
@@ -195,7 +205,7 @@ async def test_a_token_without_an_end_is_used_until_it_is_rejected(
 
 
 async def test_a_crash_after_the_answer_asks_the_owner_where_the_provider_ends_the_old_token_at_once(
-    kit_store: Store, vault: Vault, registrar: Registrar, connections: Connections, clock: ManualClock
+    kit_store: Store, vault: Vault, registrar: FakeOAuthProvider, connections: Connections, clock: ManualClock
 ) -> None:
     registrar.strict = True
     made = await connect(connections)
@@ -208,7 +218,7 @@ async def test_a_crash_after_the_answer_asks_the_owner_where_the_provider_ends_t
 
 
 async def test_the_former_refresh_token_is_tried_while_its_successor_has_not_worked(
-    kit_store: Store, registrar: Registrar, connections: Connections
+    kit_store: Store, registrar: FakeOAuthProvider, connections: Connections
 ) -> None:
     """The provider forgot the newest one, as after a failover of its own."""
     made = await connect(connections)
@@ -221,7 +231,7 @@ async def test_the_former_refresh_token_is_tried_while_its_successor_has_not_wor
 
 
 async def test_an_answer_outlives_a_store_that_is_away_for_a_moment(
-    kit_store: Store, registrar: Registrar, connections: Connections, monkeypatch: pytest.MonkeyPatch
+    kit_store: Store, registrar: FakeOAuthProvider, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registrar.strict = True
     made = await connect(connections)
@@ -252,7 +262,7 @@ def _writes_connection(commits: Any) -> bool:
 
 
 async def test_a_refresh_under_way_does_not_bring_a_revoked_connection_back(
-    connections: Connections, kit_store: Store, registrar: Registrar
+    connections: Connections, kit_store: Store, registrar: FakeOAuthProvider
 ) -> None:
     made = await connect(connections)
     registrar.pause = asyncio.Event()
@@ -265,7 +275,7 @@ async def test_a_refresh_under_way_does_not_bring_a_revoked_connection_back(
     assert (await stored(kit_store, made.id)).status == "revoked"
 
 
-async def test_a_check_finds_out_both_ways(connections: Connections, registrar: Registrar) -> None:
+async def test_a_check_finds_out_both_ways(connections: Connections, registrar: FakeOAuthProvider) -> None:
     made = await connect(connections)
     assert (await connections.check(made.id)).status == "connected"
     registrar.fault = ReauthRequiredError("invalid_grant")

@@ -1,7 +1,7 @@
-"""A worker process on strings: hear what it says, pause it, let it go on, kill it.
+"""A worker process under a test's control: read its output, pause, continue or kill it.
 
-`python -m tests.faults.puppet MODULE ROLE ORDER` runs `ROLES[ROLE]` of the module; it says lines on its
-output, and hears lines on its input.
+`python -m tests.faults.controlled_process MODULE ROLE ORDER` runs `ROLES[ROLE]` of the module, which writes
+lines to its output and reads lines from its input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Hear = Callable[[], Awaitable[str]]
 Role = Callable[[Order, Callable[[str], None], Hear], Awaitable[None]]
 
 
-class Puppet:
+class ControlledProcess:
     """The test's side of one process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -83,9 +83,9 @@ class Puppet:
 
 
 @contextlib.asynccontextmanager
-async def puppets(module: str, role: str, *orders: Order) -> AsyncIterator[list[Puppet]]:
+async def run_processes(module: str, role: str, *orders: Order) -> AsyncIterator[list[ControlledProcess]]:
     """A process for each order, all ended when the block is left."""
-    started: list[Puppet] = []
+    started: list[ControlledProcess] = []
     try:
         started += await asyncio.gather(*(_start(module, role, order) for order in orders))
         yield started
@@ -94,10 +94,19 @@ async def puppets(module: str, role: str, *orders: Order) -> AsyncIterator[list[
             await puppet.kill()
 
 
-async def _start(module: str, role: str, order: Order) -> Puppet:
-    command = [sys.executable, "-W", "error", "-m", "tests.faults.puppet", module, role, json.dumps(order)]
+async def _start(module: str, role: str, order: Order) -> ControlledProcess:
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "tests.faults.controlled_process",
+        module,
+        role,
+        json.dumps(order),
+    ]
     pipe = asyncio.subprocess.PIPE
-    return Puppet(
+    return ControlledProcess(
         await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=pipe, stdout=pipe, limit=1 << 24)
     )
 

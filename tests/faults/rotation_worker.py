@@ -1,4 +1,4 @@
-"""A process that rotates and says how far it is: `python -m tests.faults.rotators URL`."""
+"""A process that rotates and says how far it is: `python -m tests.faults.rotation_worker URL`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that runs slots: `python -m tests.faults.timekeepers URL NAME`."""
+"""A process that runs slots: `python -m tests.faults.scheduler_worker URL NAME`."""
 
 from __future__ import annotations
 

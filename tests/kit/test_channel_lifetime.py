@@ -18,7 +18,7 @@ from holdfast.kit.channels import Channel, ChannelPolicy, Channels, Watch
 from holdfast.model import Document
 from holdfast.store import Query, Store
 from holdfast.testing import ManualClock
-from tests.kit.switchboard import KEY, CrashError, Fuse, FusedProvider, Switchboard, fused
+from tests.kit.fake_channel_provider import KEY, CrashError, FakeChannelProvider, Fuse, FusedProvider, fused
 
 DOCUMENTS: list[type[Document]] = [Channel, Watch]
 DAYS = int(os.environ.get("HOLDFAST_CHANNEL_DAYS", "90"))
@@ -39,7 +39,7 @@ def kit_url(request: pytest.FixtureRequest) -> str:
 Scene = Callable[[Channels, ManualClock], Awaitable[None]]
 
 
-def _process(store: Store, board: Switchboard, fuse: Fuse | None = None) -> Channels:
+def _process(store: Store, board: FakeChannelProvider, fuse: Fuse | None = None) -> Channels:
     fuse = fuse or Fuse()
     return Channels(fused(store, fuse), FusedProvider(board, fuse), name="calendar-sync", key=KEY, life=LIFE)
 
@@ -93,7 +93,7 @@ async def test_a_crash_between_any_two_steps_leaves_a_live_channel_and_in_the_en
     kit_store: Store, clock: ManualClock, name: str
 ) -> None:
     scene, gap, left = SCENES[name]
-    board = Switchboard(clock)
+    board = FakeChannelProvider(clock)
     crashes = 0
     while True:
         await _from_anew(kit_store, board, clock, opened=scene is not _open)
@@ -110,7 +110,7 @@ async def test_a_crash_between_any_two_steps_leaves_a_live_channel_and_in_the_en
     assert crashes >= 8, "the scene has fewer crash points than it has steps"
 
 
-async def _from_anew(store: Store, board: Switchboard, clock: ManualClock, *, opened: bool) -> None:
+async def _from_anew(store: Store, board: FakeChannelProvider, clock: ManualClock, *, opened: bool) -> None:
     """A time at which nothing is watched, or one thing is."""
     process = _process(store, board)
     await process.set_wanted([])
@@ -122,7 +122,7 @@ async def _from_anew(store: Store, board: Switchboard, clock: ManualClock, *, op
         assert len(board.live(ALICE)) == 1
 
 
-async def _recover(store: Store, board: Switchboard, clock: ManualClock, *, left: int) -> None:
+async def _recover(store: Store, board: FakeChannelProvider, clock: ManualClock, *, left: int) -> None:
     """Whoever comes next, once the lease is over, finishes what the dead process began."""
     heir = _process(store, board)
     await heir.set_wanted([ALICE] if left else [])
@@ -144,7 +144,7 @@ class History:
     def __init__(self, store: Store, clock: ManualClock, seed: int) -> None:
         self.store, self.clock = store, clock
         self.chance = random.Random(seed)
-        self.board = Switchboard(clock, seed=seed)
+        self.board = FakeChannelProvider(clock, seed=seed)
         self.wanted: set[str] = set()
         self.crashes = 0
         self.due_good: set[str] = set()  # has had a channel since it was wanted with good credentials

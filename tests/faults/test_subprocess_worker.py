@@ -12,11 +12,11 @@ import pytest
 
 from holdfast.service import WorkerLostError
 from holdfast.subprocess_worker import StoreSubprocessPool, StoreSubprocessWorker
-from tests.faults.beside_parts import Note
-from tests.faults.puppet import puppets
+from tests.faults.controlled_process import run_processes
+from tests.faults.subprocess_tasks import Note
 from tests.kit.eventually import until
 
-PARTS = "tests.faults.beside_parts"
+PARTS = "tests.faults.subprocess_tasks"
 
 
 @contextlib.asynccontextmanager
@@ -130,7 +130,7 @@ async def test_it_ends_when_nobody_asks_for_it_any_more(sqlite_url: str) -> None
 
 
 async def test_it_ends_when_who_started_it_is_killed(sqlite_url: str) -> None:
-    async with puppets(PARTS, "start", {"url": sqlite_url}) as (parent,):
+    async with run_processes(PARTS, "start", {"url": sqlite_url}) as (parent,):
         pid = int((await parent.hear()).removeprefix("companion "))
         assert Path(f"/proc/{pid}").exists()
         await parent.kill()

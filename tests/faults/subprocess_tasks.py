@@ -11,7 +11,7 @@ from holdfast.model import Document, document
 from holdfast.service import SubprocessTask
 from holdfast.store import Query, Store, create
 from holdfast.subprocess_worker import StoreSubprocessPool
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
 
 
 @document("beside_notes/{id}")

@@ -1,4 +1,4 @@
-"""What tests of runs share: a service's own kinds of runs, and somebody who carries them on."""
+"""Fixtures of tests of runs: a service's own models, and a running runner."""
 
 from __future__ import annotations
 

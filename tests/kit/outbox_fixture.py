@@ -1,4 +1,4 @@
-"""What the outbox's tests share: a receiver that answers as told, endpoints on it, a dispatcher at work."""
+"""Fixtures of the outbox's tests: a receiver with chosen answers, its endpoints, a running dispatcher."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Line(msgspec.Struct, frozen=True):
     ends_at: datetime
 
 
-class Switchboard:
+class FakeChannelProvider:
     """Holds channels as a provider does, and fails as told."""
 
     def __init__(self, clock: ManualClock, *, seed: int = 0) -> None:
@@ -159,7 +159,7 @@ class FusedEngine:
 class FusedProvider:
     """A provider whose caller may be gone before or after any call."""
 
-    def __init__(self, board: Switchboard, fuse: Fuse) -> None:
+    def __init__(self, board: FakeChannelProvider, fuse: Fuse) -> None:
         self._board, self._fuse = board, fuse
 
     async def open(self, watched_id: str, **words: Any) -> Opened:

@@ -1,4 +1,4 @@
-"""Processes that count and log at the same time: `python -m tests.faults.tellers ROLE URL AMOUNT COUNT`."""
+"""Processes that count and audit at once: `python -m tests.faults.counting_worker ROLE URL AMOUNT COUNT`."""
 
 from __future__ import annotations
 

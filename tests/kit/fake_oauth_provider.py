@@ -31,7 +31,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
-class Registrar:
+class FakeOAuthProvider:
     """Knows whom it gave what. A refresh token ends when its successor is used, or at once (`strict`)."""
 
     def __init__(self, clock: ManualClock, *, rotates: bool = True, strict: bool = False) -> None:
@@ -117,7 +117,7 @@ async def stored(store: Store, id: str) -> Connection:
     return found.doc
 
 
-async def die_after_the_answer(connections: Connections, registrar: Registrar, id: str) -> None:
+async def die_after_the_answer(connections: Connections, registrar: FakeOAuthProvider, id: str) -> None:
     """The provider has answered; the process that asked is gone before it kept anything."""
     registrar.pause = asyncio.Event()
     asking = asyncio.create_task(connections.token(id, rejected=await connections.token(id)))

@@ -17,7 +17,7 @@ from holdfast.kit.metering import Meter, UsageEvent, UsageSum
 from holdfast.kit.outbox import Delivery, Endpoint, Event, Outbox
 from holdfast.model import Document, document
 from holdfast.store import Store, Transaction, create
-from tests.faults.nursery import Say
+from tests.faults.fork_server import Say
 
 
 @document("invoices/{id}", tenant="tenant_id")

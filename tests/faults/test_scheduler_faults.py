@@ -12,7 +12,7 @@ import pytest
 from holdfast.app import open_store
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.store import Query, create
-from tests.faults.timekeepers import CRON, DOCUMENTS, SlotMark
+from tests.faults.scheduler_worker import CRON, DOCUMENTS, SlotMark
 
 SLOTS = 120
 
@@ -28,7 +28,7 @@ async def test_two_processes_run_each_of_many_slots_once(url: str) -> None:
     await store.privileged().commit(create(schedule))
     processes = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.faults.timekeepers", url, f"p{n}",
+            sys.executable, "-m", "tests.faults.scheduler_worker", url, f"p{n}",
             stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2],
         )
         for n in range(2)

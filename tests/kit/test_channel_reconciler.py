@@ -23,7 +23,7 @@ from holdfast.model import Document
 from holdfast.providers.google_calendar import GoogleChannelVerifier, channel_token
 from holdfast.store import Store, Transaction
 from holdfast.testing import ManualClock
-from tests.kit.switchboard import KEY, Switchboard, alices_watch, documents_of
+from tests.kit.fake_channel_provider import KEY, FakeChannelProvider, alices_watch, documents_of
 
 DAY = 86_400.0
 
@@ -38,7 +38,7 @@ def kit_url(sqlite_url: str) -> str:
 
 
 async def test_the_token_lets_a_notification_be_verified_without_a_look_up(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, clock: ManualClock
 ) -> None:
     one = channels()
     await one.set_wanted([ALICE])
@@ -55,7 +55,7 @@ async def test_the_token_lets_a_notification_be_verified_without_a_look_up(
 
 
 async def test_stopped_documents_are_kept_when_the_setting_says_so(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels(life=ChannelPolicy(keep_stopped=True))
     await one.set_wanted([ALICE])
@@ -66,7 +66,7 @@ async def test_stopped_documents_are_kept_when_the_setting_says_so(
 
 
 async def test_health_is_critical_when_something_is_wanted_and_nothing_lives(
-    channels: Callable[..., Channels], board: Switchboard
+    channels: Callable[..., Channels], board: FakeChannelProvider
 ) -> None:
     one = channels()
     assert (await one.health()).verdict == "ok"
@@ -79,7 +79,7 @@ async def test_health_is_critical_when_something_is_wanted_and_nothing_lives(
 
 
 async def test_a_provider_that_asks_to_wait_is_not_asked_sooner(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock, kit_store: Store
+    channels: Callable[..., Channels], board: FakeChannelProvider, clock: ManualClock, kit_store: Store
 ) -> None:
     one = channels()
     board.failing, board.retry_after_s = 2.0, 777.0
@@ -95,7 +95,7 @@ async def test_a_provider_that_asks_to_wait_is_not_asked_sooner(
 
 
 async def test_waits_grow_with_failures_up_to_a_limit(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels(life=ChannelPolicy(back_off=BackOff(first_s=10, wait_s_max=100, jitter=0.5)))
     board.failing = 2.0
@@ -112,7 +112,7 @@ async def test_waits_grow_with_failures_up_to_a_limit(
 
 
 async def test_a_process_that_was_held_up_for_longer_than_its_lease_takes_back_what_it_opened(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock, kit_store: Store
+    channels: Callable[..., Channels], board: FakeChannelProvider, clock: ManualClock, kit_store: Store
 ) -> None:
     slow, quick = channels(), channels()
     await slow.set_wanted([ALICE])
@@ -135,7 +135,7 @@ async def test_a_process_that_was_held_up_for_longer_than_its_lease_takes_back_w
 
 
 async def test_a_channel_is_found_before_it_is_on_record(
-    channels: Callable[..., Channels], board: Switchboard
+    channels: Callable[..., Channels], board: FakeChannelProvider
 ) -> None:
     one = channels()
     await one.set_wanted([ALICE])
@@ -152,7 +152,7 @@ async def test_a_channel_is_found_before_it_is_on_record(
 
 
 async def test_renew_expiring_says_what_became_of_each_and_a_dry_run_changes_nothing(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels(life=ChannelPolicy(renew_before_s=3_600))
     await one.set_wanted([ALICE, BOB])
@@ -172,7 +172,7 @@ async def test_renew_expiring_says_what_became_of_each_and_a_dry_run_changes_not
 
 
 async def test_stopping_a_wanted_channel_puts_another_in_its_place(
-    channels: Callable[..., Channels], board: Switchboard
+    channels: Callable[..., Channels], board: FakeChannelProvider
 ) -> None:
     one = channels()
     await one.set_wanted([ALICE])
@@ -188,7 +188,7 @@ async def test_stopping_a_wanted_channel_puts_another_in_its_place(
 
 
 async def test_a_half_opened_channel_is_stopped_once_its_resource_is_learnt(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels()
     await one.set_wanted([ALICE])
@@ -205,7 +205,7 @@ async def test_a_half_opened_channel_is_stopped_once_its_resource_is_learnt(
 
 
 async def test_a_half_opened_channel_that_nobody_can_name_is_left_to_its_end(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     one = channels()
     await one.set_wanted([ALICE])
@@ -220,7 +220,7 @@ async def test_a_half_opened_channel_that_nobody_can_name_is_left_to_its_end(
 
 
 async def test_what_happens_to_channels_is_audited_in_the_same_commit(
-    channels: Callable[..., Channels], board: Switchboard, kit_store: Store, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, kit_store: Store, clock: ManualClock
 ) -> None:
     audit = Audit(kit_store, tenant_id="-")
 
@@ -255,7 +255,7 @@ async def test_settings_that_cannot_work_are_refused(
 
 
 async def test_what_is_asked_of_a_watch_while_it_is_held_opens_no_second_channel(
-    channels: Callable[..., Channels], board: Switchboard, clock: ManualClock
+    channels: Callable[..., Channels], board: FakeChannelProvider, clock: ManualClock
 ) -> None:
     slow, other = channels(), channels()
     await slow.set_wanted([ALICE])

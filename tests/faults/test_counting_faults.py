@@ -16,7 +16,7 @@ import pytest
 from holdfast.app import open_store
 from holdfast.kit.audit import Audit
 from holdfast.kit.metering import Meter
-from tests.faults.tellers import DOCUMENTS, TENANT
+from tests.faults.counting_worker import DOCUMENTS, TENANT
 
 EVENTS = int(os.environ.get("HOLDFAST_METERED_EVENTS", "100000"))
 COUNTS = {"sqlite": EVENTS, "postgresql": EVENTS // 4}
@@ -33,14 +33,14 @@ async def _start(role: str, url: str, amount: int) -> asyncio.subprocess.Process
     await store.close()
     order = [role, url, str(amount), str(PROCESSES)]
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.faults.tellers", *order, cwd=Path(__file__).parents[2],
+        sys.executable, "-m", "tests.faults.counting_worker", *order, cwd=Path(__file__).parents[2],
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
 
 
-async def _finish(tellers: asyncio.subprocess.Process) -> list[int]:
-    said, _ = await tellers.communicate()
-    assert tellers.returncode == 0
+async def _finish(processes: asyncio.subprocess.Process) -> list[int]:
+    said, _ = await processes.communicate()
+    assert processes.returncode == 0
     answers = [int(line) for line in said.split()]
     assert len(answers) == PROCESSES
     return answers
@@ -74,9 +74,9 @@ async def _looking(url: str) -> AsyncIterator[Callable[[], Awaitable[tuple[int, 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_sums_are_exact_at_every_moment_while_eight_processes_count(url: str) -> None:
     amount = COUNTS[url.partition(":")[0]] // PROCESSES
-    tellers = await _start("count", url, amount)
+    processes = await _start("count", url, amount)
     looks = 0
-    done = asyncio.ensure_future(_finish(tellers))
+    done = asyncio.ensure_future(_finish(processes))
     async with _looking(url) as look:
         while not done.done():
             summed, events = await look()

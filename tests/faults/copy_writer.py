@@ -12,7 +12,7 @@ from typing import Final, Literal
 from holdfast.app import open_store
 from holdfast.model import Claim, Document, Index, Lifecycle, document
 from holdfast.store import Increment, Store, create, delete, patch
-from tests.faults.puppet import Hear, Order, Role
+from tests.faults.controlled_process import Hear, Order, Role
 
 TENANTS: Final = ("acme", "hoge")
 
