@@ -1,4 +1,4 @@
-"""What a question finds and in which order, said as plainly as it can be."""
+"""What a query finds and in which order, as plainly as possible."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from holdfast.store.plan import QueryPlan
 from holdfast.store.query import Filter
 
 
-class Kept(Protocol):
-    """A row to be judged."""
+class MatchedRow(Protocol):
+    """A row to be matched."""
 
     tenant: str | None
-    kept: Document
+    stored: Document
 
 
 def column_of(plan: QueryPlan, path: str) -> Column:
@@ -27,19 +27,19 @@ def column_of(plan: QueryPlan, path: str) -> Column:
     return next(column for column in columns if column.path == path)
 
 
-def matches(plan: QueryPlan, key: str, row: Kept) -> bool:
+def matches(plan: QueryPlan, key: str, row: MatchedRow) -> bool:
     if plan.tenant is not None and row.tenant != plan.tenant:
         return False
     if plan.parent is not None and key.rpartition("\x01")[0] != plan.parent:
         return False
-    if any(term.column.read(row.kept) is UNSET for term in plan.order):
+    if any(term.column.read(row.stored) is UNSET for term in plan.order):
         return False
-    held = [(column.read(row.kept), values) for column, values in plan.equals]
+    held = [(column.read(row.stored), values) for column, values in plan.equals]
     if not all(any(_same(value, one) for one in values) for value, values in held):
         return False
-    if plan.member and not any(_same(one, plan.member[1]) for one in plan.member[0].read(row.kept) or ()):
+    if plan.member and not any(_same(one, plan.member[1]) for one in plan.member[0].read(row.stored) or ()):
         return False
-    return all(_satisfies(column_of(plan, bound.field).read(row.kept), bound) for bound in plan.bounds)
+    return all(_satisfies(column_of(plan, bound.field).read(row.stored), bound) for bound in plan.bounds)
 
 
 def _satisfies(value: Any, bound: Filter) -> bool:
@@ -61,7 +61,7 @@ def _within(value: Any, bound: Filter) -> bool:
 
 
 def rank(value: Any) -> int:
-    """Where a value's type stands among the others."""
+    """Return the order of a value's type among the others."""
     if value is None:
         return 0
     kinds: list[tuple[type, ...]] = [(bool,), (int, float), (datetime,), (str,), (bytes,)]
@@ -79,14 +79,14 @@ def _same(one: Any, other: Any) -> bool:
 
 
 class Position:
-    """Where a document stands in a question's order."""
+    """The position of a document in a query's order."""
 
     def __init__(self, plan: QueryPlan, values: tuple[Any, ...], key: str) -> None:
-        self._turns = [*(t.descending for t in plan.order), plan.key_descending]
+        self._descending = [*(t.descending for t in plan.order), plan.key_descending]
         self._parts = [*((rank(v), _weight(v)) for v in values), (0, key.encode())]
 
     def __lt__(self, other: Position) -> bool:
-        for descending, mine, theirs in zip(self._turns, self._parts, other._parts, strict=True):
+        for descending, mine, theirs in zip(self._descending, self._parts, other._parts, strict=True):
             if mine != theirs:
                 return _lower(mine, theirs) != descending
         return False

@@ -1,7 +1,7 @@
-"""The plainest engine there is: a dictionary, walked whole for every question.
+"""The simplest engine: a dictionary, scanned for every query.
 
-It keeps nothing and is slow, but its answers can be checked by reading it. The random histories
-compare the real engines with it as well as with one another, so that they can't all be wrong alike.
+It is neither durable nor fast, but its results can be checked by reading it. The random histories compare
+the real engines with it as well as with one another, so that they can't all be wrong in the same way.
 """
 
 from __future__ import annotations
@@ -30,46 +30,46 @@ T = TypeVar("T")
 CAPABILITIES = Capabilities(name="reference", durable=False, embedded=True, wakes_processes=False)
 
 
-_PLACES: dict[str, Place] = {}
+_DATABASES: dict[str, MemoryDatabase] = {}
 
 
 async def connect(url: str, catalog: Catalog) -> Reference:
-    return Reference(_PLACES.setdefault(url, Place()), catalog)
+    return Reference(_DATABASES.setdefault(url, MemoryDatabase()), catalog)
 
 
 class Row(msgspec.Struct):
-    """One kept document; `decide` looks at it as at any engine's."""
+    """One stored document, as `decide` sees it."""
 
     schema: Schema[Any]
     version: int
     tenant: str | None
-    kept: Document
+    stored: Document
 
     def document(self) -> Document:
-        return self.kept
+        return self.stored
 
     def seen_as(self, schema: Schema[Any], key: str) -> Row:
-        """The same row through another declaration of its collection."""
+        """Return the row under another declaration of its collection."""
         if schema is self.schema:
             return self
-        kept = schema.from_fields(self.schema.to_fields(self.kept), split_key(key))
-        return Row(schema, self.version, self.tenant, kept)
+        stored = schema.from_fields(self.schema.to_fields(self.stored), split_key(key))
+        return Row(schema, self.version, self.tenant, stored)
 
 
-class Place:
-    """What outlives an engine: rows by collection, and everybody's bells."""
+class MemoryDatabase:
+    """What outlives an engine: rows by collection, and subscriptions."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Row]] = {}
-        self.subscriptions: list[tuple[set[str], Bell]] = []
+        self.subscriptions: list[tuple[set[str], ReferenceSubscription]] = []
         self.versions = itertools.count(1)
 
 
 class Reference:
-    def __init__(self, place: Place, catalog: Catalog) -> None:
+    def __init__(self, database: MemoryDatabase, catalog: Catalog) -> None:
         self.catalog = catalog
         self.capabilities = CAPABILITIES
-        self._place = place
+        self._place = database
 
     async def fetch(self, schema: Schema[Any], keys: Sequence[str]) -> list[Snapshot[Any] | None]:
         await asyncio.sleep(0)
@@ -113,34 +113,34 @@ class Reference:
         assert claim is not None
         rows = self._rows(request.schema)
         due = [(key, row) for key, row in rows.items() if _may_claim(request, row)]
-        due.sort(key=lambda one: (getattr(one[1].kept, claim.due), one[0].encode()))
-        chosen = {key for key, _ in _in_turn(request, due)[: request.limit]}
+        due.sort(key=lambda one: (getattr(one[1].stored, claim.due), one[0].encode()))
+        chosen = {key for key, _ in _round_robin(request, due)[: request.limit]}
         taken = [(key, row) for key, row in due if key in chosen]
         for _, row in taken:
             _lease(request, row, next(self._place.versions))
-        self._ring({request.schema} if taken else set())
+        self._notify({request.schema} if taken else set())
         return [_snapshot(key, row) for key, row in taken]
 
     async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
         assert schema.claim is not None
-        mine = [row.kept for row in self._rows(schema).values() if tenant in (None, row.tenant)]
+        mine = [row.stored for row in self._rows(schema).values() if tenant in (None, row.tenant)]
         times = [due for document in mine if (due := getattr(document, schema.claim.due)) is not None]
         return to_us(min(times)) if times else None
 
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         assert schema.claim is not None
-        times = [getattr(row.kept, schema.claim.due) for row in self._rows(schema).values()]
+        times = [getattr(row.stored, schema.claim.due) for row in self._rows(schema).values()]
         return min(limit, sum(at is not None and to_us(at) <= now_us for at in times))
 
     def watch(self, schemas: Sequence[Schema[Any]]) -> Subscription:
-        subscription = Bell()
+        subscription = ReferenceSubscription()
         self._place.subscriptions.append(({self.catalog.table(schema) for schema in schemas}, subscription))
         return subscription
 
     def peek(self, cls: type, prefix: str) -> list[Document]:
-        """What is kept now under ids that begin so, to ask about."""
+        """Return the documents whose keys have this prefix."""
         schema = next(schema for schema in self.catalog.schemas if schema.cls is cls)
-        return [row.kept for key, row in sorted(self._rows(schema).items()) if key.startswith(prefix)]
+        return [row.stored for key, row in sorted(self._rows(schema).items()) if key.startswith(prefix)]
 
     @property
     def problem(self) -> str | None:
@@ -175,7 +175,7 @@ class Reference:
         except HoldfastError as refused:
             return refused
         versions = tuple(self._apply(change) for change in changes)
-        self._ring({change.schema for change in changes if change is not None})
+        self._notify({change.schema for change in changes if change is not None})
         return Committed(versions)
 
     def _decide(self, write: Write, commit: Commit) -> Change | None:
@@ -193,53 +193,50 @@ class Reference:
             del rows[change.key]
             return 0
         version = next(self._place.versions)
-        kept = change.schema.document_of(change.prepared)
-        rows[change.key] = Row(change.schema, version, change.prepared.tenant, kept)
+        stored = change.schema.document_of(change.prepared)
+        rows[change.key] = Row(change.schema, version, change.prepared.tenant, stored)
         return version
 
-    def _ring(self, schemas: set[Schema[Any]]) -> None:
+    def _notify(self, schemas: set[Schema[Any]]) -> None:
         changed = {self.catalog.table(schema) for schema in schemas}
         for watched, subscription in self._place.subscriptions:
             if changed & watched:
-                subscription.rung.set()
+                subscription.notified.set()
 
 
-class Bell:
+class ReferenceSubscription:
     def __init__(self) -> None:
-        self.rung = asyncio.Event()
+        self.notified = asyncio.Event()
 
     async def wait(self, timeout_s: float) -> bool:
         try:
-            await asyncio.wait_for(self.rung.wait(), timeout_s)
+            await asyncio.wait_for(self.notified.wait(), timeout_s)
         except TimeoutError:
             return False
-        self.rung.clear()
+        self.notified.clear()
         return True
 
     def close(self) -> None:
-        self.rung = asyncio.Event()
+        self.notified = asyncio.Event()
 
 
 def _snapshot(key: str, row: Row) -> Snapshot[Any]:
-    return Snapshot(row.schema.copy(row.kept), row.version, key)
-
-
-# -- taking turns ---------------------------------------------------------------------------------
+    return Snapshot(row.schema.copy(row.stored), row.version, key)
 
 
 def _may_claim(request: ClaimRequest, row: Row) -> bool:
     claim = request.schema.claim
     assert claim is not None
-    due = getattr(row.kept, claim.due)
+    due = getattr(row.stored, claim.due)
     if due is None or to_us(due) > request.now_us:
         return False
     if request.tenant is not None and row.tenant != request.tenant:
         return False
-    lane = getattr(row.kept, claim.lane) if claim.lane else None
+    lane = getattr(row.stored, claim.lane) if claim.lane else None
     return lane not in request.skip_lanes and (request.only_lanes is None or lane in request.only_lanes)
 
 
-def _in_turn(request: ClaimRequest, due: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
+def _round_robin(request: ClaimRequest, due: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
     """At most `per_lane` of each lane, lanes in their order, beginning after `after_lane`."""
     if request.per_lane is None and request.only_lanes is None and not request.skip_lanes:
         return due
@@ -247,7 +244,7 @@ def _in_turn(request: ClaimRequest, due: list[tuple[str, Row]]) -> list[tuple[st
     assert request.schema.claim.lane is not None
     lanes: dict[str, list[tuple[str, Row]]] = {}
     for key, row in due:
-        lanes.setdefault(getattr(row.kept, request.schema.claim.lane), []).append((key, row))
+        lanes.setdefault(getattr(row.stored, request.schema.claim.lane), []).append((key, row))
     turn = sorted(lanes, key=str.encode)
     if request.after_lane is not None:
         last = request.after_lane.encode()
@@ -259,9 +256,9 @@ def _lease(request: ClaimRequest, row: Row, version: int) -> None:
     claim = request.schema.claim
     assert claim is not None
     row.version = version
-    setattr(row.kept, claim.due, from_us(request.now_us + request.lease_us))
-    setattr(row.kept, claim.fence, getattr(row.kept, claim.fence) + 1)
+    setattr(row.stored, claim.due, from_us(request.now_us + request.lease_us))
+    setattr(row.stored, claim.fence, getattr(row.stored, claim.fence) + 1)
     if claim.owner:
-        setattr(row.kept, claim.owner, request.owner)
+        setattr(row.stored, claim.owner, request.owner)
     if claim.state:
-        setattr(row.kept, claim.state[0], claim.state[1])
+        setattr(row.stored, claim.state[0], claim.state[1])

@@ -41,7 +41,7 @@ from holdfast.store.sql.fenced_patch import fenced_patch
 from holdfast.store.sql.write_batch import independent_writes
 from holdfast.store.sqlite.bulk_insert import COMMITS_MIN, WRITES_MIN
 from holdfast.testing import ManualClock
-from tests.contract.reference import Place, Reference
+from tests.contract.reference import MemoryDatabase, Reference
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -214,7 +214,7 @@ class Pair:
         self._runner.run(self._compare(rounds))
 
     async def _compare(self, rounds: Sequence[list[Commit]]) -> None:
-        engine, reference = self._store.engine, Reference(Place(), self._catalog)
+        engine, reference = self._store.engine, Reference(MemoryDatabase(), self._catalog)
         keys = {(write.schema, write.key) for commits in rounds for c in commits for write in c.writes}
         try:
             for number, commits in enumerate(rounds):

@@ -1,4 +1,4 @@
-"""What is amended without a look is as if it had been looked at, on both SQL engines."""
+"""A fenced patch without a read ends as the same patch through `decide`, on both SQL engines."""
 
 from __future__ import annotations
 
@@ -77,21 +77,21 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 
 
 async def out(store: Store, ids: list[str], **fields: Any) -> None:
-    """Parcels claimed once, so that their fence is 1."""
+    """Create parcels and claim them once, so that their fence is 1."""
     worker = store.privileged()
     made = [Parcel(id=id, tenant_id="t", made_at=NOON, due_at=NOON, **fields) for id in ids]
     await worker.settle([[create(one)] for one in made])
     assert len(await worker.claim_due(Parcel, limit=1_000, lease_s=60, owner="first")) == len(ids)
 
 
-def told(outcomes: list[Any]) -> list[str]:
-    return ["kept" if isinstance(o, Committed) else o.code for o in outcomes]
+def codes(outcomes: list[Any]) -> list[str]:
+    return ["committed" if isinstance(o, Committed) else o.code for o in outcomes]
 
 
 async def both_ways(
     store: Store, changes: list[dict[str, Any]], *, tenant: str | None = None, fence: int = 1
 ) -> tuple[Any, Any]:
-    """The same changes to two of a kind: to `a` as they come, to `b` together with a check, which looks."""
+    """Make the same changes twice: to `a` as they are, to `b` in a commit with a check, which reads."""
     handle = store.privileged() if tenant is None else store.tenant(tenant)
 
     def writes(kind: str) -> list[list[Write]]:
@@ -102,10 +102,10 @@ async def both_ways(
 
     short = await handle.settle(writes("a"))
     long = await handle.settle([[*one, check(Desk, "d")] for one in writes("b")])
-    assert told(short) == told(long)
+    assert codes(short) == codes(long)
     docs = [await all_of(store, kind, len(changes)) for kind in "ab"]
     assert docs[0] == docs[1]
-    return told(short), docs[0]
+    return codes(short), docs[0]
 
 
 async def all_of(store: Store, kind: str, count: int) -> list[Any]:
@@ -150,7 +150,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("tenant", [None, "t", "other"])
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES.keys())
-async def test_an_amendment_ends_as_the_same_change_made_after_a_look(
+async def test_a_fenced_patch_ends_as_the_same_change_made_after_a_read(
     store: Store, changes: dict[str, Any], tenant: str | None
 ) -> None:
     await out(store, ids(3), text="old")
@@ -158,7 +158,9 @@ async def test_an_amendment_ends_as_the_same_change_made_after_a_look(
 
 
 @pytest.mark.parametrize("count", SIZES)
-async def test_those_that_lost_their_claim_are_told_and_the_others_are_kept(store: Store, count: int) -> None:
+async def test_those_that_lost_their_claim_are_refused_and_the_others_are_committed(
+    store: Store, count: int
+) -> None:
     await out(store, ids(count))
     worker = store.privileged()
     for kind in "ab":
@@ -171,7 +173,7 @@ async def test_those_that_lost_their_claim_are_told_and_the_others_are_kept(stor
     assert sum(doc is not None and doc.status == "there" for doc in docs) == count - lost
 
 
-async def test_a_second_amendment_is_laid_over_the_first(store: Store) -> None:
+async def test_a_second_fenced_patch_is_merged_over_the_first(store: Store) -> None:
     await out(store, ids(3))
     await both_ways(store, [{"status": "ready", "due_at": NOON, "tries": 1, "text": "once"}] * 3)
     await store.privileged().claim_due(Parcel, limit=10, lease_s=60, owner="second")
@@ -187,7 +189,7 @@ async def test_a_move_the_lifecycle_forbids_is_refused(store: Store) -> None:
     assert [doc.status for doc in docs] == ["there"] * 2
 
 
-async def test_whatever_comes_after_an_amendment_sees_it(store: Store) -> None:
+async def test_whatever_follows_a_fenced_patch_sees_it(store: Store) -> None:
     await out(store, ids(1))
     await both_ways(store, [SETTLED])
     worker = store.privileged()
@@ -211,7 +213,7 @@ async def test_several_changes_of_one_document_in_one_go_keep_their_order(store:
     writes = [
         [patch(Parcel, "a00", changes={"tries": n, "text": f"{n}"}, expect=Fence(1))] for n in range(20)
     ]
-    assert told(await store.privileged().settle(writes)) == ["kept"] * 20
+    assert codes(await store.privileged().settle(writes)) == ["committed"] * 20
     found = await store.privileged().get(Parcel, "a00")
     assert found is not None
     assert (found.doc.tries, found.doc.text) == (19, "19")
@@ -222,28 +224,28 @@ async def test_new_documents_in_one_go_are_refused_one_by_one(store: Store) -> N
     await worker.commit(create(Parcel(id="p05", tenant_id="t", made_at=NOON)))
     parcels = [Parcel(id=f"p{n:02}", tenant_id="t", made_at=NOON) for n in range(40)]
     parcels[7].status = "there"
-    outcomes = told(await worker.settle([[create(one)] for one in parcels]))
+    outcomes = codes(await worker.settle([[create(one)] for one in parcels]))
     assert (outcomes[5], outcomes[7]) == ("already_exists", "illegal_move")
-    assert outcomes.count("kept") == 38
+    assert outcomes.count("committed") == 38
     other = store.tenant("other")
     refused = await other.settle(
         [[create(Parcel(id=f"q{n}", tenant_id="t", made_at=NOON))] for n in range(5)]
     )
-    assert told(refused) == ["wrong_tenant"] * 5
+    assert codes(refused) == ["wrong_tenant"] * 5
 
 
-def test_only_plain_changes_under_a_fence_are_amendments() -> None:
-    def amended(changes: dict[str, Any], expect: Any) -> bool:
+def test_only_plain_changes_under_a_fence_are_fenced_patches() -> None:
+    def is_fenced_patch(changes: dict[str, Any], expect: Any) -> bool:
         return fenced_patch(patch(Parcel, "x", changes=changes, expect=expect)) is not None
 
-    assert amended(SETTLED, Fence(1))
-    assert not amended(SETTLED, Version(1))
-    assert not amended(SETTLED, None)
-    plain = {name for name, changes in CHANGES.items() if amended(changes, Fence(1))}
+    assert is_fenced_patch(SETTLED, Fence(1))
+    assert not is_fenced_patch(SETTLED, Version(1))
+    assert not is_fenced_patch(SETTLED, None)
+    plain = {name for name, changes in CHANGES.items() if is_fenced_patch(changes, Fence(1))}
     assert plain == {"settled", "given back", "one field", "in another zone"}
 
 
-async def test_the_row_keeps_its_json_and_the_amendment_beside_it(sqlite_url: str) -> None:
+async def test_the_row_keeps_its_json_and_has_the_patch_next_to_it(sqlite_url: str) -> None:
     store = await open_store(sqlite_url, [Parcel, Desk], clock=ManualClock(NOON))
     await store.migrate()
     await store.commit(create(Desk(id="d")))
@@ -269,7 +271,7 @@ async def _drop_column(url: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-async def test_a_store_made_before_there_were_amendments_takes_them_after_migrating(
+async def test_a_store_without_the_patch_column_takes_fenced_patches_after_migrating(
     request: pytest.FixtureRequest, engine: str
 ) -> None:
     url = request.getfixturevalue(f"{engine}_url")

@@ -80,7 +80,7 @@ class Book(Document):
 
 
 class CountedLink(FirestoreClient):
-    """A real link that keeps a list of the calls made over it."""
+    """A real client that records its calls."""
 
     def __init__(self, address: FirestoreAddress) -> None:
         super().__init__(address)

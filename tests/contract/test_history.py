@@ -1,4 +1,4 @@
-"""The same random history on every engine, answer by answer.
+"""The same random history on every engine, result by result.
 
 `HOLDFAST_HISTORY_OPERATIONS` says how many operations are run at least; 10,000 unless told.
 `HOLDFAST_HISTORY_SEED` repeats a run; with `CI` set the seed is fixed.
@@ -44,7 +44,7 @@ class Operation(Protocol):
 
 
 class Engines:
-    """All engines side by side on one clock, and a count of what was put to them."""
+    """All engines on one clock, and a count of the operations."""
 
     def __init__(self, harnesses: dict[str, EngineHarness]) -> None:
         self.clock = ManualClock(NOON)

@@ -1,4 +1,4 @@
-"""PostgreSQL walks the declared index and nothing else, for every index and every way to ask it."""
+"""PostgreSQL scans the declared index and nothing else, for every index and every query it serves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DECLARING = [pytest.param(s, id=s.name) for s in CATALOG.schemas if s.indexes]
 
 @pytest.fixture
 async def connection(postgres_url: str) -> AsyncIterator[PgConnection]:
-    """A link as the engine opens them, to a database as the engine makes it."""
+    """A connection as the engine opens them, to a database as the engine migrates it."""
     store = Store(await postgres.connect(postgres_url, CATALOG))
     await store.migrate()
     await store.close()

@@ -1,4 +1,4 @@
-"""What only the embedded engine has: a file to copy, to shrink, to run out of room with."""
+"""What only the embedded engine has: a file to back up, to shrink, to run out of space."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Progress(Enum):
     indexes=[Index("labels[]", "status"), Index("labels[]", "fence")],
 )
 class Errand(Document):
-    """Its claimed fields stand in the tables of a list's indexes too."""
+    """Claimed fields in list indexes."""
 
     id: str
     labels: list[str]

@@ -1,4 +1,4 @@
-"""SQLite walks the declared index and nothing else, for every index and every way to ask it."""
+"""SQLite scans the declared index and nothing else, for every index and every query it serves."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def connection() -> Iterator[apsw.Connection]:
 
 
 def questions(schema: Schema[Any], index: ResolvedIndex) -> Iterator[Query[Any]]:
-    """Every way to ask an index: how many fields are fixed, and what is asked of the next one."""
+    """Yield every query of an index: how many fields are fixed, and the filters on the next one."""
     first = next((n + 1 for n, f in enumerate(index.fields) if f.member), 0)
     for fixed in range(first, len(index.fields) + 1):
         head, tail = index.fields[:fixed], index.fields[fixed:]
@@ -109,7 +109,7 @@ def planned(
 
 
 def continued(plan: QueryPlan) -> QueryPlan:
-    """The same question, gone on with after some page."""
+    """Return the same query, continued after some page."""
     values = tuple(SAMPLES[term.column.kind][1] for term in plan.order)
     return msgspec.structs.replace(
         plan, after=(values, "k" if not plan.parent_ids else f"{plan.parent}\x01k")
@@ -117,7 +117,7 @@ def continued(plan: QueryPlan) -> QueryPlan:
 
 
 def short_pages(schema: Schema[Any]) -> list[QueryPlan]:
-    """The first page and a later one of every question, of five documents each."""
+    """Return the first page and a later one of every query, of five documents each."""
     plans = [plan for index in schema.indexes for plan in planned(schema, index)]
     return [msgspec.structs.replace(one, limit=5) for plan in plans for one in (plan, continued(plan))]
 

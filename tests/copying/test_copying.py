@@ -17,14 +17,14 @@ from holdfast.errors import ConfigError, ConflictError, DecryptionError, LeaseLo
 from holdfast.model import Document
 from holdfast.runtime import Runtime
 from holdfast.store import Query, Store, create, delete, patch, put
-from holdfast.store.contract.models import Letter, LogEntry, Note, Order, QueuedJob, Seat
+from holdfast.store.contract.models import Letter, LogEntry, Note, Parcel, QueuedJob, Seat
 from holdfast.store_copy import Copy, Difference, Progress, check_target, copy_store, name_of, verify_stores
 from holdfast.store_copy.copier import Copier
 from holdfast.testing import ManualClock
 from tests.copying.conftest import Open
 from tests.copying.reading import contents
 
-CLASSES: list[type[Document]] = [Note, LogEntry, QueuedJob, Letter, Order, Seat]
+CLASSES: list[type[Document]] = [Note, LogEntry, QueuedJob, Letter, Parcel, Seat]
 NAME = "sqlite:///here.db"
 
 
@@ -33,7 +33,7 @@ async def source(sqlite_url: str, opened: Open) -> Store:
     store = await opened(sqlite_url, CLASSES)
     await store.privileged().commit(
         *(create(Note(id=f"n{number:03}", whole=number, labels=["a", "b"])) for number in range(250)),
-        create(Order(id="o1", opened_at=1)),
+        create(Parcel(id="o1", opened_at=1)),
         create(Letter(tenant_id="acme", id="l1", subject="hello")),
         create(QueuedJob(id="j1", tenant_id="acme", due=store.clock.now())),
     )
@@ -47,8 +47,8 @@ async def target(request: pytest.FixtureRequest, opened: Open) -> Store:
 
 
 @pytest.fixture
-async def local_dispatcher(sqlite_url: str, opened: Open) -> Store:
-    """A target beside the source, where the engine doesn't matter."""
+async def target_store(sqlite_url: str, opened: Open) -> Store:
+    """A second store as the target, where the engine doesn't matter."""
     return await opened(sqlite_url.replace(".db", "-copy.db"), CLASSES)
 
 
@@ -67,7 +67,7 @@ async def test_a_second_run_writes_only_what_changed_and_removes_what_is_gone(
         patch(Note, "n100", changes={"whole": -1, "labels": ["c"]}),
         delete(Note, "n200"),
         create(Note(id="n050b")),
-        patch(Order, "o1", changes={"status": "paid"}),
+        patch(Parcel, "o1", changes={"status": "paid"}),
         create(LogEntry(id="e1", at=clock.now())),
     )
     await source.tenant("acme").claim_due(QueuedJob, limit=1, lease_s=60, owner="w")
@@ -82,9 +82,9 @@ async def test_what_the_declaration_forbids_a_writer_is_copied_as_it_happened(
     """A document made anew under an old id has other fixed fields; what is append-only ends by retention."""
     await source.commit(create(LogEntry(id="e1", at=clock.now())))
     await copy_store(source, target, CLASSES, name=NAME)
-    await source.commit(delete(Order, "o1"))
-    await source.commit(create(Order(id="o1", opened_at=2)))
-    await source.commit(patch(Order, "o1", changes={"status": "dropped"}))
+    await source.commit(delete(Parcel, "o1"))
+    await source.commit(create(Parcel(id="o1", opened_at=2)))
+    await source.commit(patch(Parcel, "o1", changes={"status": "dropped"}))
     clock.tick(timedelta(minutes=2).total_seconds())
     assert await source.expire(LogEntry) == 1
     copied = await copy_store(source, target, CLASSES, name=NAME, final=True)
@@ -109,14 +109,14 @@ async def test_documents_as_large_as_can_be_arrive(source: Store, target: Store)
 
 
 async def test_a_document_that_is_not_as_declared_is_told_and_stops_the_copy(
-    source: Store, local_dispatcher: Store, sqlite_url: str
+    source: Store, target_store: Store, sqlite_url: str
 ) -> None:
     with closing(apsw.Connection(sqlite_url.removeprefix("sqlite:///"))) as link, link:
         link.execute("UPDATE notes SET _body = json_set(_body, '$.whole', 'seven') WHERE _key = 'n150'")
     with pytest.raises(DecryptionError, match=r"notes: one of the 100 documents after 'n099' .*`\$\.whole`"):
-        await copy_store(source, local_dispatcher, CLASSES, name=NAME)
+        await copy_store(source, target_store, CLASSES, name=NAME)
     await source.commit(delete(Note, "n150"))
-    assert (await copy_store(source, local_dispatcher, CLASSES, name=NAME, final=True)).state == "finished"
+    assert (await copy_store(source, target_store, CLASSES, name=NAME, final=True)).state == "finished"
 
 
 class _Interrupted(Exception):
@@ -149,86 +149,84 @@ async def test_a_first_walk_that_was_broken_off_goes_on_where_it_was(source: Sto
 
 
 async def test_the_rest_of_a_broken_walk_proves_nothing_about_its_beginning(
-    source: Store, local_dispatcher: Store
+    source: Store, target_store: Store
 ) -> None:
-    landed = await _interrupted(source, local_dispatcher)
-    ours, theirs = await contents(source, [Note]), await contents(local_dispatcher, [Note])
+    landed = await _interrupted(source, target_store)
+    ours, theirs = await contents(source, [Note]), await contents(target_store, [Note])
     left = sorted(ours["Note"].keys() - theirs["Note"].keys())
     for start in range(0, len(left), 250):
         await source.commit(*(delete(Note, id) for id in left[start : start + 250]))
-    await source.privileged().commit(delete(Order, "o1"), delete(Letter, "acme", "l1"))
+    await source.privileged().commit(delete(Parcel, "o1"), delete(Letter, "acme", "l1"))
     await source.commit(patch(Note, "n000", changes={"text": "changed behind its back"}))
-    copied = await copy_store(source, local_dispatcher, CLASSES, name=NAME, final=True)
+    copied = await copy_store(source, target_store, CLASSES, name=NAME, final=True)
     assert [walk.differing for walk in copied.walks] == [0, 1, 0]
-    assert await contents(local_dispatcher, CLASSES) == await contents(source, CLASSES)
+    assert await contents(target_store, CLASSES) == await contents(source, CLASSES)
     assert landed == sum(one.documents for one in copied.proof)
 
 
 async def test_a_finished_copy_keeps_the_proof_and_is_not_copied_to_again(
-    source: Store, local_dispatcher: Store
+    source: Store, target_store: Store
 ) -> None:
-    await copy_store(source, local_dispatcher, CLASSES, name=NAME, final=True)
-    marker = await _marker(local_dispatcher)
+    await copy_store(source, target_store, CLASSES, name=NAME, final=True)
+    marker = await _marker(target_store)
     assert (marker.state, marker.source) == ("finished", NAME)
     assert {one.collection: one.documents for one in marker.proof if one.documents} == {
         "jobs": 1, "notes": 250, "orders": 1, "tenants/letters": 1,
     }  # fmt: skip
     assert all(one.hash == one.target_hash for one in marker.proof)
     with pytest.raises(ConfigError, match="finished at"):
-        await copy_store(source, local_dispatcher, CLASSES, name=NAME)
+        await copy_store(source, target_store, CLASSES, name=NAME)
 
 
 async def test_the_last_word_is_refused_while_somebody_writes(
-    source: Store, local_dispatcher: Store, monkeypatch: pytest.MonkeyPatch
+    source: Store, target_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Something new lands in the source whenever the copy writes, so each walk leaves some for the next."""
-    commit, numbers = local_dispatcher.engine.commit, itertools.count()
+    commit, numbers = target_store.engine.commit, itertools.count()
 
     async def beside_a_writer(commits: Any) -> Any:
         await source.tenant("acme").commit(create(Letter(tenant_id="acme", id=f"new-{next(numbers)}")))
         return await commit(commits)
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_dispatcher.engine, "commit", beside_a_writer)
+        patched.setattr(target_store.engine, "commit", beside_a_writer)
         with pytest.raises(ConflictError, match="stop all that writes"):
-            await copy_store(source, local_dispatcher, CLASSES, name=NAME, final=True, walks_max=3)
-    assert (await _marker(local_dispatcher)).state == "unfinished"
-    assert (await copy_store(source, local_dispatcher, CLASSES, name=NAME, final=True)).state == "finished"
-    assert await contents(local_dispatcher, CLASSES) == await contents(source, CLASSES)
+            await copy_store(source, target_store, CLASSES, name=NAME, final=True, walks_max=3)
+    assert (await _marker(target_store)).state == "unfinished"
+    assert (await copy_store(source, target_store, CLASSES, name=NAME, final=True)).state == "finished"
+    assert await contents(target_store, CLASSES) == await contents(source, CLASSES)
 
 
 async def test_a_single_walk_that_is_to_finish_takes_one_more_that_proves(
-    source: Store, local_dispatcher: Store
+    source: Store, target_store: Store
 ) -> None:
-    copied = await copy_store(source, local_dispatcher, CLASSES, name=NAME, final=True, walks_max=1)
+    copied = await copy_store(source, target_store, CLASSES, name=NAME, final=True, walks_max=1)
     assert (copied.state, len(copied.walks)) == ("finished", 2)
 
 
-async def test_a_target_that_does_not_answer_is_not_taken_for_an_empty_one(local_dispatcher: Store) -> None:
-    await local_dispatcher.close()
+async def test_a_target_that_does_not_answer_is_not_taken_for_an_empty_one(target_store: Store) -> None:
+    await target_store.close()
     with pytest.raises(StoreUnavailableError, match="closed"):
-        await check_target(local_dispatcher, CLASSES, source=NAME)
+        await check_target(target_store, CLASSES, source=NAME)
 
 
-async def test_a_second_copier_ends_the_first_ones_writes(source: Store, local_dispatcher: Store) -> None:
-    first = Copier(source, local_dispatcher, CLASSES, report=None)
+async def test_a_second_copier_ends_the_first_ones_writes(source: Store, target_store: Store) -> None:
+    first = Copier(source, target_store, CLASSES, report=None)
     await first.begin(NAME)
-    second = Copier(source, local_dispatcher, CLASSES, report=None)
+    second = Copier(source, target_store, CLASSES, report=None)
     await second.begin(NAME)
     with pytest.raises(LeaseLostError, match="taken over"):
         await first.run(final=False, walks_max=1)
-    assert sum(map(len, (await contents(local_dispatcher, CLASSES)).values())) == 0
+    assert sum(map(len, (await contents(target_store, CLASSES)).values())) == 0
     assert (await second.run(final=True, walks_max=2)).state == "finished"
 
 
-async def test_somebody_elses_write_to_the_target_ends_the_copy(
-    source: Store, local_dispatcher: Store
-) -> None:
-    await copy_store(source, local_dispatcher, [Order], name=NAME)
-    copier = Copier(source, local_dispatcher, CLASSES, report=None)
+async def test_somebody_elses_write_to_the_target_ends_the_copy(source: Store, target_store: Store) -> None:
+    await copy_store(source, target_store, [Parcel], name=NAME)
+    copier = Copier(source, target_store, CLASSES, report=None)
     await copier.begin(NAME)
     copier._writes.append(create(Note(id="n100")))
-    await local_dispatcher.commit(create(Note(id="n100")))
+    await target_store.commit(create(Note(id="n100")))
     with pytest.raises(ConflictError, match="somebody else writes to the target"):
         await copier._land()
 
@@ -241,16 +239,16 @@ async def test_a_target_with_documents_of_its_own_is_left_alone(source: Store, t
     assert (await contents(target, [Note]))["Note"] == {}
 
 
-async def test_a_copy_of_another_source_is_left_alone(source: Store, local_dispatcher: Store) -> None:
-    await copy_store(source, local_dispatcher, CLASSES, name=NAME)
+async def test_a_copy_of_another_source_is_left_alone(source: Store, target_store: Store) -> None:
+    await copy_store(source, target_store, CLASSES, name=NAME)
     with pytest.raises(ConfigError, match=r"holds a copy of sqlite:///here\.db, not of"):
-        await copy_store(source, local_dispatcher, CLASSES, name="sqlite:///there.db")
+        await copy_store(source, target_store, CLASSES, name="sqlite:///there.db")
 
 
 async def test_verifying_names_each_damage_and_changes_nothing(
-    source: Store, local_dispatcher: Store, sqlite_url: str
+    source: Store, target_store: Store, sqlite_url: str
 ) -> None:
-    await copy_store(source, local_dispatcher, CLASSES, name=NAME, final=True)
+    await copy_store(source, target_store, CLASSES, name=NAME, final=True)
     file = sqlite_url.removeprefix("sqlite:///").replace(".db", "-copy.db")
     with closing(apsw.Connection(file)) as link, link:
         link.execute(
@@ -258,8 +256,8 @@ async def test_verifying_names_each_damage_and_changes_nothing(
         )
         link.execute("DELETE FROM orders WHERE _key = 'o1'")
         link.execute("UPDATE jobs SET fence = 7 WHERE _key = 'j1'")
-    await local_dispatcher.commit(create(Seat(row="B", number=2)))
-    walked = await verify_stores(source, local_dispatcher, CLASSES)
+    await target_store.commit(create(Seat(row="B", number=2)))
+    walked = await verify_stores(source, target_store, CLASSES)
     assert (walked.missing, walked.changed, walked.extra) == (1, 2, 1)
     assert walked.named == [
         Difference(collection="jobs", id="j1", kind="changed"),
@@ -271,7 +269,7 @@ async def test_verifying_names_each_damage_and_changes_nothing(
     assert tallies["notes"].hash != tallies["notes"].target_hash
     assert (tallies["orders"].documents, tallies["orders"].target_documents) == (1, 0)
     assert tallies["entries"].hash == tallies["entries"].target_hash
-    assert (await verify_stores(source, local_dispatcher, CLASSES)).named == walked.named
+    assert (await verify_stores(source, target_store, CLASSES)).named == walked.named
 
 
 async def test_an_unfinished_copy_takes_no_work(source: Store, tmp_path: Path) -> None:

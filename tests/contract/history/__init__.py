@@ -1,1 +1,1 @@
-"""Random histories: the same operations on every engine must get the same answers."""
+"""Random histories: the same operations on every engine must have the same results."""

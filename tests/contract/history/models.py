@@ -1,4 +1,4 @@
-"""What the histories keep. Each history has a name of its own in every id, so that many share a store."""
+"""The documents of the histories. Each history has its own name in every id, so that many share a store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Thing(Document):
     ],
 )  # fmt: skip
 class Member(Document, rename="camel"):
-    """Tenants share the ids; states, a fixed field and an end."""
+    """Tenants share the ids; a lifecycle, an immutable field and retention."""
 
     id: str
     tenant_id: str
@@ -82,7 +82,7 @@ class Member(Document, rename="camel"):
     ],
 )  # fmt: skip
 class Leaf(Document):
-    """Two parents deep, one of them known from the path alone; the tenant is in neither."""
+    """Under two parents, one of them in the path only; the tenant is neither."""
 
     tree: str
     branch: str

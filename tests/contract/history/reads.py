@@ -1,4 +1,4 @@
-"""Operations that read, and those that take due or ended documents."""
+"""Operations that read, and those that claim or expire documents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Question:
-    """A query by its parts; the history's name is put in when it is asked."""
+    """A query by its parts; the history's name is added when it is run."""
 
     cls: Any
     filters: tuple[tuple[str, Any, Any], ...]
@@ -91,7 +91,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class GoOn:
-    """The next page of a question asked before, whatever was written since."""
+    """The next page of an earlier query, whatever was written since."""
 
     which: int
 
@@ -104,7 +104,7 @@ class GoOn:
 
 @dataclass(frozen=True)
 class AskOther:
-    """A cursor put to a question it does not belong to, or to another tenant's."""
+    """A cursor used with another query, or for another tenant."""
 
     who: str
     question: Question
@@ -206,7 +206,7 @@ def questions(draw: st.DrawFn, privileged: bool) -> Question:
 
 
 def _fixed_min(index: ResolvedIndex) -> int:
-    """A list's member, and the history's own name, can only be asked by equality."""
+    """A list's item, and the history's own name, can only be queried by equality."""
     paths = [n for n, f in enumerate(index.fields, 1) if f.member or f.column.path == "history"]
     return max(paths, default=0)
 
@@ -248,7 +248,7 @@ _lanes_asked = st.fixed_dictionaries(
 
 @st.composite
 def _asking(draw: st.DrawFn, make: Any, *rest: Any) -> Any:
-    """An operation that begins with who asks what."""
+    """Draw an operation that runs a query on a handle."""
     asker = draw(who)
     question = draw(_of_all if asker == "privileged" else _of_one)
     return make(asker, question, *map(draw, rest))

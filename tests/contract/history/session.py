@@ -1,4 +1,4 @@
-"""One engine's side of a history: its handles, and what it has seen so far."""
+"""One engine in a history: its handles, and the versions it has returned so far."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Session:
         return relation
 
     def shown(self, snapshot: Snapshot[Any] | None) -> Any:
-        """A document as an answer, its version only as `the last one written` or not."""
+        """Return a document as a result, its version only as `the last one written` or not."""
         if snapshot is None:
             return None
         self.shown_count += 1
@@ -62,7 +62,7 @@ class Session:
 
 
 class Refusal(NamedTuple):
-    """An error as an answer; its words may differ."""
+    """An error as a result; its message may differ."""
 
     name: str
     code: str
@@ -74,7 +74,7 @@ def refusal(fault: HoldfastError) -> Refusal:
 
 
 def outcome(session: Session, refs: list[Ref], kinds: list[str], result: Committed | HoldfastError) -> Any:
-    """What a commit gave, in words that are the same on every engine."""
+    """Return a commit's result in a form that is the same on every engine."""
     if isinstance(result, HoldfastError):
         return refusal(result)
     told = []

@@ -34,7 +34,7 @@ from holdfast.store.commit import (
     put,
 )
 from holdfast.store.contract.harness import exact
-from holdfast.store.contract.models import NOON, Account, Chore, Leaf, LogEntry, Note, Order, Seat, Spot
+from holdfast.store.contract.models import NOON, Account, Chore, Leaf, LogEntry, Note, Parcel, Seat, Spot
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.store.transforms import ArrayRemove, ArrayUnion, Increment, Maximum, Minimum
@@ -227,7 +227,7 @@ class CommitContract:
             [create(Note(id="a"))], [create(Note(id="n"))], [],
             [patch(Note, "x", changes={"text": "t"}), create(Note(id="not"))],
             [patch(Note, "n", changes={"whole": Increment(1)}), create(Note(id="b"))],
-            [create(Order(id="o", opened_at=1, status="sent"))],
+            [create(Parcel(id="o", opened_at=1, status="sent"))],
         ])  # fmt: skip
         assert [type(o) for o in outcomes] == [
             Committed, AlreadyExistsError, Committed, NotFoundError, Committed, IllegalMoveError
@@ -238,11 +238,11 @@ class CommitContract:
     async def test_among_hundreds_of_new_documents_only_those_whose_id_is_taken_fail(
         self, store: Store
     ) -> None:
-        orders = [Order(id=f"o{n:03}", opened_at=n) for n in range(300)]
+        orders = [Parcel(id=f"o{n:03}", opened_at=n) for n in range(300)]
         await store.commit(create(orders[7]), create(orders[299]))
         outcomes = await store.settle([[create(order)] for order in orders])
         assert [n for n, o in enumerate(outcomes) if isinstance(o, AlreadyExistsError)] == [7, 299]
-        found = await store.get_many(Order, [order.id for order in orders])
+        found = await store.get_many(Parcel, [order.id for order in orders])
         assert [one and one.doc.opened_at for one in found] == list(range(300))
 
     async def test_settled_commits_see_those_before_them(self, store: Store) -> None:
@@ -301,12 +301,12 @@ class CommitContract:
         assert await store.tenant("t").count(Query(Account)) == 59
 
     async def test_legal_moves_are_made_and_staying_is_always_legal(self, store: Store) -> None:
-        await store.commit(create(Order(id="o", opened_at=1)))
+        await store.commit(create(Parcel(id="o", opened_at=1)))
         for status in ["open", "paid", "paid", "sent"]:
-            await store.commit(patch(Order, "o", changes={"status": status, "total": Increment(1)}))
-        found = await store.get(Order, "o")
+            await store.commit(patch(Parcel, "o", changes={"status": status, "total": Increment(1)}))
+        found = await store.get(Parcel, "o")
         assert found is not None
-        assert found.doc == Order(id="o", opened_at=1, status="sent", total=4)
+        assert found.doc == Parcel(id="o", opened_at=1, status="sent", total=4)
 
     async def test_times_may_be_patched_to_the_microsecond(self, store: Store) -> None:
         await store.commit(create(Note(id="n", at=NOON)))

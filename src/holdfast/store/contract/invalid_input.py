@@ -27,7 +27,7 @@ from holdfast.model import Document
 from holdfast.model.limits import ALTERNATIVES_MAX, DOCUMENT_BYTES_MAX, PAGE_MAX
 from holdfast.store.commit import Fence, Write, create, delete, patch, put
 from holdfast.store.contract.migrations import Setting
-from holdfast.store.contract.models import NOON, Account, Leaf, LogEntry, Note, Order, Seat, Spot
+from holdfast.store.contract.models import NOON, Account, Leaf, LogEntry, Note, Parcel, Seat, Spot
 from holdfast.store.query import Query
 from holdfast.store.store import Store
 from holdfast.store.transforms import Increment
@@ -76,7 +76,7 @@ WRONG_TYPES: dict[str, Case] = {
     "NUL in indexed text": (WrongTypeError, "text", _new(text="a\x00")),
     "a list where mixed values are ordered": (WrongTypeError, "mixed", _new(mixed=[])),
     "a wrong state": (
-        WrongTypeError, "status", lambda: [create(Order(id="x", opened_at=1, status="lost"))],  # type: ignore[arg-type]
+        WrongTypeError, "status", lambda: [create(Parcel(id="x", opened_at=1, status="lost"))],  # type: ignore[arg-type]
     ),
     "a wrong type in a patch": (WrongTypeError, "whole", _change(whole="x")),
     "a wrong type deep in a patch": (WrongTypeError, "spot.city", _change(spot__city=3)),
@@ -95,7 +95,7 @@ UNKNOWN: dict[str, Case] = {
     "a path into what has no fields": (UnknownFieldError, "text.x", _change(text__x=1)),
     "a path into a mapping": (UnknownFieldError, "table.x", _change(table__x=1)),
     "a stored name instead of the field's": (
-        UnknownFieldError, "openedAt", lambda: [patch(Order, "o", changes={"openedAt": 1})],
+        UnknownFieldError, "openedAt", lambda: [patch(Parcel, "o", changes={"openedAt": 1})],
     ),
 }  # fmt: skip
 
@@ -127,22 +127,22 @@ BAD_IDS: dict[str, Case] = {
 
 FORBIDDEN_CHANGES: dict[str, Case] = {
     "a wrong first state": (
-        IllegalMoveError, "status", lambda: [create(Order(id="x", opened_at=1, status="paid"))],
+        IllegalMoveError, "status", lambda: [create(Parcel(id="x", opened_at=1, status="paid"))],
     ),
     "a wrong first state by put": (
-        IllegalMoveError, "status", lambda: [put(Order(id="x", opened_at=1, status="sent"))],
+        IllegalMoveError, "status", lambda: [put(Parcel(id="x", opened_at=1, status="sent"))],
     ),
-    "an illegal move": (IllegalMoveError, "status", lambda: [patch(Order, "o", changes={"status": "sent"})]),
+    "an illegal move": (IllegalMoveError, "status", lambda: [patch(Parcel, "o", changes={"status": "sent"})]),
     "an illegal move by put": (
-        IllegalMoveError, "status", lambda: [put(Order(id="o", opened_at=1, status="sent"))],
+        IllegalMoveError, "status", lambda: [put(Parcel(id="o", opened_at=1, status="sent"))],
     ),
     "an immutable field patched": (
-        ImmutableFieldError, "openedAt", lambda: [patch(Order, "o", changes={"opened_at": 2})],
+        ImmutableFieldError, "openedAt", lambda: [patch(Parcel, "o", changes={"opened_at": 2})],
     ),
     "an immutable field incremented": (
-        ImmutableFieldError, "openedAt", lambda: [patch(Order, "o", changes={"opened_at": Increment(1)})],
+        ImmutableFieldError, "openedAt", lambda: [patch(Parcel, "o", changes={"opened_at": Increment(1)})],
     ),
-    "an immutable field put": (ImmutableFieldError, "openedAt", lambda: [put(Order(id="o", opened_at=2))]),
+    "an immutable field put": (ImmutableFieldError, "openedAt", lambda: [put(Parcel(id="o", opened_at=2))]),
     "an id patched": (ImmutableFieldError, "id", _change(id="other")),
     "a parent's id patched": (
         ImmutableFieldError, "branch", lambda: [patch(Leaf, "t", "b", "l", changes={"branch": "c"})],
@@ -225,7 +225,7 @@ ASKED: dict[str, tuple[type[HoldfastError], str | None, Callable[[], Query[Any]]
 async def _everything(store: Store) -> dict[str, Any]:
     handle = store.privileged()
     found: dict[str, Any] = {}
-    for cls in (Note, Order, LogEntry, Leaf, Account, Seat):
+    for cls in (Note, Parcel, LogEntry, Leaf, Account, Seat):
         query: Query[Any] = Query(cls)
         query = query.across_parents() if cls is Leaf else query
         found[cls.__name__] = (await handle.query(query)).items
@@ -236,7 +236,7 @@ class InvalidInputContract:
     @pytest.fixture
     async def kept(self, store: Store) -> Store:
         documents: list[Document] = [
-            Note(id="n", text="t", spot=Spot("Rome")), Note(id="m"), Order(id="o", opened_at=1),
+            Note(id="n", text="t", spot=Spot("Rome")), Note(id="m"), Parcel(id="o", opened_at=1),
             LogEntry(id="e", at=NOON), Leaf(tree="t", branch="b", id="l"), Account(id="a", tenant_id="t"),
         ]  # fmt: skip
         await store.privileged().commit(*(create(one) for one in documents))
@@ -271,7 +271,7 @@ class InvalidInputContract:
     async def test_a_cursor_is_good_for_its_own_question_only(self, kept: Store) -> None:
         first = await kept.query(Query(Note).order_by("text").limit(1))
         others: list[Query[Any]] = [
-            Query(Note), Query(Note).order_by("-text"), Query(Note).order_by("whole"), Query(Order),
+            Query(Note), Query(Note).order_by("-text"), Query(Note).order_by("whole"), Query(Parcel),
             Query(Note).where("text", ">", "").order_by("text"),
         ]  # fmt: skip
         for other in others:

@@ -148,7 +148,7 @@ class Chore(Document):
     immutable=["opened_at"],
     indexes=[Index("status")],
 )
-class Order(Document, rename="camel"):
+class Parcel(Document, rename="camel"):
     """A lifecycle and an immutable field."""
 
     id: str
@@ -207,5 +207,5 @@ class Seat(Document):
 
 
 ALL: tuple[type[Document], ...] = (
-    Note, Account, Letter, Card, Leaf, QueuedJob, Chore, Order, LogEntry, Visit, GuestDocument, Seat,
+    Note, Account, Letter, Card, Leaf, QueuedJob, Chore, Parcel, LogEntry, Visit, GuestDocument, Seat,
 )  # fmt: skip

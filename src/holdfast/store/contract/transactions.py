@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import AlreadyExistsError, IllegalMoveError, VersionConflictError
 from holdfast.store.commit import create, delete, patch, put
-from holdfast.store.contract.models import Note, Order
+from holdfast.store.contract.models import Note, Parcel
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
 
@@ -95,7 +95,7 @@ class TransactionContract:
         assert tries == 3
 
     async def test_what_no_new_try_can_mend_is_told_at_once(self, store: Store) -> None:
-        await store.commit(create(Note(id="n")), create(Order(id="o", opened_at=1)))
+        await store.commit(create(Note(id="n")), create(Parcel(id="o", opened_at=1)))
         tries = 0
 
         async def create_blindly(transaction: Transaction) -> None:
@@ -106,8 +106,8 @@ class TransactionContract:
         async def move_illegally(transaction: Transaction) -> None:
             nonlocal tries
             tries += 1
-            await transaction.get(Order, "o")
-            transaction.write(patch(Order, "o", changes={"status": "sent"}))
+            await transaction.get(Parcel, "o")
+            transaction.write(patch(Parcel, "o", changes={"status": "sent"}))
 
         with pytest.raises(AlreadyExistsError):
             await store.transact(create_blindly)

@@ -1,4 +1,4 @@
-"""A bad link to Firestore: what certainly failed is repeated, what may have landed is told as unknown."""
+"""A bad connection to Firestore: what failed is retried, what may be applied is reported as unknown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Parcel(Document):
 
 
 class Relay:
-    """Stands between a store and the emulator; can go deaf in either direction and hang up."""
+    """A proxy between a store and the emulator; can drop data in either direction and close connections."""
 
     def __init__(self, emulator: str) -> None:
         host, _, port = emulator.rpartition(":")
@@ -49,11 +49,11 @@ class Relay:
             yield f"{host}:{port}"
         finally:
             server.close()
-            self.hang_up()
+            self.close_connections()
             await asyncio.gather(*self._pumps)
 
-    def hang_up(self) -> None:
-        """End all connections and be a good relay to the next."""
+    def close_connections(self) -> None:
+        """Close all connections and relay the next ones."""
         self.drops_questions = self.drops_answers = False
         self.dropped.clear()
         for writer in self._writers:
@@ -81,7 +81,7 @@ class Relay:
 
 
 @pytest.fixture
-async def local_dispatcher(firestore_url: str) -> AsyncIterator[Store]:
+async def direct(firestore_url: str) -> AsyncIterator[Store]:
     store = Store(await connect(firestore_url, Catalog([Parcel])))
     yield store
     await store.close()
@@ -93,8 +93,8 @@ async def relay(firestore_url: str) -> Relay:
 
 
 @pytest.fixture
-async def far(firestore_url: str, relay: Relay) -> AsyncIterator[Store]:
-    """A store over the relay, on the same project as `local_dispatcher`."""
+async def relayed(firestore_url: str, relay: Relay) -> AsyncIterator[Store]:
+    """A store over the relay, on the same project as `direct`."""
     async with relay.serving() as address:
         store = Store(
             await connect(f"{firestore_url.partition('?')[0]}?emulator={address}", Catalog([Parcel]))
@@ -104,67 +104,65 @@ async def far(firestore_url: str, relay: Relay) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def kept(store: Store, id: str) -> None:
-    """Return once the document is there."""
+async def wait_until_created(store: Store, id: str) -> None:
+    """Wait until the document exists."""
     while await store.get(Parcel, id) is None:
         pass
 
 
-async def test_a_commit_that_never_arrived_is_sent_again(
-    far: Store, relay: Relay, local_dispatcher: Store
-) -> None:
+async def test_a_commit_that_never_arrived_is_sent_again(relayed: Store, relay: Relay, direct: Store) -> None:
     relay.drops_questions = True
-    committing = asyncio.create_task(far.commit(create(Parcel(id="p"))))
+    committing = asyncio.create_task(relayed.commit(create(Parcel(id="p"))))
     await asyncio.wait_for(relay.dropped.wait(), SOON_S)
-    assert await local_dispatcher.get(Parcel, "p") is None
-    relay.hang_up()
+    assert await direct.get(Parcel, "p") is None
+    relay.close_connections()
     assert isinstance(await asyncio.wait_for(committing, SOON_S), Committed)
-    assert await local_dispatcher.get(Parcel, "p") is not None
+    assert await direct.get(Parcel, "p") is not None
 
 
-async def test_a_commit_whose_answer_was_lost_is_told_as_unknown_and_made_once(
-    far: Store, relay: Relay, local_dispatcher: Store
+async def test_a_commit_whose_answer_was_lost_is_reported_as_unknown_and_made_once(
+    relayed: Store, relay: Relay, direct: Store
 ) -> None:
     relay.drops_answers = True
-    committing = asyncio.create_task(far.commit(create(Parcel(id="q"))))
-    await kept(local_dispatcher, "q")
-    relay.hang_up()
+    committing = asyncio.create_task(relayed.commit(create(Parcel(id="q"))))
+    await wait_until_created(direct, "q")
+    relay.close_connections()
     with pytest.raises(OutcomeUnknownError):
         await asyncio.wait_for(committing, SOON_S)
-    await far.commit(patch(Parcel, "q", changes={"weight": Increment(1)}))
-    found = await local_dispatcher.get(Parcel, "q")
+    await relayed.commit(patch(Parcel, "q", changes={"weight": Increment(1)}))
+    found = await direct.get(Parcel, "q")
     assert found is not None
     assert found.doc.weight == 1
 
 
 async def test_a_batch_whose_answer_was_lost_is_unknown_one_by_one(
-    far: Store, relay: Relay, local_dispatcher: Store
+    relayed: Store, relay: Relay, direct: Store
 ) -> None:
-    await local_dispatcher.commit(create(Parcel(id="b")))
+    await direct.commit(create(Parcel(id="b")))
     relay.drops_answers = True
-    settling = asyncio.create_task(far.settle([[create(Parcel(id=id))] for id in "abc"]))
-    await kept(local_dispatcher, "c")
-    relay.hang_up()
+    settling = asyncio.create_task(relayed.settle([[create(Parcel(id=id))] for id in "abc"]))
+    await wait_until_created(direct, "c")
+    relay.close_connections()
     outcomes = await asyncio.wait_for(settling, SOON_S)
     assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError] * 3
 
 
-async def test_reads_are_repeated_over_a_new_connection(far: Store, relay: Relay) -> None:
+async def test_reads_are_repeated_over_a_new_connection(relayed: Store, relay: Relay) -> None:
     relay.drops_answers = True
-    reading = asyncio.create_task(far.get(Parcel, "first"))
+    reading = asyncio.create_task(relayed.get(Parcel, "first"))
     await asyncio.wait_for(relay.dropped.wait(), SOON_S)
-    relay.hang_up()
+    relay.close_connections()
     assert await asyncio.wait_for(reading, SOON_S) is not None
 
 
 async def test_a_bell_is_heard_again_after_the_link_broke(
-    far: Store, relay: Relay, local_dispatcher: Store
+    relayed: Store, relay: Relay, direct: Store
 ) -> None:
-    subscription = far.watch(Parcel)
-    await local_dispatcher.commit(create(Parcel(id="1")))
+    subscription = relayed.watch(Parcel)
+    await direct.commit(create(Parcel(id="1")))
     assert await subscription.wait(SOON_S)
-    relay.hang_up()
-    await local_dispatcher.commit(create(Parcel(id="2")))
+    relay.close_connections()
+    await direct.commit(create(Parcel(id="2")))
     assert await subscription.wait(SOON_S)
     subscription.close()
 
@@ -178,22 +176,22 @@ class Task(Document):
     held_by: str = ""
 
 
-class DeafLink(FirestoreClient):
-    """Makes each batch of writes, and may not hear what became of it."""
+class LossyClient(FirestoreClient):
+    """Sends each batch of writes, and can lose the response."""
 
-    deaf = 0
+    lossy = 0
 
     async def write_each(self, writes: Iterable[Any]) -> list[tuple[int, str, Any]]:
         answers = await super().write_each(writes)
-        if self.deaf:
-            self.deaf -= 1
+        if self.lossy:
+            self.lossy -= 1
             raise ServiceUnavailable("Socket closed")  # type: ignore[no-untyped-call]
         return answers
 
 
 @pytest.fixture
-async def deaf(firestore_url: str) -> AsyncIterator[tuple[Store, DeafLink]]:
-    connection = DeafLink(parse_address(firestore_url))
+async def lossy(firestore_url: str) -> AsyncIterator[tuple[Store, LossyClient]]:
+    connection = LossyClient(parse_address(firestore_url))
     store = Store(FirestoreEngine(connection, Catalog([Task])))
     now = store.clock.now()
     await store.settle([create(Task(id=f"t{n}", place=f"p{n}", due_at=now))] for n in range(4))
@@ -202,10 +200,10 @@ async def deaf(firestore_url: str) -> AsyncIterator[tuple[Store, DeafLink]]:
 
 
 async def test_a_claim_whose_answer_was_lost_is_found_again_by_its_owner_and_by_nobody_else(
-    deaf: tuple[Store, DeafLink],
+    lossy: tuple[Store, LossyClient],
 ) -> None:
-    store, connection = deaf
-    connection.deaf = 1
+    store, connection = lossy
+    connection.lossy = 1
     taken = await store.claim_due(Task, limit=10, lease_s=60, owner="me")
     assert sorted(one.doc.id for one in taken) == ["t0", "t1", "t2", "t3"]
     # Taken anew: whatever was under way under the number before can't land.
@@ -214,40 +212,44 @@ async def test_a_claim_whose_answer_was_lost_is_found_again_by_its_owner_and_by_
     assert await store.claim_due(Task, limit=10, lease_s=60, owner="you") == []
 
 
-async def test_a_claim_is_found_again_later_where_the_link_stays_bad(deaf: tuple[Store, DeafLink]) -> None:
-    store, connection = deaf
-    connection.deaf = 100
+async def test_a_claim_is_found_again_later_where_the_link_stays_bad(
+    lossy: tuple[Store, LossyClient],
+) -> None:
+    store, connection = lossy
+    connection.lossy = 100
     assert await store.claim_due(Task, limit=10, lease_s=60, owner="me") == []
-    connection.deaf = 0
+    connection.lossy = 0
     assert await store.claim_due(Task, limit=10, lease_s=60, owner="you") == []
-    local_dispatcher = await store.claim_due(Task, limit=10, lease_s=60, owner="me", only_lanes=["p1", "p2"])
-    assert sorted(one.doc.id for one in local_dispatcher) == ["t1", "t2"]
+    direct = await store.claim_due(Task, limit=10, lease_s=60, owner="me", only_lanes=["p1", "p2"])
+    assert sorted(one.doc.id for one in direct) == ["t1", "t2"]
     rest = await store.claim_due(Task, limit=1, lease_s=60, owner="me", skip_lanes=["p0"])
     assert [one.doc.id for one in rest] == ["t3"]
     assert [one.doc.id for one in await store.claim_due(Task, limit=10, lease_s=60, owner="me")] == ["t0"]
 
 
 async def test_a_lost_claim_that_another_has_taken_since_is_left_to_him(
-    deaf: tuple[Store, DeafLink],
+    lossy: tuple[Store, LossyClient],
 ) -> None:
-    store, connection = deaf
-    connection.deaf = 100
+    store, connection = lossy
+    connection.lossy = 100
     assert await store.claim_due(Task, limit=10, lease_s=0.001, owner="me") == []
-    connection.deaf = 0
+    connection.lossy = 0
     theirs = await store.claim_due(Task, limit=10, lease_s=60, owner="you")
     assert len(theirs) == 4
     assert await store.claim_due(Task, limit=10, lease_s=60, owner="me") == []
 
 
-async def test_a_lost_claim_that_names_no_owner_is_told_as_unknown(deaf: tuple[Store, DeafLink]) -> None:
-    store, connection = deaf
-    connection.deaf = 1
+async def test_a_lost_claim_that_names_no_owner_is_reported_as_unknown(
+    lossy: tuple[Store, LossyClient],
+) -> None:
+    store, connection = lossy
+    connection.lossy = 1
     with pytest.raises(OutcomeUnknownError):
         await store.claim_due(Task, limit=10, lease_s=60)
 
 
-class Garbling:
-    """A client that gets each answer, and can't read the next `count` of them: gRPC gives None for such."""
+class GarbledClient:
+    """A client that can't parse the next `count` responses: gRPC returns None for such."""
 
     def __init__(self, client: Any, *, count: int) -> None:
         self._client, self.count = client, count
@@ -267,7 +269,7 @@ class Garbling:
 
 
 class Stream:
-    def __init__(self, garbling: Garbling, stream: Any) -> None:
+    def __init__(self, garbling: GarbledClient, stream: Any) -> None:
         self._garbling, self._stream = garbling, stream
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -278,17 +280,17 @@ class Stream:
         self._stream.cancel()
 
 
-async def test_a_claim_whose_answer_cant_be_read_is_found_again(deaf: tuple[Store, DeafLink]) -> None:
-    store, connection = deaf
-    connection._client = Garbling(connection._client, count=1)
+async def test_a_claim_whose_answer_cant_be_read_is_found_again(lossy: tuple[Store, LossyClient]) -> None:
+    store, connection = lossy
+    connection._client = GarbledClient(connection._client, count=1)
     assert len(await store.claim_due(Task, limit=10, lease_s=60, owner="me")) == 4
 
 
 async def test_a_bell_is_heard_after_an_answer_that_cant_be_read(
-    deaf: tuple[Store, DeafLink], firestore_url: str
+    lossy: tuple[Store, LossyClient], firestore_url: str
 ) -> None:
-    store, connection = deaf
-    garbling = connection._client = Garbling(connection._client, count=1)
+    store, connection = lossy
+    garbling = connection._client = GarbledClient(connection._client, count=1)
     subscription, other = store.watch(Task), Store(await connect(firestore_url, Catalog([Task])))
     await until(lambda: garbling.count < 0)
     await other.commit(create(Task(id="new", place="p9")))
