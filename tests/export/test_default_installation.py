@@ -26,7 +26,7 @@ from holdfast.kit.connections import Connection, Consent
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.metering import Allowance, UsageSum
-from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint
+from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointNotice
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.model import ANONYMOUS, SERVICE, Caller, Document, schema_of
 from holdfast.model.access import ROLES
@@ -75,6 +75,7 @@ CLOSED: list[type[Document]] = [
 SHOWN: dict[str, list[type[Document]]] = {
     "/api/v1/deliveries": [Delivery],
     "/api/v1/dead-letters": [DeadLetter],
+    "/api/v1/endpoints/{outbox}/{endpoint_id}": [EndpointNotice],
     "/api/v1/schedules": [Schedule],
     "/console/schedules": [Schedule, SlotRun],
     "/api/v1/usage": [UsageSum],

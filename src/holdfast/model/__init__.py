@@ -3,6 +3,7 @@
 from holdfast.model.access import (
     ADMINS_READ,
     ANONYMOUS,
+    DEVELOPERS_READ,
     MEMBERS_READ,
     SERVICE,
     SERVICE_ONLY,
@@ -21,6 +22,7 @@ from holdfast.model.schema import Schema
 __all__ = [
     "ADMINS_READ",
     "ANONYMOUS",
+    "DEVELOPERS_READ",
     "MEMBERS_READ",
     "SERVICE",
     "SERVICE_ONLY",

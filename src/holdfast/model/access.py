@@ -128,4 +128,5 @@ def _lets_in(word: str, caller: Caller, *, tenant: str | None, fields: Mapping[s
 
 SERVICE_ONLY: Final = Access()
 ADMINS_READ: Final = Access(read=["admin", "service"])
+DEVELOPERS_READ: Final = Access(read=["developer", "service"])
 MEMBERS_READ: Final = Access(read=["viewer", "service"])

@@ -12,7 +12,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.ordered_queue import OrderedQueueFields
 from holdfast.kit.outbox.retry_policy import RetryPolicy
 from holdfast.model import (
-    ADMINS_READ,
+    DEVELOPERS_READ,
     MEMBERS_READ,
     SERVICE_ONLY,
     Claim,
@@ -221,7 +221,7 @@ class DeadLetter(Document, rename="camel"):
     indexes=[Index("endpoint_id", "-at"), Index("-at")],
     append_only=True,
     retention=Retention("at", after_s=365 * 86_400),
-    access=ADMINS_READ,
+    access=DEVELOPERS_READ,
 )
 class EndpointNotice(Document, rename="camel"):
     """A change of an endpoint's state, for operators: who or what made it, and why."""

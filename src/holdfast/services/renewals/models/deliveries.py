@@ -23,7 +23,7 @@ from holdfast.kit.outbox import (
 )
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.model import (
-    ADMINS_READ,
+    DEVELOPERS_READ,
     MEMBERS_READ,
     SERVICE_ONLY,
     Claim,
@@ -129,7 +129,7 @@ class DeadLetterRow(DeadLetter):
     indexes=[Index("endpoint_id", "-at")],
     append_only=True,
     retention=_NOTICE.retention,
-    access=ADMINS_READ,
+    access=DEVELOPERS_READ,
 )
 class RmsEndpointNotice(EndpointNotice, rename="camel"):
     """A change of an RMS endpoint's state: who or what made it, and why."""
