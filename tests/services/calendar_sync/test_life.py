@@ -68,7 +68,6 @@ class History:
         self.too_many: dict[str, int] = {}  # since how many undisturbed processes there is one too many
         self.refusals: dict[str, int] = {}  # how often Google would not stop a channel, by its id
         self.refused: set[str] = set()  # whose it would not stop though the last process was undisturbed
-        self.out_of_reach: set[str] = set()  # organizers whose credentials were gone at some time
         self.events: dict[str, str] = {}
         self.by_hand: dict[str, set[str]] = {}
         self.claimed: set[tuple[str, str]] = set()
@@ -182,7 +181,6 @@ class History:
         elif self.chance.random() < 0.5:
             self.harness.google.run(RevokeAccess(email=person))
             self.revoked.add(person)
-            self.out_of_reach.add(person)
             self.watched.discard(person)
 
     def trouble(self) -> None:
@@ -290,20 +288,16 @@ class History:
             self.judge(owner, event_id)
 
     def judge(self, owner: str, event_id: str) -> None:
-        """Every change is reflected in the end, wherever a mapped person's calendar shows the event."""
+        """Every change is reflected in the end: the right guests are on the event, and no others."""
         there = set(self.harness.attendees(owner, event_id))
         primaries = {one for one in self.by_hand[event_id] if one in self.mapped}
         if not primaries and owner in self.mapped:
             primaries = {owner}
-        if owner in self.out_of_reach:
-            return
         wanted = {second(one) for one in primaries}
         assert wanted <= there, f"{event_id} of {owner} lacks {wanted - there}"
-        if primaries or owner in self.mapped:
-            unmapped = {second(one) for one in PEOPLE if one not in self.mapped}
-            extra = there - self.by_hand[event_id] - wanted - unmapped
-            allowed = {second(owner)} if owner in self.mapped else set()
-            assert extra <= allowed, f"{event_id} of {owner} still has {extra}"
+        extra = there - self.by_hand[event_id] - wanted
+        allowed = {second(owner)} if owner in self.mapped else set()
+        assert extra <= allowed, f"{event_id} of {owner} still has {extra}"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

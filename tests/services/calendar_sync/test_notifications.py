@@ -14,6 +14,7 @@ from holdfast.kit.vault import new_key
 from holdfast.providers.google_calendar import channel_token
 from holdfast.runtime import Runtime
 from holdfast.services.calendar_sync import service
+from holdfast.simulators.google import InjectedFault, Pushes
 from holdfast.store import Query
 from tests.services.calendar_sync.harness import ALICE, ALICE2, BOB, STRANGER, Harness
 
@@ -120,3 +121,32 @@ async def test_tokens_of_an_older_key_are_still_good(quick_harness: Harness) -> 
     event_id = harness.create(ALICE, STRANGER)
     await harness.work()
     assert harness.attendees(ALICE, event_id) == [STRANGER, ALICE2]
+
+
+async def test_a_forged_token_is_refused_also_for_channels_another_process_opened(harness: Harness) -> None:
+    other = await Runtime.open(harness.config, services=[service], clock=harness.clock)
+    try:
+        await harness.begin()
+        (channel, *_) = await harness.channels()
+        harness.server.app = create_app(other)
+        status, _, _ = await harness.ask("POST", "/webhook", headers=_headers(channel.channel_id, "forged"))
+        assert status == 401
+        for name in ("somebody-elses", channel.channel_id + "9", "a/b/c-1", "-", "x" * 500):
+            status, body, _ = await harness.ask("POST", "/webhook", headers=_headers(name, "forged"))
+            assert (status, body) == (200, {"status": "ignored"}), name
+    finally:
+        await other.close()
+
+
+async def test_any_notification_lets_a_half_opened_channel_be_stopped(quick_harness: Harness) -> None:
+    harness = quick_harness
+    harness.google.run(Pushes(act="drop", count=1))
+    harness.google.inject(InjectedFault(count=1, path="/watch", status=502, late=True))
+    harness.map({ALICE: [ALICE2]})
+    await harness.engine.refresh()
+    await harness.engine.channels.turn()
+    assert harness.live() == [ALICE]
+    harness.mappings.write_text(f"{ALICE},{ALICE2},inactive\n")
+    harness.create(ALICE, STRANGER)
+    await harness.later(60)
+    assert harness.live() == []

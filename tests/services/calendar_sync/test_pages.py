@@ -56,7 +56,7 @@ async def test_trouble_is_what_is_seen_first(quick_harness: Harness) -> None:
     assert f"needs attention, credentials are gone: {ALICE}" in text
     assert "invalid_grant" in text
     assert f'data-key="{BOB}"' not in text, "only what needs somebody, unless asked for others"
-    assert f'data-key="{BOB}"' in await _page(harness, "?standing=fine")
+    assert f'data-key="{BOB}"' in await _page(harness, "?status=fine")
 
 
 async def test_one_calendar_shows_what_was_done_to_its_events(harness: Harness) -> None:
@@ -73,7 +73,7 @@ async def test_one_calendar_shows_what_was_done_to_its_events(harness: Harness) 
 async def test_pages_that_are_not_there_or_asked_wrongly_say_so(quick_harness: Harness) -> None:
     await quick_harness.begin()
     assert "is not mapped" in await _page(quick_harness, "/calendars/nobody@hoge.jp", status=404)
-    assert "standing is one of" in await _page(quick_harness, "?standing=asleep", status=422)
+    assert "status is one of" in await _page(quick_harness, "?status=asleep", status=422)
 
 
 async def test_hostile_names_stay_text(quick_harness: Harness) -> None:

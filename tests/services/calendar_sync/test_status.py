@@ -85,3 +85,11 @@ async def test_without_settings_the_service_rests_and_says_so(
             status, body, _ = await harness.ask("POST", f"/admin/{act}", token=await harness.token())
             assert status == 409
             assert "set its service_account" in body["error"]["message"]
+
+
+async def test_warnings_are_counted_over_all_channels(harness: Harness, clock: ManualClock) -> None:
+    await harness.begin()
+    await clock.advance(6 * 86_400 + 3_600)
+    _, body, _ = await harness.ask("GET", "/admin/channel-status?limit=1", token=await harness.token())
+    assert len(body["channels"]) == 1
+    assert body["summary"]["warnings"] == 2

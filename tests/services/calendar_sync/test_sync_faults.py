@@ -58,7 +58,7 @@ async def test_what_google_can_not_do_now_is_tried_again(
     )
     await harness.work()
     state = await harness.state(ALICE)
-    assert (state.standing, state.failures) == ("failing", 1)
+    assert (state.status, state.failures) == ("failing", 1)
     assert state.due_at is not None
     assert (state.due_at - harness.clock.now()).total_seconds() >= 7_199
     assert (await harness.engine.status()).status() == "degraded"
@@ -78,7 +78,7 @@ async def test_what_google_refuses_is_told_and_not_tried_again(
     await harness.work()
     assert harness.attendees(ALICE, event_id) == [STRANGER]
     state = await harness.state(ALICE)
-    assert (state.standing, state.results[0].result) == ("fine", "failed")
+    assert (state.status, state.results[0].result) == ("fine", "failed")
 
 
 async def test_an_answer_that_was_lost_on_the_way_adds_nobody_twice(quick_harness: Harness) -> None:
@@ -102,7 +102,7 @@ async def test_lost_credentials_need_attention_and_are_noticed_when_they_work_ag
     harness.google.run(RevokeAccess(email=ALICE))
     await harness.later(6 * 3_600 + 60)
     state = await harness.state(ALICE)
-    assert state.standing == "attention"
+    assert state.status == "attention"
     assert (await harness.engine.status()).status() == "degraded"
     await harness.later(6 * 86_400)
     report = await harness.engine.status()
@@ -224,6 +224,6 @@ async def test_a_wait_that_nobody_lives_to_see_is_cut_to_a_day(
     trouble = InjectedFault(count=1, path="/events", method="GET", status=503, retry_after_s=asked_s)
     quick_harness.google.inject(trouble)
     await quick_harness.work()
-    assert (await quick_harness.state(ALICE)).standing == "failing"
+    assert (await quick_harness.state(ALICE)).status == "failing"
     await quick_harness.later(86_400)
     assert quick_harness.attendees(ALICE, event_id) == [STRANGER, ALICE2]

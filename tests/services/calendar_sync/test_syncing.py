@@ -36,7 +36,7 @@ async def test_a_first_sync_reads_every_page_and_keeps_the_token_with_the_last(
     assert harness.patches() == 450
     state = await harness.state(ALICE)
     assert state.sync_token
-    assert state.standing == "fine"
+    assert state.status == "fine"
     before = _lists(harness)
     await harness.engine.syncs.turn()
     assert _lists(harness) == before
@@ -205,7 +205,7 @@ async def test_an_event_that_google_says_was_created_in_the_year_zero_is_read_li
     entry = quick_harness.google.state.calendars.owned_by(ALICE).entries[event_id]
     entry.record.data |= {"created": "0000-12-31T00:00:00.000Z", "updated": "0000-12-31T00:00:00.000Z"}
     await quick_harness.begin()
-    assert (await quick_harness.state(ALICE)).standing == "fine"
+    assert (await quick_harness.state(ALICE)).status == "fine"
     assert quick_harness.attendees(ALICE, event_id) == [STRANGER, ALICE2]
 
 
@@ -222,5 +222,5 @@ async def test_an_event_on_the_last_day_there_is_stops_no_sync(
     start = {name: value.replace("T23:", "T22:").replace("12-31", "12-30") for name, value in end.items()}
     event_id = quick_harness.create(ALICE, STRANGER, start=start, end=end)
     await quick_harness.begin()
-    assert (await quick_harness.state(ALICE)).standing == "fine"
+    assert (await quick_harness.state(ALICE)).status == "fine"
     assert quick_harness.attendees(ALICE, event_id) == [STRANGER, ALICE2]

@@ -164,7 +164,7 @@ async def facts(stage: Stage) -> list[Fact]:
     report = await _operations(stage).engine.status()
     facts: list[Fact] = [
         ("Channels open", str(report.by_status.get("active", 0))),
-        ("Calendars that need attention", str(report.by_standing.get("attention", 0))),
+        ("Calendars that need attention", str(report.by_sync_status.get("attention", 0))),
     ]
     if meetings := [one for one in _events(stage.world.get(GoogleSimulator), ALICE) if one.get("attendees")]:
         last = max(meetings, key=lambda one: str(one["updated"]))

@@ -157,10 +157,13 @@ class Channels(WorkerLoop[Watch]):
         ids = await self._registry.ids_of(list(watched_ids))
         await self._registry.change_each(ids.values(), decision.request_renewal)
 
-    async def revive(self, watched_ids: Iterable[str]) -> None:
-        """Try again at the next turn what needed attention, and leave everything else as it is."""
-        ids = await self._registry.ids_of(list(watched_ids))
-        await self._registry.change_each(ids.values(), decision.retry_attention)
+    async def revive(self, watched_ids: Iterable[str] | None = None) -> None:
+        """Try again at the next turn what needed attention, of these or of all; leave the rest as it is."""
+        if watched_ids is None:
+            ids = [watch.id async for watch in self._registry.all() if watch.status == "attention"]
+        else:
+            ids = list((await self._registry.ids_of(watched_ids)).values())
+        await self._registry.change_each(ids, decision.retry_attention)
 
     async def stop(self, channel_id: str) -> None:
         """Stop one channel. What is still wanted gets another first, so that nothing goes unseen."""
@@ -202,6 +205,12 @@ class Channels(WorkerLoop[Watch]):
         now_ms = epoch_ms(self._clock.now())
         rows = [report.row(channel, now_ms=now_ms, warn_s=self._life.warn_s) for channel in page.docs]
         return Listing(rows, page.cursor)
+
+    async def count_warnings(self) -> int:
+        """Count the channels that end within the warning time."""
+        before = epoch_ms(self._clock.now()) + round(self._life.warn_s * 1000)
+        active = Query(self._channel).where("status", "==", "active")
+        return await self._store.count(active.where("expiration", "<", before))
 
     async def watches(self, watched_ids: Iterable[str]) -> dict[str, Watch]:
         """The watches of these things, by what they watch; none for what was never wanted."""

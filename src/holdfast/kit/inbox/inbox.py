@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from holdfast import tracing
-from holdfast.errors import AlreadyExistsError, BadQueryError, TooLargeError
+from holdfast.errors import AlreadyExistsError, BadQueryError, NotOursError, TooLargeError, UnverifiedError
 from holdfast.kit import NO_TENANT, ordered_queue
 from holdfast.kit.inbox.models import InboxItem, InboxLane, Status
 from holdfast.store import Query, Store, Transaction, create, patch
@@ -27,6 +27,8 @@ _SECRET_WORDS: Final = ("authorization", "cookie", "secret", "token")
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A sender of messages and how they are verified.
 
+    `is_ours` is asked about a message that could not be verified: one meant for somebody else is ignored.
+
     Example: `Source(name="github", verifier=GithubVerifier(secret), body_bytes_max=25_000_000)`
     """
 
@@ -36,6 +38,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     ordered: bool = False
     body_bytes_max: int = BODY_BYTES_MAX
     keep_headers: tuple[str, ...] = ()
+    is_ours: Callable[[Mapping[str, str]], Awaitable[bool]] | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -71,7 +74,12 @@ class Inbox:
                 f"a body takes at most {source.body_bytes_max:,} bytes, this one {len(body):,}"
             )
         now = self._clock.now()
-        verified = source.verifier.verify(headers, body, now)
+        try:
+            verified = source.verifier.verify(headers, body, now)
+        except UnverifiedError:
+            if source.is_ours is not None and not await source.is_ours(headers):
+                raise NotOursError("not addressed to this source") from None
+            raise
         item = _item(source, verified, now=now, headers=headers, body=body)
         item.trace = trace
         try:

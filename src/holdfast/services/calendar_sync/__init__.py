@@ -29,8 +29,8 @@ def build(context: Context) -> Parts:
     async def health() -> Health:
         return (await engine.status()).health()
 
-    verifier = NotificationVerifier(engine.keys, is_ours=engine.channels.has_open, metrics=engine.metrics)
-    source = Source(name=SOURCE, verifier=verifier, body_bytes_max=65_536)
+    verifier = NotificationVerifier(engine.keys, engine.channels, metrics=engine.metrics)
+    source = Source(name=SOURCE, verifier=verifier, is_ours=verifier.is_ours, body_bytes_max=65_536)
     loops: dict[str, Loop] = {
         "mappings": InitialReload(context.store, engine.refresh), "orders": operations.orders,
         "channels": engine.channels, "syncs": engine.syncs,

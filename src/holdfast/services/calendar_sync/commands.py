@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from holdfast.services.calendar_sync.models import CalendarState
+from holdfast.services.calendar_sync.models import CalendarState, SyncStatus
 
 NAME = "calendar_sync"
 HOUR_MS = 3_600_000
@@ -64,31 +64,29 @@ def channels(
 @commands.command()
 def calendars(
     ctx: typer.Context,
-    standing: Annotated[
-        Literal["fine", "failing", "attention"], typer.Option(help="Calendars whose sync stands so.")
-    ] = "attention",
+    status: Annotated[SyncStatus, typer.Option(help="Calendars in this state.")] = "attention",
     limit: Limit = 100,
     cursor: Cursor = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how calendars' syncs stand: those that need somebody, unless asked for others.
+    """Show calendars by the state of their sync; without --status those that need attention.
 
     \b
     Examples:
       holdfast calendar-sync calendars
-      holdfast calendar-sync calendars --standing failing
+      holdfast calendar-sync calendars --status failing
     """
     page = ctx.obj.with_service(
-        NAME, lambda operations: operations.calendars(standing, limit=limit, cursor=cursor)
+        NAME, lambda operations: operations.calendars(status, limit=limit, cursor=cursor)
     )
     rows = [_row(doc) for doc in page.docs]
-    columns = ("calendarId", "standing", "syncedAt", "failures", "error")
-    ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none=f"none is {standing}")
+    columns = ("calendarId", "status", "syncedAt", "failures", "error")
+    ctx.obj.print_table(rows, columns, as_json=as_json, cursor=page.cursor, none=f"none is {status}")
 
 
 def _row(state: CalendarState) -> dict[str, Any]:
     return {
-        "calendarId": state.calendar_id, "standing": state.standing, "syncedAt": state.synced_at,
+        "calendarId": state.calendar_id, "status": state.status, "syncedAt": state.synced_at,
         "notifiedAt": state.notified_at, "failures": state.failures, "error": state.error,
     }  # fmt: skip
 

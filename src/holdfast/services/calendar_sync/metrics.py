@@ -25,7 +25,7 @@ class CalendarSyncMetrics(Collector):
         self.events = self._counter("events", "Events looked at, by what was done.", "result")
         self.reloads = self._counter("mapping_reloads", "Reloads of the mappings.", "outcome")
         self.channels = self._gauge("channels", "Channels on record.", "status")
-        self.calendars = self._gauge("calendars", "Calendars, by how their sync stands.", "standing")
+        self.calendars = self._gauge("calendars", "Calendars, by the state of their sync.", "status")
         self.attention = self._gauge("channels_need_attention", "Calendars whose credentials are gone.")
         self.mappings = self._gauge("mappings", "Primaries that are mapped.")
         self.soonest = self._gauge("soonest_expiration_timestamp_seconds", "When the next channel ends.")
@@ -44,8 +44,8 @@ class CalendarSyncMetrics(Collector):
         """Set the gauges."""
         for status, count in report.by_status.items():
             self.channels.labels(status).set(count)
-        for standing, count in report.by_standing.items():
-            self.calendars.labels(standing).set(count)
+        for status, count in report.by_sync_status.items():
+            self.calendars.labels(status).set(count)
         self.mappings.set(report.reload.mappings)
         self.attention.set(report.channels.watches.get("attention", 0))
         self.soonest.set((report.channels.soonest_expiration or 0) / 1000)

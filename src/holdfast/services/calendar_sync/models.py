@@ -21,14 +21,14 @@ from holdfast.model import ADMINS_READ, MEMBERS_READ, Claim, Document, Index, Re
 
 DAY_S: Final = 86_400
 CHANNEL_STATUSES: Final = ("active", "expired", "stopped")
-SYNC_STATUSES: Final = ("fine", "failing", "attention")
+SYNC_STATUSES: Final = ("fine", "unreachable", "failing", "attention")
 ADDRESS_PATTERN: Final = (
     r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@"
     r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$"
 )
 Address = Annotated[str, Meta(pattern=ADDRESS_PATTERN, max_length=254)]
 Act = Literal["opened", "stopped", "expired", "attention"]
-SyncStatus = Literal["fine", "failing", "attention"]
+SyncStatus = Literal["fine", "unreachable", "failing", "attention"]
 OrderKind = Literal["reload", "renewal", "registration"]
 Result = Literal["added", "removed", "changed", "skipped", "failed"]
 
@@ -66,7 +66,10 @@ class BadMappingRow(msgspec.Struct, frozen=True):
 
 @document("calendarSyncReloads/{id}", access=MEMBERS_READ)
 class MappingReload(Document, rename="camel"):
-    """How the last reload went; `digest` tells one map from another."""
+    """How the last reload went; `digest` tells one map from another.
+
+    While `unapplied`, some calendars whose mapping changed were not yet requested to be synced.
+    """
 
     id: str
     digest: str = ""
@@ -76,6 +79,7 @@ class MappingReload(Document, rename="camel"):
     tried_at: datetime | None = None
     failures: int = 0
     error: str = ""
+    unapplied: bool = False
 
 
 class EventResult(msgspec.Struct, frozen=True, rename="camel"):
@@ -90,7 +94,7 @@ class EventResult(msgspec.Struct, frozen=True, rename="camel"):
 
 @document(
     "calendarSyncCalendars/{calendar_id}",
-    indexes=[Index("standing"), Index("-synced_at")],
+    indexes=[Index("status"), Index("-synced_at")],
     claim=Claim(due="due_at", fence="fence", owner="owner"),
     access=MEMBERS_READ,
 )
@@ -98,7 +102,9 @@ class CalendarState(Document, rename="camel"):
     """Where one calendar's sync stands; held by one process at a time.
 
     `asked` grows with each reason to sync that came in, `taken` is its value when the sync at work, or the
-    last one, began: as long as they differ there is something to look at.
+    last one, began: as long as they differ there is something to look at. `secondaries` are those that the
+    last full sync was requested for. With `unmapped_at` it has one full sync to come, which takes these off
+    again, or adds what could not be added without this organizer's credentials; then it is deleted.
     """
 
     calendar_id: Address
@@ -112,17 +118,19 @@ class CalendarState(Document, rename="camel"):
     message_number: int = 0
     synced_at: datetime | None = None
     syncs: int = 0
-    standing: SyncStatus = "fine"
+    status: SyncStatus = "fine"
     failures: int = 0
     error: str = ""
     results: list[EventResult] = []
+    secondaries: list[str] = []
+    unmapped_at: datetime | None = None
     fence: int = 0
     owner: str = ""
 
 
 @document(
     "calendarSyncEvents/{id}",
-    indexes=[Index("event_id"), Index("calendar_id")],
+    indexes=[Index("event_id"), Index("calendar_id"), Index("added[]")],
     retention=Retention("ends_at", after_s=30 * DAY_S),
     access=MEMBERS_READ,
 )

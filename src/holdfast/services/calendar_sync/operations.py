@@ -158,14 +158,14 @@ class CalendarSync:
         return StatusResponse(
             channels=[channel_response(row) for row in page.rows], cursor=page.cursor, health=health,
             summary={"total": sum(health.channels.values()), **health.channels,
-                     "warnings": sum(row.warning for row in page.rows)},
+                     "warnings": await self.engine.channels.count_warnings()},
         )  # fmt: skip
 
     async def calendars(
-        self, standing: SyncStatus, *, limit: int = 100, cursor: str | None = None
+        self, status: SyncStatus, *, limit: int = 100, cursor: str | None = None
     ) -> QueryPage[CalendarState]:
         """Return calendars in this sync state."""
-        query = Query(CalendarState).where("standing", "==", standing).limit(limit).after(cursor)
+        query = Query(CalendarState).where("status", "==", status).limit(limit).after(cursor)
         return await self._store.query(query)
 
     async def calendar(self, calendar_id: str) -> CalendarState:

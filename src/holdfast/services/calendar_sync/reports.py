@@ -148,7 +148,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     reload: MappingReload
     channels: ChannelHealth
     by_status: Mapping[str, int]
-    by_standing: Mapping[str, int]
+    by_sync_status: Mapping[str, int]
     last_sync_at: datetime | None
     now: datetime
 
@@ -174,7 +174,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "channels are being opened": self.channels.watches.get("opening", 0),
             "channels could not be opened": self.channels.failing,
             "channels are past their end": self.channels.overdue,
-            "calendars could not be synced": self.by_standing["failing"] + self.by_standing["attention"],
+            "calendars could not be synced": self.by_sync_status["failing"]
+            + self.by_sync_status["attention"],
         }
         return reasons + [f"{count} {what}" for what, count in counts.items() if count]
 
@@ -194,7 +195,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     def response(self) -> HealthResponse:
         return HealthResponse(
             status=self.status(), in_use=self.in_use, channels=dict(self.by_status),
-            calendars=dict(self.by_standing), needs_attention=self.channels.watches.get("attention", 0),
+            calendars=dict(self.by_sync_status), needs_attention=self.channels.watches.get("attention", 0),
             last_renewal_at=self.channels.last_opened_at, next_renewal_at=self.channels.next_renewal_at,
             last_sync_at=self.last_sync_at,
             mappings=MappingsResponse(

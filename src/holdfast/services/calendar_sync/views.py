@@ -36,13 +36,13 @@ class Views:
 
     async def calendars(self, ask: PageRequest) -> Mapping[str, Any]:
         report = await self._engine.status()
-        worst = next((one for one in reversed(SYNC_STATUSES) if report.by_standing[one]), "fine")
-        standing: Any = ask.choice("standing", SYNC_STATUSES, default=worst)
-        page = await self._operations.calendars(standing, limit=ROWS, cursor=ask.cursor)
+        worst = next((one for one in reversed(SYNC_STATUSES) if report.by_sync_status[one]), "fine")
+        status: Any = ask.choice("status", SYNC_STATUSES, default=worst)
+        page = await self._operations.calendars(status, limit=ROWS, cursor=ask.cursor)
         watches = await self._engine.channels.watches([doc.calendar_id for doc in page.docs])
         rows = [_row(doc, watches.get(doc.calendar_id), report.now) for doc in page.docs]
         return {
-            "rows": rows, "after": page.cursor, "standing": standing, "standings": SYNC_STATUSES,
+            "rows": rows, "after": page.cursor, "status": status, "statuses": SYNC_STATUSES,
             "summary": report.response(), "health": report.health(),
             "mappings": self._engine.mappings.entries,
         }  # fmt: skip

@@ -102,6 +102,13 @@ def kept(parsed: Parsed, before: Entries) -> dict[str, tuple[str, ...]]:
     return {**parsed.entries, **held}
 
 
+def is_in_domain(address: str, entries: Entries) -> bool:
+    """Whether an address is in the domain of somebody mapped, for whom credentials can be expected."""
+    domain = address.rpartition("@")[2]
+    valid = _is_address(address) and "/" not in address
+    return valid and any(one.endswith(f"@{domain}") for one in entries)
+
+
 def digest(entries: Entries) -> str:
     """The same for the same map, wherever its rows stand."""
     return hashlib.sha256(msgspec.json.encode(sorted(entries.items()))).hexdigest()[:32]

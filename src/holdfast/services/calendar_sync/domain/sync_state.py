@@ -1,7 +1,7 @@
-"""What becomes of a calendar's state when somebody asks for a sync, one begins, ends or fails. Pure.
+"""Transitions of a calendar's sync state: requested, begun, completed, failed. Pure.
 
-asked ──► due ──► claimed ──► begun ──► settled ──► due again: at once if asked meanwhile,
-                                   └──► failed        otherwise when the safety poll says so
+requested ──► due ──► claimed ──► begun ──► completed ──► due again: at once if requested meanwhile,
+                                       └──► failed          otherwise when the safety poll says so
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from holdfast.backoff import BackOff
 from holdfast.errors import ReauthRequiredError, RetryLaterError
-from holdfast.services.calendar_sync.models import CalendarState, EventResult
+from holdfast.services.calendar_sync.models import CalendarState, EventResult, SyncStatus, UserMapping
 
 NOTED_EVERY_S: Final = 60.0
 SKEW_S: Final = 1.0
+ATTENTION_GAP_S: Final = 30.0
+UNREACHABLE_DAYS_MAX: Final = 30
 RESULTS_MAX: Final = 20
 ERROR_CHARACTERS_MAX: Final = 500
 
@@ -29,7 +31,14 @@ class SyncPolicy(msgspec.Struct, frozen=True, kw_only=True):
     poll_s: float = 6 * 3_600.0
     lease_s: float = 60.0
     back_off: BackOff = BackOff(first_s=5.0, wait_s_max=3_600.0, jitter=0.5)
-    attention_s: float = 3_600.0
+    attention_s: float = 30.0
+    attention_s_max: float = 3_600.0
+    attention_spacing_s: float = 1.5
+
+    def attention_wait_s(self, waiting: int) -> float:
+        """How long a calendar without credentials waits: the more there are, the longer, so that together
+        they ask Google at a steady rate."""
+        return min(max(self.attention_s, waiting * self.attention_spacing_s), self.attention_s_max)
 
 
 def is_held(state: CalendarState, now: datetime) -> bool:
@@ -49,10 +58,49 @@ def request_sync(
     """Look at this calendar; with `full` at everything on it. Whoever is at work looks once more after."""
     due_at = state.due_at
     # After a failure the wait stands: asking must not make anybody ask a provider sooner.
-    if not is_held(state, now) and (not state.failures or full or due_at is None):
-        due_at = earliest_start(state, now, gap_s)
+    if not is_held(state, now):
+        if not state.failures or full or due_at is None:
+            due_at = earliest_start(state, now, gap_s)
+        elif state.status == "attention":
+            due_at = min(due_at, earliest_start(state, now, ATTENTION_GAP_S))
     state = replace(state, asked=state.asked + 1, due_at=due_at)
     return replace(state, sync_token="", generation=state.generation + 1) if full else state
+
+
+def retry_attention(state: CalendarState, now: datetime) -> CalendarState:
+    """Make a calendar due that waits for credentials; somebody says that they work again."""
+    waits = state.status in ("attention", "unreachable") and not is_held(state, now)
+    return replace(state, due_at=now) if waits and (state.due_at is None or state.due_at > now) else state
+
+
+def follow_mapping(
+    state: CalendarState | None, mapping: UserMapping | None, *, calendar_id: str, now: datetime
+) -> CalendarState | None:
+    """Return the state with a full sync requested if its mapping has changed, None if it has not."""
+    if mapping is None:
+        if state is None or state.unmapped_at is not None:
+            return None
+        return request_sync(replace(state, unmapped_at=now), now, full=True)
+    secondaries = mapping.secondary_emails
+    if state is None:
+        return CalendarState(calendar_id=calendar_id, asked=1, due_at=now, secondaries=secondaries)
+    if state.secondaries == secondaries and state.unmapped_at is None:
+        return None
+    return request_sync(replace(state, secondaries=secondaries, unmapped_at=None), now, full=True)
+
+
+def await_organizer(
+    state: CalendarState | None, organizer: str, *, now: datetime, error: str, policy: SyncPolicy
+) -> CalendarState | None:
+    """Return the state of an organizer without credentials, whose calendar is to be read in full once they
+    work again; None if that is requested already."""
+    if state is None:
+        return CalendarState(
+            calendar_id=organizer, asked=1, due_at=now + timedelta(seconds=policy.attention_s), failures=1,
+            status="unreachable", unmapped_at=now, error=error[:ERROR_CHARACTERS_MAX],
+        )  # fmt: skip
+    pending = not state.sync_token and state.asked > state.taken
+    return None if pending else request_sync(state, now, full=True)
 
 
 def record_notification(
@@ -88,31 +136,43 @@ def complete_sync(
     now: datetime,
     policy: SyncPolicy,
     spread: float,
-) -> CalendarState:
-    """The sync that found the calendar as `start` has ended well."""
-    # Somebody asked for everything anew while it ran: nobody must go on from the place it reached.
+) -> CalendarState | None:
+    """The sync that found the calendar as `start` has ended well; None for one no longer mapped."""
+    # A full sync was requested while it ran: the next must not go on from the place this one reached.
     token = outcome.sync_token if state.generation == start.generation else state.sync_token
     again = state.asked > state.taken
+    if state.unmapped_at is not None and not again:
+        return None
     poll_at = now + timedelta(seconds=policy.poll_s * (1 - spread / 10))
     due_at = earliest_start(state, now, policy.gap_s) if again else poll_at
     return replace(
         state, sync_token=token, due_at=due_at, owner="", synced_at=now, syncs=state.syncs + 1,
-        standing="fine", failures=0, error="",
+        status="fine", failures=0, error="",
         results=[*reversed(outcome.results[-RESULTS_MAX:]), *state.results][:RESULTS_MAX],
     )  # fmt: skip
 
 
 def fail_sync(
-    state: CalendarState, fault: Exception, *, now: datetime, policy: SyncPolicy, spread: float
-) -> CalendarState:
-    """It did not end well: again after growing, spread waits, or, without credentials, now and then."""
+    state: CalendarState,
+    fault: Exception,
+    *,
+    now: datetime,
+    policy: SyncPolicy,
+    spread: float,
+    waiting: int = 0,
+) -> CalendarState | None:
+    """Retry after growing, spread waits; without credentials as `waiting` others allow, and, for a calendar
+    that is not mapped, not for ever."""
     failures = state.failures + 1
     error = (str(fault) or type(fault).__name__)[:ERROR_CHARACTERS_MAX]
     if isinstance(fault, ReauthRequiredError):
-        due_at = now + timedelta(seconds=policy.attention_s)
-        return replace(state, standing="attention", due_at=due_at, owner="", failures=failures, error=error)
+        if state.unmapped_at is not None and now - state.unmapped_at > timedelta(days=UNREACHABLE_DAYS_MAX):
+            return None
+        due_at = now + timedelta(seconds=policy.attention_wait_s(waiting) * (1 - spread / 10))
+        status: SyncStatus = "attention" if state.unmapped_at is None else "unreachable"
+        return replace(state, status=status, due_at=due_at, owner="", failures=failures, error=error)
     wait_s = policy.back_off.wait_s(failures, spread)
     if isinstance(fault, RetryLaterError):
         wait_s = max(wait_s, fault.after_s)
     due_at = now + timedelta(seconds=wait_s)
-    return replace(state, standing="failing", due_at=due_at, owner="", failures=failures, error=error)
+    return replace(state, status="failing", due_at=due_at, owner="", failures=failures, error=error)

@@ -52,13 +52,14 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """What was done to an event, and what is to be noted of it with the sync's own commit.
 
     `draft` is the record as this sync saw it, None when there is nothing to note; `ours` are the addresses
-    on the event by our doing.
+    on the event by our doing; `unreachable` is an organizer without credentials, who would have to change it.
     """
 
     result: EventResult
     draft: SyncedEvent | None = None
     ours: tuple[str, ...] = ()
     keep_empty: bool = False
+    unreachable: str = ""
 
     def confirmed(self, fresh: SyncedEvent | None) -> SyncedEvent | None:
         """The record as it should be; None for one that is needed no longer."""
@@ -110,12 +111,12 @@ class AttendeeSync:
                 continue
             draft = self._intent(copy, decision, ours)
             if not await self._kept(draft, found):
-                copy = await self._anew(copy)
+                copy = await self._fetch(copy)
                 continue
             try:
                 await self._patch(copy, decision)
             except (VersionConflictError, NotFoundError, GoneError):
-                copy = await self._anew(copy)
+                copy = await self._fetch(copy)
             except ForbiddenError:
                 if copy.speaker == organizer_of(copy.event):
                     raise
@@ -129,7 +130,7 @@ class AttendeeSync:
         gone = CalendarEvent(id=record.event_id, status="cancelled")
         organizer = record.organizer or owner
         try:
-            copy = await self._anew(_Copy(owner, organizer, gone))
+            copy = await self._fetch(_Copy(owner, organizer, gone))
             if copy.event.cancelled:
                 return _forgotten(record)
             # From here on it is an event on the organizer's calendar, whose credentials are not the owner's.
@@ -139,18 +140,18 @@ class AttendeeSync:
         except ReauthRequiredError as fault:
             if organizer == owner:
                 raise
-            return _refused(gone, fault)
+            return _refused(gone, OrganizerUnreachableError(fault.message, organizer))
 
     async def _at_hand(self, copy: _Copy, decision: Decision, *, barred: bool) -> _Copy:
         """The copy through which the change can be made: this one, or the organizer's."""
         speaker = organizer_of(copy.event) if barred else acting_user(copy.event, copy.speaker, decision)
         if speaker != copy.speaker:
-            copy = await self._anew(replace(copy, speaker=speaker))
+            copy = await self._fetch(replace(copy, speaker=speaker))
         if hides_guests(copy.event, copy.speaker):
             raise ForbiddenError("not all guests can be seen, so none may be changed")
         return copy
 
-    async def _anew(self, copy: _Copy) -> _Copy:
+    async def _fetch(self, copy: _Copy) -> _Copy:
         """The copy as it is now; an event that is not there (any more) is a cancelled one."""
         try:
             event = await self._google.calendar(copy.speaker).get_event(copy.speaker, copy.event.id)
@@ -234,13 +235,23 @@ def _forgotten(record: SyncedEvent) -> Applied:
     return Applied(result=EventResult(record.event_id, "skipped", CANCELLED), draft=record)
 
 
+class OrganizerUnreachableError(ForbiddenError):
+    """The organizer, as whom an event would have to be changed, has no credentials."""
+
+    def __init__(self, message: str, organizer: str) -> None:
+        super().__init__(message)
+        self.organizer = organizer
+
+
 def _for_speaker(copy: _Copy, fault: ReauthRequiredError) -> HoldfastError:
     """Lost credentials are the calendar's trouble only if they are its owner's own."""
-    return fault if copy.speaker == copy.owner else ForbiddenError(fault.message)
+    return fault if copy.speaker == copy.owner else OrganizerUnreachableError(fault.message, copy.speaker)
 
 
 def _refused(event: CalendarEvent, fault: HoldfastError) -> Applied:
-    return Applied(result=EventResult(event.id, "failed", fault.message[:REASON_CHARACTERS_MAX]))
+    unreachable = fault.organizer if isinstance(fault, OrganizerUnreachableError) else ""
+    result = EventResult(event.id, "failed", fault.message[:REASON_CHARACTERS_MAX])
+    return Applied(result=result, unreachable=unreachable)
 
 
 def acting_user(event: CalendarEvent, speaker: str, decision: Decision) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ from holdfast.errors import ConflictError, HoldfastError, InvalidError, RetryLat
 from holdfast.kit.channels import ChannelPolicy, Channels, ChannelTransition, Forced, Renewal, Watch
 from holdfast.model import Document
 from holdfast.service import Context
-from holdfast.services.calendar_sync.domain.sync_state import SyncPolicy
+from holdfast.services.calendar_sync.domain.sync_state import SyncPolicy, retry_attention
 from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
 from holdfast.services.calendar_sync.models import (
     CHANNEL_STATUSES,
@@ -29,11 +30,13 @@ from holdfast.services.calendar_sync.sync.google import CalendarChannels, Google
 from holdfast.services.calendar_sync.sync.loops import Syncs
 from holdfast.services.calendar_sync.sync.mapping_store import MappingStore, ReloadResult
 from holdfast.services.calendar_sync.sync.sources import MappingSource, SheetSource, file_source
-from holdfast.store import Query, Transaction, create, delete
+from holdfast.store import Query, Transaction, create, delete, put
 
 NAME: Final = "calendar-sync"
 LOADING_S: Final = 5.0
 EXPIRED_BATCH: Final = 500
+RETRY_BATCH: Final = 200
+RETRY_EVERY_S: Final = 10.0
 _RETAINED: Final[tuple[type[Document], ...]] = (WatchChannel, SyncedEvent, ChannelEvent, Watch)
 
 
@@ -48,6 +51,7 @@ class SyncEngine:
         self.settings, self._public_url = settings, context.public_url
         self.store, self.clock = context.store, context.clock
         self.metrics = CalendarSyncMetrics()
+        self._retry_s = 0.0
         self.google = Google(settings, clock=self.clock)
         self.mappings = MappingStore(self.store, self._source())
         self.keys = context.vault.secrets(f"{NAME} channels")
@@ -68,7 +72,7 @@ class SyncEngine:
         )  # fmt: skip
         self.syncs = Syncs(
             self.store, event_sync, concurrency=settings.sync_concurrency, lease_s=policy.lease_s,
-            on_success=self._revive_channel,
+            on_success=self._on_sync_success,
         )  # fmt: skip
 
     def _source(self) -> MappingSource | None:
@@ -102,9 +106,31 @@ class SyncEngine:
             for one in transitions
         ))  # fmt: skip
 
-    async def _revive_channel(self, calendar_id: str) -> None:
-        """Credentials work: retry a channel that was given up for want of them."""
-        await self.channels.revive([calendar_id])
+    async def _on_sync_success(self, before: CalendarState) -> None:
+        """Credentials work: retry the channel, and, where they did not work before, other calendars too."""
+        await self.channels.revive([before.calendar_id])
+        now_s = self.clock.monotonic()
+        if before.status == "attention" and now_s >= self._retry_s:
+            self._retry_s = now_s + RETRY_EVERY_S
+            await self._retry_calendars()
+
+    async def _retry_calendars(self) -> None:
+        """Make every calendar due that waits for credentials."""
+        waiting = [
+            one.doc.calendar_id
+            for status in ("attention", "unreachable")
+            async for one in self.store.scan(Query(CalendarState).where("status", "==", status))
+        ]
+        for start in range(0, len(waiting), RETRY_BATCH):
+            await asyncio.gather(*(self._retry_calendar(one) for one in waiting[start : start + RETRY_BATCH]))
+
+    async def _retry_calendar(self, calendar_id: str) -> None:
+        async def act(tx: Transaction) -> None:
+            found = await tx.get(CalendarState, calendar_id)
+            if found is not None and (after := retry_attention(found.doc, self.clock.now())) != found.doc:
+                tx.write(put(after))
+
+        await self.store.transact(act)
 
     # -- acts -------------------------------------------------------------------------------------
 
@@ -140,8 +166,8 @@ class SyncEngine:
         except HoldfastError as fault:
             # Not the caller's fault: whoever set the source up must mend it.
             raise ConflictError(f"the mappings' source: {fault.message}") from None
-        attention = (await self.channels.health()).attention
-        await self.channels.revive([one.watched_id for one in attention])
+        await self.channels.revive()
+        await self._retry_calendars()
         return result
 
     async def renew(self, *, threshold_ms: int, dry_run: bool = False) -> Renewal:
@@ -156,6 +182,7 @@ class SyncEngine:
         """Replace every channel by a new one, from the mappings."""
         self.require_loaded()
         await self.channels.set_wanted(await self.mappings.current())
+        await self._retry_calendars()
         return await self.channels.force(reason, ordered_at=ordered_at)
 
     async def sweep(self) -> dict[str, int]:
@@ -188,7 +215,7 @@ class SyncEngine:
             in_use=self.settings.in_use, now=self.clock.now(), reload=await self.mappings.last_reload(),
             channels=await self.channels.health(),
             by_status={one: await self._count_channels(one) for one in CHANNEL_STATUSES},
-            by_standing={one: await self._count_calendars(one) for one in SYNC_STATUSES},
+            by_sync_status={one: await self._count_calendars(one) for one in SYNC_STATUSES},
             last_sync_at=last[0].synced_at if last else None,
         )  # fmt: skip
         self.metrics.show(report)
@@ -197,5 +224,5 @@ class SyncEngine:
     async def _count_channels(self, status: str) -> int:
         return await self.store.count(Query(WatchChannel).where("status", "==", status))
 
-    async def _count_calendars(self, standing: str) -> int:
-        return await self.store.count(Query(CalendarState).where("standing", "==", standing))
+    async def _count_calendars(self, status: str) -> int:
+        return await self.store.count(Query(CalendarState).where("status", "==", status))

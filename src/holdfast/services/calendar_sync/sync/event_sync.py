@@ -29,26 +29,28 @@ from holdfast.errors import (
 )
 from holdfast.providers.google_calendar import CalendarEvent, EventQuery
 from holdfast.services.calendar_sync.domain.attendees import CANCELLED
-from holdfast.services.calendar_sync.domain.mappings import Entries
+from holdfast.services.calendar_sync.domain.mappings import Entries, is_in_domain
 from holdfast.services.calendar_sync.domain.sync_state import (
     SyncOutcome,
     SyncPolicy,
+    await_organizer,
     begin_sync,
     complete_sync,
     fail_sync,
+    request_sync,
 )
 from holdfast.services.calendar_sync.metrics import CalendarSyncMetrics
-from holdfast.services.calendar_sync.models import CalendarState, EventResult, SyncedEvent
+from holdfast.services.calendar_sync.models import CalendarState, EventResult, MappingReload, SyncedEvent
 from holdfast.services.calendar_sync.sync.attendee_sync import Applied, AttendeeSync, record_id
 from holdfast.services.calendar_sync.sync.google import Google
-from holdfast.services.calendar_sync.sync.mapping_store import MappingStore
+from holdfast.services.calendar_sync.sync.mapping_store import THE_RELOAD, MappingStore
 from holdfast.store import Query, Snapshot, Store, Transaction, delete, put
 
 log = structlog.get_logger("holdfast.calendar_sync")
 
 PAGE: Final = 200
 
-Change = Callable[[CalendarState], CalendarState]
+Change = Callable[[CalendarState], CalendarState | None]
 
 
 class Run(msgspec.Struct):
@@ -56,6 +58,7 @@ class Run(msgspec.Struct):
 
     start: CalendarState
     mappings: Entries
+    digest: str
     until_s: float
     full: bool = False
     handled: set[str] = set()
@@ -93,28 +96,36 @@ class EventSync:
             log.warning("calendar was taken over", calendar=state.calendar_id)
             self._metrics.syncs.labels("lost").inc()
             return False
-        except Exception as fault:
+        except Exception as error:
+            fault = _without_access(error)
             log.warning("calendar not synced", calendar=state.calendar_id, error=repr(fault))
             self._metrics.syncs.labels("failed").inc()
-            await self._fail(state, _as_told(fault))
+            await self._fail(state, fault)
             return False
         self._metrics.syncs.labels("done").inc()
         return True
 
     async def _sync(self, state: CalendarState) -> None:
         start = await self._keep(state, (), lambda fresh: begin_sync(fresh, self._clock.now()))
-        mappings = await self._mappings.current()
+        assert start is not None
+        mappings, digest = await self._mappings.current(), self._mappings.digest
+
+        def run(*, full: bool) -> Run:
+            return Run(start, mappings, digest, self._clock.monotonic() + self._policy.lease_s, full)
+
         try:
             if start.sync_token:
-                await self._read(self._run(start, mappings), EventQuery(sync_token=start.sync_token))
+                await self._read(run(full=False), EventQuery(sync_token=start.sync_token))
                 return
         except (FullSyncRequiredError, InvalidError) as fault:
-            log.info("calendar is read anew", calendar=start.calendar_id, reason=fault.message)
+            log.info("calendar is read in full", calendar=start.calendar_id, reason=fault.message)
         since = self._clock.now() - timedelta(seconds=self._look_back_s)
-        await self._read(self._run(start, mappings, full=True), EventQuery(time_min=since))
-
-    def _run(self, start: CalendarState, mappings: Entries, *, full: bool = False) -> Run:
-        return Run(start, mappings, self._clock.monotonic() + self._policy.lease_s, full)
+        try:
+            await self._read(run(full=True), EventQuery(time_min=since))
+        except (ReauthRequiredError, ForbiddenError, NotFoundError):
+            if start.unmapped_at is not None and start.secondaries:
+                await self._clean_up_unreadable(run(full=True))
+            raise
 
     async def _read(self, run: Run, query: EventQuery) -> None:
         """Every page in turn; each page's results are kept before the next is asked for."""
@@ -196,6 +207,19 @@ class EventSync:
                 applied = []
         return applied
 
+    async def _clean_up_unreadable(self, run: Run) -> None:
+        """Take the secondaries of somebody who is mapped no longer off others' events, as their organizers:
+        the person's own calendar can't be read."""
+        for secondary in run.start.secondaries:
+            async for found in self._store.scan(
+                Query(SyncedEvent).where("added", "array-contains", secondary).limit(PAGE)
+            ):
+                record = found.doc
+                if record.id in run.records or record.organizer in ("", run.calendar_id):
+                    continue
+                await self._keep_some(run, self._counted(run, [await self._vanished(run, record)]))
+        await self._keep(run.start, (), lambda fresh: replace(fresh, secondaries=[]))
+
     # -- keeping ----------------------------------------------------------------------------------
 
     async def _hold_on(self, run: Run) -> None:
@@ -214,31 +238,57 @@ class EventSync:
         outcome = SyncOutcome(sync_token=sync_token, results=tuple(run.results))
         await self._keep(run.start, applied, lambda fresh: complete_sync(
             fresh, run.start, outcome, now=self._clock.now(), policy=self._policy, spread=spread
-        ))  # fmt: skip
+        ), digest=run.digest)  # fmt: skip
 
     async def _fail(self, state: CalendarState, fault: Exception) -> None:
-        spread = random.random()
+        spread, waiting = random.random(), 0
+        if isinstance(fault, ReauthRequiredError):
+            for status in ("attention", "unreachable"):
+                waiting += await self._store.count(Query(CalendarState).where("status", "==", status))
         try:
             await self._keep(state, (), lambda fresh: fail_sync(
-                fresh, fault, now=self._clock.now(), policy=self._policy, spread=spread
+                fresh, fault, now=self._clock.now(), policy=self._policy, spread=spread, waiting=waiting
             ))  # fmt: skip
         except LeaseLostError:
             log.warning("calendar was taken over", calendar=state.calendar_id)
 
-    async def _keep(self, held: CalendarState, applied: Sequence[Applied], change: Change) -> CalendarState:
-        """The records of events and the calendar's state in one commit, while the calendar is ours."""
+    async def _keep(
+        self, held: CalendarState, applied: Sequence[Applied], change: Change, *, digest: str | None = None
+    ) -> CalendarState | None:
+        """Commit the records of events and the calendar's state together, while this process holds it.
 
-        async def act(tx: Transaction) -> CalendarState:
+        A sync that ends under another map than it began with (`digest`) may have put back what another
+        calendar's sync took off by the new map, so it is repeated in full.
+        """
+
+        async def act(tx: Transaction) -> CalendarState | None:
             found = await tx.get(CalendarState, held.calendar_id)
             if found is None or found.doc.fence != held.fence:
                 raise LeaseLostError(f"{held.calendar_id} is another's now, or mapped no longer")
-            after = change(found.doc)
-            tx.write(put(after))
+            fresh = found.doc
+            reload = await tx.get(MappingReload, THE_RELOAD) if digest is not None else None
+            if reload is not None and reload.doc.digest != digest:
+                fresh = request_sync(fresh, self._clock.now(), full=True)
+            after = change(fresh)
+            tx.write(put(after) if after is not None else delete(CalendarState, held.calendar_id))
             for one in applied:
                 await _confirm(tx, one)
+            errors = {one.unreachable: one.result.reason for one in applied if one.unreachable}
+            for organizer, error in errors.items():
+                await self._await_organizer(tx, organizer, error)
             return after
 
         return await self._store.transact(act)
+
+    async def _await_organizer(self, tx: Transaction, organizer: str, error: str) -> None:
+        if not is_in_domain(organizer, self._mappings.entries):
+            return
+        found = await tx.get(CalendarState, organizer)
+        after = await_organizer(
+            found.doc if found else None, organizer, now=self._clock.now(), error=error, policy=self._policy
+        )
+        if after is not None:
+            tx.write(put(after))
 
 
 async def _confirm(tx: Transaction, applied: Applied) -> None:
@@ -252,8 +302,8 @@ async def _confirm(tx: Transaction, applied: Applied) -> None:
         tx.write(delete(SyncedEvent, applied.draft.id))
 
 
-def _as_told(fault: Exception) -> Exception:
-    """A calendar that may not be read, or is not there, needs a person as lost credentials do."""
+def _without_access(fault: Exception) -> Exception:
+    """Treat a calendar that may not be read, or does not exist, like lost credentials: a person must act."""
     if isinstance(fault, (ForbiddenError, NotFoundError)):
         return ReauthRequiredError(fault.message)
     return fault

@@ -20,7 +20,7 @@ log = structlog.get_logger("holdfast.calendar_sync")
 POLL_S: Final = 30.0
 RELOAD_BACK_OFF: Final = BackOff(first_s=2.0, wait_s_max=60.0)
 
-OnSuccess = Callable[[str], Awaitable[None]]
+OnSuccess = Callable[[CalendarState], Awaitable[None]]
 
 
 class Syncs(WorkerLoop[CalendarState]):
@@ -38,7 +38,7 @@ class Syncs(WorkerLoop[CalendarState]):
 
     async def _act(self, claimed: Snapshot[CalendarState], until_s: float) -> None:
         if await self._event_sync.sync(claimed):
-            await self._on_success(claimed.doc.calendar_id)
+            await self._on_success(claimed.doc)
 
 
 class InitialReload:

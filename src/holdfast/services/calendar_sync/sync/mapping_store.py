@@ -1,9 +1,9 @@
-"""The map that is in force: kept in the store, reloaded from its source, read by every process."""
+"""The map in force: stored, reloaded from its source, read by every process."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import ConfigError, HoldfastError, InvalidError
 from holdfast.services.calendar_sync.domain.mappings import Entries, digest, kept, parse
-from holdfast.services.calendar_sync.domain.sync_state import request_sync
+from holdfast.services.calendar_sync.domain.sync_state import follow_mapping
 from holdfast.services.calendar_sync.models import BadMappingRow, CalendarState, MappingReload, UserMapping
 from holdfast.services.calendar_sync.sync.sources import MappingSource
 from holdfast.store import Query, Store, Transaction, delete, put
@@ -41,7 +41,7 @@ class MappingStore:
     A reload that fails leaves the map as it was, in memory and in the store, so that a process which
     starts while the source is away works with the last good one.
 
-    Example: `secondaries = (await directory.current())["alice@hoge.jp"]`
+    Example: `secondaries = (await mappings.current())["alice@hoge.jp"]`
     """
 
     def __init__(self, store: Store, source: MappingSource | None) -> None:
@@ -57,11 +57,16 @@ class MappingStore:
 
     @property
     def entries(self) -> Entries:
-        """The map as this process knows it: secondaries by primary."""
+        """The map as this process last read it: secondaries by primary."""
         return self._entries
 
+    @property
+    def digest(self) -> str:
+        """The digest of `entries`."""
+        return self._digest or ""
+
     async def current(self) -> Entries:
-        """The map in force, also when another process has reloaded it."""
+        """Return the map in force, also when another process has reloaded it."""
         stored = await self.last_reload()
         if stored.digest != (self._digest or ""):
             async with self._turn:
@@ -89,7 +94,7 @@ class MappingStore:
                 return await self._reload(self._source)
             except HoldfastError as fault:
                 log.warning("mappings not reloaded", error=fault.message)
-                await self._note_failure(fault)
+                await self._record_failure(fault)
                 raise
 
     async def _reload(self, source: MappingSource) -> ReloadResult:
@@ -107,46 +112,67 @@ class MappingStore:
     async def _put_in_force(
         self, before: Entries, after: Entries, *, bad: tuple[BadMappingRow, ...]
     ) -> ReloadResult:
+        """Write the map, then its digest, then request the syncs that it calls for.
+
+        In this order no sync works by the old map after one by the new map was requested, and a crash in
+        between leaves a digest that differs or a reload marked as unapplied.
+        """
         changed = [one for one in after if after[one] != before.get(one)]
         removed = [one for one in before if one not in after]
-        for start in range(0, len(changed) + len(removed), AT_ONCE):
-            some = [*changed, *removed][start : start + AT_ONCE]
-            await asyncio.gather(*(self._change(one, after.get(one)) for one in some))
-        # Last: whoever sees the new digest finds the whole new map.
-        await self._note_success(digest(after), len(after), bad)
-        self._entries, self._digest = after, digest(after)
+        await self._each([*changed, *removed], lambda one: self._write(one, after.get(one)))
+        stored, new = await self.last_reload(), digest(after)
+        done = MappingReload(
+            id=THE_RELOAD, digest=new, mappings=len(after), bad_rows=list(bad[:BAD_ROWS_MAX]),
+            loaded_at=self._clock.now(), tried_at=self._clock.now(),
+            unapplied=stored.unapplied or stored.digest != new,
+        )  # fmt: skip
+        await self._store.commit(put(done))
+        self._entries, self._digest = after, new
+        if done.unapplied:
+            await self._request_syncs()
+            await self._store.commit(put(replace(done, unapplied=False)))
         added = sum(one not in before for one in changed)
         return ReloadResult(
             mappings=len(after), added=added, changed=len(changed) - added, removed=len(removed), bad_rows=bad
         )
 
-    async def _change(self, primary: str, secondaries: tuple[str, ...] | None) -> None:
-        """One primary's mapping, and the look at its calendar that the change asks for, in one commit."""
+    async def _each(self, primaries: Sequence[str], act: Callable[[str], Awaitable[None]]) -> None:
+        for start in range(0, len(primaries), AT_ONCE):
+            await asyncio.gather(*(act(one) for one in primaries[start : start + AT_ONCE]))
 
+    async def _write(self, primary: str, secondaries: tuple[str, ...] | None) -> None:
+        if secondaries is None:
+            await self._store.commit(delete(UserMapping, primary))
+            return
+        now = self._clock.now()
+        mapping = UserMapping(primary_email=primary, secondary_emails=list(secondaries), updated_at=now)
+        await self._store.commit(put(mapping))
+
+    async def _request_syncs(self) -> None:
+        """Request a full sync of every calendar whose mapping is not the one it was last synced for."""
+        mappings = {one.key: one.doc async for one in self._store.scan(Query(UserMapping).limit(PAGE))}
+        states = {one.key: one.doc async for one in self._store.scan(Query(CalendarState).limit(PAGE))}
+        now = self._clock.now()
+        changed = [
+            id
+            for id in dict.fromkeys([*mappings, *states])
+            if follow_mapping(states.get(id), mappings.get(id), calendar_id=id, now=now) is not None
+        ]
+        await self._each(changed, self._request_sync)
+
+    async def _request_sync(self, calendar_id: str) -> None:
         async def act(tx: Transaction) -> None:
-            now = self._clock.now()
-            mapping, state = await tx.get(UserMapping, primary), await tx.get(CalendarState, primary)
-            if secondaries is None:
-                tx.write(*([delete(UserMapping, primary)] if mapping else []))
-                tx.write(*([delete(CalendarState, primary)] if state else []))
-                return
-            tx.write(put(_document(primary, secondaries, now)))
-            if state is None:
-                tx.write(put(CalendarState(calendar_id=primary, asked=1, due_at=now)))
-            elif mapping is None or tuple(mapping.doc.secondary_emails) != secondaries:
-                tx.write(put(request_sync(state.doc, now, full=True)))
+            mapping, state = await tx.get(UserMapping, calendar_id), await tx.get(CalendarState, calendar_id)
+            after = follow_mapping(
+                state.doc if state else None, mapping.doc if mapping else None, calendar_id=calendar_id,
+                now=self._clock.now(),
+            )  # fmt: skip
+            if after is not None:
+                tx.write(put(after))
 
         await self._store.transact(act)
 
-    async def _note_success(self, digest: str, count: int, bad: tuple[BadMappingRow, ...]) -> None:
-        now = self._clock.now()
-        done = MappingReload(
-            id=THE_RELOAD, digest=digest, mappings=count, bad_rows=list(bad[:BAD_ROWS_MAX]), loaded_at=now,
-            tried_at=now,
-        )  # fmt: skip
-        await self._store.commit(put(done))
-
-    async def _note_failure(self, fault: HoldfastError) -> None:
+    async def _record_failure(self, fault: HoldfastError) -> None:
         async def act(tx: Transaction) -> None:
             found = await tx.get(MappingReload, THE_RELOAD)
             last = found.doc if found else MappingReload(id=THE_RELOAD)
@@ -155,7 +181,3 @@ class MappingStore:
             )))  # fmt: skip
 
         await self._store.transact(act)
-
-
-def _document(primary: str, secondaries: tuple[str, ...], now: datetime) -> UserMapping:
-    return UserMapping(primary_email=primary, secondary_emails=list(secondaries), updated_at=now)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from holdfast.clock import Clock
-from holdfast.errors import NotOursError, UnverifiedError
 from holdfast.kit.channels import Channels
 from holdfast.kit.inbox import InboxItem, Verified
 from holdfast.providers.google_calendar import GoogleChannelVerifier
@@ -19,33 +19,31 @@ from holdfast.store import Transaction, put
 SOURCE: Final = "calendar-sync"
 CHANNEL_ID: Final = "x-goog-channel-id"
 RESOURCE_ID: Final = "x-goog-resource-id"
-RESOURCE_STATE: Final = "x-goog-resource-state"
 MESSAGE_NUMBER: Final = "x-goog-message-number"
+_CHANNEL_ID: Final = re.compile(r"[A-Za-z0-9\-_+=]{1,64}")
 
 
 class NotificationVerifier:
-    """A token made here lets a notification in, also when its channel is not on record yet.
+    """Verifies a notification by its token, also when its channel is not on record yet.
 
-    Without one, a notification that names a channel of ours is forged; any other is meant for somebody else.
+    Without a token of ours, one that names a channel of ours, opened by any process, is forged; any other is
+    meant for somebody else.
     """
 
-    def __init__(
-        self, keys: list[bytes], *, is_ours: Callable[[str], bool], metrics: CalendarSyncMetrics
-    ) -> None:
+    def __init__(self, keys: list[bytes], channels: Channels, *, metrics: CalendarSyncMetrics) -> None:
         self._by_token = GoogleChannelVerifier(*keys)
-        self._is_ours, self._metrics = is_ours, metrics
+        self._channels, self._metrics = channels, metrics
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: datetime) -> Verified:
-        try:
-            verified = self._by_token.verify(headers, body, now)
-        except UnverifiedError:
-            ours = self._is_ours(headers[CHANNEL_ID])
-            self._metrics.notifications.labels("forged" if ours else "ignored").inc()
-            if ours:
-                raise
-            raise NotOursError("a channel that was not opened here") from None
+        verified = self._by_token.verify(headers, body, now)
         self._metrics.notifications.labels("verified").inc()
         return verified
+
+    async def is_ours(self, headers: Mapping[str, str]) -> bool:
+        channel_id = headers[CHANNEL_ID]
+        known = _CHANNEL_ID.fullmatch(channel_id) and await self._channels.find(channel_id) is not None
+        self._metrics.notifications.labels("forged" if known else "ignored").inc()
+        return bool(known)
 
 
 class NotificationHandler:
@@ -62,7 +60,8 @@ class NotificationHandler:
         if calendar_id is None:
             self._metrics.notifications.labels("unresolved").inc()
             return
-        if item.headers[RESOURCE_STATE] == "sync":
+        # Of a half-opened channel the first notification, which names its resource, may have been lost.
+        if not self._channels.has_open(channel_id):
             await self._channels.record_resource(channel_id, item.headers[RESOURCE_ID])
         found = await tx.get(CalendarState, calendar_id)
         if found is None:
