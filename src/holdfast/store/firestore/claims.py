@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from holdfast.model.schema import Schema
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore import wire
 from holdfast.store.firestore.client import FirestoreClient, back_off
-from holdfast.store.firestore.document_names import DocumentNames, FirestoreDocument
+from holdfast.store.firestore.document_names import DocumentNames
 from holdfast.store.firestore.faults import (
     OK,
     UNKNOWN,
@@ -26,7 +26,7 @@ from holdfast.store.firestore.faults import (
     translate,
     unknown_outcome,
 )
-from holdfast.store.firestore.finder import compare, cursor_after, select
+from holdfast.store.firestore.finder import compare, cursor_after, select, tenant_filter
 from holdfast.store.firestore.key_locks import KeyLocks
 from holdfast.store.firestore.unconfirmed_claims import UnconfirmedClaims, names_owner
 from holdfast.store.firestore.values import encode, encode_fields, field_path
@@ -183,36 +183,24 @@ class Claimer:
         self, request: ClaimRequest, filters: list[Any], order: list[str], *, size: int
     ) -> AsyncIterator[list[Snapshot[Any]]]:
         schema, size = request.schema, min(size, PAGE_MAX)
-        parent, source = self._source(schema, request.tenant)
+        ids = (request.tenant,) if schema.tenant_is_parent and request.tenant is not None else ()
+        parent = self._names.parent(schema, ids)
+        source = self._names.source(schema, across_parents=schema.path.nested and not ids)
         now = encode(from_us(request.now_us))
         filters = [
             compare(schema.claim_columns[0].stored, "<=", now),
-            *_tenancy(schema, request.tenant),
+            *tenant_filter(schema, request.tenant),
             *filters,
         ]
         query = select(source, filters, [(name, False) for name in order])
         query.limit.value = size
         rows = await self._client.query(parent, query)
         while True:
-            yield list(self._own(schema, rows))
+            yield list(self._names.snapshots(schema, rows))
             if len(rows) < size:
                 return
             query.start_at.CopyFrom(cursor_after(rows[-1], order))
             rows = await self._client.query(parent, query)
-
-    def _source(self, schema: Schema[Any], tenant: str | None) -> tuple[str, Any]:
-        inside = schema.tenant_is_parent and tenant is not None
-        ids = (tenant,) if inside and tenant is not None else ()
-        across = schema.path.nested and not inside
-        group = schema.path.group(self._names.env)
-        source = wire.StructuredQuery.CollectionSelector(collection_id=group, all_descendants=across)
-        return self._names.parent(schema, ids), source
-
-    def _own(self, schema: Schema[Any], rows: Sequence[Any]) -> Iterator[Snapshot[Any]]:
-        for row in rows:
-            key = self._names.key(schema, row.name)
-            if key is not None:
-                yield FirestoreDocument(schema, key, row).snapshot()
 
 
 class _Choice:
@@ -280,9 +268,3 @@ def _leased(request: ClaimRequest, document: Any) -> Any:
     if claim.state:
         changes[claim.state[0]] = claim.state[1]
     return msgspec.structs.replace(document, **changes)
-
-
-def _tenancy(schema: Schema[Any], tenant: str | None) -> list[Any]:
-    if tenant is None or schema.tenant is None or schema.tenant_is_parent:
-        return []
-    return [compare(schema.tenant.stored, "==", encode(tenant))]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from holdfast.model.path import JOINT, split_key
 from holdfast.model.schema import Schema
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore.values import decode_fields, encode_fields
-from holdfast.store.firestore.wire import Document, nanoseconds
+from holdfast.store.firestore.wire import Document, StructuredQuery, nanoseconds
 
 # No encoded field has this name: those that begin with a tilde have two.
 _REWRITTEN: Final = "~again"
@@ -33,6 +34,18 @@ class DocumentNames:
         """Return the key of a document of the collection group, None when its path is another schema's."""
         parts = name[len(self.root) + 1 :].split("/")
         return JOINT.join(parts[1::2]) if parts[::2] == self._names(schema) else None
+
+    def source(self, schema: Schema[Any], *, across_parents: bool) -> Any:
+        """Return what a query reads: one collection, or the collections of this name under all parents."""
+        group = schema.path.group(self.env)
+        return StructuredQuery.CollectionSelector(collection_id=group, all_descendants=across_parents)
+
+    def snapshots(self, schema: Schema[Any], rows: Iterable[Any]) -> Iterator[Snapshot[Any]]:
+        """Yield the rows that are documents of this schema, and not of another with its collection group."""
+        for row in rows:
+            key = self.key(schema, row.name)
+            if key is not None:
+                yield FirestoreDocument(schema, key, row).snapshot()
 
     def _names(self, schema: Schema[Any]) -> list[str]:
         return [name.replace("{env}", self.env) for name in schema.path.names]

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import BadCursorError, BadIdError
+from holdfast.errors import BadCursorError
 from holdfast.model.columns import Column
-from holdfast.model.path import join_key, split_key
+from holdfast.model.path import split_key
+from holdfast.model.schema import Schema
 from holdfast.store.commit import Snapshot
 from holdfast.store.firestore.client import FirestoreClient
-from holdfast.store.firestore.document_names import DocumentNames, FirestoreDocument
+from holdfast.store.firestore.document_names import DocumentNames
 from holdfast.store.firestore.values import decode, encode, encode_list, field_path, value_at
 from holdfast.store.firestore.wire import (
     AND,
@@ -29,7 +30,6 @@ from holdfast.store.firestore.wire import (
     StructuredQuery,
     Value,
 )
-from holdfast.store.intervals import intervals_of
 from holdfast.store.plan import QueryPlan
 from holdfast.store.query import fitting, totals_of
 
@@ -128,24 +128,16 @@ class Finder:
         return await self._client.query(scan.parent, query)
 
     def _filtered(self, scan: FirestoreScan, rows: Iterable[Any]) -> Iterator[Snapshot[Any]]:
-        schema = scan.plan.schema
-        for row in rows:
-            key = self._names.key(schema, row.name)
-            if key is None:
-                continue
-            item = FirestoreDocument(schema, key, row).snapshot()
+        for item in self._names.snapshots(scan.plan.schema, rows):
             if all(_passes(column.read(item.doc), excluded) for column, excluded in scan.excluded):
                 yield item
 
     def _scan(self, plan: QueryPlan) -> FirestoreScan:
-        schema, names = plan.schema, self._names
-        across = schema.path.nested and plan.parent is None
-        parent = names.parent(schema, plan.parent_ids)
-        source = StructuredQuery.CollectionSelector(
-            collection_id=schema.path.group(names.env), all_descendants=across
-        )
+        schema = plan.schema
+        parent = self._names.parent(schema, plan.parent_ids)
+        source = self._names.source(schema, across_parents=schema.path.nested and plan.parent is None)
         filters, excluded = _split_excluded(plan)
-        filters = [*_tenancy(plan), *_equalities(plan), *_ranges(plan), *filters]
+        filters = [*tenant_filter(schema, plan.tenant), *_equalities(plan), *_ranges(plan), *filters]
         order = [(t.column.stored, t.descending) for t in plan.order]
         query = select(source, filters, order, key_descending=plan.key_descending)
         return FirestoreScan(plan, parent, query, excluded, self._start(plan))
@@ -154,12 +146,7 @@ class Finder:
         if plan.after is None:
             return None
         values, key = plan.after
-        ids = split_key(key)
-        try:
-            join_key(ids, plan.schema.path.parameters)
-        except BadIdError:
-            raise BadCursorError("this cursor was modified; use the one of the last page") from None
-        if plan.parent is not None and ids[:-1] != plan.parent_ids:
+        if plan.parent is not None and split_key(key)[:-1] != plan.parent_ids:
             raise BadCursorError("this cursor belongs to another parent")
         return _cursor([encode(value) for value in values], self._names.name(plan.schema, key))
 
@@ -196,11 +183,11 @@ def _order(path: str, descending: bool) -> Any:
     )
 
 
-def _tenancy(plan: QueryPlan) -> list[Any]:
-    tenant = plan.schema.tenant
-    if plan.tenant is None or tenant is None or plan.schema.tenant_is_parent:
+def tenant_filter(schema: Schema[Any], tenant: str | None) -> list[Any]:
+    """Return the filter of a tenant's documents, unless they are under the tenant."""
+    if tenant is None or schema.tenant is None or schema.tenant_is_parent:
         return []
-    return [compare(tenant.stored, "==", Value(string_value=plan.tenant))]
+    return [compare(schema.tenant.stored, "==", encode(tenant))]
 
 
 def _equalities(plan: QueryPlan) -> Iterator[Any]:
@@ -223,8 +210,6 @@ def _ranges(plan: QueryPlan) -> Iterator[Any]:
 def _split_excluded(plan: QueryPlan) -> tuple[list[Any], tuple[tuple[Column, tuple[Any, ...]], ...]]:
     """Split the values to exclude: one column's to Firestore where it takes them, the others' to us."""
     columns = {term.column.path: term.column for term in plan.order}
-    for path in columns:
-        intervals_of([bound for bound in plan.bounds if bound.field == path])
     excluded: dict[Column, tuple[Any, ...]] = {}
     for bound in plan.bounds:
         if bound.operator in ("!=", "not-in"):
@@ -269,11 +254,15 @@ def _position(plan: QueryPlan, item: Snapshot[Any]) -> tuple[tuple[Any, ...], st
 
 
 def _numbers(plan: QueryPlan, found: Iterable[Snapshot[Any]]) -> list[int | float]:
-    assert plan.aggregate is not None
-    columns = [t.column for t in plan.order] + [c for c, _ in plan.equals]
-    column = next(c for c in columns if c.path == plan.aggregate.field)
+    column = _summed_column(plan)
     values = [column.read(item.doc) for item in found]
     return [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+
+
+def _summed_column(plan: QueryPlan) -> Column:
+    assert plan.aggregate is not None
+    columns = [t.column for t in plan.order] + [c for c, _ in plan.equals]
+    return next(c for c in columns if c.path == plan.aggregate.field)
 
 
 def _aggregation(plan: QueryPlan, query: Any) -> Any:
@@ -282,7 +271,6 @@ def _aggregation(plan: QueryPlan, query: Any) -> Any:
     if plan.aggregate.field is None:
         one.count.SetInParent()
     else:
-        columns = [t.column for t in plan.order] + [c for c, _ in plan.equals]
-        stored = next(c.stored for c in columns if c.path == plan.aggregate.field)
+        stored = _summed_column(plan).stored
         getattr(one, plan.aggregate.function).field.field_path = field_path(stored)
     return StructuredAggregationQuery(structured_query=query, aggregations=[one])
