@@ -93,6 +93,57 @@ def test_a_dead_letter_is_listed_looked_at_and_put_out_again() -> None:
     assert _actions() == ["dead_letters.replayed"]
 
 
+def test_a_waiting_delivery_is_cancelled_and_a_dead_letter_resolved() -> None:
+    assert _text("dlq", "replay", "e1~rms") == "e1~rms is sent again\n"
+    assert _json("deliveries", "cancel", "e1~rms")["status"] == "cancelled"
+    _text("deliveries", "cancel", "e1~rms", code=1)
+    shown = _json("dlq", "resolve", "e1~rms", "--note", "by telephone")
+    assert (shown["resolved"], shown["resolution"]) == (True, "by telephone")
+    _text("dlq", "replay", "e1~rms", "--dry-run", code=2)
+    assert _actions() == [
+        "dead_letter.replayed", "delivery.cancelled", "delivery.cancelled", "dead_letter.resolved",
+    ]  # fmt: skip
+
+
+def test_an_endpoint_lives_from_its_creation_to_its_deletion() -> None:
+    made = _json("endpoints", "create", "https://crm.example/hook", "--id", "crm", "--event-type", "lease.*")
+    assert (made["id"], made["eventTypes"], made["secret"][:6]) == ("crm", ["lease.*"], "whsec_")
+    updated = _json("endpoints", "update", "crm", "--rate", "2.5", "--concurrency", "3")
+    assert (updated["url"], updated["ratePerS"], updated["concurrency"], updated["eventTypes"]) == (
+        "https://crm.example/hook", 2.5, 3, ["lease.*"],
+    )  # fmt: skip
+    plain = _json("endpoints", "update", "crm", "--no-rate", "--every-event")
+    assert (plain["ratePerS"], plain["eventTypes"]) == (None, [])
+    for verb, state in (
+        ("pause", "paused"),
+        ("resume", "active"),
+        ("disable", "disabled"),
+        ("enable", "active"),
+    ):
+        assert _text("endpoints", verb, "crm", "--reason", "frost") == f"crm is {state}\n"
+    assert "shown this once: whsec_" in _text("endpoints", "rotate", "crm")
+    assert _json("endpoints", "test", "crm")["eventType"] == "holdfast.test"
+    shown = _text("endpoints", "show", "crm")
+    assert "secrets: 2" in shown
+    assert "whsec_" not in shown
+    assert shown.count("frost") == 5
+    assert [one["id"] for one in _json("endpoints", "list", "--status", "active")["items"]] == ["crm", "rms"]
+    assert _text("endpoints", "delete", "crm") == "crm is deleted; deliveries cancelled: 1\n"
+    _text("endpoints", "delete", "crm", code=1)
+    _text("endpoints", "create", "ftp://crm.example", code=1)
+    _text("endpoints", "create", "https://crm.example", "--rate", "nan", code=1)
+    _text("endpoints", "list", "--status", "asleep", code=2)
+    assert _actions()[:3] == ["endpoint.created", "endpoint.updated", "endpoint.updated"]
+
+
+def test_an_empty_list_names_the_other_outboxes() -> None:
+    for words in (["deliveries", "list"], ["dlq", "list"], ["endpoints", "list"]):
+        shown = CliRunner().invoke(app, [*words, "--tenant", "nobody"]).stdout
+        assert "in outbox holdfast; other outboxes (--outbox): renewals" in shown, words
+    told = CliRunner().invoke(app, ["deliveries", "list", "--outbox", "cellar"])
+    assert (told.exit_code, "no outbox 'cellar'" in str(told.exception)) == (1, True)
+
+
 def test_what_outsiders_sent_can_not_command_the_terminal() -> None:
     for text in (_text("dlq", "list"), _text("dlq", "list", "--json")):
         assert "no[/red]" in text

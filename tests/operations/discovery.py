@@ -18,8 +18,6 @@ Function = Callable[..., Any]
 def public_functions(runtime: Runtime) -> Iterator[tuple[str, Function]]:
     """Public functions by qualified name: of the platform's modules, and bound ones of each service."""
     for found in pkgutil.iter_modules(operations.__path__, f"{operations.__name__}."):
-        if found.name.endswith(".act"):
-            continue
         module = importlib.import_module(found.name)
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_"):

@@ -1,0 +1,90 @@
+"""The console shows and operates the outboxes of all services, each by its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from tests.console.bed import Bed, console
+from tests.operations.outboxes import SERVICES, TENANT, Setting
+
+ACT = re.compile(r'data-(?:act|form)="(/api/[^"]+)"')
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
+    async with console(tmp_path, services=SERVICES) as made:
+        yield made
+
+
+async def test_each_outbox_has_its_lists_and_empty_ones_name_the_others(bed: Bed) -> None:
+    setting = Setting(bed.runtime)
+    await setting.deliver(await setting.endpoint(), "e1")
+    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    for page, mark in (("deliveries", "e1"), ("endpoints", "tree-1")):
+        assert mark in await ann.page(f"/console/{page}?outbox=orchard")
+        empty = await ann.page(f"/console/{page}?outbox=harbour")
+        assert mark not in empty
+        assert f'<a href="/console/{page}?' in empty.partition("This is outbox harbour. Look at ")[2]
+    await ann.page("/console/deliveries?outbox=cellar", 404)
+
+
+async def test_a_delivery_shows_the_fields_of_its_own_class_and_what_can_be_done(bed: Bed) -> None:
+    setting = Setting(bed.runtime)
+    waiting = await setting.deliver(await setting.endpoint(), "e1")
+    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    shown = await ann.page(f"/console/deliveries/orchard/{waiting}")
+    assert "basket" in shown
+    assert 'href="/console/endpoints/orchard/tree-1"' in shown
+    assert ACT.findall(shown) == [f"/api/v1/deliveries/orchard/{waiting}/cancel"]
+    await setting.kill(waiting)
+    assert ACT.findall(await ann.page(f"/console/deliveries/orchard/{waiting}")) == [
+        f"/api/v1/deliveries/orchard/{waiting}/replay",
+        f"/api/v1/dead-letters/orchard/{waiting}/resolve",
+    ]
+
+
+async def test_an_endpoint_offers_what_its_state_allows(bed: Bed) -> None:
+    setting = Setting(bed.runtime)
+    await setting.endpoint()
+    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    one = "/api/v1/endpoints/orchard/tree-1"
+    offered = {
+        "active": {"/test", "/rotate", "", "/pause", "/disable"},
+        "paused": {"/test", "/resume", "/rotate", "", "/disable"},
+        "disabled": {"/enable", "/rotate", ""},
+    }
+    for status, verb in (("active", ""), ("paused", "pause"), ("disabled", "disable")):
+        if verb:
+            assert (await ann.act(f"{one}/{verb}", {"reason": "frost & <ice>"}))[0] == 200
+        shown = await ann.page("/console/endpoints/orchard/tree-1")
+        assert {url.removeprefix(one) for url in ACT.findall(shown)} == offered[status], status
+    assert "frost &amp; &lt;ice&gt;" in shown
+    dev = await bed.signed_in("dev", role="developer", tenant_id=TENANT)
+    assert not ACT.findall(await dev.page("/console/endpoints/orchard/tree-1"))
+    vic = await bed.signed_in("vic", role="viewer", tenant_id=TENANT)
+    assert "needs developer" in await vic.page("/console/endpoints", 403)
+
+
+async def test_the_overview_tells_of_every_outbox_and_leads_to_it(bed: Bed) -> None:
+    setting = Setting(bed.runtime)
+    await setting.kill(await setting.deliver(await setting.endpoint(), "e1"))
+    await setting.endpoint("harbour", "pier-1", status="paused", reason="storm")
+    ann = await bed.signed_in("ann", role="admin", tenant_id=TENANT)
+    overview = await ann.page("/console")
+    for text, mark in (
+        ("1 dead letter in orchard of acme", "e1"),
+        ("endpoint pier-1 of harbour is paused: storm", "pier-1"),
+    ):
+        found = re.search(rf'<a href="([^"]+)">{text}</a>', overview)
+        assert found is not None, text
+        assert mark in await ann.page(unescape(found[1]))
+    assert 'href="/console/dead-letters?outbox=orchard"' in overview
+    vic = await bed.signed_in("vic", role="viewer", tenant_id=TENANT)
+    found = re.search(r'<a href="([^"]+)">endpoint pier-1', await vic.page("/console"))
+    assert found is not None
+    assert "pier-1" in await vic.page(unescape(found[1]))
