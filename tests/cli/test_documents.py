@@ -69,9 +69,9 @@ def test_documents_are_looked_through_by_pages_and_opened(tmp_path: Path, run_id
 
 def test_what_cant_be_asked_is_told(tmp_path: Path, run_id: str) -> None:
     for code, said, *words in (
-        (1, "the ways are", "list", "holdfast_endpoints", "--by", "url"),
-        (1, "this way asks for", "list", "holdfast_endpoints", "--is", "url=x"),
-        (1, "say which run_id", "list", "holdfast_runs__holdfast_run_steps"),
+        (1, "the indexes are", "list", "holdfast_endpoints", "--by", "url"),
+        (1, "this index has", "list", "holdfast_endpoints", "--is", "url=x"),
+        (1, "give run_id", "list", "holdfast_runs__holdfast_run_steps"),
         (1, "no index lists", "list", "holdfast_leases"),
         (1, "there is no collection", "list", "none"),
         (1, "there is no 'none'", "show", "holdfast_endpoints", "none"),

@@ -93,7 +93,7 @@ async def test_each_way_to_look_answers_by_its_index_on_every_engine(
 async def test_what_is_typed_wrongly_is_told_beside_the_form(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
     for query, said in (
-        ({"by": "state_pages", "is__pages": "3"}, "say which state"),
+        ({"by": "state_pages", "is__pages": "3"}, "give state"),
         ({"by": "state_pages", "is__state": "new", "is__pages": "many"}, "a whole number, not 'many'"),
         ({"by": "state_pages", "is__state": "new", "is__pages": "1.5"}, "pages takes a whole number"),
         ({"by": "state_pages", "is__state": "new", "is__pages": "9" * 30}, "pages takes a whole number"),
@@ -103,7 +103,7 @@ async def test_what_is_typed_wrongly_is_told_beside_the_form(bed: Bed) -> None:
         ({"by": "boughtAt", "is__boughtAt": "2026-11-15"}, "as in 2026-11-15T12:00:00Z"),
         ({"by": "boughtAt", "is__boughtAt": "2026-11-15T12:00:00"}, "as in 2026-11-15T12:00:00Z"),
         ({"by": "shelf_boughtAt_desc", "is__shelf": "a\x00b"}, "NUL"),
-        ({"by": "labels_pages", "is__pages": "3"}, "say which labels"),
+        ({"by": "labels_pages", "is__pages": "3"}, "give labels"),
     ):  # fmt: skip
         text = await _look(ann, **query)
         assert said in _fault(text), query
@@ -114,16 +114,16 @@ async def test_what_is_typed_wrongly_is_told_beside_the_form(bed: Bed) -> None:
 async def test_what_cant_be_asked_is_an_error_page(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
     for path, status, said in (
-        ("/books?by=pages", 422, "the ways are shelf_boughtAt_desc, state_pages"),
-        ("/books?by=lenderToken", 422, "can&#39;t be looked through"),
+        ("/books?by=pages", 422, "the indexes are shelf_boughtAt_desc, state_pages"),
+        ("/books?by=lenderToken", 422, "can&#39;t be browsed"),
         ("/books?cursor=x", 400, "not a cursor"),
         ("/books?by=shelf_boughtAt_desc&is.shelf=" + "x" * 2_000, 422, "at most 1500 characters"),
         ("/none", 404, "there is no collection"),
         ("/none/document?id.id=x", 404, "there is no collection"),
         ("/books/document?id.id=none", 404, "there is no"),
-        ("/books/document", 422, "say which id"),
+        ("/books/document", 422, "give id"),
         ("/books/document?id.id=a/b", 422, "can&#39;t hold"),
-        ("/books__leaves/document?id.id=l1", 422, "say which book_id"),
+        ("/books__leaves/document?id.id=l1", 422, "give book_id"),
     ):
         text = await ann.page(f"/console/documents{path}", status)
         assert said in text, path
@@ -152,9 +152,9 @@ async def test_whatever_is_typed_is_looked_for_or_told_to_be_wrong(bed: Bed) -> 
 async def test_a_way_that_needs_something_asks_for_it_first(bed: Bed) -> None:
     ann = await bed.signed_in("ann")
     text = await _look(ann, by="labels_pages")
-    assert "This way asks for labels." in text
+    assert "This index needs labels." in text
     assert _fault(text) == ""
-    assert "This way asks for book_id." in await _look(ann, "books__leaves")
+    assert "This index needs book_id." in await _look(ann, "books__leaves")
     # What another way left in the address is passed over.
     assert _found(await _look(ann, by="boughtAt", is__shelf="a")) == ["b0", "b1", "b2", "b3", "b4"]
 

@@ -227,8 +227,8 @@ async def test_somebody_elses_write_to_the_target_ends_the_copy(source: Store, t
     await copier.begin(NAME)
     copier._writes.append(create(Note(id="n100")))
     await target_store.commit(create(Note(id="n100")))
-    with pytest.raises(ConflictError, match="somebody else writes to the target"):
-        await copier._land()
+    with pytest.raises(ConflictError, match="another process writes to the target"):
+        await copier._commit()
 
 
 async def test_a_target_with_documents_of_its_own_is_left_alone(source: Store, target: Store) -> None:

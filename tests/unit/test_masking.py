@@ -14,7 +14,8 @@ from holdfast.runtime.document_registry import hidden_fields
 
 # Names that sound like secrets, and are none: hashes that prove nothing by themselves, and ids.
 HARMLESS = {
-    ("AuditEvent", "hash"), ("AuditHead", "hash"), ("IdempotencyDocument", "bodyHash"),
+    ("AuditEvent", "hash"), ("AuditHead", "hash"), ("CacheDocument", "key"),
+    ("IdempotencyDocument", "bodyHash"),
     ("IdempotencyDocument", "key"), ("PropertyName", "name_key"), ("Rotation", "keyId"),
     ("UnitPricing", "price_key"),
 }  # fmt: skip

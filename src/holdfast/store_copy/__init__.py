@@ -1,13 +1,13 @@
-"""Moving a store to another engine while its writers go on.
+"""Copies a store to another engine while its writers go on.
 
-    source ──walk in order of ids──┐
-                                   ├─► what differs ──► target, with how far it came, in one commit
-    target ──walk in order of ids──┘
-                                   └─► nothing differs: in step; counts and hashes are the proof
+    source ──scan in id order──┐
+                               ├─► differences ──► target, with the position, in one commit
+    target ──scan in id order──┘
+                               └─► no difference: in sync; counts and hashes are the proof
 
-The first walk is the snapshot, later ones catch up, deletions too. There is no list of what was copied: the
-target itself says it, so a kill at any moment costs at most the documents of one commit. Only a walk made
-after the writers stopped proves that both stores are the same; that one finishes the copy.
+The first walk is the snapshot, later ones catch up, deletions included. There is no list of what was copied:
+the target itself shows it, so a kill at any moment costs at most the documents of one commit. Only a walk
+made after the writers stopped proves that both stores are equal; that one finishes the copy.
 """
 
 from holdfast.store_copy.copier import copy_store

@@ -1,7 +1,7 @@
-"""Copying: walks that put right what differs, until there is nothing left to put right.
+"""The copier: walks that write what differs, until nothing does.
 
-Each commit to the target carries the marker too, at the version this process left it in. So how far the copy
-has come lands with the documents it counts, and a second copier ends the first one's writes.
+Each commit to the target carries the marker too, at the version this process left it in. So the position is
+committed with the documents it counts, and a second copier ends the first one's writes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.store_copy.models import Copy, CopyResult, Difference, WalkResult
 from holdfast.store_copy.walk import Report, StoreDiff, all_documents, collection_of, count_all
 
 WALKS_MAX: Final = 10
-# What Firestore takes in one request, with room to spare.
+# Within Firestore's limit of one request, with room to spare.
 WRITES_MAX: Final = 100
 BYTES_MAX: Final = 2_000_000
 
@@ -41,9 +41,9 @@ async def copy_store(
     walks_max: int = WALKS_MAX,
     report: Report | None = None,
 ) -> CopyResult:
-    """Bring the target in step with the source, called `name`; call it again after a crash: it goes on.
+    """Bring the target in sync with the source, called `name`; call it again after a crash to resume.
 
-    With `final` nobody may write to the source any more: a walk that finds nothing finishes the copy, and
+    With `final` nobody may write to the source any more: a walk without differences finishes the copy, and
     `ConflictError` says that somebody does write. The target must be migrated and know `Copy`.
 
     Example: `await copy_store(old, new, [Run], name="sqlite:///runs.db", final=True)`
@@ -69,32 +69,32 @@ class Copier:
         self._last: tuple[type[Document], Pair] | None = None
 
     async def begin(self, name: str) -> None:
-        """Take the target, or refuse it."""
-        found = await check_target(self._target, self._classes, source=name)
+        """Claim the target, or refuse it."""
+        marker = await check_target(self._target, self._classes, source=name)
         now = self._clock.now()
-        if found is None:
+        if marker is None:
             self._copy = Copy(source=name, started_at=now, updated_at=now)
             committed = await self._target.commit(create(self._copy))
         else:
-            self._copy = found.doc
+            self._copy = marker.doc
             self._copy.runs += 1
             self._copy.updated_at = now
-            committed = await self._target.commit(put(self._copy, found.unchanged))
+            committed = await self._target.commit(put(self._copy, marker.unchanged))
         self._version = committed.versions[0]
 
     async def run(self, *, final: bool, walks_max: int) -> CopyResult:
-        """Walk until a whole walk finds nothing, `walks_max` times at most."""
+        """Walk until a complete walk finds no difference, `walks_max` times at most."""
         total = sum((await count_all(self._source, self._classes)).values())
         before = (self._copy.written, self._copy.removed)
         walks: list[WalkResult] = []
         in_step = False
-        # The walk that copies can't prove anything: to finish takes one more.
+        # A walk that copies proves nothing: finishing takes one more.
         walks_max = max(walks_max, 2) if final else walks_max
         while len(walks) < walks_max and not in_step:
-            # A snapshot goes on where it was; any later walk must see everything to prove anything.
-            went_on = not walks and self._copy.walk == 1 and bool(self._copy.collection)
-            walks.append(await self._walk(total, went_on=went_on))
-            in_step = walks[-1].differing == 0 and not went_on
+            # The snapshot resumes; any later walk must cover everything to prove anything.
+            resumed = not walks and self._copy.walk == 1 and bool(self._copy.collection)
+            walks.append(await self._walk(total, resumed=resumed))
+            in_step = walks[-1].differing == 0 and not resumed
         if final:
             await self._finish(walks[-1], in_step=in_step)
         return CopyResult(
@@ -102,42 +102,40 @@ class Copier:
             written=self._copy.written - before[0], removed=self._copy.removed - before[1],
         )  # fmt: skip
 
-    async def _walk(self, total: int, *, went_on: bool) -> WalkResult:
+    async def _walk(self, total: int, *, resumed: bool) -> WalkResult:
         walk = StoreDiff(
             self._source, self._target, report=self._report, settle=self._settle,
             number=self._copy.walk, total=total,
         )  # fmt: skip
-        collection, cursor = (self._copy.collection, self._copy.cursor) if went_on else ("", None)
-        walked = await walk.over(self._classes, collection=collection, cursor=cursor)
+        collection, cursor = (self._copy.collection, self._copy.cursor) if resumed else ("", None)
+        result = await walk.run(self._classes, collection=collection, cursor=cursor)
         self._copy.walk += 1
-        await self._land()
+        await self._commit()
         self._copy.collection, self._copy.cursor = "", None
-        return walked
+        return result
 
-    async def _finish(self, walked: WalkResult, *, in_step: bool) -> None:
+    async def _finish(self, result: WalkResult, *, in_step: bool) -> None:
         if not in_step:
             raise ConflictError(
-                f"the source still changes ({walked.differing} documents differed in the last walk): "
+                f"the source still changes ({result.differing} documents differed in the last walk): "
                 "stop all that writes to it, then run this again"
             )
         self._copy.state, self._copy.finished_at = "finished", self._clock.now()
-        self._copy.proof = walked.tallies
-        await self._land()
-
-    # -- writing ----------------------------------------------------------------------------------
+        self._copy.proof = result.tallies
+        await self._commit()
 
     async def _settle(self, cls: type[Document], pair: Pair, difference: Difference) -> None:
         write = _write(cls, *pair)
         size = 0 if write.prepared is None else len(write.prepared.body)
         if len(self._writes) >= WRITES_MAX or self._bytes + size > BYTES_MAX:
-            await self._land()
+            await self._commit()
         self._writes.append(write)
         self._bytes += size
         self._copy.written += difference.kind != "extra"
         self._copy.removed += difference.kind == "extra"
         self._last = (cls, pair)
 
-    async def _land(self) -> None:
+    async def _commit(self) -> None:
         self._copy.updated_at = self._clock.now()
         if self._last is not None:
             cls, pair = self._last
@@ -148,7 +146,7 @@ class Copier:
         if isinstance(outcome, VersionConflictError):
             raise LeaseLostError("another `holdfast copy` to this target has taken over") from outcome
         if isinstance(outcome, AlreadyExistsError):
-            raise ConflictError(f"somebody else writes to the target: {outcome.message}") from outcome
+            raise ConflictError(f"another process writes to the target: {outcome.message}") from outcome
         if isinstance(outcome, HoldfastError):
             raise outcome
         self._version = outcome.versions[0]
@@ -156,7 +154,7 @@ class Copier:
 
 
 def _write(cls: type[Document], one: Snapshot[Any] | None, other: Snapshot[Any] | None) -> Write:
-    """What makes the target's side like the source's. Ids are as they are, also where made from fields."""
+    """The write that makes the target's side equal to the source's; ids are copied as they are."""
     schema = schema_of(cls)
     if one is None:
         assert other is not None

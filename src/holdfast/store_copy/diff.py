@@ -1,4 +1,4 @@
-"""Two stores' documents side by side. Engines keep ids in one order, so one look at each is enough."""
+"""Comparison of two stores' documents, merged in id order, so each is read once."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from holdfast.store import Snapshot
 from holdfast.store_copy.models import CollectionDigest, Difference, Kind
 
 Pair = tuple[Snapshot[Any] | None, Snapshot[Any] | None]
-# Sorted, because an engine may give a mapping's keys in an order of its own.
+# Sorted, because an engine may return a mapping's keys in any order.
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
 def content(document: Any) -> bytes:
-    """A document's whole content, alike from every engine."""
+    """The canonical bytes of a document, equal on every engine."""
     return _ENCODER.encode(document)
 
 
 async def pairs(
     ours: AsyncIterator[Snapshot[Any]], theirs: AsyncIterator[Snapshot[Any]]
 ) -> AsyncIterator[Pair]:
-    """Every id that either side has, in order, with what each side has under it."""
+    """Every id that either side has, in order, with the document of each side."""
     one, other = await anext(ours, None), await anext(theirs, None)
     while one is not None or other is not None:
         first = min(item.key for item in (one, other) if item is not None)
@@ -41,11 +41,11 @@ async def pairs(
 
 
 class Comparison:
-    """Judges one collection's pairs and adds up both sides."""
+    """Compares one collection's pairs and hashes both sides."""
 
     def __init__(self, collection: str) -> None:
         self._collection = collection
-        self._ours, self._theirs = _Sum(), _Sum()
+        self._ours, self._theirs = _Digest(), _Digest()
 
     def compare(self, pair: Pair) -> Difference | None:
         ours = self._ours.add(pair[0])
@@ -64,7 +64,7 @@ class Comparison:
         )  # fmt: skip
 
 
-class _Sum:
+class _Digest:
     def __init__(self) -> None:
         self.count = 0
         self._hash = hashlib.blake2b(digest_size=16)
@@ -72,12 +72,12 @@ class _Sum:
     def add(self, item: Snapshot[Any] | None) -> bytes | None:
         if item is None:
             return None
-        whole = content(item.doc)
+        encoded = content(item.doc)
         self.count += 1
         key = item.key.encode()
-        # Lengths in front, or two documents could be cut elsewhere and hash alike.
-        self._hash.update(b"%d %d " % (len(key), len(whole)) + key + whole)
-        return whole
+        # With lengths, or documents split elsewhere could hash alike.
+        self._hash.update(b"%d %d " % (len(key), len(encoded)) + key + encoded)
+        return encoded
 
     @property
     def hash(self) -> str:

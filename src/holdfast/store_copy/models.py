@@ -1,4 +1,4 @@
-"""What the target remembers of a copy, and what a copy tells."""
+"""Documents and results of a copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["missing", "changed", "extra"]
 
 
 class CollectionDigest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One collection on both sides: how many documents, and one hash over all of them in their order."""
+    """One collection on both sides: the number of documents, and one hash over all of them in order."""
 
     collection: str
     documents: int
@@ -26,9 +26,9 @@ class CollectionDigest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 @document("holdfast_copies/{id}", access=SERVICE_ONLY)
 class Copy(Document, rename="camel"):
-    """Kept in the target: which store it is a copy of, and how far that has come.
+    """Stored in the target: the source it is a copy of, and the position.
 
-    While it is unfinished, only the copy may write to the target.
+    While it is unfinished, only the copier may write to the target.
     """
 
     id: str = COPY_ID
@@ -47,7 +47,7 @@ class Copy(Document, rename="camel"):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A document that is not in the target, is another there, or is only there."""
+    """A document that is missing in the target, differs there, or exists only there."""
 
     collection: str
     id: str
@@ -55,7 +55,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a walk is; `total` was counted before it, and writers go on."""
+    """The position of a walk; `total` was counted before it, while writers go on."""
 
     walk: int
     collection: str
@@ -65,7 +65,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WalkResult(msgspec.Struct, kw_only=True, rename="camel"):
-    """What one walk over both stores found; the first differences by name."""
+    """The result of one walk over both stores; the first differences by name."""
 
     missing: int = 0
     changed: int = 0
@@ -85,7 +85,7 @@ class WalkResult(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class CopyResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one run did. `in_step` says that its last walk, over everything, found nothing to do."""
+    """The result of one run. `in_step` says that its last complete walk found no difference."""
 
     state: Literal["unfinished", "finished"]
     in_step: bool

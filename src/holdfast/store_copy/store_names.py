@@ -1,4 +1,4 @@
-"""What a store is called where others may read it: its URL without secrets."""
+"""Names of stores for people: the URL without secrets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from holdfast.config import redact
 
 
 def local_file(url: str) -> Path | None:
-    """The file that a SQLite URL names; None for other engines."""
+    """The file of a SQLite URL; None for other engines."""
     parts = urlsplit(url)
     return Path(unquote(parts.path).removeprefix("/")).absolute() if parts.scheme == "sqlite" else None
 
 
 def name_of(url: str) -> str:
-    """The same for the same store, wherever the command runs; holds no password.
+    """The store's URL in a canonical form, without password.
 
     Example: `name_of("postgresql://app:hunter2@db/shop")` gives `postgresql://app:***@db/shop`
     """

@@ -1,4 +1,4 @@
-"""One walk over everything in both stores."""
+"""One walk over all documents of both stores."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def collection_of(cls: type[Document]) -> str:
 
 
 def all_documents(cls: type[Document]) -> Query[Any]:
-    """All of a collection, whoever's it is, in the order of ids."""
+    """All documents of a collection, of every tenant, in id order."""
     query: Query[Any] = Query(cls).limit(PAGE)
     return query.across_parents() if schema_of(cls).path.nested else query
 
 
 async def count_all(store: Store, classes: Iterable[type[Document]]) -> dict[str, int]:
-    """How many documents each collection has now."""
+    """The number of documents of each collection."""
     return {collection_of(cls): await store.privileged().count(all_documents(cls)) for cls in classes}
 
 
@@ -43,11 +43,11 @@ async def verify_stores(
 
     Example: `assert (await verify_stores(old, new, [Run])).differing == 0`
     """
-    return await StoreDiff(source, target, report=report).over(classes)
+    return await StoreDiff(source, target, report=report).run(classes)
 
 
 class StoreDiff:
-    """Looks at every document of both stores once; `settle` hears of each difference."""
+    """Compares every document of both stores once; `settle` is called for each difference."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class StoreDiff:
         self._source, self._target = source.privileged(), target.privileged()
         self._report, self._settle = report, settle
         self._number, self._total = number, total
-        self.walked = WalkResult()
-        self._last = ""  # the id looked at last in this collection
+        self.result = WalkResult()
+        self._last = ""  # the last id of this collection
 
-    async def over(
+    async def run(
         self, classes: Sequence[type[Document]], *, collection: str = "", cursor: str | None = None
     ) -> WalkResult:
         """Walk these collections, from the named one and its cursor on."""
@@ -73,36 +73,36 @@ class StoreDiff:
             name = collection_of(cls)
             if name >= collection:
                 await self._collection(cls, name, cursor=cursor if name == collection else None)
-        return self.walked
+        return self.result
 
     async def _collection(self, cls: type[Document], name: str, *, cursor: str | None) -> None:
         comparison = Comparison(name)
         self._last = ""
-        query = all_documents(cls).after(await self._known(cls, cursor))
+        query = all_documents(cls).after(await self._valid_cursor(cls, cursor))
         try:
             async for pair in pairs(self._source.scan(query), self._target.scan(query)):
-                await self._look(cls, pair, comparison.compare(pair))
+                await self._record(cls, pair, comparison.compare(pair))
         except msgspec.ValidationError as fault:
             raise DecryptionError(
                 f"{name}: one of the {PAGE} documents after {self._last or 'its start'!r} is not as declared "
-                f"({fault}); mend or remove it, then run this again"
+                f"({fault}); fix or delete it, then run this again"
             ) from None
-        self.walked.tallies.append(comparison.digest())
-        self._tell(name)
+        self.result.tallies.append(comparison.digest())
+        self._report_progress(name)
 
-    async def _look(self, cls: type[Document], pair: Pair, difference: Difference | None) -> None:
+    async def _record(self, cls: type[Document], pair: Pair, difference: Difference | None) -> None:
         if difference is not None:
-            self.walked.note(difference)
+            self.result.note(difference)
             if self._settle is not None:
                 await self._settle(cls, pair, difference)
         item = pair[0] or pair[1]
         self._last = "" if item is None else "/".join(split_key(item.key))
-        self.walked.seen += 1
-        if self.walked.seen % REPORT_EVERY == 0:
-            self._tell(collection_of(cls))
+        self.result.seen += 1
+        if self.result.seen % REPORT_EVERY == 0:
+            self._report_progress(collection_of(cls))
 
-    async def _known(self, cls: type[Document], cursor: str | None) -> str | None:
-        """The cursor, or None where it was kept by another version of the declaration."""
+    async def _valid_cursor(self, cls: type[Document], cursor: str | None) -> str | None:
+        """The cursor, or None where it was stored by another version of the declaration."""
         if cursor is None:
             return None
         try:
@@ -111,10 +111,10 @@ class StoreDiff:
             return None
         return cursor
 
-    def _tell(self, collection: str) -> None:
+    def _report_progress(self, collection: str) -> None:
         if self._report is not None:
-            walked = self.walked
+            result = self.result
             self._report(Progress(
-                walk=self._number, collection=collection, seen=walked.seen,
-                total=max(self._total, walked.seen), differing=walked.differing,
+                walk=self._number, collection=collection, seen=result.seen,
+                total=max(self._total, result.seen), differing=result.differing,
             ))  # fmt: skip

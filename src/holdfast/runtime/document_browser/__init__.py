@@ -1,12 +1,12 @@
-"""Looking through what is kept: by the indexes that collections declare, inside one tenant, secrets masked.
+"""Browsing of documents: by the declared indexes, inside one tenant, secrets redacted.
 
-    Documents(runtime).collection(caller, "acme", name) ──► Collection ──► Way ──► question ──► rows
+    DocumentBrowser(runtime).collection(caller, "acme", name) ─► Collection ─► BrowseIndex ─► query ─► rows
 
-Every way to look is a declared index (or ids in order, where a collection can be walked by them): the values
-of its first fields are given, the rest is the order. What no index serves can't be asked.
+Documents can only be browsed by a declared index (or by ids in order, where a collection can be scanned so):
+values for its first fields, the rest is the order. What no index serves can't be queried.
 
-`collection` knows one collection and its ways, `documents` who may look into which, `values` reads what
-people type, `masking` keeps secrets back.
+`collection` has one collection and its indexes, `documents` who may browse which, `values` parses what people
+type, `redaction` hides secrets.
 """
 
 from holdfast.runtime.document_browser.collection import (

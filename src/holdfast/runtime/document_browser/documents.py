@@ -1,4 +1,4 @@
-"""Who may look into which collections, and the documents there."""
+"""Who may browse which collections, and reading of documents."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from holdfast.store import Snapshot, Store
 
 
 class DocumentBrowser:
-    """The collections of a process, as far as somebody may look into them.
+    """The collections of a process that a caller may browse.
 
-    An administrator of the whole may look into all of them, in any tenant; another into those whose
-    declaration lets them read, in their own. What has no tenant is the platform's.
+    A platform administrator may browse all of them, in any tenant; others those that they may read, in their
+    own. Collections without tenant belong to the platform.
 
     Example: `DocumentBrowser(runtime).collection(caller, "acme", "holdfast_runs")`
     """
@@ -37,31 +37,33 @@ class DocumentBrowser:
         ]  # fmt: skip
 
     def collections(self, caller: Caller, tenant_id: str) -> list[Collection]:
-        """Those the caller may look into, by name."""
-        return sorted((one for one in self._all if _may(one, caller, tenant_id)), key=lambda one: one.name)
+        """The collections that the caller may browse, by name."""
+        return sorted(
+            (one for one in self._all if _may_browse(one, caller, tenant_id)), key=lambda one: one.name
+        )
 
     def collection(self, caller: Caller, tenant_id: str, name: str) -> Collection:
-        found = next((one for one in self.collections(caller, tenant_id) if one.name == name), None)
-        if found is None:
-            raise NotFoundError(f"there is no collection {name[:100]!r} here that you may look into")
-        return found
+        match = next((one for one in self.collections(caller, tenant_id) if one.name == name), None)
+        if match is None:
+            raise NotFoundError(f"there is no collection {name[:100]!r} that you may browse")
+        return match
 
     def store_for(self, collection: Collection, tenant_id: str) -> Store:
-        """The handle that reads it: the tenant's own, or the root's where there are no tenants."""
+        """The store handle that reads it: the tenant's, or the root's where there are no tenants."""
         return self._store if collection.schema.tenant is None else self._store.tenant(tenant_id)
 
     async def document(
         self, collection: Collection, tenant_id: str, *, ids: Mapping[str, str]
     ) -> Snapshot[Any]:
         """The document with these ids, or `NotFoundError`."""
-        whole = [required_id(ids, name) for name in collection.schema.path.parameters]
-        found = await self.store_for(collection, tenant_id).get(collection.schema.cls, *whole)
-        if found is None:
-            raise NotFoundError(f"there is no {'/'.join(whole)[:200]!r} in {collection.name} here")
-        return found
+        segments = [required_id(ids, name) for name in collection.schema.path.parameters]
+        match = await self.store_for(collection, tenant_id).get(collection.schema.cls, *segments)
+        if match is None:
+            raise NotFoundError(f"there is no {'/'.join(segments)[:200]!r} in {collection.name}")
+        return match
 
 
-def _may(collection: Collection, caller: Caller, tenant_id: str) -> bool:
+def _may_browse(collection: Collection, caller: Caller, tenant_id: str) -> bool:
     schema = collection.schema
     if schema.tenant is None:
         return privileged(caller) and tenant_id == NO_TENANT

@@ -1,4 +1,4 @@
-"""What people are shown of stored values: everything but secrets."""
+"""Redaction of secrets in stored values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.kit.vault.vault import FORMAT
 
 MASK: Final = "••••••"
-# A name that holds one of these words names a secret, also in what no declaration knows: headers, inputs.
+# A name with one of these words is a secret's, also in undeclared data: headers, inputs.
 _SECRET: Final = frozenset({
     "apikey", "authorization", "cookie", "credential", "credentials", "csrf", "jwt", "passphrase", "passwd",
     "password", "secret", "secrets", "signature", "token", "tokens", "verifier",
@@ -19,28 +19,27 @@ _SECRET: Final = frozenset({
 # Most keys are ids; these are not.
 _SECRET_KEYS: Final = frozenset({"access", "api", "private", "signing"})
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-# Up to the last @: whoever wrote the address may have left one in the password as it is.
-_IN_ADDRESS: Final = re.compile(r"(?<=://)([^/\s:@]*):[^/\s]+(?=@)")
-_IN_QUERY: Final = re.compile(r"(?<=[?&])([\w.-]+)=([^&#\s]+)")
-# What is a secret wherever it stands: an API token, a signing secret, whatever lets somebody in.
-_BY_ITSELF: Final = re.compile(r"\bhf_[a-z0-9]{32,}|\bwhsec_[\w+/=-]{16,}|\b[Bb]earer +[\w.~+/=-]{16,}")
+# Up to the last @: a password may contain an unescaped one.
+_URL_PASSWORD: Final = re.compile(r"(?<=://)([^/\s:@]*):[^/\s]+(?=@)")
+_QUERY_PARAMETER: Final = re.compile(r"(?<=[?&])([\w.-]+)=([^&#\s]+)")
+# Secrets by their form: API tokens, signing secrets, bearer tokens.
+_TOKEN: Final = re.compile(r"\bhf_[a-z0-9]{32,}|\bwhsec_[\w+/=-]{16,}|\b[Bb]earer +[\w.~+/=-]{16,}")
 _SEALED: Final = f"{FORMAT}."
 
 
 def redact_value(value: Any, hidden: Collection[str] = ()) -> Any:
-    """The value as JSON knows it, with secrets masked and bytes told by their size.
+    """The value as JSON values, with secrets masked and bytes shown by their size.
 
-    Secret is what the vault sealed, what stands in a field named in `hidden`, any text under a name that says
-    so, also in an address, a password there, and a token that is known by its look. Whether there is one at
-    all stays to be seen.
+    Masked are sealed values, fields named in `hidden`, texts under a secret's name, also in a URL, passwords
+    in URLs, and tokens by their form. Whether there is a value stays visible.
 
-    Example: `masked({"name": "rms", "token": "ya29"})` gives `{"name": "rms", "token": "••••••"}`
+    Example: `redact_value({"name": "rms", "token": "ya29"})` gives `{"name": "rms", "token": "••••••"}`
     """
     if isinstance(value, dict):
         return {
-            name: _masked(one, secret=name in hidden or names_secret(name)) for name, one in value.items()
+            name: _redact(one, secret=name in hidden or names_secret(name)) for name, one in value.items()
         }
-    return _masked(value, secret=False)
+    return _redact(value, secret=False)
 
 
 def names_secret(name: str) -> bool:
@@ -51,11 +50,11 @@ def names_secret(name: str) -> bool:
     )
 
 
-def _masked(value: Any, *, secret: bool) -> Any:
+def _redact(value: Any, *, secret: bool) -> Any:
     if isinstance(value, dict):
-        return {name: _masked(one, secret=secret or names_secret(name)) for name, one in value.items()}
+        return {name: _redact(one, secret=secret or names_secret(name)) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_masked(one, secret=secret) for one in value]
+        return [_redact(one, secret=secret) for one in value]
     if isinstance(value, str):
         return _text(value, secret=secret)
     if isinstance(value, bytes):
@@ -66,5 +65,7 @@ def _masked(value: Any, *, secret: bool) -> Any:
 def _text(value: str, *, secret: bool) -> str:
     if value and (secret or value.startswith(_SEALED)):
         return MASK
-    value = _BY_ITSELF.sub(MASK, _IN_ADDRESS.sub(rf"\1:{MASK}", value))
-    return _IN_QUERY.sub(lambda found: f"{found[1]}={MASK}" if names_secret(found[1]) else found[0], value)
+    value = _TOKEN.sub(MASK, _URL_PASSWORD.sub(rf"\1:{MASK}", value))
+    return _QUERY_PARAMETER.sub(
+        lambda match: f"{match[1]}={MASK}" if names_secret(match[1]) else match[0], value
+    )

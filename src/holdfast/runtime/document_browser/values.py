@@ -1,4 +1,4 @@
-"""What people type, as values to ask for."""
+"""Parsing of filter values that people type."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _KINDS: Final = {
 
 
 def read_value(column: Column, text: str) -> Any:
-    """The text as a value of the column's kind: `null` is none, and words may stand in quotes.
+    """Parse a value of the column's kind: `null` is None, and words may be quoted.
 
     Example: `read_value(column, "2026-11-15T12:00:00Z")`
     """
     if text == "null" and (column.nullable or column.kind in ("open", "list")):
         return None
     if column.kind in ("text", "bytes"):
-        return _unquoted(text)
+        return _unquote(text)
     value = _time(text) if column.kind == "time" else _json(text)
     if column.kind in ("open", "list"):
         return value
     try:
         return column.operand(value)
     except WrongTypeError:
-        said = f"{column.stored} takes {_KINDS[column.kind]}, not {text[:40]!r}"
-        raise InvalidError(said, column.stored) from None
+        message = f"{column.stored} takes {_KINDS[column.kind]}, not {text[:40]!r}"
+        raise InvalidError(message, column.stored) from None
 
 
 def write_value(column: Column, value: Any) -> str:
-    """What to type so that `read_value` gives this value again."""
+    """Format a value so that `read_value` parses it again."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, str) and column.kind == "text" and not _needs_quotes(value):
@@ -46,11 +46,11 @@ def write_value(column: Column, value: Any) -> str:
 
 
 def _needs_quotes(text: str) -> bool:
-    """Whether it would be read as something else, or lose the blanks around it."""
+    """Whether it would be parsed as something else, or lose surrounding spaces."""
     return text in ("", "null") or text[0] == '"' or text != text.strip()
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     with contextlib.suppress(msgspec.DecodeError):
         return msgspec.json.decode(text, type=str)
     return text
