@@ -154,11 +154,11 @@ class WorkerLoop(Generic[D]):
 
     def _note(self, fault: BaseException) -> None:
         self.errors += 1
-        self.last_error = (
-            f"{fault.code}: {fault.message}" if isinstance(fault, HoldfastError) else repr(fault)
-        )
-        known = isinstance(fault, HoldfastError)
-        _log.warning("worker failed", worker=type(self).__name__, error=self.last_error, exc_info=not known)
+        trace: BaseException | None = fault
+        self.last_error = repr(fault)
+        if isinstance(fault, HoldfastError):
+            trace, self.last_error = None, f"{fault.code}: {fault.message}"
+        _log.warning("worker failed", worker=type(self).__name__, error=self.last_error, exc_info=trace)
 
     async def _guarded_step(self, stop: asyncio.Event) -> float:
         """Take a step; a failing store is waited out here, so that what is under way goes on meanwhile."""
