@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from holdfast.model.path import split_key
 from holdfast.model.schema import Prepared
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.table_mapping import CLAIM_COLUMNS_AT, Row, TableMapping, merge_json
+from holdfast.store.sql.table_mapping import CLAIM_COLUMNS_AT, Row, TableMapping
 from holdfast.store.sql.tables import KEY, Table
 
 ROWS_PER_STEP: Final = 500
@@ -56,7 +55,7 @@ def prepare_row(mapping: TableMapping, row: Row, backfill: Backfill) -> Prepared
     A claim may have changed a claimed column since the body was written, so the column wins, unless it
     is new and nothing was written to it yet.
     """
-    document: Any = mapping.schema.load(merge_json(row[2], row[3]), split_key(row[0]))
+    document = mapping.decode(row)
     columns = zip(mapping.claim_columns, mapping.overlay, strict=True)
     for position, (column, (path, convert)) in enumerate(columns, CLAIM_COLUMNS_AT):
         value = row[position]

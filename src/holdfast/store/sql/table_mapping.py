@@ -66,11 +66,15 @@ class TableMapping:
 
     def decode(self, row: Row) -> Any:
         """Return the document as its JSON says, without what claims changed."""
-        decode, body = self.schema.decode, merge_json(row[2], row[3])
+        body = row[2] if row[3] is None else merge_json(row[2], row[3])
+        decode = self.schema.decode
         return self.schema.load(body, split_key(row[0])) if decode is None else decode(body)
 
     def load(self, row: Row) -> Any:
-        document = self.decode(row)
+        # Once per row read, so `decode` is repeated here instead of called.
+        body = row[2] if row[3] is None else merge_json(row[2], row[3])
+        decode = self.schema.decode
+        document = self.schema.load(body, split_key(row[0])) if decode is None else decode(body)
         for position, (path, convert) in enumerate(self.overlay, CLAIM_COLUMNS_AT):
             force_setattr(document, path, row[position] if convert is None else convert(row[position]))
         return document
@@ -79,8 +83,8 @@ class TableMapping:
         return Snapshot(self.load(row), row[1], row[0])
 
     def snapshots(self, rows: Iterable[Row]) -> list[Snapshot[Any]]:
-        snapshot = self.snapshot
-        return [snapshot(row) for row in rows]
+        load = self.load
+        return [Snapshot(load(row), row[1], row[0]) for row in rows]
 
 
 class StoredRow:
@@ -133,8 +137,6 @@ class ListIndexTable:
 
 def merge_json(body: Any, patch: Any) -> Any:
     """Return a document's JSON with a fenced patch appended: of a repeated name, readers take the last."""
-    if patch is None:
-        return body
     if len(body) <= 2:
         return patch
     return body[:-1] + ("," if isinstance(body, str) else b",") + patch[1:]
