@@ -13,13 +13,13 @@ from holdfast.errors import (
     NotFoundError,
     VersionConflictError,
 )
-from holdfast.kit.access import ApiToken, Gate, Roles
-from holdfast.model import ANONYMOUS, SERVICE, Caller, Document
+from holdfast.kit.access import ApiToken, Gate, Roles, Setup, User, Users
+from holdfast.model import ANONYMOUS, SERVICE, Caller, CompositeId, Document, Membership, UlidId, document
 from holdfast.store import PRESENT, Fence, Increment, Query, Store, check, create, delete, patch, put, upsert
 from holdfast.testing import ManualClock
 from tests.kit.access.notes import Member, Note
 
-DOCUMENTS: list[type[Document]] = [Note, Member, ApiToken]
+DOCUMENTS: list[type[Document]] = [Note, Member, ApiToken, User, Setup]
 
 
 def person(role: str = "", user_id: str = "ann", tenant_id: str = "acme") -> Caller:
@@ -165,6 +165,38 @@ async def test_ids_that_are_spelled_alike_give_nobody_anothers_role(kit_store: S
     roles = Roles(kit_store, Member)
     assert await roles.role("a", "b_c") == "owner"
     assert await roles.role("a_b", "c") is None
+
+
+async def test_the_platforms_users_are_a_membership(kit_store: Store) -> None:
+    users, roles = Users(kit_store), Roles(kit_store, User)
+    await users.add("ann", role="admin", tenant_id="acme")
+    assert await roles.role("ann", "acme") == "admin"
+    assert await roles.role("ann", "other") is None
+    assert await roles.role("bob", "acme") is None
+    await users.disable("ann")
+    roles.forget("ann")
+    assert await roles.role("ann", "acme") is None
+
+
+async def test_an_administrator_of_the_platform_has_that_role_in_every_tenant(acme: Store) -> None:
+    stored = await Gate(acme, person("admin", tenant_id="-")).require("delete", Note, "n1")
+    assert stored.doc == Note(id="n1")
+    with pytest.raises(ForbiddenError):
+        await Gate(acme, person("developer", tenant_id="-")).require("read", Note, "n1")
+
+
+@pytest.mark.parametrize("id", [CompositeId("tenant_id", "user_id"), UlidId()])
+def test_a_membership_that_one_lookup_can_not_find_is_refused(id: Any) -> None:
+    with pytest.raises(DeclarationError, match="CompositeId"):
+
+        @document(
+            "members/{id}", id=id, membership=Membership(user="user_id", tenant="tenant_id", role="role")
+        )
+        class Lost(Document):
+            id: str = ""
+            user_id: str
+            tenant_id: str
+            role: str
 
 
 async def test_roles_need_a_declared_membership(kit_store: Store) -> None:
