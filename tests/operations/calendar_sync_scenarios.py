@@ -64,6 +64,3 @@ async def _(world: World) -> None:
 async def _(world: World) -> None:
     async with _calendars(world) as harness:
         await world.act(harness.operations.request_sync(harness.by, ALICE, full=True))
-
-
-ADDED = True

@@ -102,5 +102,3 @@ _on_an_endpoint(endpoints.disable)
 _on_an_endpoint(endpoints.enable, status="disabled")
 _on_an_endpoint(endpoints.rotate)
 _on_an_endpoint(endpoints.send_test)
-
-ADDED = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,14 +20,13 @@ from holdfast.runtime import Runtime, find_services
 from holdfast.store import Query
 from tests.console.desk import desk
 from tests.console.workshop import Workshop
-from tests.operations import calendar_sync_scenarios, outbox_scenarios
 from tests.operations.commit_log import CommitLog, LoggedCommit
 from tests.operations.discovery import Function, operations_of, reads_of
 from tests.operations.scenarios import SCENARIOS, Scenario, World
 from tests.providers.provider_fixture import a_setting
 
-assert calendar_sync_scenarios.ADDED
-assert outbox_scenarios.ADDED
+for _file in sorted(Path(__file__).parent.glob("*_scenarios.py")):
+    importlib.import_module(f"tests.operations.{_file.stem}")
 # An argument for each parameter of a read, by its name; what it finds does not matter.
 SAMPLES: dict[str, Any] = {
     "tenant_id": "-", "outbox": "holdfast", "caller": SERVICE, "collection": "holdfast_runs",
