@@ -22,7 +22,7 @@ from holdfast.store_copy import Copy, Difference, Progress, check_target, copy_s
 from holdfast.store_copy.copier import Copier
 from holdfast.testing import ManualClock
 from tests.copying.conftest import Open
-from tests.copying.reading import contents
+from tests.copying.store_contents import contents
 
 CLASSES: list[type[Document]] = [Note, LogEntry, QueuedJob, Letter, Parcel, Seat]
 NAME = "sqlite:///here.db"

@@ -16,8 +16,8 @@ from holdfast.store.contract.models import ALL
 from holdfast.store_copy import Copy, CopyResult, copy_store, verify_stores
 from holdfast.testing import ManualClock
 from tests.copying.conftest import Open
-from tests.copying.reading import contents
 from tests.copying.samples import fill
+from tests.copying.store_contents import contents
 
 CLASSES: list[type[Document]] = [cls for cls in (*KIT_DOCUMENTS, *ALL) if cls is not Copy]
 EACH = 12

@@ -1,4 +1,4 @@
-"""Everything a store holds, read without the copying's own walk."""
+"""Everything a store contains, read without the copier's own scan."""
 
 from __future__ import annotations
 
