@@ -76,8 +76,8 @@ class Deliveries:
     ) -> QueryPage[Delivery]:
         """Return a page of deliveries, newest first; it may be short where `event_type` left some out."""
         page = await self._store.query(self._query(selection).limit(limit).after(cursor))
-        kept = [item for item in page.items if selection.event_type in (None, item.doc.event_type)]
-        return QueryPage(kept, page.cursor)
+        matching = [item for item in page.items if selection.event_type in (None, item.doc.event_type)]
+        return QueryPage(matching, page.cursor)
 
     async def undelivered(
         self, endpoint_id: str | None = None, *, limit: int = BATCH, cursor: str | None = None

@@ -31,7 +31,7 @@ from holdfast.kit.outbox.settler import Settlement, Settler
 from holdfast.net import ConnectionShares, OutgoingRequest, ReceiverResponse, Sender, SendFailure
 from holdfast.store import Store, Write
 
-# Adds headers to the signature's, for each attempt anew.
+# Adds headers to the signature's, for each attempt.
 Headers = Callable[[Delivery, Endpoint], Sequence[tuple[str, str]]]
 Result = ReceiverResponse | SendFailure
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
@@ -204,7 +204,7 @@ class DeliveryWorker:
             self._settler.add(Settlement(claimed.delivery.id, writes, claimed.until_s))
 
     async def _finish_head(self, delivery: Delivery, writes: Sequence[Write], now: datetime) -> None:
-        """Settle the head of an ordered queue; a lost lease means that somebody else will."""
+        """Settle the head of an ordered queue; a lost lease means that another worker will."""
         try:
             await ordering.leave(self._store, delivery, writes, models=self._models, now=now)
         except HoldfastError as fault:

@@ -151,7 +151,7 @@ class Attempt(msgspec.Struct, rename="camel", omit_defaults=True):
 class Delivery(Document, rename="camel"):
     """One event for one endpoint, with all that sending it needs and its history.
 
-    `next_attempt_at` null means that nothing is wanted: it is finished, or waits its turn in a FIFO lane.
+    `next_attempt_at` is null where it is finished or waits its turn in an ordered queue.
     """
 
     id: str
@@ -176,10 +176,10 @@ class Delivery(Document, rename="camel"):
     attempts: list[Attempt] = []
     trace: str = ""
 
-    # The fields that a service's own class changes in `tried`, so that they are kept with the attempt.
-    noted: ClassVar[tuple[str, ...]] = ()
+    # The fields that a service's own class changes in `on_attempt`, stored with the attempt.
+    attempt_fields: ClassVar[tuple[str, ...]] = ()
 
-    def tried(self, attempt: Attempt) -> None:
+    def on_attempt(self, attempt: Attempt) -> None:
         """Called with each attempt as it is recorded; a service's own class may keep more of it."""
 
 

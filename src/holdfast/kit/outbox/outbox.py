@@ -124,8 +124,10 @@ class Outbox:
                 "body",
             )
         now = self._store.clock.now()
-        made = [(endpoint, self._delivery(event, endpoint, now)) for endpoint in endpoints]
-        return [(delivery, endpoint.fifo and delivery.status == "pending") for endpoint, delivery in made]
+        deliveries = [(endpoint, self._delivery(event, endpoint, now)) for endpoint in endpoints]
+        return [
+            (delivery, endpoint.fifo and delivery.status == "pending") for endpoint, delivery in deliveries
+        ]
 
     def _delivery(self, event: Event, endpoint: Endpoint, now: datetime) -> Delivery:
         delivery = self._models.delivery(

@@ -95,7 +95,7 @@ def record_attempt(
     del delivery.attempts[:-ATTEMPTS_KEPT_MAX]
     delivery.attempt_count += 1
     delivery.last_attempt_at = at
-    delivery.tried(attempt)
+    delivery.on_attempt(attempt)
 
 
 def settle_writes(
@@ -107,10 +107,10 @@ def settle_writes(
     delivery.owner = None
     if outcome.status == "failed":
         delivery.next_attempt_at = now + timedelta(seconds=outcome.wait_s)
-        return [_fenced_patch(delivery, _SETTLED + delivery.noted)]
+        return [_fenced_patch(delivery, _SETTLED + delivery.attempt_fields)]
     delivery.next_attempt_at = None
     delivery.finished_at = now
-    writes = [_fenced_patch(delivery, _SETTLED + delivery.noted)]
+    writes = [_fenced_patch(delivery, _SETTLED + delivery.attempt_fields)]
     if outcome.status == "dead":
         writes.append(_dead_letter(letters, delivery, now=now))
     return writes

@@ -97,9 +97,9 @@ class DeliveryState(Delivery):
     rms_response: str | None = field(default=None, name="rms_response")
     created_at: datetime = field(name="created_at")
 
-    noted: ClassVar[tuple[str, ...]] = ("rms_response",)
+    attempt_fields: ClassVar[tuple[str, ...]] = ("rms_response",)
 
-    def tried(self, attempt: Attempt) -> None:
+    def on_attempt(self, attempt: Attempt) -> None:
         said = attempt.excerpt or "an empty answer"
         self.rms_response = f"{attempt.failure or attempt.status}: {said}"
 
