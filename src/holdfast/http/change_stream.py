@@ -19,7 +19,7 @@ from holdfast.kit.audit import AuditHead
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
-from holdfast.kit.runs import RunDocument, StepDocument
+from holdfast.kit.runs import KIT as RUN_MODELS
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.model import Document
@@ -38,7 +38,6 @@ _KIT: Final[Mapping[str, Sequence[type[Document]]]] = {
     "connections": (Connection,),
     "inbox": (InboxItem,),
     "pulse": (ActivityMinute,),
-    "runs": (RunDocument, StepDocument),
     "schedules": (Schedule, SlotRun),
     "tokens": (ApiToken,),
     "users": (User,),
@@ -48,11 +47,13 @@ _KIT: Final[Mapping[str, Sequence[type[Document]]]] = {
 def topics_of(runtime: Runtime) -> dict[str, Sequence[type[Document]]]:
     """The kit's topics, also for what services keep of it, and one for each service, by its address."""
     outboxes = [outbox.models for outbox in runtime.outboxes.values()]
+    runs = [RUN_MODELS, *(one.models for parts in runtime.parts.values() for one in parts.runs)]
     return {
         **_KIT,
         "dead-letters": [models.dead_letter for models in outboxes],
         "deliveries": [models.delivery for models in outboxes],
         "endpoints": [models.endpoint for models in outboxes],
+        "runs": [cls for models in runs for cls in (models.run, models.step)],
         **{one.address: one.documents for one in runtime.services if one.documents},
     }
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, cast, get_args
 
-import msgspec
 from markupsafe import Markup
 
 from holdfast.console.formatting import span, tone
 from holdfast.console.plots import stretch
 from holdfast.kit.runs import RunFields, StepSummary
 from holdfast.kit.runs.models import RunStatus
+from holdfast.operations.outboxes import own_fields
 from holdfast.operations.runs import KIT_RUNS, get, runs_in
 from holdfast.runtime import Runtime
 from holdfast.runtime.document_browser import redact_value
@@ -48,13 +48,6 @@ def bar(step: StepSummary, run: RunFields, now: datetime) -> Markup:
     return stretch(start_s / whole_s, (start_s + took_s) / whole_s, tone=tone(step.status), said=said)
 
 
-def about(run: RunFields) -> dict[str, Any] | None:
-    """What a service's own kind of run keeps beside what every run has: whom it is about, how far it is."""
-    of_all = {one.name for one in msgspec.structs.fields(RunFields)}
-    own = [one for one in msgspec.structs.fields(type(run)) if one.name not in of_all]
-    return {one.encode_name: msgspec.to_builtins(getattr(run, one.name)) for one in own} or None
-
-
 class RunPages:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime, self._clock = runtime, runtime.clock
@@ -68,7 +61,7 @@ class RunPages:
         return {
             "rows": [(one, standing(one, now)) for one in page.docs], "after": page.cursor, "state": state,
             "states": _STATES, "type": type, "collection": collection,
-            "collections": list(self._runtime.runs(ask.tenant_id)), "topics": topics(self._runtime),
+            "collections": list(self._runtime.runs(ask.tenant_id)),
         }  # fmt: skip
 
     async def one(self, ask: PageRequest) -> Mapping[str, Any]:
@@ -76,22 +69,20 @@ class RunPages:
         run = await get(self._runtime, ask.tenant_id, runs.collection, ask.path["run_id"])
         now = self._clock.now()
         # Who only looks on sees how far it is; what it works with may hold what is not for them.
-        values = {"about": about(run), "input": run.input, "result": run.result} if ask.may("admin") else {}
+        values = (
+            {"about": own_fields(run, RunFields) or None, "input": run.input, "result": run.result}
+            if ask.may("admin")
+            else {}
+        )
         return {
             "title": f"Run {run.id}", "run": run, "collection": runs.collection, "retriable": runs.retriable,
             "standing": standing(run, now), "steps": [(step, bar(step, run, now)) for step in run.steps],
             "values": {name: redact_value(value) for name, value in values.items() if value is not None},
-            "topics": topics(self._runtime),
         }  # fmt: skip
 
 
-def topics(runtime: Runtime) -> tuple[str, ...]:
-    """What rings when a run moves: the kit's own runs, and the services that keep some."""
-    return ("runs", *(one.address for one in runtime.services if runtime.parts[one.name].runs))
-
-
 def pages(runtime: Runtime) -> list[Page]:
-    shown, live = RunPages(runtime), topics(runtime)
+    shown, live = RunPages(runtime), ("runs",)
     return [
         Page(path="/runs", title="Runs", template="runs.html", data=shown.listed, live=live),
         Page(
