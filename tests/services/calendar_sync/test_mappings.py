@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ConfigError, HoldfastError, InvalidError
-from holdfast.services.calendar_sync.domain.mappings import MappingRow, digest, kept, parse
+from holdfast.services.calendar_sync.domain.mappings import MappingRow, digest, merge_mappings, parse
 from holdfast.services.calendar_sync.models import BadMappingRow, UserMapping
-from holdfast.services.calendar_sync.sync.sources import CsvSource, TomlSource, file_source, numbered
+from holdfast.services.calendar_sync.sync.sources import CsvSource, TomlSource, file_source, rows_of_cells
 from holdfast.simulators.google import InjectedFault, RevokeAccess, SetSheet
 from holdfast.testing import ManualClock
 from tests.services.calendar_sync.harness import (
@@ -76,8 +76,8 @@ def test_a_row_that_cant_be_used_is_told_by_its_number(row: MappingRow, reason: 
 def test_whoever_has_a_bad_row_keeps_what_they_had() -> None:
     before = {ALICE: (ALICE2,), BOB: (BOB2,)}
     slip = parse([_row(2, ALICE, "alice(at)fuga.jp"), _row(3, BOB, CAROL2)])
-    assert kept(slip, before) == {ALICE: (ALICE2,), BOB: (CAROL2,)}
-    assert kept(parse([_row(3, BOB, BOB2)]), before) == {BOB: (BOB2,)}
+    assert merge_mappings(slip, before) == {ALICE: (ALICE2,), BOB: (CAROL2,)}
+    assert merge_mappings(parse([_row(3, BOB, BOB2)]), before) == {BOB: (BOB2,)}
 
 
 def test_the_same_map_has_the_same_digest_whatever_the_order() -> None:
@@ -86,7 +86,7 @@ def test_the_same_map_has_the_same_digest_whatever_the_order() -> None:
 
 
 def test_empty_lines_are_passed_over_and_counted() -> None:
-    rows = numbered([["a", "b,c;d", "x"], [], ["", "", ""], ["e"], [1, None, True]], start=2)
+    rows = rows_of_cells([["a", "b,c;d", "x"], [], ["", "", ""], ["e"], [1, None, True]], start=2)
     assert [(row.number, row.primary, list(row.secondaries), row.status) for row in rows] == [
         (2, "a", ["b", "c", "d"], "x"), (5, "e", [""], ""), (6, "1", [""], "True"),
     ]  # fmt: skip

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from holdfast.kit.channels import Watch
 from holdfast.kit.inbox import Source
 from holdfast.service import Context, Health, Loop, Parts, Service, Webhook, WebhookStatuses
-from holdfast.services.calendar_sync.checks import checks_of
+from holdfast.services.calendar_sync.checks import check_address, check_credentials
 from holdfast.services.calendar_sync.jobs import jobs_of
 from holdfast.services.calendar_sync.models import DOCUMENTS, CalendarState, Order
 from holdfast.services.calendar_sync.operations import CalendarSync
@@ -45,7 +47,7 @@ def build(context: Context) -> Parts:
         queues={"orders": Order, "syncs": CalendarState, "channels": Watch} if in_use else {},
         pages=pages_of(operations),
         health=health,
-        checks=checks_of(engine),
+        checks=[partial(check_credentials, engine), partial(check_address, engine)],
         start=engine.start,
         close=engine.close,
         metrics=engine.metrics,

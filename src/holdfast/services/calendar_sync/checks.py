@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from holdfast.errors import HoldfastError, RetryLaterError
@@ -19,16 +18,6 @@ _REFUSED: Final = (
 )
 
 
-def checks_of(engine: SyncEngine) -> list[Callable[[], Awaitable[CheckResult]]]:
-    async def credentials() -> CheckResult:
-        return await check_credentials(engine)
-
-    async def address() -> CheckResult:
-        return check_address(engine)
-
-    return [credentials, address]
-
-
 async def check_credentials(engine: SyncEngine) -> CheckResult:
     """Ask for a token for somebody who is mapped, or for the service account itself."""
     if not engine.settings.in_use:
@@ -43,7 +32,7 @@ async def check_credentials(engine: SyncEngine) -> CheckResult:
     return CheckResult(CREDENTIALS, True, f"Google gives tokens for {primary or 'the service account'}")
 
 
-def check_address(engine: SyncEngine) -> CheckResult:
+async def check_address(engine: SyncEngine) -> CheckResult:
     """Check that the webhook's URL is one that Google sends to: it insists on https."""
     if not engine.settings.in_use:
         return CheckResult(ADDRESS, True, "not set up")

@@ -1,11 +1,11 @@
-"""What the service keeps: channels, mappings, where each calendar's sync stands, attendees it added.
+"""Documents of the service: channels, mappings, the sync state of calendars, attendees it added.
 
     UserMapping ──► WatchChannel (one live per primary)      ChannelEvent: what became of channels
          │                │ notification
          └──────────► CalendarState ──► sync ──► SyncedEvent (one per event: the attendees we added)
 
-`watchChannels` has the seven fields that other programs know, and no more; what a sync must remember stands
-in `CalendarState`.
+`watchChannels` has the seven fields that other programs know, and no more; the state of syncs is in
+`CalendarState`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class WatchChannel(ChannelFields, rename="camel"):
 
 @document("calendarSyncMappings/{primary_email}", access=MEMBERS_READ)
 class UserMapping(Document, rename="camel"):
-    """Somebody's primary address and the secondary ones that belong on the same events."""
+    """A primary address and the secondary ones that belong on the same events."""
 
     primary_email: Address
     secondary_emails: Annotated[list[Address], Meta(min_length=1)]
@@ -66,7 +66,7 @@ class BadMappingRow(msgspec.Struct, frozen=True):
 
 @document("calendarSyncReloads/{id}", access=MEMBERS_READ)
 class MappingReload(Document, rename="camel"):
-    """How the last reload went; `digest` tells one map from another.
+    """Result of the last reload; `digest` identifies the map.
 
     While `unapplied`, some calendars whose mapping changed were not yet requested to be synced.
     """
@@ -99,10 +99,10 @@ class EventResult(msgspec.Struct, frozen=True, rename="camel"):
     access=MEMBERS_READ,
 )
 class CalendarState(Document, rename="camel"):
-    """Where one calendar's sync stands; held by one process at a time.
+    """Sync state of one calendar; held by one process at a time.
 
     `asked` grows with each reason to sync that came in, `taken` is its value when the sync at work, or the
-    last one, began: as long as they differ there is something to look at. `secondaries` are those that the
+    last one, began: while they differ, another sync is due. `secondaries` are those that the
     last full sync was requested for. With `unmapped_at` it has one full sync to come, which takes these off
     again, or adds what could not be added without this organizer's credentials; then it is deleted.
     """
@@ -135,10 +135,10 @@ class CalendarState(Document, rename="camel"):
     access=MEMBERS_READ,
 )
 class SyncedEvent(Document, rename="camel"):
-    """The attendees that this service added to one event, whoever's calendar it was seen on.
+    """The attendees that this service added to one event, whichever calendar it was seen on.
 
-    `pending` are those asked for and not yet known to be on it: kept before the provider is asked, with the
-    version of the event (`etag`) that they were to be added to.
+    `pending` are those not yet confirmed: recorded before Google is asked, with the version of the event
+    (`etag`) that they were to be added to.
     """
 
     id: str
@@ -162,7 +162,7 @@ class SyncedEvent(Document, rename="camel"):
     access=MEMBERS_READ,
 )
 class ChannelEvent(Document, rename="camel"):
-    """What became of a channel; stays when its document is deleted."""
+    """A transition of a channel; stays when its document is deleted."""
 
     id: str = ""
     channel_id: str
@@ -176,7 +176,7 @@ class ChannelEvent(Document, rename="camel"):
     "calendarSyncOrders/{id}", claim=Claim(due="due_at", fence="fence", owner="owner"), access=ADMINS_READ
 )
 class Order(Document, rename="camel"):
-    """What an administrator asked for and is not done yet; held by the process that carries it out."""
+    """An administrator's order that is not done yet; held by the process that carries it out."""
 
     id: str
     kind: OrderKind

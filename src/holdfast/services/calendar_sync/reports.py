@@ -51,13 +51,13 @@ class RenewedResponse(_Response, frozen=True):
     duration: int
 
 
-class SkippedResponse(_Response, frozen=True):
+class SkippedResponse(_Response, frozen=True, kw_only=False):
     channel_id: str
     calendar_id: str
     reason: str
 
 
-class FailedResponse(_Response, frozen=True):
+class FailedResponse(_Response, frozen=True, kw_only=False):
     channel_id: str
     calendar_id: str
     error: str
@@ -115,29 +115,24 @@ def channel_response(row: ChannelReportRow) -> ChannelResponse:
 
 
 def renewal_response(renewal: Renewal) -> RenewalResponse:
-    renewed = [
-        RenewedResponse(
-            channel_id=one.channel_id, calendar_id=one.watched_id, old_expiration=one.old_expiration,
-            new_expiration=one.new_expiration or None, new_channel_id=one.new_channel_id,
-            duration=one.took_ms,
-        )
-        for one in renewal.renewed
-    ]  # fmt: skip
-    skipped = [
-        SkippedResponse(channel_id=one.channel_id, calendar_id=one.watched_id, reason=one.reason)
-        for one in renewal.skipped
-    ]
-    failed = [
-        FailedResponse(
-            channel_id=one.channel_id, calendar_id=one.watched_id, error=one.error,
-            retry_after=one.retry_after_s,
-        )
-        for one in renewal.failed
-    ]  # fmt: skip
-    counts = {"renewed": len(renewed), "skipped": len(skipped), "failed": len(failed)}
+    counts = {
+        "renewed": len(renewal.renewed), "skipped": len(renewal.skipped), "failed": len(renewal.failed)
+    }  # fmt: skip
     return RenewalResponse(
-        renewed=renewed, skipped=skipped, failed=failed, dry_run=renewal.dry_run,
-        summary={"total": sum(counts.values()), **counts},
+        renewed=[
+            RenewedResponse(
+                channel_id=one.channel_id, calendar_id=one.watched_id, old_expiration=one.old_expiration,
+                new_expiration=one.new_expiration or None, new_channel_id=one.new_channel_id,
+                duration=one.took_ms,
+            )
+            for one in renewal.renewed
+        ],
+        skipped=[SkippedResponse(one.channel_id, one.watched_id, one.reason) for one in renewal.skipped],
+        failed=[
+            FailedResponse(one.channel_id, one.watched_id, one.error, one.retry_after_s)
+            for one in renewal.failed
+        ],
+        summary={"total": sum(counts.values()), **counts}, dry_run=renewal.dry_run,
     )  # fmt: skip
 
 

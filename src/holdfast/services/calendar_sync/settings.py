@@ -1,4 +1,4 @@
-"""The service's own table of holdfast.toml: `[services.calendar_sync]`."""
+"""Settings: the table `[services.calendar_sync]` of holdfast.toml."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class CalendarSyncSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Without `service_account` and `mappings` the service rests.
+    """Without `service_account` and `mappings` the service is not in use.
 
     Example: `CalendarSyncSettings(service_account="key.json", mappings="sheet:1AbC")`
     """

@@ -1,4 +1,4 @@
-"""Rows of a source as a map from primary to secondary addresses; what can't be used is told by its row."""
+"""Parsing of a source's rows into a map from primary to secondary addresses; bad rows are reported."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ class MappingRow(msgspec.Struct, frozen=True):
 Entries = Mapping[str, tuple[str, ...]]
 
 
-class Parsed(msgspec.Struct, frozen=True):
-    """What a source says: the map, the rows that can't be used, and the primaries those were about; and
-    who is mapped no longer because a row says so."""
+class ParsedMappings(msgspec.Struct, frozen=True):
+    """The map, the rows that can't be used, the primaries of those rows, and primaries with inactive rows."""
 
     entries: Entries
     bad: tuple[BadMappingRow, ...] = ()
@@ -38,8 +37,8 @@ class Parsed(msgspec.Struct, frozen=True):
     inactive: frozenset[str] = frozenset()
 
 
-def parse(rows: Iterable[MappingRow]) -> Parsed:
-    """Check and gather rows; of several for one primary the last one that can be used wins."""
+def parse(rows: Iterable[MappingRow]) -> ParsedMappings:
+    """Validate rows; of several for one primary the last valid one wins."""
     entries: dict[str, tuple[str, ...]] = {}
     bad: list[BadMappingRow] = []
     doubtful: set[str] = set()
@@ -47,7 +46,7 @@ def parse(rows: Iterable[MappingRow]) -> Parsed:
     for row in rows:
         primary = row.primary.strip().lower()
         secondaries = _secondaries(row, primary)
-        reason = _fault(row, primary, secondaries)
+        reason = _invalid_reason(row, primary, secondaries)
         if reason:
             bad.append(BadMappingRow(row.number, reason))
             doubtful.add(primary)
@@ -56,7 +55,7 @@ def parse(rows: Iterable[MappingRow]) -> Parsed:
         else:
             entries.pop(primary, None)
             inactive.add(primary)
-    return Parsed(entries, tuple(bad), frozenset(doubtful - entries.keys()), frozenset(inactive))
+    return ParsedMappings(entries, tuple(bad), frozenset(doubtful - entries.keys()), frozenset(inactive))
 
 
 def _active(row: MappingRow) -> bool | None:
@@ -69,18 +68,18 @@ def _secondaries(row: MappingRow, primary: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for one in given if one and one != primary))
 
 
-def _fault(row: MappingRow, primary: str, secondaries: Sequence[str]) -> str:
+def _invalid_reason(row: MappingRow, primary: str, secondaries: Sequence[str]) -> str:
     if not _is_address(primary):
-        return f"{_shown(row.primary)} is no e-mail address"
+        return f"{_quote(row.primary)} is no e-mail address"
     if "/" in primary:
-        return f"{_shown(row.primary)} has a '/', which no engine keeps in an id"
+        return f"{_quote(row.primary)} has a '/', which no engine keeps in an id"
     if _active(row) is None:
-        return f"the status {_shown(row.status)} is neither active nor inactive"
+        return f"the status {_quote(row.status)} is neither active nor inactive"
     if not _active(row):
         return ""
     wrong = [one for one in secondaries if not _is_address(one)]
     if wrong:
-        return f"{_shown(wrong[0])} is no e-mail address"
+        return f"{_quote(wrong[0])} is no e-mail address"
     if len(secondaries) > SECONDARIES_MAX:
         return f"{len(secondaries)} secondary addresses; at most {SECONDARIES_MAX} are taken"
     if not secondaries:
@@ -92,14 +91,14 @@ def _is_address(text: str) -> bool:
     return len(text) <= 254 and _ADDRESS.fullmatch(text) is not None
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text.strip()[:60])
 
 
-def kept(parsed: Parsed, before: Entries) -> dict[str, tuple[str, ...]]:
-    """The new map; whoever's row has become unusable keeps what they had, so that a slip costs nobody."""
-    held = {primary: before[primary] for primary in parsed.doubtful if primary in before}
-    return {**parsed.entries, **held}
+def merge_mappings(parsed: ParsedMappings, before: Entries) -> dict[str, tuple[str, ...]]:
+    """Return the new map; a primary whose row became invalid keeps its previous mapping."""
+    previous = {primary: before[primary] for primary in parsed.doubtful if primary in before}
+    return {**parsed.entries, **previous}
 
 
 def is_in_domain(address: str, entries: Entries) -> bool:
@@ -110,5 +109,5 @@ def is_in_domain(address: str, entries: Entries) -> bool:
 
 
 def digest(entries: Entries) -> str:
-    """The same for the same map, wherever its rows stand."""
+    """Return a digest of the map that does not depend on the order of rows."""
     return hashlib.sha256(msgspec.json.encode(sorted(entries.items()))).hexdigest()[:32]

@@ -25,7 +25,7 @@ ERROR_CHARACTERS_MAX: Final = 500
 
 
 class SyncPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a calendar is looked at: at most, when nothing calls for it, and after failures."""
+    """How often a calendar is synced: at most, without any request, and after failures."""
 
     gap_s: float = 1.0
     poll_s: float = 6 * 3_600.0
@@ -46,7 +46,7 @@ def is_held(state: CalendarState, now: datetime) -> bool:
 
 
 def earliest_start(state: CalendarState, now: datetime, gap_s: float) -> datetime:
-    """When the next sync may begin: a while after the last one did, so that a burst is one more sync."""
+    """Return when the next sync may begin: some time after the last one did, so that a burst is one sync."""
     if state.began_at is None or state.began_at > now:
         return now
     return max(now, state.began_at + timedelta(seconds=gap_s))
@@ -55,9 +55,9 @@ def earliest_start(state: CalendarState, now: datetime, gap_s: float) -> datetim
 def request_sync(
     state: CalendarState, now: datetime, *, full: bool = False, gap_s: float = 0.0
 ) -> CalendarState:
-    """Look at this calendar; with `full` at everything on it. Whoever is at work looks once more after."""
+    """Request a sync, with `full` of everything on the calendar; a sync under way is followed by another."""
     due_at = state.due_at
-    # After a failure the wait stands: asking must not make anybody ask a provider sooner.
+    # After a failure the back-off stays: a request must not make anybody call a provider sooner.
     if not is_held(state, now):
         if not state.failures or full or due_at is None:
             due_at = earliest_start(state, now, gap_s)
@@ -68,7 +68,7 @@ def request_sync(
 
 
 def retry_attention(state: CalendarState, now: datetime) -> CalendarState:
-    """Make a calendar due that waits for credentials; somebody says that they work again."""
+    """Make a calendar that waits for credentials due now."""
     waits = state.status in ("attention", "unreachable") and not is_held(state, now)
     return replace(state, due_at=now) if waits and (state.due_at is None or state.due_at > now) else state
 
@@ -106,8 +106,8 @@ def await_organizer(
 def record_notification(
     state: CalendarState, now: datetime, *, received_at: datetime, number: int, gap_s: float
 ) -> CalendarState:
-    """A notification came. One of many in a burst changes nothing: what it asks for is asked for, or done."""
-    # A sync that began since has seen what this tells of. Clocks of two machines may differ a little.
+    """Request a sync for a notification, unless one that covers it is requested or was done."""
+    # A sync that began since has seen the change. Clocks of two machines may differ a little.
     skewed = received_at + timedelta(seconds=SKEW_S)
     seen = state.began_at is not None and skewed <= state.began_at <= now
     fresh = state.notified_at is not None and (now - state.notified_at).total_seconds() < NOTED_EVERY_S
@@ -117,12 +117,12 @@ def record_notification(
 
 
 def begin_sync(state: CalendarState, now: datetime) -> CalendarState:
-    """A sync begins: what is asked from here on asks for another."""
+    """Begin a sync: requests from here on cause another."""
     return replace(state, taken=state.asked, began_at=now)
 
 
 class SyncOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sync brought: the place to go on from, and what it did to events."""
+    """Result of a sync: the next sync token, and what it did to events."""
 
     sync_token: str
     results: tuple[EventResult, ...] = ()
@@ -137,7 +137,7 @@ def complete_sync(
     policy: SyncPolicy,
     spread: float,
 ) -> CalendarState | None:
-    """The sync that found the calendar as `start` has ended well; None for one no longer mapped."""
+    """Complete the sync that began with `start`; None for a calendar no longer mapped, which is deleted."""
     # A full sync was requested while it ran: the next must not go on from the place this one reached.
     token = outcome.sync_token if state.generation == start.generation else state.sync_token
     again = state.asked > state.taken

@@ -1,4 +1,4 @@
-"""One calendar's sync: read what changed page by page, bring events to the rules, keep it with the token.
+"""One calendar's sync: read what changed page by page, apply the rules, commit with the sync token.
 
     begin ──► page ──► events ──► commit ──► … ──► last page ──► events ──► commit with the sync token
                                                                   │ 410: the token is too old
@@ -53,8 +53,8 @@ PAGE: Final = 200
 Change = Callable[[CalendarState], CalendarState | None]
 
 
-class Run(msgspec.Struct):
-    """One sync under way: what it found at its start, and what it has dealt with so far."""
+class SyncRun(msgspec.Struct):
+    """One sync under way: the state at its start, and what it has handled so far."""
 
     start: CalendarState
     mappings: Entries
@@ -71,7 +71,7 @@ class Run(msgspec.Struct):
 
 
 class EventSync:
-    """Brings calendars up to date; see `Syncs` for the loop that takes them in turn."""
+    """Syncs calendars that `Syncs` has claimed."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class EventSync:
     ) -> None:
         self._store, self._clock, self._google = store, store.clock, google
         self._mappings, self._policy, self._look_back_s = mappings, policy, look_back_s
-        self._applying, self._metrics = AttendeeSync(store, google), metrics
+        self._attendee_sync, self._metrics = AttendeeSync(store, google), metrics
 
     async def sync(self, claimed: Snapshot[CalendarState]) -> bool:
-        """One sync under a claim; True when it ended well. What failed is noted and comes due again."""
+        """Sync a claimed calendar; True when it ended well. A failure is recorded and retried."""
         state = claimed.doc
         try:
             await self._sync(state)
@@ -106,12 +106,12 @@ class EventSync:
         return True
 
     async def _sync(self, state: CalendarState) -> None:
-        start = await self._keep(state, (), lambda fresh: begin_sync(fresh, self._clock.now()))
+        start = await self._commit(state, (), lambda fresh: begin_sync(fresh, self._clock.now()))
         assert start is not None
         mappings, digest = await self._mappings.current(), self._mappings.digest
 
-        def run(*, full: bool) -> Run:
-            return Run(start, mappings, digest, self._clock.monotonic() + self._policy.lease_s, full)
+        def run(*, full: bool) -> SyncRun:
+            return SyncRun(start, mappings, digest, self._clock.monotonic() + self._policy.lease_s, full)
 
         try:
             if start.sync_token:
@@ -127,72 +127,72 @@ class EventSync:
                 await self._clean_up_unreadable(run(full=True))
             raise
 
-    async def _read(self, run: Run, query: EventQuery) -> None:
-        """Every page in turn; each page's results are kept before the next is asked for."""
+    async def _read(self, run: SyncRun, query: EventQuery) -> None:
+        """Read page by page; each page's results are committed before the next is requested."""
         calendar = self._google.calendar(run.calendar_id)
         query = replace(query, max_results=PAGE)
         async for page in calendar.event_pages(run.calendar_id, query):
             applied = await self._apply_all(run, page.items)
             if page.next_page_token:
-                await self._keep_some(run, applied)
+                await self._commit_some(run, applied)
                 continue
             if run.full:
-                await self._keep_some(run, applied)
-                applied = await self._missing(run)
-            await self._keep_last(run, applied, page.next_sync_token)
+                await self._commit_some(run, applied)
+                applied = await self._apply_missing(run)
+            await self._complete(run, applied, page.next_sync_token)
 
     # -- events -----------------------------------------------------------------------------------
 
-    async def _apply_all(self, run: Run, items: Sequence[CalendarEvent]) -> list[Applied]:
-        there = {event.id: event for event in items}
+    async def _apply_all(self, run: SyncRun, items: Sequence[CalendarEvent]) -> list[Applied]:
+        on_page = {event.id: event for event in items}
         applied: list[Applied] = []
-        # Exceptions first: whom an exception had before its series changed is not of our doing.
+        # Exceptions first: whom an exception had before its series changed was not added by us.
         for event in sorted(items, key=lambda one: not one.recurring_event_id):
-            await self._hold_on(run)
-            target = await self._target(run, event, there)
+            await self._extend_lease(run)
+            target = await self._target(run, event, on_page)
             if target is None or target.id in run.handled:
                 continue
             run.handled.add(target.id)
             applied += await self._apply(run, target)
-        return self._counted(run, applied)
+        return self._count(run, applied)
 
-    def _counted(self, run: Run, applied: list[Applied]) -> list[Applied]:
+    def _count(self, run: SyncRun, applied: list[Applied]) -> list[Applied]:
         run.results += [one.result for one in applied]
         for one in applied:
             self._metrics.events.labels(one.result.result).inc()
         return applied
 
     async def _target(
-        self, run: Run, event: CalendarEvent, there: dict[str, CalendarEvent]
+        self, run: SyncRun, event: CalendarEvent, on_page: dict[str, CalendarEvent]
     ) -> CalendarEvent | None:
-        """What to work on: a series stands for those of its instances that have no guests of their own."""
+        """Return the event to sync: the series for its instances that have no guests of their own."""
         parent = event.recurring_event_id
         if not parent or event.attendees or event.cancelled:
             return event
         if parent in run.handled:
             return None
-        if parent in there:
-            return there[parent]
+        if parent in on_page:
+            return on_page[parent]
         try:
             return await self._google.calendar(run.calendar_id).get_event(run.calendar_id, parent)
         except NotFoundError:
             return None
 
-    async def _apply(self, run: Run, event: CalendarEvent) -> list[Applied]:
+    async def _apply(self, run: SyncRun, event: CalendarEvent) -> list[Applied]:
         if not event.cancelled:
             run.records.add(record_id(event))
-            return [await self._applying.apply(event, owner=run.calendar_id, mappings=run.mappings)]
+            return [await self._attendee_sync.apply(event, owner=run.calendar_id, mappings=run.mappings)]
         # A deleted event has lost everything but its id, and may only have left this calendar.
         page = await self._store.query(Query(SyncedEvent).where("event_id", "==", event.id))
-        gone = [await self._vanished(run, record) for record in page.docs]
+        gone = [await self._apply_vanished(run, record) for record in page.docs]
         return gone or [Applied(result=EventResult(event.id, "skipped", CANCELLED))]
 
-    async def _vanished(self, run: Run, record: SyncedEvent) -> Applied:
+    async def _apply_vanished(self, run: SyncRun, record: SyncedEvent) -> Applied:
         run.records.add(record.id)
-        return await self._applying.vanished(record, owner=run.calendar_id, mappings=run.mappings)
+        return await self._attendee_sync.apply_vanished(record, owner=run.calendar_id, mappings=run.mappings)
 
-    async def _missing(self, run: Run) -> list[Applied]:
-        """After everything was read anew: what we know of this calendar's events and did not find on it."""
+    async def _apply_missing(self, run: SyncRun) -> list[Applied]:
+        """After a full read, apply the rules to events on record that are no longer on this calendar."""
         applied: list[Applied] = []
         known = Query(SyncedEvent).where("calendar_id", "==", run.calendar_id).limit(PAGE)
         async for found in self._store.scan(known):
@@ -200,14 +200,14 @@ class EventSync:
             past = record.ends_at is not None and record.ends_at < self._clock.now()
             if past or record.id in run.records:
                 continue
-            await self._hold_on(run)
-            applied += self._counted(run, [await self._vanished(run, record)])
+            await self._extend_lease(run)
+            applied += self._count(run, [await self._apply_vanished(run, record)])
             if len(applied) >= PAGE:
-                await self._keep_some(run, applied)
+                await self._commit_some(run, applied)
                 applied = []
         return applied
 
-    async def _clean_up_unreadable(self, run: Run) -> None:
+    async def _clean_up_unreadable(self, run: SyncRun) -> None:
         """Take the secondaries of somebody who is mapped no longer off others' events, as their organizers:
         the person's own calendar can't be read."""
         for secondary in run.start.secondaries:
@@ -217,26 +217,26 @@ class EventSync:
                 record = found.doc
                 if record.id in run.records or record.organizer in ("", run.calendar_id):
                     continue
-                await self._keep_some(run, self._counted(run, [await self._vanished(run, record)]))
-        await self._keep(run.start, (), lambda fresh: replace(fresh, secondaries=[]))
+                await self._commit_some(run, self._count(run, [await self._apply_vanished(run, record)]))
+        await self._commit(run.start, (), lambda fresh: replace(fresh, secondaries=[]))
 
-    # -- keeping ----------------------------------------------------------------------------------
+    # -- commits ---------------------------------------------------------------------------------
 
-    async def _hold_on(self, run: Run) -> None:
-        """Keep the calendar ours: the rest of the lease must be enough for what comes next."""
+    async def _extend_lease(self, run: SyncRun) -> None:
+        """Renew the claim unless enough of it is left for the next event."""
         if self._clock.monotonic() + self._policy.lease_s / 2 > run.until_s:
-            await self._keep_some(run, [])
+            await self._commit_some(run, [])
 
-    async def _keep_some(self, run: Run, applied: Sequence[Applied]) -> None:
-        asked_s = self._clock.monotonic()
+    async def _commit_some(self, run: SyncRun, applied: Sequence[Applied]) -> None:
+        sent_s = self._clock.monotonic()
         lease = timedelta(seconds=self._policy.lease_s)
-        await self._keep(run.start, applied, lambda fresh: replace(fresh, due_at=self._clock.now() + lease))
-        run.until_s = asked_s + self._policy.lease_s
+        await self._commit(run.start, applied, lambda fresh: replace(fresh, due_at=self._clock.now() + lease))
+        run.until_s = sent_s + self._policy.lease_s
 
-    async def _keep_last(self, run: Run, applied: Sequence[Applied], sync_token: str) -> None:
+    async def _complete(self, run: SyncRun, applied: Sequence[Applied], sync_token: str) -> None:
         spread = random.random()
         outcome = SyncOutcome(sync_token=sync_token, results=tuple(run.results))
-        await self._keep(run.start, applied, lambda fresh: complete_sync(
+        await self._commit(run.start, applied, lambda fresh: complete_sync(
             fresh, run.start, outcome, now=self._clock.now(), policy=self._policy, spread=spread
         ), digest=run.digest)  # fmt: skip
 
@@ -246,13 +246,13 @@ class EventSync:
             for status in ("attention", "unreachable"):
                 waiting += await self._store.count(Query(CalendarState).where("status", "==", status))
         try:
-            await self._keep(state, (), lambda fresh: fail_sync(
+            await self._commit(state, (), lambda fresh: fail_sync(
                 fresh, fault, now=self._clock.now(), policy=self._policy, spread=spread, waiting=waiting
             ))  # fmt: skip
         except LeaseLostError:
             log.warning("calendar was taken over", calendar=state.calendar_id)
 
-    async def _keep(
+    async def _commit(
         self, held: CalendarState, applied: Sequence[Applied], change: Change, *, digest: str | None = None
     ) -> CalendarState | None:
         """Commit the records of events and the calendar's state together, while this process holds it.
@@ -295,7 +295,7 @@ async def _confirm(tx: Transaction, applied: Applied) -> None:
     if applied.draft is None:
         return
     found = await tx.get(SyncedEvent, applied.draft.id)
-    after = applied.confirmed(found.doc if found else None)
+    after = applied.confirm(found.doc if found else None)
     if after is not None:
         tx.write(put(after))
     elif found is not None:

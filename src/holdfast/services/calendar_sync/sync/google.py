@@ -1,4 +1,4 @@
-"""Google as this service sees it: anybody's calendar, the sheet of mappings, channels opened and stopped."""
+"""Clients of Google: people's calendars, the sheet of mappings, push channels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONNECTIONS_MAX: Final = 100
 
 
 class Google:
-    """A service account that speaks for the people of a domain; nothing is asked before it is needed."""
+    """A service account that acts for the people of a domain; clients are made on first use."""
 
     def __init__(self, settings: CalendarSyncSettings, *, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
@@ -29,7 +29,7 @@ class Google:
         self._sheets: GoogleSheets | None = None
 
     def calendar(self, email: str) -> GoogleCalendar:
-        """Calendar, spoken to as this person."""
+        """Return the Calendar client that acts as this person."""
         found = self._calendars.get(email)
         if found is None:
             tokens = self._service_account().tokens([CALENDAR_SCOPE], subject=email)
@@ -43,7 +43,7 @@ class Google:
         await self._service_account().grant([CALENDAR_SCOPE], subject=email)
 
     def sheets(self) -> GoogleSheets:
-        """Sheets, as the service account itself or as the person set to read the mappings."""
+        """Return the Sheets client, as the service account or as the person set to read the mappings."""
         if self._sheets is None:
             tokens = self._service_account().tokens([SHEETS_READ_SCOPE], subject=self._settings.sheet_reader)
             url = self._settings.sheets_url

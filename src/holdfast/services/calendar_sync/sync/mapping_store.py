@@ -11,7 +11,7 @@ import structlog
 from msgspec.structs import replace
 
 from holdfast.errors import ConfigError, HoldfastError, InvalidError
-from holdfast.services.calendar_sync.domain.mappings import Entries, digest, kept, parse
+from holdfast.services.calendar_sync.domain.mappings import Entries, digest, merge_mappings, parse
 from holdfast.services.calendar_sync.domain.sync_state import follow_mapping
 from holdfast.services.calendar_sync.models import BadMappingRow, CalendarState, MappingReload, UserMapping
 from holdfast.services.calendar_sync.sync.sources import MappingSource
@@ -77,11 +77,11 @@ class MappingStore:
         found = await self._store.get(MappingReload, THE_RELOAD)
         return found.doc if found else MappingReload(id=THE_RELOAD)
 
-    async def _read(self, known_as: str) -> None:
+    async def _read(self, digest_read: str) -> None:
         entries: dict[str, tuple[str, ...]] = {}
         async for found in self._store.scan(Query(UserMapping).limit(PAGE)):
             entries[found.doc.primary_email] = tuple(found.doc.secondary_emails)
-        self._entries, self._digest = entries, known_as
+        self._entries, self._digest = entries, digest_read
 
     async def reload(self) -> ReloadResult:
         """Read the source and put its map in force; raises, and keeps the last good one, when it can't."""
@@ -99,7 +99,7 @@ class MappingStore:
 
     async def _reload(self, source: MappingSource) -> ReloadResult:
         parsed = parse(await source.rows())
-        before, after = self._entries, kept(parsed, self._entries)
+        before, after = self._entries, merge_mappings(parsed, self._entries)
         if before and not after and not before.keys() <= parsed.inactive:
             raise InvalidError(
                 "the source has no mapping left, which would stop every channel; "

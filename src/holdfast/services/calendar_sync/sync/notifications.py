@@ -1,4 +1,4 @@
-"""Google's notifications: judged without a look-up, kept, then turned into a look at a calendar."""
+"""Google's notifications: verified without a look-up, stored, then turned into requests for syncs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NotificationVerifier:
 
 
 class NotificationHandler:
-    """Notes on the calendar's state that it is to be looked at; many notes at once ask for one look."""
+    """Requests a sync of the calendar; many notifications at once request one."""
 
     def __init__(
         self, channels: Channels, *, clock: Clock, gap_s: float, metrics: CalendarSyncMetrics

@@ -1,4 +1,4 @@
-"""Where mappings come from: a Google Sheet, a CSV file or a TOML file."""
+"""Sources of mappings: a Google Sheet, a CSV file or a TOML file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from holdfast.services.calendar_sync.settings import SHEET_RANGE
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 _FIRST_ROW: Final = re.compile(r"(?:^|!)\$?[A-Za-z]{1,3}\$?([0-9]{1,7})")
-_BETWEEN: Final = re.compile(r"[,;\n]")
+_SEPARATOR: Final = re.compile(r"[,;\n]")
 
 
 class MappingSource(Protocol):
-    """Gives all rows there are; raises a HoldfastError that says what to do when it can't."""
+    """Returns all rows; raises a HoldfastError that says what to do."""
 
     async def rows(self) -> list[MappingRow]: ...
 
@@ -37,7 +37,7 @@ class SheetSource:
     async def rows(self) -> list[MappingRow]:
         found = (await self._sheets().values(self._id, self._range)).values
         first = _FIRST_ROW.search(self._range)
-        return numbered(found, start=int(first[1]) if first else 1)
+        return rows_of_cells(found, start=int(first[1]) if first else 1)
 
 
 class CsvSource:
@@ -53,7 +53,7 @@ class CsvSource:
         except csv.Error as fault:
             raise InvalidError(f"{self._path} is no CSV: {fault}") from None
         headed = bool(lines) and bool(lines[0]) and "@" not in lines[0][0]
-        return numbered(lines[headed:], start=1 + headed)
+        return rows_of_cells(lines[headed:], start=1 + headed)
 
 
 class TomlSource:
@@ -69,11 +69,11 @@ class TomlSource:
             raise InvalidError(f"{self._path} is no TOML: {fault}") from None
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             raise InvalidError(f"{self._path}: write each mapping under [[mapping]]")
-        return [_of_table(number, table) for number, table in enumerate(tables, start=1)]
+        return [_table_row(number, table) for number, table in enumerate(tables, start=1)]
 
 
 def file_source(path: Path) -> MappingSource:
-    """The source that a file's name tells."""
+    """Return the source for a file, by its suffix."""
     kinds: dict[str, type[CsvSource] | type[TomlSource]] = {".csv": CsvSource, ".toml": TomlSource}
     kind = kinds.get(path.suffix.lower())
     if kind is None:
@@ -81,17 +81,17 @@ def file_source(path: Path) -> MappingSource:
     return kind(path)
 
 
-def numbered(lines: Iterable[Sequence[Any]], *, start: int) -> list[MappingRow]:
-    """Lines of cells as rows; empty ones are passed over, and counted."""
+def rows_of_cells(lines: Iterable[Sequence[Any]], *, start: int) -> list[MappingRow]:
+    """Return lines of cells as numbered rows; empty ones are skipped, and counted."""
     rows = []
     for number, cells in enumerate(lines, start=start):
         texts = [str(cell if cell is not None else "").strip() for cell in [*cells[:3], "", "", ""][:3]]
         if any(texts):
-            rows.append(MappingRow(number, texts[0], _BETWEEN.split(texts[1]), texts[2]))
+            rows.append(MappingRow(number, texts[0], _SEPARATOR.split(texts[1]), texts[2]))
     return rows
 
 
-def _of_table(number: int, table: dict[str, Any]) -> MappingRow:
+def _table_row(number: int, table: dict[str, Any]) -> MappingRow:
     secondaries = table.get("secondaries", [])
     listed = secondaries if isinstance(secondaries, list) else [secondaries]
     texts = [str(one) for one in listed]
