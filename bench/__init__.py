@@ -1,1 +1,1 @@
-"""Holdfast against hand-written loops on the same driver, measured in turn in one run."""
+"""Benchmarks: Holdfast against hand-written code on the same driver, interleaved in one run."""

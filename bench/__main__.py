@@ -21,7 +21,7 @@ REPEATS, QUICK_REPEATS = 3, 1
 
 
 def workloads(only: str) -> list[Workload]:
-    """Those of every `AREA_*.py` beside this file whose name begins with `only`."""
+    """The workloads of every `AREA_*.py` in this folder whose name begins with `only`."""
     found: list[Workload] = []
     for path in sorted(HERE.glob("*_*.py")):
         if path.stem.startswith(only) and not path.stem.startswith("_"):

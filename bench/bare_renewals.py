@@ -84,7 +84,7 @@ def statements() -> Iterator[str]:
 
 
 def plain_row(document: Document) -> tuple[str, tuple[Any, ...]] | None:
-    """Which table a sampled document belongs to, and its row there."""
+    """The table of a sampled document, and its row."""
     if isinstance(document, Resident):
         d = document
         return "residents", (d.id, d.property_id, d.unit_id, d.first_name, d.last_name, d.status)
@@ -109,7 +109,7 @@ def plain_row(document: Document) -> tuple[str, tuple[Any, ...]] | None:
 
 
 def scored(rows: Iterable[Sequence[Any]], property_id: str, as_of: date, at: int) -> list[tuple[Any, ...]]:
-    """A score for each row of the question, as rows of their own."""
+    """The scores of the query's rows, as rows."""
     rules, made = Rules(), []
     for row in rows:
         ends = None if row[4] is None else date.fromisoformat(row[4])

@@ -1,4 +1,4 @@
-"""Ten thousand watch channels: the time to ready, renewals at the provider's speed, what people look at."""
+"""Ten thousand watch channels: time to ready, renewals at the provider's speed, and status reports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CLOCK = SystemClock()
 
 
 class _Ahead(SystemClock):
-    """The machine's clock, some days on: what is far from its end today is due."""
+    """The machine's clock, some days ahead, so that channels are due for renewal."""
 
     def __init__(self) -> None:
         self.days = 0.0
@@ -45,7 +45,7 @@ class _Ahead(SystemClock):
 
 
 class _Google:
-    """Answers every call after `CALL_S`, as a provider far away does."""
+    """A provider that answers every call after `CALL_S`."""
 
     def __init__(self, call_s: float, clock: SystemClock) -> None:
         self._call_s, self._clock = call_s, clock
@@ -64,7 +64,7 @@ def _channels(store: Store, call_s: float, clock: SystemClock = _CLOCK) -> Chann
 
 
 async def _filled(url: str, count: int) -> None:
-    """A store as a service leaves it that has mapped and watched so many calendars."""
+    """The store of a service with so many mapped and watched calendars."""
     store = await open_store(url, documents_of([service]))
     await store.migrate()
     people = [f"person-{number}@hoge.jp" for number in range(count)]
@@ -94,7 +94,7 @@ async def _limit(limit: float) -> float:
 
 @asynccontextmanager
 async def starting(place: Place, engine: str) -> AsyncIterator[Pair]:
-    """From nothing to knowing every mapping and every channel, with each calendar wanted."""
+    """Start-up until every mapping and channel is loaded."""
     url = place.url(engine)
     await _filled(url, place.scale(CHANNELS, QUICK_CHANNELS))
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
@@ -114,7 +114,7 @@ async def starting(place: Place, engine: str) -> AsyncIterator[Pair]:
 
 @asynccontextmanager
 async def looking(place: Place, engine: str) -> AsyncIterator[Pair]:
-    """A thousand rows of ten thousand, as a table, with the summary and the health of all."""
+    """A thousand of ten thousand rows as a table, with the summary and health of all."""
     url = place.url(engine)
     await _filled(url, place.scale(CHANNELS, QUICK_CHANNELS))
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
@@ -132,7 +132,7 @@ async def looking(place: Place, engine: str) -> AsyncIterator[Pair]:
 
 @asynccontextmanager
 async def renewing(place: Place, engine: str) -> AsyncIterator[Pair]:
-    """Every channel renewed on its last day, against the same calls with nothing kept at all."""
+    """Renew every channel on its last day, against the same provider calls alone."""
     count, clock = place.scale(RENEWED, QUICK_RENEWED), _Ahead()
     store = await open_store(place.url(engine), documents_of([service]), clock=clock)
     await store.migrate()

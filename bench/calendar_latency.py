@@ -97,7 +97,7 @@ async def _limit(limit: float) -> float:
 
 @asynccontextmanager
 async def patching(place: Place, engine: str) -> AsyncIterator[Pair]:
-    """Events made at a steady rate on twenty calendars, until each has its secondary."""
+    """Create events at a steady rate on twenty calendars, until each has its secondary address."""
     async with _scene(place, engine) as scene:
         changes = place.scale(CHANGES, QUICK_CHANGES)
 
@@ -125,7 +125,7 @@ def _event(scene: _Scene, calendar: str) -> str:
 
 
 async def _gather_up(scene: _Scene, made: dict[str, float], took: list[float], *, for_s: float) -> None:
-    """Look for what was patched since, for a while."""
+    """Poll for patched events for a while."""
     end = time.perf_counter() + for_s
     while True:
         for calendar in {name.partition(" ")[0] for name in made}:

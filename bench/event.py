@@ -22,12 +22,9 @@ class Source(msgspec.Struct):
     verified: bool
 
 
-@document(
-    "events/{id}",
-    indexes=[Index("kind", "received_ms"), Index("subject"), Index("received_ms")],
-)
+@document("events/{id}", indexes=[Index("kind", "received_ms"), Index("subject"), Index("received_ms")])
 class Event(Document):
-    """What came in from outside."""
+    """An incoming event."""
 
     id: str
     kind: str
@@ -46,7 +43,7 @@ class Event(Document):
     indexes=[Index("status", "received_ms"), Index("subject"), Index("received_ms")],
 )
 class Delivery(Document):
-    """What is to be sent: claimed in batches, then settled."""
+    """A task: claimed in batches, then settled."""
 
     id: str
     subject: str
@@ -64,7 +61,7 @@ def _source(n: int) -> Source:
 
 
 def events(count: int) -> list[Event]:
-    """New ones, with ids in the order of time as they come."""
+    """New documents with time-ordered ids."""
     return [
         Event(
             id=ids.ulid(), kind=f"kind-{n % 20}", subject=f"subject-{n * 7919 % 10_007}",

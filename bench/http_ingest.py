@@ -34,7 +34,7 @@ def _request() -> bytes:
 
 
 class _Sender(asyncio.Protocol):
-    """One kept connection; one request at a time."""
+    """A keep-alive connection; one request at a time."""
 
     def __init__(self) -> None:
         self._answer = b""
@@ -66,7 +66,7 @@ def _server(kind: str, url: str) -> Iterator[int]:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
-            # Lines of the log may come before the port.
+            # Log lines may come before the port.
             yield next(int(line) for line in process.stdout if line.strip().isdigit())
         finally:
             process.kill()
@@ -82,7 +82,7 @@ async def _senders(port: int) -> AsyncIterator[list[_Sender]]:
 
 
 async def _flat_out(senders: list[_Sender], count: int) -> float:
-    """All messages as fast as they are answered; gives messages a second."""
+    """Send all messages as fast as they are answered; return messages per second."""
     left = iter(range(count))
 
     async def go_on(sender: _Sender) -> None:
@@ -95,7 +95,7 @@ async def _flat_out(senders: list[_Sender], count: int) -> float:
 
 
 async def _paced(senders: list[_Sender], count: int) -> float:
-    """Messages at a steady pace, whatever the answers do; gives the 99th percentile in milliseconds."""
+    """Send messages at a steady rate; return the 99th percentile in milliseconds."""
     took: list[float] = []
     free: asyncio.Queue[_Sender] = asyncio.Queue()
     for sender in senders:
@@ -118,7 +118,7 @@ async def _paced(senders: list[_Sender], count: int) -> float:
 
 
 def flat_out(peer: str, full: int, quick: int) -> Open:
-    """Ours against another server; `full` and `quick` are how many messages the other one gets."""
+    """Our server against another; `full` and `quick` are the numbers of messages for the other one."""
 
     @asynccontextmanager
     async def opened(place: Place, engine: str) -> AsyncIterator[Pair]:

@@ -65,7 +65,7 @@ async def ours(url: str) -> Any:
 
 
 async def _keep_by_hand(url: str) -> Keep:
-    """The same row as ours, kept by the fastest hand-written group commit there is here."""
+    """The same row as ours, by the fastest hand-written group commit."""
     if url.startswith("sqlite"):
         link = raw_sqlite.connect(url, make=False)
         for statement in ddl("sqlite", Catalog([InboxItem])):

@@ -59,7 +59,7 @@ async def by_callers(count: int, put_out: PutOut) -> None:
 
 
 async def end_to_end(count: int, put_out: PutOut, arrived: Callable[[], Awaitable[int]]) -> float:
-    """Events a second from the first call until all are done."""
+    """Events per second from the first call until all are done."""
     started, done = time.perf_counter(), 0
     callers = asyncio.create_task(by_callers(count, put_out))
     while (done := done + await arrived()) < count:  # noqa: ASYNC110 - another process counts
@@ -69,7 +69,7 @@ async def end_to_end(count: int, put_out: PutOut, arrived: Callable[[], Awaitabl
 
 
 async def steadily(count: int, put_out: PutOut, port: int) -> float:
-    """The p95, in ms, from making to arrival at an even rate."""
+    """The p95 in ms from creation to arrival at an even rate."""
     await seen(port)
     tasks: list[asyncio.Task[None]] = []
     started = time.monotonic()
@@ -85,7 +85,7 @@ async def steadily(count: int, put_out: PutOut, port: int) -> float:
 
 
 class Ours:
-    """A store, a dispatcher and an outbox beside it, in this process."""
+    """A store with a dispatcher and an outbox in this process."""
 
     def __init__(self, store: Store, dispatcher: Dispatcher, endpoint: Endpoint) -> None:
         self.store, self.dispatcher, self.endpoint = store, dispatcher, endpoint
@@ -96,7 +96,7 @@ class Ours:
         await self._outbox.send(Event(type="thing.made", body=body), [self.endpoint])
 
     async def settled(self) -> int:
-        """How many were settled since this was asked last."""
+        """The number settled since the last call."""
         now = self.dispatcher.status().settled
         before, self._settled = self._settled, now
         return now - before
@@ -181,8 +181,7 @@ async def steady_against_peer(place: Place, engine: str) -> AsyncIterator[Pair]:
     with receiving() as port, receiving() as peers_port:
         async with ours_on(place.url(engine), port) as ours, _peer(place, engine, peers_port) as put_out:
             yield Pair(
-                lambda: steadily(count, ours.put_out, port),
-                lambda: steadily(count, put_out, peers_port),
+                lambda: steadily(count, ours.put_out, port), lambda: steadily(count, put_out, peers_port)
             )
 
 
@@ -194,7 +193,7 @@ async def _rate(count: int, put_out: PutOut) -> float:
 
 @contextlib.asynccontextmanager
 async def enqueue_against_raw(place: Place, engine: str) -> AsyncIterator[Pair]:
-    """Nobody sends: what is measured is putting out alone."""
+    """Without a dispatcher: only enqueueing is measured."""
     count = place.scale(10_000, 2_000)
     store = await open_store(place.url(engine), OUTBOX_MODELS.all)
     await store.migrate()

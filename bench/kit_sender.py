@@ -35,7 +35,7 @@ def headers(n: int) -> tuple[tuple[str, str], ...]:
 
 
 async def in_flight(count: int, send: Callable[[int], Awaitable[int]]) -> float:
-    """How many a second, with always so many under way."""
+    """Requests per second, with a fixed number in flight."""
     numbers = iter(range(count))
 
     async def caller() -> None:
@@ -48,7 +48,7 @@ async def in_flight(count: int, send: Callable[[int], Awaitable[int]]) -> float:
 
 
 class RawCaller(asyncio.Protocol):
-    """Asks again as soon as it has its answer, until all are sent."""
+    """Send the next request on each response, until all are sent."""
 
     def __init__(self, request: bytes, left: list[int], done: asyncio.Future[None]) -> None:
         self._request, self._left, self._done = request, left, done
@@ -151,7 +151,7 @@ WORKLOADS = [
         name="send: signed 1 KB POSTs, 100 in flight", engines=("http",), unit="POST/s",
         other_name="aiohttp", goal=Goal(3.0), open=against_aiohttp,
     ),
-    # The receiver's own TLS takes the other core whole, so here it holds up the faster sender more.
+    # The receiver's TLS saturates the other core, so it limits the faster sender more.
     Workload(
         name="send: signed 1 KB POSTs, 100 in flight", engines=("https",), unit="POST/s",
         other_name="aiohttp", goal=Goal(2.0), open=against_aiohttp,

@@ -26,14 +26,14 @@ Measure = Callable[[], Awaitable[float]]
 
 
 class Pair(NamedTuple):
-    """Two ways of doing the same: each call does it once and gives the figure."""
+    """Two implementations of the same; each call runs one and returns its figure."""
 
     ours: Measure
     other: Measure
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """What the ratio ours / other should be."""
+    """The expected ratio ours / other."""
 
     ratio: float
     at_most: bool = False
@@ -61,7 +61,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Place:
-    """Fresh stores for one run, on real engines; all gone afterwards."""
+    """Fresh stores for one run, on real engines; removed afterwards."""
 
     def __init__(self, *, quick: bool) -> None:
         self.quick = quick
@@ -90,7 +90,7 @@ Open = Callable[[Place, str], AbstractAsyncContextManager[Pair]]
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """Work to measure on some engines; `open` gets a place and an engine's name."""
+    """A workload on some engines; `open` gets a workspace and an engine's name."""
 
     name: str
     engines: tuple[str, ...]
@@ -114,8 +114,10 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 async def _in_turn(pair: Pair, repeats: int, count: int) -> AsyncIterator[tuple[float, float]]:
-    """A repeat is a few short turns of each, each going first every other time: what else the machine
-    does then meets both alike. A first turn of both is not counted."""
+    """Interleave a few short turns of each, in alternating order, so that other load affects both alike.
+
+    A first turn of both is not counted.
+    """
     await pair.ours()
     await pair.other()
     for _ in range(repeats):

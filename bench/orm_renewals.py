@@ -1,5 +1,7 @@
-"""Scoring row by row, as a first version of such a job is often written: an ORM, a few questions and a
-commit for each resident. On the tables of `bare_renewals`."""
+"""Scoring row by row, as a first version is often written: an ORM, a few queries and a commit per resident.
+
+On the tables of `bare_renewals`.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ class ScoreRow(Table):
 
 
 def questions(resident: ResidentRow, as_of: date) -> dict[str, Callable[..., Any]]:
-    """What is asked for one resident, by name; a lease's offers need the lease first."""
+    """The queries for one resident, by name; a lease's offers need the lease first."""
     since, until = months_before(as_of, 6).isoformat(), as_of.isoformat()
     return {
         "lease": lambda: select(LeaseRow).where(
@@ -142,7 +144,7 @@ def run(session: Session, property_id: str, as_of: date, *, at: datetime, reside
 async def run_async(
     session: AsyncSession, property_id: str, as_of: date, *, at: datetime, residents: int
 ) -> int:
-    """The same where the driver is asynchronous."""
+    """The same with an asynchronous driver."""
     wanted = select(ResidentRow.id).where(ResidentRow.property_id == property_id).limit(residents)
     ids = list(await session.scalars(wanted))
     for n, id in enumerate(ids):

@@ -39,7 +39,7 @@ def new_delivery(body: bytes) -> Delivery:
 
 
 class SqliteBook:
-    """A thread that takes all that waits at a moment into one transaction and answers."""
+    """A thread that commits all waiting rows in one transaction and answers their callers."""
 
     def __init__(self, path: str) -> None:
         self._link = apsw.Connection(path)
@@ -109,7 +109,7 @@ def _answer(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
 
 
 class PostgresBook:
-    """Rows waiting at a moment go into one statement; claims and settles are one statement each."""
+    """Waiting rows go into one statement; claims and settles are one statement each."""
 
     def __init__(self, links: list[Any]) -> None:
         self._inserting, self._claiming, self._settling = links
@@ -131,7 +131,7 @@ class PostgresBook:
         await done
 
     async def claim(self) -> list[Delivery]:
-        # By an array, not a join: a planner without statistics would read the whole table for the join.
+        # By an array, not a join: a planner without statistics would scan the table for the join.
         rows = await self._claiming.fetch(
             "UPDATE holdfast_deliveries SET \"nextAttemptAt\" = now() + interval '30 s',"
             " fence = fence + 1, owner = 'raw', status = 'sending' WHERE _key = any(array("
@@ -161,7 +161,7 @@ class PostgresBook:
         sql = f"INSERT INTO holdfast_deliveries ({names}) SELECT * FROM unnest({marks})"
         while True:
             await self._filled.wait()
-            # Callers answered a moment ago get to ask again before the batch is closed.
+            # Callers that were just answered may ask again before the batch is closed.
             await asyncio.sleep(0)
             taken, self._waiting = self._waiting, []
             self._filled.clear()
@@ -174,7 +174,7 @@ Book = SqliteBook | PostgresBook
 
 
 class RawLoop:
-    """Claims while sends are under way; settles what ended since the last settle."""
+    """Claims while sends are in flight; settles what ended since the last settle."""
 
     def __init__(self, book: Book, sender: Sender, *, url: str, sign: Sign) -> None:
         self.book, self._sender, self._url, self._sign = book, sender, url, sign

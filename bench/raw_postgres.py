@@ -23,7 +23,7 @@ INSERT = (
     " SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::json[])"
 )
 GET = "SELECT _body FROM events WHERE _key = $1"
-# The tables are the same, and their partial indexes are found by the condition they are made with.
+# The tables are the same; partial indexes are matched by their condition.
 _BY_DUE = "due <= $3 AND _key <> '/deliveries__due'"
 CLAIM = (
     "UPDATE deliveries AS d SET due = $1, fence = fence + 1, owner = $2, status = 'sending' FROM"
@@ -36,7 +36,7 @@ SETTLE = (
 )
 
 
-# Tables that grow while they are measured have no statistics yet: without these the planner would scan them.
+# Growing tables have no statistics yet: without these settings the planner would scan them.
 _SETTINGS = {"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off"}
 
 
@@ -52,7 +52,7 @@ async def make_tables(url: str) -> None:
 
 
 class GroupCommit:
-    """Tasks with a connection each take all rows waiting at a moment into one statement."""
+    """Tasks with a connection each insert all waiting rows in one statement."""
 
     def __init__(self, links: Sequence[Any], statement: str = INSERT) -> None:
         self._statement = statement
@@ -79,7 +79,7 @@ class GroupCommit:
     async def _run(self, link: Any) -> None:
         while True:
             await self._filled.wait()
-            # Callers answered a moment ago get to ask again before the batch is closed.
+            # Callers that were just answered may ask again before the batch is closed.
             await asyncio.sleep(0)
             taken, self._waiting = self._waiting, []
             self._filled.clear()
@@ -99,5 +99,5 @@ async def claim(link: Any, now: datetime, limit: int) -> list[tuple[str, int, De
 
 
 async def settle(link: Any, taken: Sequence[tuple[str, int, Delivery]]) -> None:
-    """One statement, one commit; who lost the lease is left alone."""
+    """One statement, one commit; lost leases are left alone."""
     await link.execute(SETTLE, [key for key, _, _ in taken], [fence for _, fence, _ in taken])

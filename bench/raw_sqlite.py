@@ -46,7 +46,7 @@ def connect(url: str, *, make: bool = True) -> apsw.Connection:
 
 
 class GroupCommit:
-    """A thread that takes all rows waiting at a moment into one transaction and answers their callers."""
+    """A thread that commits all waiting rows in one transaction and answers their callers."""
 
     def __init__(self, link: apsw.Connection, statement: str = INSERT) -> None:
         self._link, self._statement = link, statement
@@ -98,6 +98,6 @@ def claim(link: apsw.Connection, now_us: int, limit: int) -> list[tuple[str, int
 
 
 def settle(link: apsw.Connection, taken: Sequence[tuple[str, int, Delivery]]) -> None:
-    """One statement, one commit; who lost the lease is left alone."""
+    """One statement, one commit; lost leases are left alone."""
     pairs = msgspec.json.encode([(key, fence) for key, fence, _ in taken]).decode()
     link.execute(SETTLE, (pairs,))

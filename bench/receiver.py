@@ -47,7 +47,7 @@ def _end_of_request(data: bytes) -> int | None:
 
 @contextlib.contextmanager
 def receiving(certificate: Path | None = None) -> Iterator[int]:
-    """The port of a receiver in a process of its own."""
+    """The port of a receiver in a subprocess."""
     words = [str(certificate)] if certificate else []
     process = subprocess.Popen([sys.executable, "-m", "bench.receiver", *words], stdout=subprocess.PIPE)
     assert process.stdout is not None

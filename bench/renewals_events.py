@@ -49,7 +49,7 @@ def to_delivered(delivery: DeliveryState) -> timedelta:
 
 
 async def steadily(triggers: Triggers, numbers: list[int]) -> list[Triggered]:
-    """One after another at the pace; a late one does not delay those after it."""
+    """Call one after another at a fixed rate; a late one does not delay those after it."""
     loop, tasks = asyncio.get_running_loop(), []
     start = loop.time()
     for n, number in enumerate(numbers):

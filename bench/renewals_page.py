@@ -37,7 +37,7 @@ RESIDENTS: Final = 5_000
 PROPERTY: Final = "property-0001"
 AS_OF: Final = date(2026, 3, 1)
 PATH: Final = f"/console/renewals/properties/{PROPERTY}"
-# Asked one after another, so that it is the page that is measured and not a queue before it.
+# One request at a time, so that the page is measured and not a queue before it.
 ASKED: Final = 40
 _PLENTY: Final = {"caller_burst": 100_000, "address_burst": 100_000}
 
@@ -61,7 +61,7 @@ async def fill(runtime: Runtime) -> None:
 
 @asynccontextmanager
 async def served(url: str) -> AsyncIterator[aiohttp.ClientSession]:
-    """The console over a socket, for somebody who may press its buttons."""
+    """The console over a socket, for a user with permissions."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as home:
         config = load_config({"home": Path(home), "store": url, "limits": _PLENTY}, environ={})
         runtime = await Runtime.open(config, services=[service])

@@ -1,5 +1,8 @@
-"""A whole calculation run (read, score, keep with reasons) against a bare set-based script on plain tables,
-and against a job that goes row by row through an ORM (a few hundred residents, as a rate)."""
+"""A whole calculation run (read, score, store with reasons) against two alternatives.
+
+A bare set-based script on plain tables, and a job that goes row by row through an ORM (a few hundred
+residents, as a rate).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def plan_of(place: Place) -> SamplePlan:
 
 @asynccontextmanager
 async def ours(url: str, plan: SamplePlan) -> AsyncIterator[Measure]:
-    """The service's own run, by its own runner, in residents a second."""
+    """The service's own run, by its own runner, in residents per second."""
     store = await open_store(url, [*DOCUMENTS, *JOBS.documents, IdempotencyDocument])
     await store.migrate()
     async for _ in keep(store.tenant("-"), plan):
@@ -73,9 +76,6 @@ def rate_of(script: Script) -> Measure:
         return count / (time.perf_counter() - start)
 
     return once
-
-
-# -- plain tables ---------------------------------------------------------------------------------
 
 
 def rows_of(plan: SamplePlan) -> dict[str, list[tuple[Any, ...]]]:
@@ -112,9 +112,6 @@ async def fill_postgres(url: str, plan: SamplePlan) -> Any:
         await link.execute(statement)
     await link.execute("ANALYZE")
     return link
-
-
-# -- workloads ------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Claiming beside millions of finished documents must cost what it costs beside none."""
+"""Claiming beside millions of finished documents must cost the same as beside none."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _ROW = "'A' || printf('%010d', n), 1, NULL, 1, 'worker', 'delivered', n, 'subjec
 
 
 def finished_body() -> bytes:
-    """Small ones: it is their number that could slow a claim."""
+    """Small documents: only their number could slow a claim."""
     one = deliveries(1)[0]
     one.payload, one.status, one.due, one.fence = "x" * 40, "delivered", None, 1
     return msgspec.json.encode(one)
 
 
 async def add_finished(url: str, count: int) -> None:
-    """Written past the engine, in bulk, into the same table with the same indexes."""
+    """Insert in bulk past the engine, into the same table with the same indexes."""
     body = finished_body().decode()
     if url.startswith("sqlite"):
         link = apsw.Connection(url.removeprefix("sqlite:///").partition("?")[0])
@@ -48,14 +48,14 @@ async def add_finished(url: str, count: int) -> None:
     row = _ROW.replace("printf('%010d', n)", "lpad(n::text, 10, '0')").replace("?", "$2::json")
     text = f"INSERT INTO deliveries ({_COLUMNS}) SELECT {row} FROM generate_series(1, $1::bigint) AS n"
     await server.execute(text, count, body, timeout=3_600)
-    # What autovacuum does by itself in a while: without it the first reader pays for the marks.
+    # As autovacuum does eventually: otherwise the first reader pays for it.
     await server.execute("VACUUM ANALYZE deliveries", timeout=3_600)
     await server.execute("CHECKPOINT", timeout=600)
     await server.close()
 
 
 async def claim_all(store: Store) -> float:
-    """Take every waiting document; gives milliseconds a claim. Then make them wait again."""
+    """Claim every waiting document; return milliseconds per claim. Then make them wait again."""
     taken, start = [], time.perf_counter()
     while batch := await store.claim_due(Delivery, limit=BATCH, lease_s=3_600, owner="worker"):
         taken += batch

@@ -25,7 +25,7 @@ async def fill(store: Store, count: int) -> None:
 
 
 async def tidy(url: str) -> None:
-    """What autovacuum does by itself in a while, done for both before each turn."""
+    """As autovacuum does eventually, for both before each turn."""
     if url.startswith("postgres"):
         link = await raw_postgres.connect(url)
         await link.execute("VACUUM ANALYZE deliveries")
@@ -33,7 +33,7 @@ async def tidy(url: str) -> None:
 
 
 async def drained(turn: Turn) -> float:
-    """Claim and settle until nothing is due; gives documents a second."""
+    """Claim and settle until nothing is due; return documents per second."""
     done, start = 0, time.perf_counter()
     while taken := await turn():
         done += taken
@@ -74,7 +74,7 @@ async def raw(url: str) -> AsyncIterator[Callable[[Store], Awaitable[int]]]:
 
 @asynccontextmanager
 async def claims(place: Place, engine: str) -> AsyncIterator[Pair]:
-    """Both ways in stores of their own, filled alike before each turn."""
+    """Both implementations in stores of their own, filled alike before each turn."""
     count = place.scale(4_000, 1_000)
     urls = [place.url(engine) for _ in range(2)]
     mine, theirs = [await open_store(url, [Event, Delivery]) for url in urls]

@@ -18,7 +18,7 @@ RAW_LINKS = 2  # the fastest number here: one waits for the disk while the other
 
 
 async def by_callers(keep: Callable[[Event], Awaitable[object]], batch: list[Event]) -> float:
-    """All documents, kept one a commit by callers that each wait for the answer; gives commits a second."""
+    """Commit one document at a time by concurrent callers; return commits per second."""
     todo = iter(batch)
 
     async def call() -> None:

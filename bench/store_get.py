@@ -61,7 +61,7 @@ async def embedded(place: Place, engine: str) -> AsyncIterator[Pair]:
 
 
 async def _by_callers(gets: Sequence[Callable[[str], Awaitable[Any]]], ids: list[str]) -> float:
-    """Callers that each ask for one document at a time; gives documents a second."""
+    """Concurrent callers that read one document at a time; return documents per second."""
     todo = iter(ids)
 
     async def call(get: Callable[[str], Awaitable[Any]]) -> None:
@@ -75,7 +75,7 @@ async def _by_callers(gets: Sequence[Callable[[str], Awaitable[Any]]], ids: list
 
 @asynccontextmanager
 async def served(place: Place, engine: str) -> AsyncIterator[Pair]:
-    """Ten callers, as a server has them; the other way has a connection for each."""
+    """Ten callers, as in a server; the other implementation has a connection for each."""
     url = place.url(engine)
     store, ids = await filled(url)
     ids = ids[: place.scale(4_000, 1_500)]

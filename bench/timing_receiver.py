@@ -66,7 +66,7 @@ class Receiver(asyncio.Protocol):
 
 @contextlib.contextmanager
 def receiving() -> Iterator[int]:
-    """The port of a receiver in a process of its own."""
+    """The port of a receiver in a subprocess."""
     process = subprocess.Popen([sys.executable, "-m", "bench.timing_receiver"], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
@@ -78,7 +78,7 @@ def receiving() -> Iterator[int]:
 
 
 async def seen(port: int) -> Seen:
-    """What came in since this was asked last."""
+    """The events received since the last call."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET / HTTP/1.1\r\n\r\n")
     head = await reader.readuntil(b"\r\n\r\n")

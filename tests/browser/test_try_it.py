@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.look import sideways
-from tests.demo.playing import playing
+from tests.demo.demo_process import start_demo
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -18,8 +18,8 @@ _PASSWORD = "a horse in a harbour"
 
 
 async def test_a_person_breaks_the_rms_and_mends_it(page: Page, tmp_path: Path) -> None:
-    with playing(tmp_path) as play:
-        link = re.search(r"http://\S+/sign-in/first\?code=\S+", play.said)
+    with start_demo(tmp_path) as demo:
+        link = re.search(r"http://\S+/sign-in/first\?code=\S+", demo.output)
         assert link is not None
         await page.goto(link[0])
         await page.fill("[name=name]", "ann")
@@ -37,4 +37,4 @@ async def test_a_person_breaks_the_rms_and_mends_it(page: Page, tmp_path: Path) 
         await expect(webhooks).to_contain_text("200 to everything")
         await page.set_viewport_size({"width": 390, "height": 844})
         assert await sideways(page) <= 0
-        await asyncio.to_thread(play.interrupt)
+        await asyncio.to_thread(demo.interrupt)

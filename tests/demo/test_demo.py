@@ -19,43 +19,52 @@ from holdfast.demo.scene import find_scenes
 from holdfast.runtime import find_services
 from holdfast.simulators.discovery import find_simulators
 from holdfast.testing.process import free_port
-from tests.demo.playing import HOLDFAST, Play, admin_token, environment, holdfast, listed, playing, until
+from tests.demo.demo_process import (
+    HOLDFAST,
+    DemoProcess,
+    admin_token,
+    environment,
+    holdfast,
+    list_items,
+    start_demo,
+    wait_for,
+)
 
 
 class Stand(NamedTuple):
     """A demo that several tests play with, its folder, and the token of somebody who may press."""
 
     home: Path
-    play: Play
+    demo: DemoProcess
     token: str
 
 
 @pytest.fixture(scope="module")
 def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     home = tmp_path_factory.mktemp("demo")
-    with playing(home) as play:
-        yield Stand(home, play, admin_token(home))
+    with start_demo(home) as demo:
+        yield Stand(home, demo, admin_token(home))
 
 
-def _outside(play: Play, simulator: str, command: str, **body: Any) -> Any:
+def _simulator_command(demo: DemoProcess, simulator: str, command: str, **body: Any) -> Any:
     """What a simulator answers to a command."""
-    url = re.search(rf"{simulator} (http://\S+?)[,\s]", play.said)
+    url = re.search(rf"{simulator} (http://\S+?)[,\s]", demo.output)
     assert url is not None
-    status, answer = Play(play.process, url[1], "", 0.0).ask(f"/_control/{command}", body=body)
+    status, answer = DemoProcess(demo.process, url[1], "", 0.0).ask(f"/_control/{command}", body=body)
     assert status == 200, answer
     return answer
 
 
-def _press(play: Play, token: str, button: str) -> str:
-    status, caused = play.ask(f"/demo/scenes/{button}", token=token, body={})
+def _run_control(demo: DemoProcess, token: str, button: str) -> str:
+    status, caused = demo.ask(f"/demo/scenes/{button}", token=token, body={})
     assert status == 200, caused
-    said: str = caused["said"]
-    return said
+    output: str = caused["said"]
+    return output
 
 
-def _guests(play: Play, summary: str) -> list[set[str]]:
+def _guests(demo: DemoProcess, summary: str) -> list[set[str]]:
     """Who is on each of Alice's meetings of this name."""
-    events = _outside(play, "google", "show-calendar", calendar="alice@hoge.jp")
+    events = _simulator_command(demo, "google", "show-calendar", calendar="alice@hoge.jp")
     return [
         {guest["email"] for guest in event.get("attendees", [])}
         for event in events
@@ -63,114 +72,114 @@ def _guests(play: Play, summary: str) -> list[set[str]]:
     ]
 
 
-def _second_addresses_follow(play: Play, token: str) -> None:
-    before = len(_guests(play, "Created by you"))
-    _press(play, token, "calendar_sync/arrange")
-    until(lambda: sum("alice@fuga.jp" in one for one in _guests(play, "Created by you")) > before)
+def _second_addresses_follow(demo: DemoProcess, token: str) -> None:
+    before = len(_guests(demo, "Created by you"))
+    _run_control(demo, token, "calendar_sync/arrange")
+    wait_for(lambda: sum("alice@fuga.jp" in one for one in _guests(demo, "Created by you")) > before)
 
 
 def test_a_demo_is_ready_seeded_alive_and_ends_on_ctrl_c_and_keeps_its_data(tmp_path: Path) -> None:
-    with playing(tmp_path) as play:
-        assert play.ready_s < 60
-        until(lambda: play.ask("/health") == (200, {"status": "ok", "version": __version__}))
-        assert play.ask("/health/ready")[0] == 200
+    with start_demo(tmp_path) as demo:
+        assert demo.ready_s < 60
+        wait_for(lambda: demo.ask("/health") == (200, {"status": "ok", "version": __version__}))
+        assert demo.ask("/health/ready")[0] == 200
         for service in find_services():
-            assert service.address in play.said
-        dead = until(lambda: listed(tmp_path, "dlq", "list", "--tenant", "demo"))
+            assert service.address in demo.output
+        dead = wait_for(lambda: list_items(tmp_path, "dlq", "list", "--tenant", "demo"))
         assert {letter["endpointId"] for letter in dead} == {"demo-old-rms"}
         # Beyond the seed: something goes on by itself.
-        until(lambda: _outside(play, "rms", "counts")["accepted"] > 21)
+        wait_for(lambda: _simulator_command(demo, "rms", "counts")["accepted"] > 21)
         delivered = ["deliveries", "list", "--tenant", "demo", "--status", "delivered", "--limit", "200"]
-        before = {row["id"] for row in until(lambda: listed(tmp_path, *delivered))}
+        before = {row["id"] for row in wait_for(lambda: list_items(tmp_path, *delivered))}
         token = admin_token(tmp_path)
-        _second_addresses_follow(play, token)
-        assert play.interrupt() < 5
-    with playing(tmp_path) as again:
+        _second_addresses_follow(demo, token)
+        assert demo.interrupt() < 5
+    with start_demo(tmp_path) as again:
         assert again.ready_s < 10
-        assert before <= {row["id"] for row in listed(tmp_path, *delivered)}
-        assert len(listed(tmp_path, "dlq", "list", "--tenant", "demo")) == len(dead) == 3
-        until(lambda: again.ask("/health")[1]["status"] == "ok")
+        assert before <= {row["id"] for row in list_items(tmp_path, *delivered)}
+        assert len(list_items(tmp_path, "dlq", "list", "--tenant", "demo")) == len(dead) == 3
+        wait_for(lambda: again.ask("/health")[1]["status"] == "ok")
         # The simulated Google is another one now; its pushes come all the same.
         _second_addresses_follow(again, token)
         assert again.interrupt() < 5
 
 
 def test_a_demo_plays_on_postgresql_too(tmp_path: Path, postgres_url: str) -> None:
-    with playing(tmp_path, "--port", "0", HOLDFAST_STORE=postgres_url) as play:
-        until(lambda: play.ask("/health")[1]["status"] == "ok")
+    with start_demo(tmp_path, "--port", "0", HOLDFAST_STORE=postgres_url) as demo:
+        wait_for(lambda: demo.ask("/health")[1]["status"] == "ok")
         token = admin_token(tmp_path, HOLDFAST_STORE=postgres_url)
-        _second_addresses_follow(play, token)
-        assert "existed already" in _press(play, token, "renewals/trigger")
-        accepted = _outside(play, "rms", "counts")["accepted"]
-        _press(play, token, "webhooks/send")
-        until(lambda: _outside(play, "rms", "counts")["accepted"] > accepted)
-        assert play.interrupt() < 5
+        _second_addresses_follow(demo, token)
+        assert "existed already" in _run_control(demo, token, "renewals/trigger")
+        accepted = _simulator_command(demo, "rms", "counts")["accepted"]
+        _run_control(demo, token, "webhooks/send")
+        wait_for(lambda: _simulator_command(demo, "rms", "counts")["accepted"] > accepted)
+        assert demo.interrupt() < 5
 
 
 def test_the_buttons_break_the_rms_and_mend_it(stand: Stand) -> None:
-    home, play, token = stand
-    status, overview = play.ask("/demo/scenes", token=token)
+    home, demo, token = stand
+    status, overview = demo.ask("/demo/scenes", token=token)
     assert status == 200
     assert set(overview["simulators"]) == set(find_simulators())
     controls = {one["name"] for scene in overview["scenes"] for one in scene["controls"]}
     assert {"send", "break", "flaky", "slow", "gone", "restore"} <= controls
 
-    assert "410" in _press(play, token, "webhooks/gone")
-    _press(play, token, "webhooks/send")
+    assert "410" in _run_control(demo, token, "webhooks/gone")
+    _run_control(demo, token, "webhooks/send")
     failing = ["deliveries", "list", "--tenant", "demo", "--status", "dead"]
-    until(lambda: [row for row in listed(home, *failing) if row["lastStatus"] == 410])
-    assert "again" in _press(play, token, "webhooks/restore")
-    accepted = _outside(play, "rms", "counts")["accepted"]
-    _press(play, token, "webhooks/send")
-    until(lambda: _outside(play, "rms", "counts")["accepted"] > accepted)
+    wait_for(lambda: [row for row in list_items(home, *failing) if row["lastStatus"] == 410])
+    assert "again" in _run_control(demo, token, "webhooks/restore")
+    accepted = _simulator_command(demo, "rms", "counts")["accepted"]
+    _run_control(demo, token, "webhooks/send")
+    wait_for(lambda: _simulator_command(demo, "rms", "counts")["accepted"] > accepted)
 
 
 def test_second_addresses_follow_what_was_there_and_what_comes_after_a_full_resync(stand: Stand) -> None:
-    _, play, token = stand
-    until(lambda: any("bob@fuga.jp" in one for one in _guests(play, "Weekly planning")))
-    _press(play, token, "calendar_sync/expire")
-    until(lambda: any("alice@fuga.jp" in one for one in _guests(play, "After the tokens expired")))
+    _, demo, token = stand
+    wait_for(lambda: any("bob@fuga.jp" in one for one in _guests(demo, "Weekly planning")))
+    _run_control(demo, token, "calendar_sync/expire")
+    wait_for(lambda: any("alice@fuga.jp" in one for one in _guests(demo, "After the tokens expired")))
 
 
 def test_residents_at_risk_are_told_of_and_a_broken_rms_leaves_dead_letters_to_replay(stand: Stand) -> None:
-    _, play, token = stand
+    _, demo, token = stand
 
     def counts(status: str) -> int:
         url = "/renewals/api/v1/properties/property-0002/deliveries"
-        return len(play.ask(f"{url}?status={status}&limit=200", token=token)[1]["items"])
+        return len(demo.ask(f"{url}?status={status}&limit=200", token=token)[1]["items"])
 
-    assert "existed already" in _press(play, token, "renewals/trigger")
-    until(lambda: counts("delivered"))
-    _press(play, token, "renewals/gone")
-    _press(play, token, "renewals/calculate")
+    assert "existed already" in _run_control(demo, token, "renewals/trigger")
+    wait_for(lambda: counts("delivered"))
+    _run_control(demo, token, "renewals/gone")
+    _run_control(demo, token, "renewals/calculate")
     # Those of the demo's own doing may come first, and switch an endpoint off.
-    until(lambda: _press(play, token, "renewals/trigger") and counts("dlq"))
-    _press(play, token, "renewals/restore")
-    _press(play, token, "renewals/replay")
-    until(lambda: not counts("dlq"))
+    wait_for(lambda: _run_control(demo, token, "renewals/trigger") and counts("dlq"))
+    _run_control(demo, token, "renewals/restore")
+    _run_control(demo, token, "renewals/replay")
+    wait_for(lambda: not counts("dlq"))
 
 
 def test_mending_the_rms_leaves_what_somebody_paused_and_a_property_without_an_endpoint_alone(
     stand: Stand, tmp_path: Path
 ) -> None:
-    home, play, token = stand
+    home, demo, token = stand
     (tmp_path / "properties.csv").write_text("id,name\nproperty-new,New House\n", encoding="utf-8")
     assert holdfast(home, "renewals", "import", str(tmp_path)).returncode == 0
     path = "/renewals/api/v1/properties/property-0003/endpoint"
-    assert play.ask(f"{path}/act", token=token, body={"act": "pause"})[0] == 200
-    assert "accepts everything again" in _press(play, token, "renewals/restore")
-    assert play.ask(path, token=token)[1]["status"] == "paused"
-    assert play.ask(f"{path}/act", token=token, body={"act": "resume"})[1]["status"] == "active"
+    assert demo.ask(f"{path}/act", token=token, body={"act": "pause"})[0] == 200
+    assert "accepts everything again" in _run_control(demo, token, "renewals/restore")
+    assert demo.ask(path, token=token)[1]["status"] == "paused"
+    assert demo.ask(f"{path}/act", token=token, body={"act": "resume"})[1]["status"] == "active"
 
 
 def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand) -> None:
-    _, play, token = stand
-    assert play.ask("/demo/scenes/webhooks/break", body={})[0] == 401
-    status, told = play.ask("/demo/scenes/webhooks/explode", token=token, body={})
+    _, demo, token = stand
+    assert demo.ask("/demo/scenes/webhooks/break", body={})[0] == 401
+    status, told = demo.ask("/demo/scenes/webhooks/explode", token=token, body={})
     assert (status, told["error"]["code"]) == (404, "not_found")
-    assert play.ask("/demo/scenes/nowhere/break", token=token, body={})[0] == 404
-    _press(play, token, "webhooks/restore")
-    trail = play.ask("/api/v1/audit", token=token)[1]["items"]
+    assert demo.ask("/demo/scenes/nowhere/break", token=token, body={})[0] == 404
+    _run_control(demo, token, "webhooks/restore")
+    trail = demo.ask("/api/v1/audit", token=token)[1]["items"]
     assert ("demo.caused", "webhooks/restore") in {(one["action"], one["subject"]) for one in trail}
 
 
@@ -178,48 +187,48 @@ def test_a_second_demo_in_the_same_folder_is_refused(stand: Stand) -> None:
     refused = holdfast(stand.home, "demo", "--port", "0")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert "is running in" in refused.stderr
-    assert stand.play.ask("/health/ready")[0] == 200
+    assert stand.demo.ask("/health/ready")[0] == 200
 
 
-def _second(play: Play, token: str) -> int | None:
+def _second(demo: DemoProcess, token: str) -> int | None:
     """The process number of the second worker, as the page of the demo tells it; None for a dead one."""
-    request = Request(f"{play.url}/console/demo", headers={"authorization": f"Bearer {token}"})
+    request = Request(f"{demo.url}/console/demo", headers={"authorization": f"Bearer {token}"})
     with urlopen(request, timeout=10) as page:
         told = re.search(r"running as process (\d+)", page.read().decode())
     return int(told[1]) if told else None
 
 
 def test_a_killed_worker_is_seen_to_be_dead_and_works_again_when_started(stand: Stand) -> None:
-    _, play, token = stand
-    first = until(lambda: _second(play, token))
-    _press(play, token, "workers/kill")
-    assert _second(play, token) is None
+    _, demo, token = stand
+    first = wait_for(lambda: _second(demo, token))
+    _run_control(demo, token, "workers/kill")
+    assert _second(demo, token) is None
     assert not Path(f"/proc/{first}").exists()
-    accepted = _outside(play, "rms", "counts")["accepted"]
-    _press(play, token, "webhooks/send")
-    until(lambda: _outside(play, "rms", "counts")["accepted"] > accepted)
-    _press(play, token, "workers/revive")
-    assert until(lambda: _second(play, token)) != first
+    accepted = _simulator_command(demo, "rms", "counts")["accepted"]
+    _run_control(demo, token, "webhooks/send")
+    wait_for(lambda: _simulator_command(demo, "rms", "counts")["accepted"] > accepted)
+    _run_control(demo, token, "workers/revive")
+    assert wait_for(lambda: _second(demo, token)) != first
 
 
 def test_the_port_variable_is_honoured_and_nothing_outlives_a_killed_demo(tmp_path: Path) -> None:
     port = free_port()
-    with playing(tmp_path, "--host", "127.0.0.1", PORT=str(port)) as play:
-        assert play.url == f"http://127.0.0.1:{port}"
+    with start_demo(tmp_path, "--host", "127.0.0.1", PORT=str(port)) as demo:
+        assert demo.url == f"http://127.0.0.1:{port}"
         token = admin_token(tmp_path)
-        second = _second(play, token)
+        second = _second(demo, token)
         # A world that somebody emptied is told of, and is no failure of ours.
-        _outside(play, "google", "reset")
-        status, told = play.ask("/demo/scenes/calendar_sync/arrange", token=token, body={})
+        _simulator_command(demo, "google", "reset")
+        status, told = demo.ask("/demo/scenes/calendar_sync/arrange", token=token, body={})
         assert (status, told["error"]["code"]) == (409, "conflict")
-        ports = [int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)", play.said)]
+        ports = [int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)", demo.output)]
         assert len(set(ports)) == 1 + len(find_simulators())
-        play.process.kill()
-        play.process.wait()
+        demo.process.kill()
+        demo.process.wait()
     for port in set(ports):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
-    until(lambda: not _alive(second))
+    wait_for(lambda: not _alive(second))
 
 
 def _alive(pid: int | None) -> bool:
@@ -246,7 +255,7 @@ def test_a_simulator_runs_alone_and_ends_on_ctrl_c(tmp_path: Path, name: str) ->
             line = process.stderr.readline()
             url = re.search(r"http://\S+", line)
             assert url is not None, line
-            alone = Play(process, url[0], "", 0.0)
+            alone = DemoProcess(process, url[0], "", 0.0)
             status, commands = alone.ask("/_control")
             assert status == 200
             assert "trouble" in commands
@@ -256,17 +265,17 @@ def test_a_simulator_runs_alone_and_ends_on_ctrl_c(tmp_path: Path, name: str) ->
 
 
 def test_the_one_time_link_lets_a_person_in_to_press_buttons(stand: Stand) -> None:
-    play = stand.play
-    link = re.search(r"http://\S+/sign-in/first\?code=(\S+)", play.said)
+    demo = stand.demo
+    link = re.search(r"http://\S+/sign-in/first\?code=(\S+)", demo.output)
     assert link is not None
     browser = build_opener(HTTPCookieProcessor(CookieJar()))
     password = "a horse in a harbour"
     fields = {"code": link[1], "name": "ann", "password": password, "again": password}
-    headers = {"origin": play.url, "sec-fetch-site": "same-origin"}
-    form = Request(f"{play.url}/sign-in/first", data=urlencode(fields).encode(), headers=headers)
+    headers = {"origin": demo.url, "sec-fetch-site": "same-origin"}
+    form = Request(f"{demo.url}/sign-in/first", data=urlencode(fields).encode(), headers=headers)
     with browser.open(form, timeout=10) as welcome:
         assert welcome.status == 200
-    with browser.open(f"{play.url}/console/demo", timeout=10) as page:
+    with browser.open(f"{demo.url}/console/demo", timeout=10) as page:
         text = page.read().decode()
     for scene in find_scenes().values():
         assert scene.title in text

@@ -17,7 +17,7 @@ from holdfast.kit.outbox import Endpoint
 from holdfast.runtime import Runtime, find_services
 from holdfast.services.calendar_sync.models import UserMapping
 from holdfast.store import create
-from tests.demo.playing import admin_token, holdfast
+from tests.demo.demo_process import admin_token, holdfast
 
 
 def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from holdfast.simulators.google.events import view
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.testing import ManualClock
 from tests.providers.provider_fixture import ALICE, BOB, START, Setting, an_hour, guests
-from tests.simulators.discovery import Description
+from tests.simulators.api_description import Description
 
 CALENDAR = Description("calendar.v3")
 WORDS = ["dateTime", "date", "timeZone", "email", "private", "responseStatus", "useDefault"]

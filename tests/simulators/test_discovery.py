@@ -26,7 +26,7 @@ from holdfast.providers.google_sheets import Cell, ValueQuery
 from holdfast.simulators.google import DeleteEvent, Respond, SetSheet, UpdateEvent
 from holdfast.simulators.server import RecordedCall
 from tests.providers.provider_fixture import ALICE, BOB, START, Setting, an_hour, guests
-from tests.simulators.discovery import Description
+from tests.simulators.api_description import Description
 
 CALENDAR = Description("calendar.v3")
 SHEETS = Description("sheets.v4")

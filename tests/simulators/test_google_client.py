@@ -20,13 +20,10 @@ from holdfast.clock import SystemClock
 from holdfast.simulators.google import DeleteEvent, ExpireSyncTokens, RevokeAccess, SetSheet, UpdateEvent
 from tests.kit.receiver import OK, answering, serving
 from tests.providers.provider_fixture import ALICE, BOB, Setting, a_setting, an_hour, guests
-from tests.simulators.discovery import Description
+from tests.simulators.api_description import Description
 
 _Credentials: Any = service_account.Credentials
-SCOPES = [
-    "https://www.googleapis.com/auth/calendar",
-    "https://www.googleapis.com/auth/spreadsheets.readonly",
-]
+SCOPES = ["https://www.googleapis.com/auth/calendar", "https://www.googleapis.com/auth/spreadsheets.readonly"]
 
 
 class Library:

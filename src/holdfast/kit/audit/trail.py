@@ -91,8 +91,7 @@ class Audit:
             last = AuditHead(tenant_id=self._tenant_id, sequence=event.sequence, hash=event.hash)
             if last.sequence == before.sequence and last.hash != before.hash:
                 return ChainVerification(
-                    last.sequence,
-                    ChainFault("changed", last.sequence, snapshot.key, "differs from its head"),
+                    last.sequence, ChainFault("changed", last.sequence, snapshot.key, "differs from its head")
                 )
             for field in _INDEXED:
                 seen[field][getattr(event, field)] += 1

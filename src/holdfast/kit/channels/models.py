@@ -24,9 +24,7 @@ CHANNEL_INDEXES: Final = (
     Index("watched_id", "expiration"),
 )
 CHANNEL_LIFE: Final = Lifecycle(
-    "status",
-    initial=["active"],
-    moves={"active": ["expired", "stopped"], "expired": ["active", "stopped"]},
+    "status", initial=["active"], moves={"active": ["expired", "stopped"], "expired": ["active", "stopped"]}
 )
 EXPIRED_KEPT: Final = Retention("last_updated_at", after_s=KEPT_S, when={"status": "expired"})
 

@@ -40,8 +40,8 @@ class WatchRegistry:
 
     async def load(self) -> int:
         """Load the stored open channels into `known`."""
-        async for found in self._store.scan(self._active()):
-            self.known[found.doc.channel_id] = found.doc.watched_id
+        async for stored in self._store.scan(self._active()):
+            self.known[stored.doc.channel_id] = stored.doc.watched_id
         return len(self.known)
 
     def _active(self) -> Query[ChannelFields]:
@@ -93,8 +93,8 @@ class WatchRegistry:
 
     async def _adopt(self, existing: Mapping[str, Watch]) -> None:
         """Adopt active channels that no watch has: another system's, or an older version's."""
-        async for found in self._store.scan(self._active()):
-            channel = found.doc
+        async for stored in self._store.scan(self._active()):
+            channel = stored.doc
             self.known[channel.channel_id] = channel.watched_id
             watch = existing.get(channel.watched_id)
             if watch is None or not decision.has_channel(watch, channel.channel_id):
@@ -124,49 +124,49 @@ class WatchRegistry:
 
     async def all(self) -> AsyncIterator[Watch]:
         query = Query(Watch).where("name", "==", self._name).order_by("status").limit(PAGE)
-        async for found in self._store.scan(query):
-            yield found.doc
+        async for stored in self._store.scan(query):
+            yield stored.doc
 
     async def ids_of(self, watched_ids: Iterable[str]) -> dict[str, str]:
         """The watch ids of watched ids."""
         requested = dict.fromkeys(watched_ids)
         candidates = [id for one in requested for id in watch_ids(self._name, self._tenant_id, one)]
-        found: dict[str, str] = {}
+        stored: dict[str, str] = {}
         for start in range(0, len(candidates), PAGE):
             for one in await self._store.get_many(Watch, candidates[start : start + PAGE]):
                 if one is not None and one.doc.watched_id in requested and one.doc.name == self._name:
-                    found[one.doc.watched_id] = one.doc.id
-        return found
+                    stored[one.doc.watched_id] = one.doc.id
+        return stored
 
     async def read(self, ids: Mapping[str, str]) -> dict[str, Watch]:
         """The watches by watched id."""
-        whole = list(ids.values())
-        found: dict[str, Watch] = {}
-        for start in range(0, len(whole), PAGE):
-            for one in await self._store.get_many(Watch, whole[start : start + PAGE]):
+        all_ids = list(ids.values())
+        stored: dict[str, Watch] = {}
+        for start in range(0, len(all_ids), PAGE):
+            for one in await self._store.get_many(Watch, all_ids[start : start + PAGE]):
                 if one is not None:
-                    found[one.doc.watched_id] = one.doc
-        return found
+                    stored[one.doc.watched_id] = one.doc
+        return stored
 
     async def change(self, id: str, change: Change) -> None:
         await self._store.transact(lambda tx: self._apply_change(tx, id, change))
 
     async def change_each(self, ids: Iterable[str], change: Change) -> None:
-        whole = list(ids)
-        for start in range(0, len(whole), CONCURRENCY):
-            await asyncio.gather(*(self.change(id, change) for id in whole[start : start + CONCURRENCY]))
+        all_ids = list(ids)
+        for start in range(0, len(all_ids), CONCURRENCY):
+            await asyncio.gather(*(self.change(id, change) for id in all_ids[start : start + CONCURRENCY]))
 
     async def _apply_change(self, tx: Transaction, id: str, change: Change) -> None:
         await apply_change(tx, id, change, now=self._clock.now())
 
     async def release(self, channel_id: str, tx: Transaction) -> None:
         """Release a channel; NotFoundError when neither a document nor a watch has it."""
-        found = await self._store.get(self._kind, channel_id)
+        stored = await self._store.get(self._kind, channel_id)
         held, watch_id = None, watch_id_of(channel_id)
-        if found is not None and found.doc.status == "active":
-            await self._adopt_channel(found.doc)
-            held = open_channel_of(found.doc)
-            watch_id = (await self.ids_of([found.doc.watched_id]))[found.doc.watched_id]
+        if stored is not None and stored.doc.status == "active":
+            await self._adopt_channel(stored.doc)
+            held = open_channel_of(stored.doc)
+            watch_id = (await self.ids_of([stored.doc.watched_id]))[stored.doc.watched_id]
         watch = await tx.get(Watch, watch_id) if watch_id else None
         if watch is None or not (held or decision.has_channel(watch.doc, channel_id)):
             raise NotFoundError(f"no open channel {channel_id!r}")
@@ -177,17 +177,17 @@ class WatchRegistry:
 
 async def apply_change(tx: Transaction, id: str, change: Change, *, now: datetime) -> bool:
     """Change a watch in the caller's transaction and make it due accordingly; False where nothing changed."""
-    found = await tx.get(Watch, id)
-    if found is None:
+    stored = await tx.get(Watch, id)
+    if stored is None:
         return False
-    watch = decision.update_status(change(found.doc, now), now)
-    if not _is_claimed(found.doc, now):
+    watch = decision.update_status(change(stored.doc, now), now)
+    if not _is_claimed(stored.doc, now):
         # A claimed watch keeps its due time: its holder sees the change when it settles.
         step = decide(watch, now)
         watch = replace(watch, due_at=step.until if isinstance(step, Idle) else now, owner="")
-    if watch != found.doc:
+    if watch != stored.doc:
         tx.write(put(watch))
-    return watch != found.doc
+    return watch != stored.doc
 
 
 def open_channel_of(channel: ChannelFields) -> OpenChannel:

@@ -9,13 +9,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import (
-    ForbiddenError,
-    InvalidError,
-    NotFoundError,
-    ReauthRequiredError,
-    RetryLaterError,
-)
+from holdfast.errors import ForbiddenError, InvalidError, NotFoundError, ReauthRequiredError, RetryLaterError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.connections.consents import Consents
 from holdfast.kit.connections.decision import LAST_S, decide, expiry_of, is_valid_for, merge_grant
@@ -168,7 +162,7 @@ class Connections:
             task.exception()
 
     async def check(self, id: str) -> Connection:
-        """Ask the provider now whether the grant works; finish a revocation it was not told of."""
+        """Ask the provider now whether the grant works; complete a pending revocation."""
         connection = await self.get(id)
         if connection.status == "revoked":
             return await self.revoke(id)

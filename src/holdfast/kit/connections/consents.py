@@ -55,22 +55,22 @@ class Consents:
 
     async def redeem(self, state: str, *, bound_to: str) -> tuple[Consent, Secret]:
         """Redeem the consent of this state, with its verifier; of concurrent callers one succeeds."""
-        found = await self._store.get(Consent, _hash(state))
-        consent = self._check_usable(found, bound_to)
-        assert found is not None
+        stored = await self._store.get(Consent, _hash(state))
+        consent = self._check_usable(stored, bound_to)
+        assert stored is not None
         try:
             # Before the code is exchanged: providers end the whole grant when a code comes twice.
-            await self._store.commit(delete(Consent, consent.id, expect=found.unchanged))
+            await self._store.commit(delete(Consent, consent.id, expect=stored.unchanged))
         except ConflictError:
             raise UnverifiedError(_UNUSABLE) from None
         return consent, self._verifier.open(consent.verifier, consent.id)
 
-    def _check_usable(self, found: Snapshot[Consent] | None, bound_to: str) -> Consent:
-        if found is None or self._clock.now() >= found.doc.expires_at:
+    def _check_usable(self, stored: Snapshot[Consent] | None, bound_to: str) -> Consent:
+        if stored is None or self._clock.now() >= stored.doc.expires_at:
             raise UnverifiedError(_UNUSABLE)
-        if found.doc.bound_to and not hmac.compare_digest(found.doc.bound_to, _hash(bound_to)):
+        if stored.doc.bound_to and not hmac.compare_digest(stored.doc.bound_to, _hash(bound_to)):
             raise UnverifiedError("this sign-in was started in another browser; start again here")
-        return found.doc
+        return stored.doc
 
 
 def _hash(text: str) -> str:

@@ -19,12 +19,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from holdfast.errors import (
-    ConfigError,
-    NotFoundError,
-    ReauthRequiredError,
-    RetryLaterError,
-)
+from holdfast.errors import ConfigError, NotFoundError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.connections.decision import apply_refresh, delay_retry, mark_refused
 from holdfast.kit.connections.models import SEALED_TOKENS, Connection
 from holdfast.kit.connections.port import Grant, OAuthProvider
@@ -72,10 +67,10 @@ class Refresher:
         return self._providers[name]
 
     async def get(self, id: str) -> Connection:
-        found = await self._store.get(Connection, id)
-        if found is None:
+        stored = await self._store.get(Connection, id)
+        if stored is None:
             raise NotFoundError(f"no connection {id!r}")
-        return found.doc
+        return stored.doc
 
     async def refresh(self, seen: Connection) -> Connection:
         """The connection after a refresh, by this process or by another since it was `seen`.
@@ -142,12 +137,12 @@ class Refresher:
         """Apply the change unless somebody stored something newer since; return what is stored then."""
 
         async def act(tx: Transaction) -> Connection:
-            found = await tx.get(Connection, requested.id)
-            if found is None:
+            stored = await tx.get(Connection, requested.id)
+            if stored is None:
                 raise NotFoundError(f"the connection {requested.id!r} was deleted meanwhile")
-            if found.doc.generation != requested.generation or found.doc.status == "revoked":
-                return found.doc
-            new = change(found.doc)
+            if stored.doc.generation != requested.generation or stored.doc.status == "revoked":
+                return stored.doc
+            new = change(stored.doc)
             tx.write(put(new))
             return new
 

@@ -266,8 +266,8 @@ class Execution:
                 await self._pause(later.after_s)
 
     async def _has_landed(self, transition: Transition) -> bool:
-        found = await self._store.get(self._models.run, self.run.id)
-        return found is not None and found.doc.updated_at == transition.run["updated_at"]
+        stored = await self._store.get(self._models.run, self.run.id)
+        return stored is not None and stored.doc.updated_at == transition.run["updated_at"]
 
     async def _pause(self, seconds: float) -> None:
         if self._clock.monotonic() + seconds >= self.good_until_s:
@@ -275,10 +275,10 @@ class Execution:
         await self._clock.sleep(seconds)
 
     async def _refresh(self) -> None:
-        found = await self._store.get(self._models.run, self.run.id)
-        if found is None or found.doc.fence != self.run.fence:
+        stored = await self._store.get(self._models.run, self.run.id)
+        if stored is None or stored.doc.fence != self.run.fence:
             raise LeaseLostError(f"run {self.run.id} was claimed by another worker since")
-        self.run, self._version = found.doc, found.version
+        self.run, self._version = stored.doc, stored.version
 
     async def _resume(self) -> End | None:
         """Load what the completed steps left: the last state and the last output."""

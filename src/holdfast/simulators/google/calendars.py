@@ -15,14 +15,7 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.simulators.google.bodies import read_body
-from holdfast.simulators.google.events import (
-    Data,
-    EventRecord,
-    check_event,
-    check_id,
-    instance,
-    merge_patch,
-)
+from holdfast.simulators.google.events import Data, EventRecord, check_event, check_id, instance, merge_patch
 from holdfast.simulators.google.moments import Start, as_instant, rfc3339, stamp, start_of
 from holdfast.simulators.google.recurrence import parse
 from holdfast.simulators.google.refusals import Refusal

@@ -153,10 +153,7 @@ class Routes:
     async def _patch(self, request: web.Request, token: Token) -> web.Response:
         calendar, body = self._calendar(request, token), await _body(request, token)
         record = self._state.calendars.patch(
-            calendar,
-            request.match_info["event"],
-            patch=body,
-            if_match=request.headers.get("If-Match", ""),
+            calendar, request.match_info["event"], patch=body, if_match=request.headers.get("If-Match", "")
         )
         return self._event(calendar, record, request)
 

@@ -1,4 +1,4 @@
-"""A demo as a real process, and what a person asks of it."""
+"""A demo as a real process."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ from tests.cli.terminal import typed
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 START_S = 60.0
-_LEFT_OUT = ("HOLDFAST_", "PORT")
+_IGNORED = ("HOLDFAST_", "PORT")
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """The tests' own, without settings of whoever runs them."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
+    """The environment without the developer's own settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_IGNORED)}
     return {**kept, "HOLDFAST_HOME": str(home / "home"), **more}
 
 
 def holdfast(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own."""
+    """Run a command in a subprocess."""
     return subprocess.run(
         [*HOLDFAST, *arguments], cwd=home, env=environment(home, **variables), capture_output=True, text=True,
         timeout=60,
     )  # fmt: skip
 
 
-def told(home: Path, *arguments: str, **variables: str) -> Any:
-    """What a command tells a program, beside the demo or after it."""
+def run_json(home: Path, *arguments: str, **variables: str) -> Any:
+    """Run a command with --json and return its output."""
     done = typed(home, *arguments, "--json", HOLDFAST_HOME=str(home / "home"), **variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def listed(home: Path, *arguments: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = told(home, *arguments)["items"]
+def list_items(home: Path, *arguments: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = run_json(home, *arguments)["items"]
     return items
 
 
 def admin_token(home: Path, **variables: str) -> str:
-    token: str = told(home, "tokens", "create", "me", "--role", "admin", **variables)["token"]
+    token: str = run_json(home, "tokens", "create", "me", "--role", "admin", **variables)["token"]
     return token
 
 
 @dataclass
-class Play:
+class DemoProcess:
     process: subprocess.Popen[str]
     url: str
-    said: str
-    ready_s: float  # without what it waited for a processor that others had
+    output: str
+    ready_s: float  # without waiting for a CPU
 
     def ask(self, path: str, *, token: str = "", body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
         """Status and JSON; with a body it is a POST."""
@@ -76,7 +76,7 @@ class Play:
                 return refusal.code, json.load(refusal)
 
     def interrupt(self) -> float:
-        """Ctrl-C; the seconds until it had ended, which must be with exit code 0."""
+        """Send SIGINT; return the seconds until it exited with code 0."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(timeout=10) == 0
@@ -84,8 +84,8 @@ class Play:
 
 
 @contextlib.contextmanager
-def playing(home: Path, *arguments: str, **variables: str) -> Iterator[Play]:
-    """A demo, from its greeting on."""
+def start_demo(home: Path, *arguments: str, **variables: str) -> Iterator[DemoProcess]:
+    """Start a demo; yield once it is ready."""
     began = time.monotonic()
     log = (home / "stderr").open("w")
     with log, subprocess.Popen(
@@ -93,22 +93,22 @@ def playing(home: Path, *arguments: str, **variables: str) -> Iterator[Play]:
         stdout=subprocess.PIPE, stderr=log, text=True,
     ) as process:  # fmt: skip
         try:
-            said = _greeting(process)
-            address = re.search(r"Try it +(http://[^/\s]+)/", said)
-            assert address is not None, said + (home / "stderr").read_text()
-            ready_s = time.monotonic() - began - _kept_waiting_s(process.pid)
-            yield Play(process, address[1], said, ready_s)
+            output = _read_ready_message(process)
+            address = re.search(r"Try it +(http://[^/\s]+)/", output)
+            assert address is not None, output + (home / "stderr").read_text()
+            ready_s = time.monotonic() - began - _cpu_wait_s(process.pid)
+            yield DemoProcess(process, address[1], output, ready_s)
         finally:
             process.kill()
 
 
-def _kept_waiting_s(pid: int) -> float:
-    """For how long the process could have gone on, had the machine not been busy with others."""
+def _cpu_wait_s(pid: int) -> float:
+    """Seconds that the process waited for a CPU."""
     _, waited_ns, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
     return int(waited_ns) / 1e9
 
 
-def _greeting(process: subprocess.Popen[str]) -> str:
+def _read_ready_message(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     lines: list[str] = []
     for line in process.stdout:
@@ -118,10 +118,10 @@ def _greeting(process: subprocess.Popen[str]) -> str:
     return "".join(lines)
 
 
-def until(condition: Callable[[], Any], *, timeout_s: float = 60.0) -> Any:
-    """What the condition gives once it is true; fails when it never is."""
+def wait_for(condition: Callable[[], Any], *, timeout_s: float = 60.0) -> Any:
+    """Poll until the condition is true and return its value."""
     end = time.monotonic() + timeout_s
     while not (found := condition()):
-        assert time.monotonic() < end, "it never came to be"
+        assert time.monotonic() < end, "the condition never became true"
         time.sleep(0.05)
     return found
