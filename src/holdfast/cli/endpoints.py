@@ -226,5 +226,7 @@ def _add_state_command(verb: str, change: StateChange) -> None:
     commands.command(verb)(command)
 
 
-for _verb, _change in endpoints.STATE_CHANGES.items():
-    _add_state_command(_verb, _change)
+_add_state_command("pause", endpoints.pause)
+_add_state_command("resume", endpoints.resume)
+_add_state_command("disable", endpoints.disable)
+_add_state_command("enable", endpoints.enable)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Final, Protocol
 
@@ -224,11 +223,6 @@ class StateChange(Protocol):
     async def __call__(
         self, runtime: Runtime, by: Operator, outbox: str, endpoint_id: str, *, reason: str = ""
     ) -> EndpointRow: ...
-
-
-STATE_CHANGES: Final[Mapping[str, StateChange]] = {
-    "pause": pause, "resume": resume, "disable": disable, "enable": enable,
-}  # fmt: skip
 
 
 async def _change(

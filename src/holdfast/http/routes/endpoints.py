@@ -126,5 +126,6 @@ def _state_route(verb: str, change: StateChange) -> HTTPRouteHandler:
 
 ROUTES: Final = (
     list_endpoints, get_endpoint, create_endpoint, update_endpoint, delete_endpoint, rotate_secret, send_test,
-    *(_state_route(verb, change) for verb, change in endpoints.STATE_CHANGES.items()),
+    _state_route("pause", endpoints.pause), _state_route("resume", endpoints.resume),
+    _state_route("disable", endpoints.disable), _state_route("enable", endpoints.enable),
 )  # fmt: skip
