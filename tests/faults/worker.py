@@ -20,6 +20,7 @@ from holdfast.store import Increment, Snapshot, Store, Transaction, create, dele
 from tests.faults.fork_server import Role, Say
 from tests.faults.joint_commit_worker import commit_jointly
 from tests.faults.models import ALL, Counter, NewPaper, Part, Seat, Task
+from tests.faults.operation_worker import operate
 
 Order = dict[str, Any]
 
@@ -178,5 +179,5 @@ async def open_as_stranger(order: Order, say: Say) -> None:
 ROLES: dict[str, Role] = {
     "increment": increment, "transact": transact, "take_seats": take_seats, "claim": claim,
     "write_batches": write_batches, "migrate": migrate, "fill_disk": fill_disk,
-    "open_as_stranger": open_as_stranger, "commit_jointly": commit_jointly,
+    "open_as_stranger": open_as_stranger, "commit_jointly": commit_jointly, "operate": operate,
 }  # fmt: skip
