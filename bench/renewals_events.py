@@ -16,13 +16,20 @@ from typing import Final
 from bench.measure import Goal, Open, Pair, Place, Workload
 from bench.receiver import receiving
 from holdfast.app import open_store
-from holdfast.kit.outbox import Dispatcher, EndpointSecrets
+from holdfast.kit.outbox import Dispatcher, EndpointSecrets, new_secret
 from holdfast.kit.vault import Vault, new_key
 from holdfast.net import AddressGuard, RawSender
 from holdfast.services.renewals.domain.scoring import SIGNALS, Signal
-from holdfast.services.renewals.endpoints import EndpointRequest, RmsEndpoints
-from holdfast.services.renewals.jobs.risk_events import Triggered, Triggers
-from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS, DeliveryState, Property, RiskScore
+from holdfast.services.renewals.jobs.risk_events import RiskEvents, TriggerResult
+from holdfast.services.renewals.models import (
+    DOCUMENTS,
+    EVENT_TYPE,
+    OUTBOX_MODELS,
+    DeliveryState,
+    Property,
+    RiskScore,
+    RmsEndpoint,
+)
 from holdfast.store import Store, create
 
 PER_S: Final = 200
@@ -48,17 +55,23 @@ def to_delivered(delivery: DeliveryState) -> timedelta:
     return delivery.finished_at - delivery.created_at
 
 
-async def steadily(triggers: Triggers, numbers: list[int]) -> list[Triggered]:
+async def trigger(store: Store, number: int) -> TriggerResult:
+    events = RiskEvents(store)
+    (result,) = await store.transact(lambda tx: events.add(tx, [score(number)]))
+    return result
+
+
+async def steadily(store: Store, numbers: list[int]) -> list[TriggerResult]:
     """Call one after another at a fixed rate; a late one does not delay those after it."""
     loop, tasks = asyncio.get_running_loop(), []
     start = loop.time()
     for n, number in enumerate(numbers):
         await asyncio.sleep(max(0.0, start + n / PER_S - loop.time()))
-        tasks.append(asyncio.create_task(triggers.one(score(number))))
+        tasks.append(asyncio.create_task(trigger(store, number)))
     return await asyncio.gather(*tasks)
 
 
-async def finished(store: Store, told: list[Triggered]) -> list[DeliveryState]:
+async def finished(store: Store, told: list[TriggerResult]) -> list[DeliveryState]:
     while True:
         found = [one.doc for one in await store.get_many(DeliveryState, [t.delivery_id for t in told]) if one]
         if all(one.status == "delivered" for one in found):
@@ -77,12 +90,15 @@ def p95_of(length: Length, limit_ms: float) -> Open:
         stop = asyncio.Event()
         working = asyncio.create_task(dispatcher.run(stop))
         with receiving() as port:
-            await home.commit(create(Property(id=PROPERTY, name="Bench")))
-            await RmsEndpoints(home, vault).set(PROPERTY, EndpointRequest(url=f"http://127.0.0.1:{port}/"))
-            triggers = Triggers(home, local_dispatcher=dispatcher)
+            endpoint = RmsEndpoint(
+                id=PROPERTY, url=f"http://127.0.0.1:{port}/", event_types=[EVENT_TYPE],
+                created_at=store.clock.now(), concurrency=10,
+            )  # fmt: skip
+            endpoint.secrets = [EndpointSecrets(vault).seal(endpoint, new_secret())]
+            await home.commit(create(Property(id=PROPERTY, name="Bench")), create(endpoint))
 
             async def ours() -> float:
-                told = await steadily(triggers, [next(numbers) for _ in range(place.scale(600, 200))])
+                told = await steadily(home, [next(numbers) for _ in range(place.scale(600, 200))])
                 lengths = [length(one).total_seconds() * 1_000 for one in await finished(home, told)]
                 return statistics.quantiles(lengths, n=20)[-1]
 

@@ -24,10 +24,14 @@ from holdfast.config import load_config
 from holdfast.console import routes
 from holdfast.http.app import create_app
 from holdfast.kit.access import ApiTokens
+from holdfast.kit.runs import Runner
+from holdfast.model.access import SERVICE
+from holdfast.operations import endpoints
+from holdfast.operations.endpoints import NewEndpoint
 from holdfast.runtime import Runtime
 from holdfast.server import settings
 from holdfast.services.renewals import service
-from holdfast.services.renewals.endpoints import EndpointRequest
+from holdfast.services.renewals.models import JOBS
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.services.renewals.views.dashboard import RUNS
@@ -44,19 +48,21 @@ _PLENTY: Final = {"caller_burst": 100_000, "address_burst": 100_000}
 
 async def fill(runtime: Runtime) -> None:
     renewals: Renewals = runtime.parts["renewals"].operations
-    store, portfolio = renewals.store("-"), renewals.portfolio("-")
+    store, by, jobs = renewals.store("-"), runtime.operator(SERVICE, "-", actor="bench"), renewals.jobs("-")
     plan = SamplePlan(residents=RESIDENTS, as_of=AS_OF, tenant_id="-", per_property=RESIDENTS)
     async for _ in keep(store, plan):
         pass
     stop = asyncio.Event()
-    working = asyncio.create_task(renewals.runner.run(stop))
+    runner = Runner(runtime.store.privileged(), [renewals.workflow], models=JOBS)
+    working = asyncio.create_task(runner.run(stop))
     for _ in range(RUNS):
-        job = await portfolio.jobs.start(PROPERTY, as_of=AS_OF)
-        assert (await portfolio.jobs.ended(job.id, within_s=120)).status == "completed"
+        job = await renewals.calculate(by, PROPERTY, as_of=AS_OF)
+        assert (await jobs.wait(job.id, within_s=120)).status == "completed"
     stop.set()
     await working
-    await renewals.endpoints("-").set(PROPERTY, EndpointRequest(url="https://rms.example/webhooks"))
-    await portfolio.trigger_many(PROPERTY, tiers=["high"])
+    new = NewEndpoint(id=PROPERTY, url="https://rms.example/webhooks")
+    await endpoints.create(runtime, by, "renewals", new)
+    await renewals.trigger_tiers(by, PROPERTY, tiers=["high"])
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from holdfast.app import open_store
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.runs import Runner
 from holdfast.services.renewals.jobs.calculation import workflow
-from holdfast.services.renewals.jobs.calculation_jobs import Jobs
+from holdfast.services.renewals.jobs.calculation_jobs import CalculationJobs
 from holdfast.services.renewals.models import DOCUMENTS, JOBS
 from holdfast.services.renewals.sample_data import SamplePlan, keep, sample
 from holdfast.subprocess_worker import StoreSubprocessPool
@@ -53,12 +53,12 @@ async def ours(url: str, plan: SamplePlan) -> AsyncIterator[Measure]:
     beside, stop = StoreSubprocessPool(url), asyncio.Event()
     flow = workflow(store, subprocess_pool=beside)
     working = asyncio.create_task(Runner(store.privileged(), [flow], models=JOBS).run(stop))
-    jobs = Jobs(store.tenant("-"), flow)
+    jobs = CalculationJobs(store.tenant("-"), flow)
 
     async def once() -> float:
         start = time.perf_counter()
         job = await jobs.start(PROPERTY, as_of=AS_OF)
-        ended = await jobs.ended(job.id, within_s=600)
+        ended = await jobs.wait(job.id, within_s=600)
         assert (ended.status, ended.scored) == ("completed", plan.residents), ended.error
         return plan.residents / (time.perf_counter() - start)
 

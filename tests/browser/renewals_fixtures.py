@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -13,27 +13,50 @@ import msgspec
 
 from holdfast.clock import SystemClock
 from holdfast.kit.outbox import BreakerPolicy, RetryPolicy
+from holdfast.kit.outbox.models import DeliveryStatus
+from holdfast.model.access import SERVICE
+from holdfast.operation import Operator
+from holdfast.operations import endpoints
+from holdfast.operations.endpoints import NewEndpoint
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
 from holdfast.services.renewals.domain.dates import months_before
-from holdfast.services.renewals.endpoints import EndpointRequest
+from holdfast.services.renewals.domain.scoring import FLAGGED, Tier
+from holdfast.services.renewals.jobs.risk_events import TriggerResult
 from holdfast.services.renewals.models import DeliveryState, Property, Resident, RmsEndpoint
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.queries.deliveries import Status
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.simulators.rms import Behave, RmsSimulator
 from holdfast.store import Query, patch, put
 from tests.console.bed import Bed, console
 
 TENANT: Final = "-"
+OUTBOX: Final = "renewals"
 PROPERTIES: Final = ("property-0001", "property-0002", "property-0003")
 # Quick enough for a test, slow enough to be seen.
 WAITS_S: Final = (0.5, 0.5)
 
 
 def renewals_of(runtime: Runtime) -> Renewals:
-    inside: Renewals = runtime.parts["renewals"].operations
-    return inside
+    operations: Renewals = runtime.parts["renewals"].operations
+    return operations
+
+
+def operator(runtime: Runtime) -> Operator:
+    return runtime.operator(SERVICE, TENANT, actor="scene")
+
+
+async def create_endpoint(runtime: Runtime, property_id: str, url: str = "https://rms.example/1") -> None:
+    new = NewEndpoint(id=property_id, url=url)
+    await endpoints.create(runtime, operator(runtime), OUTBOX, new)
+
+
+async def trigger(
+    runtime: Runtime, property_id: str, *, tiers: Sequence[Tier] = FLAGGED
+) -> list[TriggerResult]:
+    sent = await renewals_of(runtime).trigger_tiers(operator(runtime), property_id, tiers=tiers)
+    assert isinstance(sent, list)
+    return sent
 
 
 async def settle(runtime: Runtime, *, residents: int = 60, per_property: int | None = None) -> None:
@@ -54,8 +77,7 @@ async def connect(
     waits_s: tuple[float, ...] = WAITS_S,
 ) -> None:
     """The property's events go to the simulated RMS."""
-    order = EndpointRequest(url=rms.webhook_url(property_id))
-    await renewals_of(runtime).endpoints(TENANT).set(property_id, order)
+    await create_endpoint(runtime, property_id, rms.webhook_url(property_id))
     store = runtime.store.tenant(TENANT)
     found = await store.get(RmsEndpoint, property_id)
     assert found is not None
@@ -66,41 +88,48 @@ async def connect(
     await store.commit(put(patient, found.unchanged))
 
 
+async def pause(runtime: Runtime, property_id: str, *, reason: str) -> None:
+    await endpoints.pause(runtime, operator(runtime), OUTBOX, property_id, reason=reason)
+
+
 async def calculate(runtime: Runtime, property_id: str = PROPERTIES[0], *, months_back: int = 0) -> None:
-    jobs = renewals_of(runtime).portfolio(TENANT).jobs
+    jobs = renewals_of(runtime).jobs(TENANT)
     as_of = months_before(runtime.clock.now().date(), months_back)
     job = await jobs.start(property_id, as_of=as_of, by="scene")
-    assert (await jobs.ended(job.id, within_s=30)).status == "completed"
+    assert (await jobs.wait(job.id, within_s=30)).status == "completed"
 
 
 async def record_outcomes(runtime: Runtime, property_id: str = PROPERTIES[0]) -> None:
     """Those at high risk leave more often than the others."""
     renewals = renewals_of(runtime)
     portfolio = renewals.portfolio(TENANT)
-    run = await portfolio.latest(property_id)
+    run = await portfolio.runs.latest(property_id)
     assert run is not None
     day = runtime.clock.now().date() + timedelta(days=2)
     for number, score in enumerate((await portfolio.risk(run, property_id, limit=500)).docs):
         left = (number * 37) % 100 < score.risk_score
-        await renewals.outcomes(TENANT).record(
-            score.resident_id, score.lease_id, outcome="left" if left else "renewed", decided_on=day
-        )
+        await renewals.record_outcome(
+            operator(runtime), score.resident_id, score.lease_id, outcome="left" if left else "renewed",
+            decided_on=day,
+        )  # fmt: skip
 
 
-async def settled(runtime: Runtime, property_id: str, *, status: Status, count: int) -> None:
+async def settled(runtime: Runtime, property_id: str, *, status: DeliveryStatus, count: int) -> None:
     """Until so many of a property's deliveries are in this state."""
-    deliveries = renewals_of(runtime).deliveries(TENANT)
-    subscription = runtime.store.tenant(TENANT).watch(DeliveryState)
+    store = runtime.store.tenant(TENANT)
+    query = Query(DeliveryState).where("endpoint_id", "==", property_id).where("status", "==", status)
+    subscription = store.watch(DeliveryState)
     async with asyncio.timeout(20):
-        while (await deliveries.counts(property_id)).get(status, 0) < count:
+        while await store.count(query.order_by("-created_at")) < count:
             await subscription.wait(0.5)
     subscription.close()
 
 
 async def hurry(runtime: Runtime, property_id: str = PROPERTIES[0]) -> None:
     """The next try of what waits is now, so that a test need not wait for it nor hurry before it."""
-    rows, _ = await renewals_of(runtime).deliveries(TENANT).find(property_id, statuses=["failed"])
-    writes = [patch(DeliveryState, one.id, changes={"next_attempt_at": runtime.clock.now()}) for one in rows]
+    page = await renewals_of(runtime).deliveries(TENANT).page(property_id, ["failed"])
+    now = runtime.clock.now()
+    writes = [patch(DeliveryState, one.id, changes={"next_attempt_at": now}) for one in page.docs]
     await runtime.store.tenant(TENANT).commit(*writes)
 
 
@@ -111,19 +140,14 @@ async def fill(runtime: Runtime, rms: RmsSimulator) -> None:
         await connect(runtime, rms, property_id, waits_s=(0.05, 0.05))
         for months_back in (5, 4, 3, 2, 1, 0):
             await calculate(runtime, property_id, months_back=months_back)
-    portfolio = renewals_of(runtime).portfolio(TENANT)
-    told = await portfolio.trigger_many(PROPERTIES[0], tiers=["high"])
-    await settled(runtime, PROPERTIES[0], status="delivered", count=len(told))
+    sent = await trigger(runtime, PROPERTIES[0], tiers=["high"])
+    await settled(runtime, PROPERTIES[0], status="delivered", count=len(sent))
     rms.run(Behave(failure_rate=1.0, failure_status=503))
-    told = await portfolio.trigger_many(PROPERTIES[1], tiers=["high"])
-    await settled(runtime, PROPERTIES[1], status="dlq", count=len(told))
+    sent = await trigger(runtime, PROPERTIES[1], tiers=["high"])
+    await settled(runtime, PROPERTIES[1], status="dead", count=len(sent))
     rms.run(Behave())
-    await (
-        renewals_of(runtime)
-        .endpoints(TENANT)
-        .act(PROPERTIES[1], "pause", reason="five failures in a row", by="scene")
-    )
-    await portfolio.trigger_many(PROPERTIES[1], tiers=["medium"])
+    await pause(runtime, PROPERTIES[1], reason="five failures in a row")
+    await trigger(runtime, PROPERTIES[1], tiers=["medium"])
     await record_outcomes(runtime)
 
 
@@ -154,11 +178,10 @@ async def rename(runtime: Runtime, name: str) -> None:
 async def paths(runtime: Runtime) -> dict[str, str]:
     """Every page of the scene by a name for its picture."""
     portfolio = renewals_of(runtime).portfolio(TENANT)
-    run = await portfolio.latest(PROPERTIES[0])
+    run = await portfolio.runs.latest(PROPERTIES[0])
     assert run is not None
     (riskiest,) = (await portfolio.risk(run, PROPERTIES[0], limit=1)).docs
     (_, earlier, *_), _ = await portfolio.runs.all(PROPERTIES[0])
-    letters, _ = await renewals_of(runtime).deliveries(TENANT).dead_letters(PROPERTIES[1], limit=1)
     first, second, third = (f"/renewals/properties/{id}" for id in PROPERTIES)
     return {
         "renewals-portfolio": "/renewals",
@@ -168,12 +191,8 @@ async def paths(runtime: Runtime) -> dict[str, str]:
         "renewals-nobody": f"{first}?q=nobody",
         "renewals-earlier-run": f"{first}?run={earlier.job_id}",
         "renewals-runs": f"{first}/runs",
-        "renewals-on-the-way": "/renewals/deliveries",
         "renewals-paused": second,
         "renewals-not-calculated": third,
-        "renewals-deliveries": f"{second}/deliveries",
-        "renewals-delivery": f"/renewals/deliveries/{letters[0].id}",
-        "renewals-dead-letters": "/renewals/dead-letters",
         "renewals-rules": f"{first}/rules",
         "renewals-what-if": f"{first}/what-if?expiry=60&delinquency=20&no_offer=10&market_rent=10",
         "renewals-resident": f"/renewals/residents/{riskiest.resident_id}",

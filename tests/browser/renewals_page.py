@@ -64,8 +64,8 @@ async def picture(page: Page, name: str) -> None:
     await page.emulate_media(color_scheme="light")
 
 
-def told(page: Page) -> Locator:
-    return page.locator("#rows tbody .told")
+def rms_cells(page: Page) -> Locator:
+    return page.locator("#rows tbody .sent")
 
 
 async def confirm(page: Page, verb: str, *, says: str) -> None:

@@ -48,7 +48,9 @@ async def test_a_calculation_is_watched_through_a_stop_half_way(page: Page, tmp_
         assert await page.locator("progress").get_attribute("value") == str(job.scored)
         await picture(page, "progress")
 
-        working = asyncio.create_task(scene.renewals_of(bed.runtime).runner.run(asyncio.Event()))
+        working = asyncio.create_task(
+            bed.runtime.parts["renewals"].loops["calculations"].run(asyncio.Event())
+        )
         await expect(page.locator("#rows tbody tr")).to_have_count(30)
         await expect(page.locator("#standing .figure").first).to_contain_text(str(MANY))
         await expect(page.locator("progress")).to_have_count(0)
@@ -60,7 +62,7 @@ async def test_a_calculation_is_watched_through_a_stop_half_way(page: Page, tmp_
 
 async def _work_until_half_way(bed: Bed) -> CalculationJob:
     """A worker that is gone once it has kept a part; one that was done before that begins another run."""
-    jobs = scene.renewals_of(bed.runtime).portfolio(scene.TENANT).jobs
+    jobs = scene.renewals_of(bed.runtime).jobs(scene.TENANT)
     store = bed.runtime.store.tenant(scene.TENANT)
     async with asyncio.timeout(20):
         while True:
@@ -110,16 +112,16 @@ async def test_everything_is_done_by_keyboard_alone(page: Page, tmp_path: Path) 
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
         await expect(page.locator("#rows .reasons").first).to_be_visible()
-        await _tab_to(page, "Tell RMS of 1 chosen", back=True)
+        await _tab_to(page, "Send 1 chosen to RMS", back=True)
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("dialog")).to_be_visible()
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("dialog")).to_have_count(0)
-        assert await _focused(page) == "Tell RMS of 1 chosen"
+        assert await _focused(page) == "Send 1 chosen to RMS"
         await page.keyboard.press("Enter")
         await _tab_to(page, "Send 1")
         await page.keyboard.press("Enter")
-        await expect(page.locator("#rows tbody .told .state")).to_have_text(["delivered"])
+        await expect(page.locator("#rows tbody .sent .state")).to_have_text(["delivered"])
         assert rms.state.counts()["accepted"] == 1
 
 

@@ -29,7 +29,7 @@ async def test_residents_are_filtered_sorted_and_found_and_say_why(page: Page, t
         await scene.settle(bed.runtime, residents=120)
         for months_back in (2, 1, 0):
             await scene.calculate(bed.runtime, months_back=months_back)
-        run = await scene.renewals_of(bed.runtime).portfolio("-").latest(PROPERTY)
+        run = await scene.renewals_of(bed.runtime).portfolio("-").runs.latest(PROPERTY)
         assert run is not None
         await come_in(page, bed, "/console/renewals")
         await expect(page.locator("#rows")).to_contain_text(f"{run.high} high")

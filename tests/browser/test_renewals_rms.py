@@ -1,4 +1,4 @@
-"""Telling the RMS from the pages of renewals, whatever the RMS, the network and other tabs do."""
+"""Sending to the RMS from the pages of renewals, whatever the RMS, the network and other tabs do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.browser.renewals_page import (
     open_page,
     picture,
     renewals,
-    told,
+    rms_cells,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -31,37 +31,37 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
         await scene.settle(bed.runtime)
         await scene.calculate(bed.runtime)
         await come_in(page, bed, HOUSE)
-        await expect(told(page).first).to_have_text("not told")
+        await expect(rms_cells(page).first).to_have_text("not sent")
         await page.get_by_label("Send to").fill(rms.webhook_url(PROPERTY))
         await page.get_by_role("button", name="Set").click()
         secret = await page.get_by_label("What to keep").input_value()
         await confirm(page, "Close", says="It is shown once.")
         rms.run(Behave(secret=secret))
 
-        await told(page).nth(1).get_by_role("button", name="Tell RMS").click()
+        await rms_cells(page).nth(1).get_by_role("button", name="Send to RMS").click()
         await confirm(page, "Send", says="Sends one event:")
         await expect(page.locator("#toast")).to_have_text("The event is created.")
-        await expect(told(page).nth(1).locator(".state")).to_have_text("delivered")
+        await expect(rms_cells(page).nth(1).locator(".state")).to_have_text("delivered")
         assert rms.state.counts()["accepted"] == 1
 
         many = page.locator("[data-picked]")
         await expect(many).to_be_disabled()
         for row in (4, 5, 6):
             await page.locator("#rows input[name=resident]").nth(row).check()
-        await expect(many).to_have_text("Tell RMS of 3 chosen")
+        await expect(many).to_have_text("Send 3 chosen to RMS")
         await many.click()
         await confirm(page, "Cancel", says="each of the 3 residents you chose")
         await many.click()
         await confirm(page, "Send 3", says="each of the 3 residents you chose")
-        await expect(page.locator("#toast")).to_have_text("3 new events are on their way.")
-        await expect(page.locator("#rows tbody .told .state", has_text="delivered")).to_have_count(4)
+        await expect(page.locator("#toast")).to_have_text("3 new events are in flight.")
+        await expect(page.locator("#rows tbody .sent .state", has_text="delivered")).to_have_count(4)
         await expect(many).to_be_disabled()
 
-        run = await scene.renewals_of(bed.runtime).portfolio("-").latest(PROPERTY)
+        run = await scene.renewals_of(bed.runtime).portfolio("-").runs.latest(PROPERTY)
         assert run is not None
-        await page.get_by_role("button", name=f"Tell RMS of all {run.high} high").click()
+        await page.get_by_role("button", name=f"Send all {run.high} high to RMS").click()
         await confirm(page, f"Send {run.high}", says=f"each of the {run.high} residents at high risk")
-        await expect(page.locator("#rows tbody .told .state", has_text="delivered")).to_have_count(
+        await expect(page.locator("#rows tbody .sent .state", has_text="delivered")).to_have_count(
             3 + run.high
         )
         await not_reloaded(page)
@@ -72,27 +72,27 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
 async def test_a_tier_of_a_great_many_is_told_of_while_the_page_shows_how_far_it_is(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.services.renewals.queries.portfolio.AT_ONCE_MAX", 1)
+    monkeypatch.setattr("holdfast.services.renewals.operations.AT_ONCE_MAX", 1)
     async with renewals(tmp_path) as (bed, rms):
         await scene.settle(bed.runtime)
         await scene.connect(bed.runtime, rms)
         await scene.calculate(bed.runtime)
-        run = await scene.renewals_of(bed.runtime).portfolio("-").latest(PROPERTY)
+        run = await scene.renewals_of(bed.runtime).portfolio("-").runs.latest(PROPERTY)
         assert run is not None
         assert run.high > 1
     # Nobody works now, so that the job stands still where the page can be looked at.
     async with renewals(tmp_path, work=False) as (bed, rms):
         await come_in(page, bed, HOUSE)
-        await page.get_by_role("button", name=f"Tell RMS of all {run.high} high").click()
+        await page.get_by_role("button", name=f"Send all {run.high} high to RMS").click()
         await confirm(page, f"Send {run.high}", says=f"each of the {run.high} residents at high risk")
-        begun = f"The RMS is being told of {run.high} residents; 0 are done."
+        begun = f"Sending {run.high} residents to the RMS; 0 are done."
         await expect(page.locator("#toast")).to_have_text(begun)
-        said = f"Telling the RMS of {run.high} residents at high risk: 0 are done."
+        said = f"Sending {run.high} residents at high risk to the RMS: 0 are done."
         await expect(page.locator("#standing")).to_contain_text(said)
-        await picture(page, "telling-many")
+        await picture(page, "sending-many")
         stop = asyncio.Event()
-        working = asyncio.create_task(scene.renewals_of(bed.runtime).trigger_runner.run(stop))
-        await expect(page.locator("#rows tbody .told .state", has_text="pending")).to_have_count(run.high)
+        working = asyncio.create_task(bed.runtime.parts["renewals"].loops["triggers"].run(stop))
+        await expect(page.locator("#rows tbody .sent .state", has_text="pending")).to_have_count(run.high)
         await expect(page.locator("progress")).to_have_count(0)
         await not_reloaded(page)
         stop.set()
@@ -112,15 +112,14 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
             await page.locator("#rows input[name=resident]").nth(row).check()
         await page.locator("[data-picked]").click()
         await confirm(page, "Send 3", says="3 residents")
-        await expect(page.locator("#rows tbody .told .state", has_text="failed")).to_have_count(3)
+        await expect(page.locator("#rows tbody .sent .state", has_text="failed")).to_have_count(3)
         await picture(page, "retrying")
         other = await page.context.new_page()
-        await open_page(other, bed, "/console/renewals/deliveries?waiting=later")
+        await open_page(other, bed, f"/console/deliveries?outbox=renewals&endpoint={PROPERTY}")
         await expect(other.locator("#rows tbody tr")).to_have_count(3)
-        await picture(other, "on-the-way")
         await other.close()
         await scene.hurry(bed.runtime)
-        await expect(page.locator("#rows tbody .told .state", has_text="dlq")).to_have_count(3)
+        await expect(page.locator("#rows tbody .sent .state", has_text="dead")).to_have_count(3)
         await expect(page.locator("#ways .count.bad")).to_have_text("3")
         await not_reloaded(page)
 
@@ -129,31 +128,27 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         await expect(rows).to_have_count(3)
         await expect(rows.first).to_contain_text("2 attempts failed; the last: HTTP 503")
         await expect(page.locator("#live-state")).to_have_text("live")
-        await picture(page, "dead-letters")
         rms.run(Behave())
         await rows.first.get_by_role("button", name="Replay").click()
         await confirm(page, "Replay", says="under the same event id with the same body")
         await expect(rows).to_have_count(2)
         await rows.first.locator(".main a").click()
-        await page.get_by_label("or say how it was dealt with").fill("told them by telephone")
-        await page.get_by_role("button", name="Mark as dealt with").click()
+        await page.get_by_label("Resolved otherwise").fill("told them by telephone")
+        await page.get_by_role("button", name="Resolve").click()
         await expect(page.get_by_text(": told them by telephone")).to_be_visible()
-        await page.get_by_role("link", name="Dead letters", exact=True).nth(1).click()
+        await page.goto(f"{bed.address}/console/dead-letters?outbox=renewals")
         await page.get_by_role("button", name="Replay all").click()
-        await confirm(page, "Replay 1", says="Sends 1 events of all properties again")
-        await expect(page.locator("#toast")).to_have_text("1 are on their way again.")
+        await confirm(page, "Replay 1", says="Sends 1 dead letters again")
+        await expect(page.locator("#toast")).to_have_text("1 are in flight again.")
         await expect(page.get_by_text("No dead letters.")).to_be_visible()
         counts = rms.state.counts()
         assert (counts["accepted"], counts["repeated"]) == (2, 0)
 
-        await page.goto(f"{bed.address}{HOUSE}/deliveries")
-        await picture(page, "deliveries")
-        await page.get_by_role("link", name="2 delivered").click()
+        await page.goto(f"{bed.address}/console/deliveries?outbox=renewals&status=delivered")
         await page.locator("#rows tbody a").first.click()
         await expect(page.locator("#delivery tbody tr")).to_have_count(3)
         await expect(page.locator("#delivery tbody .state")).to_have_text(["200", "503", "503"])
-        await expect(page.locator(".payload")).to_contain_text('"event": "renewal.risk_flagged"')
-        await picture(page, "replayed")
+        await expect(page.locator(".payload").last).to_contain_text('"event": "renewal.risk_flagged"')
 
 
 async def test_what_was_chosen_outlives_a_lost_server_and_two_tabs_tell_of_each_once(
@@ -174,7 +169,7 @@ async def test_what_was_chosen_outlives_a_lost_server_and_two_tabs_tell_of_each_
         await confirm(page, "Send 2", says="each of the 2 residents you chose")
         await expect(page.locator("#toast")).to_contain_text("The server can't be reached.")
         await page.context.set_offline(False)
-        await expect(page.locator("[data-picked]")).to_have_text("Tell RMS of 2 chosen")
+        await expect(page.locator("[data-picked]")).to_have_text("Send 2 chosen to RMS")
         await expect(rows.first.locator(".reasons")).to_be_visible()
         await expect(page.get_by_label("Find")).to_have_value("half typed")
         await not_reloaded(page)
@@ -183,16 +178,16 @@ async def test_what_was_chosen_outlives_a_lost_server_and_two_tabs_tell_of_each_
         await page.locator("[data-picked]").click()
         other = await page.context.new_page()
         await open_page(other, bed, HOUSE)
-        await told(other).first.get_by_role("button", name="Tell RMS").click()
+        await rms_cells(other).first.get_by_role("button", name="Send to RMS").click()
         await confirm(other, "Send", says="Sends one event:")
         await page.bring_to_front()
         await confirm(page, "Send 2", says="each of the 2 residents you chose")
         await expect(other.locator("#toast")).to_have_text("The event is created.")
         await expect(page.locator("#toast")).to_have_text(
-            re.compile("1 new event is on its way; 1 was (on its way already|delivered before).")
+            re.compile("1 new event is in flight; 1 was (in flight already|delivered before).")
         )
         for tab in (page, other):
-            await expect(tab.locator("#rows tbody .told .state", has_text="delivered")).to_have_count(2)
+            await expect(tab.locator("#rows tbody .sent .state", has_text="delivered")).to_have_count(2)
         counts = rms.state.counts()
         assert (counts["accepted"], counts["repeated"]) == (2, 0)
         await other.close()
@@ -205,18 +200,18 @@ async def test_a_gone_rms_is_told_as_disabled_and_enabled_again(page: Page, tmp_
         await scene.calculate(bed.runtime)
         rms.run(Behave(failure_rate=1.0, failure_status=410))
         await come_in(page, bed, HOUSE)
-        await told(page).first.get_by_role("button", name="Tell RMS").click()
+        await rms_cells(page).first.get_by_role("button", name="Send to RMS").click()
         await confirm(page, "Send", says="Sends one event:")
         standing = page.locator("#standing .notice")
         await expect(standing).to_contain_text("disabled")
         await expect(standing).to_contain_text("410")
-        await expect(told(page).first.locator(".state")).to_have_text("dlq")
+        await expect(rms_cells(page).first.locator(".state")).to_have_text("dead")
         rms.run(Behave())
         await standing.get_by_role("button", name="Enable").click()
-        await confirm(page, "Send again", says="What waited goes out at once")
+        await confirm(page, "Send again", says="Waiting events are sent at once")
         await expect(standing).to_have_count(0)
-        await told(page).first.get_by_role("button", name="Send again").click()
+        await rms_cells(page).first.get_by_role("button", name="Send again").click()
         await confirm(page, "Send", says="under the same event id")
         await expect(page.locator("#toast")).to_have_text("The event is re-queued.")
-        await expect(told(page).first.locator(".state")).to_have_text("delivered")
+        await expect(rms_cells(page).first.locator(".state")).to_have_text("delivered")
         await not_reloaded(page)

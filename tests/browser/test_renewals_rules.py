@@ -9,6 +9,7 @@ from playwright.async_api import Page, expect
 
 from holdfast.kit.audit import AuditEvent
 from holdfast.services.renewals.domain.scoring import Thresholds, Weights
+from holdfast.services.renewals.queries.rules import rules_of
 from holdfast.store import Query
 from tests.browser import renewals_fixtures as scene
 from tests.browser.renewals_page import HOUSE, PROPERTY, come_in, confirm, open_page, picture, renewals
@@ -35,13 +36,13 @@ async def test_rules_are_changed_by_keyboard_alone_and_hold_for_the_next_run(
         await picture(page, "rules-refused")
         await page.get_by_label("Market rent above rent").fill("5")
         await page.get_by_label("High from").fill("60")
-        await page.get_by_label("A run tells the RMS by itself of").select_option("those at high risk")
+        await page.get_by_label("A run sends to the RMS").select_option("those at high risk")
         await page.get_by_label("Market rent above rent").press("Enter")
         await page.get_by_role("dialog").get_by_role("button", name="Change", exact=True).press("Enter")
         await expect(page.get_by_text("Changed")).to_be_visible()
         await expect(page.get_by_text("so its runs can send nothing")).to_be_visible()
         await picture(page, "rules")
-        kept = await scene.renewals_of(bed.runtime).rules("-").get(PROPERTY)
+        kept = await rules_of(bed.runtime.store.tenant("-"), PROPERTY)
         assert (kept.weights, kept.thresholds, kept.send) == (
             Weights(50, 25, 20, 5), Thresholds(60, 40), "high",
         )  # fmt: skip

@@ -165,11 +165,11 @@ def test_mending_the_rms_leaves_what_somebody_paused_and_a_property_without_an_e
     home, demo, token = stand
     (tmp_path / "properties.csv").write_text("id,name\nproperty-new,New House\n", encoding="utf-8")
     assert holdfast(home, "renewals", "import", str(tmp_path)).returncode == 0
-    path = "/renewals/api/v1/properties/property-0003/endpoint"
-    assert demo.ask(f"{path}/act", token=token, body={"act": "pause"})[0] == 200
+    path = "/api/v1/endpoints/renewals/property-0003"
+    assert demo.ask(f"{path}/pause", token=token, body={})[0] == 200
     assert "accepts everything again" in _run_control(demo, token, "renewals/restore")
     assert demo.ask(path, token=token)[1]["status"] == "paused"
-    assert demo.ask(f"{path}/act", token=token, body={"act": "resume"})[1]["status"] == "active"
+    assert demo.ask(f"{path}/resume", token=token, body={})[1]["status"] == "active"
 
 
 def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand) -> None:

@@ -18,6 +18,8 @@ from holdfast.clock import Clock
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import DeclarationError, NotFoundError
 from holdfast.kit.outbox import Outbox
+from holdfast.model.access import SERVICE
+from holdfast.operation import Operator
 from holdfast.runtime import Runtime
 from holdfast.store import Store
 
@@ -39,6 +41,10 @@ class Stage(msgspec.Struct, frozen=True):
     @property
     def clock(self) -> Clock:
         return self.runtime.clock
+
+    def operator(self, tenant_id: str) -> Operator:
+        """The demo itself, as operations take it."""
+        return self.runtime.operator(SERVICE, tenant_id, actor="demo")
 
     def outbox(self, tenant_id: str) -> Outbox:
         """The tenant's outbox; the dispatcher in this process sends at once."""

@@ -12,19 +12,20 @@ from typing import Final
 
 from holdfast.app import open_store
 from holdfast.clock import Clock
+from holdfast.kit.audit import AuditEvent, AuditHead
 from holdfast.kit.idempotency import IdempotencyDocument
 from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.runs import Runner
 from holdfast.model import Document
 from holdfast.services.renewals.jobs.calculation import workflow
-from holdfast.services.renewals.jobs.calculation_jobs import Jobs
+from holdfast.services.renewals.jobs.calculation_jobs import CalculationJobs
 from holdfast.services.renewals.models import DOCUMENTS, JOBS
 from holdfast.store import Store
 from holdfast.subprocess_worker import StoreSubprocessPool, StoreSubprocessWorker
 from tests.faults.controlled_process import Hear, Order, Role
 
 KEPT: Final[list[type[Document]]] = list(
-    dict.fromkeys([*DOCUMENTS, *JOBS.documents, IdempotencyDocument, LeaseDocument])
+    dict.fromkeys([*DOCUMENTS, *JOBS.documents, IdempotencyDocument, LeaseDocument, AuditEvent, AuditHead])
 )
 LEASE_S: Final = 1.5
 
@@ -63,14 +64,14 @@ def runner_of(store: Store, *, page: int, subprocess_pool: Watched | None = None
     return Runner(store.privileged(), [flow], models=JOBS, lease_s=LEASE_S, renew_s=LEASE_S / 3, poll_s=0.2)
 
 
-def jobs_of(store: Store, *, page: int = 2_000) -> Jobs:
-    return Jobs(store.tenant("-"), workflow(store, page=page))
+def jobs_of(store: Store, *, page: int = 2_000) -> CalculationJobs:
+    return CalculationJobs(store.tenant("-"), workflow(store, page=page))
 
 
 @contextlib.asynccontextmanager
 async def working(
     store: Store, *, page: int = 2_000, subprocess_pool: Watched | None = None
-) -> AsyncIterator[Jobs]:
+) -> AsyncIterator[CalculationJobs]:
     """A runner at work on the store."""
     stop = asyncio.Event()
     task = asyncio.create_task(runner_of(store, page=page, subprocess_pool=subprocess_pool).run(stop))
@@ -94,7 +95,7 @@ async def measure(order: Order, say: Callable[[str], None], hear: Hear) -> None:
     async with opened(order["url"]) as store, working(store, subprocess_pool=watched) as jobs:
         looking = asyncio.create_task(_look(watched))
         job = await jobs.start(order["property"], as_of=date.fromisoformat(order["as_of"]))
-        ended = await jobs.ended(job.id, within_s=600)
+        ended = await jobs.wait(job.id, within_s=600)
         looking.cancel()
         say(f"peak {ended.status} {ended.scored} {watched.peak_mb}")
 

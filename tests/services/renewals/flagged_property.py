@@ -1,4 +1,4 @@
-"""A great many flagged residents, and what it takes to tell the RMS of them."""
+"""A property with many flagged residents, its endpoint, and a worker for its trigger jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from datetime import timedelta
 from holdfast.kit.outbox import RetryPolicy
 from holdfast.kit.runs import Runner
 from holdfast.services.renewals.domain.scoring import SIGNALS, Signal, Tier
-from holdfast.services.renewals.jobs.calculation import workflow
 from holdfast.services.renewals.jobs.trigger_jobs import TriggerJobs, trigger_workflow
 from holdfast.services.renewals.models import (
     EVENT_TYPE,
@@ -22,8 +21,8 @@ from holdfast.services.renewals.models import (
     RmsEndpoint,
     Summary,
 )
-from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.store import Query, Store, create
+from tests.services.renewals.operators import renewals_on
 from tests.services.renewals.server import AS_OF, P
 
 
@@ -61,16 +60,12 @@ async def connect(store: Store, property_id: str = P) -> None:
     await store.tenant("-").commit(create(endpoint))
 
 
-def portfolio_of(store: Store) -> Portfolio:
-    return Portfolio(store.tenant("-"), workflow(store))
-
-
 def trigger_jobs_of(store: Store) -> TriggerJobs:
-    return portfolio_of(store).trigger_jobs
+    return renewals_on(store).trigger_jobs("-")
 
 
 @contextlib.asynccontextmanager
-async def telling(store: Store, *, batch: int = 200) -> AsyncIterator[TriggerJobs]:
+async def trigger_worker(store: Store, *, batch: int = 200) -> AsyncIterator[TriggerJobs]:
     """A worker that carries trigger jobs."""
     stop = asyncio.Event()
     runner = Runner(
@@ -85,7 +80,7 @@ async def telling(store: Store, *, batch: int = 200) -> AsyncIterator[TriggerJob
         await task
 
 
-async def told_of(store: Store, property_id: str = P) -> Sequence[str]:
-    """The residents that events were put out of, each as often as there is one."""
+async def residents_sent(store: Store, property_id: str = P) -> Sequence[str]:
+    """The residents of all events, each as often as there is one."""
     query = Query(DeliveryState).where("endpoint_id", "==", property_id).order_by("-created_at").limit(1_000)
     return [item.doc.resident_id async for item in store.tenant("-").scan(query)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.services.renewals.domain.scoring import TIERS
-from holdfast.services.renewals.jobs.risk_events import scores_of_run
 from holdfast.services.renewals.models import CalculationJob, RiskScore
+from holdfast.services.renewals.queries.scores import scores_of_run
 from holdfast.store import Store
 from tests.faults.controlled_process import ControlledProcess
 from tests.services.renewals.crash_points import until_dead

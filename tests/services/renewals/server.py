@@ -1,4 +1,4 @@
-"""The service over a real socket, its loops at work, a simulated RMS beside it, four residents in it."""
+"""The service over a real socket with its loops, a simulated RMS, and four residents."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import quote
 
 import aiohttp
 import uvicorn
@@ -18,6 +19,10 @@ from holdfast.config import load_config
 from holdfast.http.app import create_app
 from holdfast.kit.access import ApiTokens
 from holdfast.model import Document
+from holdfast.model.access import SERVICE
+from holdfast.operation import Operator
+from holdfast.operations import endpoints
+from holdfast.operations.endpoints import EndpointRow, NewEndpoint
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
 from holdfast.services.renewals.domain.dates import months_before
@@ -39,6 +44,7 @@ AS_OF: Final = date(2026, 3, 1)
 TENANT: Final = "-"
 P: Final = "p-1"
 ROOT: Final = "/renewals/api/v1"
+ENDPOINTS: Final = "/api/v1/endpoints/renewals"
 
 
 @dataclass
@@ -110,6 +116,8 @@ async def settle_in(
 
 @dataclass
 class Server:
+    """A served runtime, a client with an admin token, and the RMS."""
+
     runtime: Runtime
     client: aiohttp.ClientSession
     rms: RmsSimulator
@@ -117,8 +125,8 @@ class Server:
 
     @property
     def renewals(self) -> Renewals:
-        inside: Renewals = self.runtime.parts["renewals"].operations
-        return inside
+        operations: Renewals = self.runtime.parts["renewals"].operations
+        return operations
 
     @property
     def store(self) -> Store:
@@ -127,9 +135,10 @@ class Server:
     async def ask(
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **more: Any
     ) -> tuple[int, Any]:
-        """Status and JSON of an answer; paths are below the service's own."""
+        """Status and JSON of a response; paths are below the service's own, or the platform's `/api/v1`."""
         sent = {"authorization": f"Bearer {self.token}", **(headers or {})}
-        async with self.client.request(method, ROOT + path, headers=sent, **more) as answer:
+        url = path if path.startswith("/api/") else ROOT + path
+        async with self.client.request(method, url, headers=sent, **more) as answer:
             return answer.status, await answer.json()
 
     async def get(self, path: str, **more: Any) -> Any:
@@ -148,10 +157,24 @@ class Server:
 
     async def endpoint(self, property_id: str = P, **behave: Any) -> None:
         """An endpoint at the RMS, which checks its signatures."""
-        order = {"url": self.rms.webhook_url(property_id)}
-        status, made = await self.ask("PUT", f"/properties/{property_id}/endpoint", json=order)
-        assert status == 200, made
-        self.rms.run(Behave(secret=made["secret"], **behave))
+        made = await self.create_endpoint(property_id, self.rms.webhook_url(property_id))
+        self.rms.run(Behave(secret=made.secret or "", **behave))
+
+    @property
+    def by(self) -> Operator:
+        return self.runtime.operator(SERVICE, TENANT, actor="test")
+
+    async def change_endpoint(self, verb: str, property_id: str = P, *, reason: str = "test") -> Any:
+        path = f"{ENDPOINTS}/{quote(property_id, safe='')}/{verb}"
+        return await self.post(path, {"reason": reason})
+
+    async def resolve(self, delivery_id: str) -> None:
+        path = f"/api/v1/dead-letters/renewals/{quote(delivery_id, safe='')}/resolve"
+        await self.post(path, {"note": "told them by telephone"})
+
+    async def create_endpoint(self, property_id: str, url: str) -> EndpointRow:
+        new = NewEndpoint(id=property_id, url=url)
+        return await endpoints.create(self.runtime, self.by, "renewals", new)
 
     async def delivery(self, delivery_id: str, *statuses: str, within_s: float = 30.0) -> Any:
         """The delivery once it is in one of these states."""
@@ -161,6 +184,18 @@ class Server:
                 if found["status"] in statuses:
                     return found
                 await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def calculating(server: Server) -> AsyncIterator[None]:
+    """Work on calculations alone."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(server.runtime.parts["renewals"].loops["calculations"].run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
 
 
 @contextlib.asynccontextmanager

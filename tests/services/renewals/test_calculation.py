@@ -11,9 +11,9 @@ import pytest
 from holdfast.errors import NotFoundError
 from holdfast.kit.runs import Runs
 from holdfast.services.renewals.domain.scoring import TIERS
-from holdfast.services.renewals.jobs.risk_events import scores_of_run
 from holdfast.services.renewals.models import JOBS, CalculationJob, Property, PropertyState, RiskScore
 from holdfast.services.renewals.queries.lease_end_order import LeaseEndOrder
+from holdfast.services.renewals.queries.scores import scores_of_run
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.store import Query, Store, patch
 from tests.faults.controlled_process import run_processes
@@ -40,7 +40,7 @@ async def test_a_run_scores_everybody_alike_on_every_engine(url: str) -> None:
         await settle_in(store.tenant("-"))
         async with working(store, page=2) as jobs:
             job = await jobs.start(P, as_of=AS_OF)
-            ended = await jobs.ended(job.id, within_s=60)
+            ended = await jobs.wait(job.id, within_s=60)
         assert (ended.status, ended.scored, ended.error) == ("completed", 4, None)
         found = {one.resident_id: (one.risk_score, one.risk_tier) for one in await scores(store, ended)}
         assert found == {
@@ -58,10 +58,10 @@ async def test_simultaneous_starts_of_a_property_give_one_job(url: str) -> None:
         with_keys = await asyncio.gather(*(jobs.start(P, key=f"key-{n % 3}") for n in range(9)))
         assert {job.id for job in with_keys} == {started[0].id}
         async with working(store) as jobs:
-            await jobs.ended(started[0].id, within_s=30)
+            await jobs.wait(started[0].id, within_s=30)
             later = await jobs.start(P)
             assert later.id != started[0].id
-            await jobs.ended(later.id, within_s=30)
+            await jobs.wait(later.id, within_s=30)
 
 
 async def test_different_properties_are_calculated_at_the_same_time(sqlite_url: str) -> None:
@@ -69,7 +69,7 @@ async def test_different_properties_are_calculated_at_the_same_time(sqlite_url: 
         await fill(store, 1_600, per_property=800)
         async with working(store, page=40) as jobs:
             started = [await jobs.start(FIRST, as_of=AS_OF), await jobs.start(SECOND, as_of=AS_OF)]
-            one, two = [await jobs.ended(job.id, within_s=60) for job in started]
+            one, two = [await jobs.wait(job.id, within_s=60) for job in started]
         assert (one.scored, two.scored) == (800, 800)
         assert _spans(one)[0] < _spans(two)[1]
         assert _spans(two)[0] < _spans(one)[1]
@@ -99,7 +99,7 @@ async def test_a_run_that_is_killed_half_way_goes_on_where_it_was(url: str) -> N
         assert 0 < left.scored < residents
         assert (await jobs.start(FIRST)).id == job.id
         async with run_processes(module, "calculate", order):
-            ended = await jobs.ended(job.id, within_s=60)
+            ended = await jobs.wait(job.id, within_s=60)
         assert (ended.status, ended.scored, ended.residents) == ("completed", residents, residents)
         found = await scores(store, ended)
         assert len({one.resident_id for one in found}) == len(found) == residents
@@ -132,12 +132,12 @@ async def test_a_run_that_is_cancelled_ends_between_two_pages_and_the_next_one_w
             job = await jobs.start(FIRST, as_of=AS_OF)
             await _until_scored(store, job.id, 3 * page)
             await Runs(store.tenant("-"), models=JOBS).cancel(job.id, reason="not today")
-            ended = await jobs.ended(job.id, within_s=60)
+            ended = await jobs.wait(job.id, within_s=60)
             assert (ended.status, ended.cancel_reason) == ("cancelled", "not today")
             assert ended.steps[0].failures == 0
             assert 0 < ended.scored < residents
             again = await jobs.start(FIRST, as_of=AS_OF)
-            assert (await jobs.ended(again.id, within_s=60)).scored == residents
+            assert (await jobs.wait(again.id, within_s=60)).scored == residents
 
 
 async def test_a_run_takes_a_bounded_amount_of_memory(sqlite_url: str) -> None:
@@ -163,12 +163,12 @@ async def test_a_run_that_can_not_go_on_fails_with_its_reason_and_the_next_one_w
         # The as-of date is given, so that only the run itself meets the zone.
         async with working(store) as jobs:
             job = await jobs.start(P, as_of=AS_OF)
-            ended = await jobs.ended(job.id, within_s=60)
+            ended = await jobs.wait(job.id, within_s=60)
             assert ended.status == "failed"
             assert "Nowhere/Land" in (ended.error or "")
             await home.commit(patch(Property, P, changes={"time_zone": "UTC"}))
             again = await jobs.start(P, as_of=AS_OF)
-            assert (await jobs.ended(again.id, within_s=60)).status == "completed"
+            assert (await jobs.wait(again.id, within_s=60)).status == "completed"
 
 
 async def test_a_property_that_is_not_there_is_not_calculated(sqlite_url: str) -> None:

@@ -13,16 +13,21 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.clock import SystemClock
-from holdfast.kit.outbox import BreakerPolicy, RetryPolicy
+from holdfast.kit.outbox import BreakerPolicy, Deliveries, EndpointSecrets, RetryPolicy, Selection, new_secret
 from holdfast.kit.vault import Vault, new_key
 from holdfast.services.renewals.domain.scoring import SIGNALS, Signal
-from holdfast.services.renewals.endpoints import EndpointRequest, RmsEndpoints
-from holdfast.services.renewals.jobs.risk_events import Triggers
-from holdfast.services.renewals.models import DOCUMENTS, OUTBOX_MODELS, DeliveryState, RiskScore, RmsEndpoint
-from holdfast.services.renewals.queries.deliveries import RmsDeliveries
+from holdfast.services.renewals.jobs.risk_events import RiskEvents
+from holdfast.services.renewals.models import (
+    DOCUMENTS,
+    EVENT_TYPE,
+    OUTBOX_MODELS,
+    DeliveryState,
+    RiskScore,
+    RmsEndpoint,
+)
 from holdfast.simulators.rms import Behave, InjectedFault, RmsSimulator
 from holdfast.simulators.rms.state import ReceivedMessage
-from holdfast.store import Query, Store, patch
+from holdfast.store import Query, Store, create
 from tests.faults.controlled_process import ControlledProcess, run_processes
 from tests.services.renewals.server import AS_OF, Server, settle_in
 from tests.services.renewals.test_triggers import TRIGGER
@@ -54,16 +59,16 @@ async def home(url: str) -> AsyncIterator[Store]:
 
 
 async def endpoints(store: Store, rms: RmsSimulator, keys: str) -> None:
-    made = RmsEndpoints(store, Vault.from_settings(keys))
-    gently = {
-        "retry": RetryPolicy(waits_s=(0.1, 0.2, 0.4, 0.8)),
-        "breaker": BreakerPolicy(failures=1_000),
-        "timeout_s": 1.0,
-    }
+    secrets = EndpointSecrets(Vault.from_settings(keys))
     for id in PROPERTIES:
         await settle_in(store, [], property_id=id)
-        await made.set(id, EndpointRequest(url=rms.webhook_url(id), concurrency=25))
-        await store.commit(patch(RmsEndpoint, id, changes=gently))
+        endpoint = RmsEndpoint(
+            id=id, url=rms.webhook_url(id), event_types=[EVENT_TYPE], created_at=store.clock.now(),
+            concurrency=25, retry=RetryPolicy(waits_s=(0.1, 0.2, 0.4, 0.8)), timeout_s=1.0,
+            breaker=BreakerPolicy(failures=1_000),
+        )  # fmt: skip
+        endpoint.secrets = [secrets.seal(endpoint, new_secret())]
+        await store.commit(create(endpoint))
 
 
 async def under_fire(url: str, keys: str, finished: asyncio.Event) -> list[str]:
@@ -122,12 +127,13 @@ async def test_nothing_is_lost_or_doubled_while_the_rms_fails_and_workers_are_ki
         rms.inject(InjectedFault(count=20, status=429, retry_after_s=1))
         rms.inject(InjectedFault(count=10, cut=True, late=True))
         fire = asyncio.create_task(under_fire(url, keys, finished))
-        triggers = Triggers(store)
+        events = RiskEvents(store)
         scores = [score(n) for n in range(EVENTS)]
         for start in range(0, EVENTS, 60):
             some = scores[start : start + 60]
             for id in PROPERTIES:
-                await triggers.many([one for one in some if one.property_id == id])
+                batch = [one for one in some if one.property_id == id]
+                await store.transact(lambda tx, batch=batch: events.add(tx, batch))  # type: ignore[misc]
             await asyncio.sleep(0)
         await all_ended(store)
         finished.set()
@@ -169,20 +175,19 @@ async def every_dead_letter_replays(
     store: Store, rms: RmsSimulator, url: str, keys: str, *, dead: int
 ) -> None:
     """Each given-up delivery has one letter with its reason, and goes out again under its id."""
-    books = RmsDeliveries(store)
-    letters, _ = await books.dead_letters(limit=1_000)
+    books = Deliveries(store, models=OUTBOX_MODELS)
+    letters = (await books.dead_letters(limit=1_000)).docs
     assert len(letters) == dead
     assert all(letter.reason and letter.deaths == 1 for letter in letters)
     rms.state.clear()
     rms.faults.clear()
-    report = await books.replay_all(dry_run=False)
+    report = await books.replay(Selection(statuses=["dead"]), dry_run=False, limit=1_000)
     assert report.changed == min(dead, 1_000)
     order = {"url": url, "keys": keys, "name": "last"}
     async with run_processes("tests.services.renewals.delivery_process", "deliver", order):
         await all_ended(store)
     assert {one.message_id for one in rms.state.received} == {letter.event_id for letter in letters}
-    left, _ = await books.dead_letters()
-    assert left == []
+    assert (await books.dead_letters()).docs == []
 
 
 async def test_attempts_follow_the_schedule_and_the_fifth_failure_is_a_dead_letter(
@@ -211,11 +216,12 @@ async def test_a_dead_rms_does_not_delay_another_property(server: Server) -> Non
     await settle_in(server.store, property_id="p-2", people=[])
     await server.calculate()
     await server.endpoint()
-    await server.ask("PUT", "/properties/p-2/endpoint", json={"url": server.rms.webhook_url("hanging")})
+    await server.create_endpoint("p-2", server.rms.webhook_url("hanging"))
     server.rms.run(Behave())
     server.rms.inject(InjectedFault(count=1_000, hang=True, path="/hanging"))
     slow = [_for_other(n) for n in range(200)]
-    await server.renewals.portfolio("-").triggers.many(slow)
+    events = RiskEvents(server.store)
+    await server.store.transact(lambda tx: events.add(tx, slow))
     began = server.runtime.clock.monotonic()
     told = await server.post(TRIGGER)
     await server.delivery(told["deliveryId"], "delivered", within_s=4)

@@ -11,7 +11,6 @@ import pytest
 
 from holdfast.kit.runs.models import RunStatus
 from holdfast.services.renewals import service
-from holdfast.services.renewals.jobs.calculation import workflow
 from holdfast.services.renewals.models import CalculationJob, RiskScore
 from holdfast.services.renewals.queries.outcomes import Outcomes
 from holdfast.services.renewals.queries.portfolio import Portfolio
@@ -34,7 +33,7 @@ WAYS: Final[dict[RunStatus, tuple[RunStatus, ...]]] = {
 
 
 def portfolio_of(store: Store) -> Portfolio:
-    return Portfolio(store.tenant("-"), workflow(store))
+    return Portfolio(store.tenant("-"))
 
 
 async def leave(store: Store, score: RiskScore, *steps: RunStatus) -> None:
@@ -60,7 +59,7 @@ async def finished(store: Store, runs: int) -> list[RiskScore]:
     async with working(store) as jobs:
         for n in range(runs):
             job = await jobs.start(P, as_of=AS_OF + timedelta(days=n))
-            assert (await jobs.ended(job.id, within_s=60)).status == "completed"
+            assert (await jobs.wait(job.id, within_s=60)).status == "completed"
     return (await portfolio_of(store).history("jane")).docs
 
 
@@ -130,7 +129,7 @@ async def test_an_outcome_is_judged_by_a_run_that_finished(sqlite_url: str) -> N
         home = store.tenant("-")
         await leave(home, later(kept, SECOND, risk_score=99), "running", "failed")
         day = (kept.calculated_at + timedelta(days=2)).date()
-        made = await Outcomes(home).record("jane", "lease-jane", outcome="left", decided_on=day)
+        made = await Outcomes(home).build("jane", "lease-jane", outcome="left", decided_on=day)
         assert (made.risk_score, made.calculated_at) == (67, kept.calculated_at)
 
 
@@ -148,7 +147,7 @@ async def test_the_page_of_a_resident_shows_finished_runs(tmp_path: Path) -> Non
         await scene.settle(server.runtime, residents=3)
         await scene.calculate(server.runtime)
         portfolio = scene.renewals_of(server.runtime).portfolio("-")
-        run = await portfolio.latest(scene.PROPERTIES[0])
+        run = await portfolio.runs.latest(scene.PROPERTIES[0])
         assert run is not None
         score = (await portfolio.risk(run, scene.PROPERTIES[0])).docs[0]
         await leave(portfolio.store, later(score, SECOND, risk_score=99, risk_tier="high"), "running")

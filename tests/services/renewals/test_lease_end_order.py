@@ -9,12 +9,11 @@ import pytest
 
 from holdfast.errors import BadCursorError, RetryLaterError
 from holdfast.services.renewals.domain.scoring import FLAGGED, TIERS, Tier
-from holdfast.services.renewals.jobs.calculation import workflow
-from holdfast.services.renewals.jobs.risk_events import scores_of_run
 from holdfast.services.renewals.models import RiskScore, RunOrder, Summary
 from holdfast.services.renewals.queries import lease_end_order, portfolio
 from holdfast.services.renewals.queries.lease_end_order import LeaseEndOrder, OrderPosition, ending
 from holdfast.services.renewals.queries.portfolio import Portfolio
+from holdfast.services.renewals.queries.scores import scores_of_run
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.store import Committed, Store, Write, delete
 from tests.services.renewals.calculation_fixtures import opened, working
@@ -57,7 +56,7 @@ async def test_everybody_is_listed_once_the_soonest_to_end_first(url: str) -> No
     async with opened(url) as store:
         await fill(store)
         async with working(store, page=25) as jobs:
-            job = await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
+            job = await jobs.wait((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
         home = store.tenant("-")
         scores = await scores_of_run(home, PROPERTY, job.calculated_at, tiers=TIERS)
         order = LeaseEndOrder(home, PROPERTY, job.calculated_at)
@@ -71,8 +70,8 @@ async def test_a_cursor_of_another_question_is_refused(sqlite_url: str) -> None:
     async with opened(sqlite_url) as store:
         await fill(store)
         async with working(store) as jobs:
-            job = await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
-            later = await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
+            job = await jobs.wait((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
+            later = await jobs.wait((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
         order = LeaseEndOrder(store.tenant("-"), PROPERTY, job.calculated_at)
         cursor = (await order.page(TIERS, limit=3)).cursor
         for other, tiers in (
@@ -144,9 +143,9 @@ async def without_order(store: Store) -> tuple[Portfolio, Summary]:
     await fill(store)
     home = store.tenant("-")
     async with working(store) as jobs:
-        await jobs.ended((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
-    mine = Portfolio(home, workflow(store))
-    run = await mine.latest(PROPERTY)
+        await jobs.wait((await jobs.start(PROPERTY, as_of=AS_OF)).id, within_s=60)
+    mine = Portfolio(home)
+    run = await mine.runs.latest(PROPERTY)
     assert run is not None
     at = msgspec.to_builtins(run.calculated_at)
     for number in range(-(-RESIDENTS // 7)):

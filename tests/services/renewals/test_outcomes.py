@@ -106,7 +106,7 @@ def score(at: str, points: int, *, lease_id: str = "lease-jane") -> RiskScore:
 
 
 async def judged_by(store: Store, day: str, *, lease_id: str = "lease-jane") -> int | None:
-    made = await Outcomes(store).record(
+    made = await Outcomes(store).build(
         "jane", lease_id, outcome="left", decided_on=date.fromisoformat(day)
     )  # fmt: skip
     return made.risk_score

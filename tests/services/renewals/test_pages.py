@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 import pytest
@@ -25,6 +24,7 @@ from tests.services.renewals.server import settle_in
 
 ROOT: Final = "/console/renewals"
 HOUSE: Final = f"{ROOT}/properties/{scene.PROPERTIES[0]}"
+OUTBOX: Final = f"outbox=renewals&endpoint={scene.PROPERTIES[0]}"
 
 
 @pytest.fixture
@@ -44,14 +44,11 @@ async def test_every_page_shows_what_there_is_on_every_engine(
     ):
         ann = await bed.signed_in("ann")
         assert "No properties yet." in await ann.page(ROOT)
-        assert "No dead letters." in await ann.page(f"{ROOT}/dead-letters")
-        assert "Nothing waits to be sent." in await ann.page(f"{ROOT}/deliveries")
         assert "No outcomes yet." in await ann.page(f"{ROOT}/calibration")
         await scene.settle(bed.runtime, residents=12, per_property=6)
         assert "not calculated yet" in await ann.page(HOUSE)
         assert "not calculated yet" in await ann.page(f"{HOUSE}/what-if")
         assert "not calculated yet" in await ann.page(f"{HOUSE}/runs")
-        assert "Nothing was sent yet." in await ann.page(f"{HOUSE}/deliveries")
         for months_back in (1, 0):
             await scene.calculate(bed.runtime, months_back=months_back)
         rms.run(Behave(failure_rate=1.0, failure_status=400))
@@ -61,12 +58,13 @@ async def test_every_page_shows_what_there_is_on_every_engine(
 
 async def _shown(bed: Bed) -> None:
     ann, portfolio = await bed.signed_in("ben"), scene.renewals_of(bed.runtime).portfolio("-")
-    run = await portfolio.latest(scene.PROPERTIES[0])
+    run = await portfolio.runs.latest(scene.PROPERTIES[0])
     assert run is not None
     (first,) = (await portfolio.risk(run, scene.PROPERTIES[0], limit=1)).docs
-    told = await portfolio.trigger(scene.PROPERTIES[0], first.resident_id)
-    await scene.settled(bed.runtime, scene.PROPERTIES[0], status="dlq", count=1)
-    assert "1 dead letter of renewals" in await ann.page("/console")
+    by = scene.operator(bed.runtime)
+    told = await scene.renewals_of(bed.runtime).trigger(by, scene.PROPERTIES[0], first.resident_id)
+    await scene.settled(bed.runtime, scene.PROPERTIES[0], status="dead", count=1)
+    assert "1 dead letter" in await ann.page("/console")
     assert f"{run.medium} medium" in await ann.page(ROOT)
     house = await ann.page(HOUSE)
     # Who is not flagged is shown, but is not told of.
@@ -80,43 +78,39 @@ async def _shown(bed: Bed) -> None:
     assert unescape(first.signals["daysToExpiryDays"].sentence) in unescape(house)
     assert f"{first.risk_score}</b>" in await ann.page(f"{HOUSE}?sort=days")
     assert first.name in await ann.page(f"{HOUSE}?q={first.name.split()[-1]}")
-    assert "HTTP 400" in await ann.page(f"{ROOT}/dead-letters?property={scene.PROPERTIES[0]}")
-    assert "Replay" in await ann.page(f"{ROOT}/deliveries/{told.delivery_id}")
-    assert "given up" in await ann.page(f"{HOUSE}/deliveries?status=dlq")
-    assert first.name in unescape(await ann.page(f"{ROOT}/deliveries?q={quote(told.event_id)}"))
-    assert "Nothing is due." in await ann.page(f"{ROOT}/deliveries?waiting=due")
+    for link in (f'/console/deliveries?{OUTBOX}"', f'/console/dead-letters?{OUTBOX}"'):
+        assert link in unescape(house)
+    assert f'/console/deliveries/renewals/{told.delivery_id}"' in unquote(unescape(house))
+    assert "HTTP 400" in await ann.page(f"/console/dead-letters?{OUTBOX}")
+    assert "Replay" in await ann.page(f"/console/deliveries/renewals/{quote(told.delivery_id, safe='')}")
+    assert told.event_id in await ann.page(f"/console/deliveries?{OUTBOX}&status=dead")
     assert "Score over runs" in await ann.page(f"{ROOT}/residents/{first.resident_id}")
     assert "would change their tier" in await ann.page(f"{HOUSE}/what-if")
 
 
-async def test_what_waits_for_an_rms_that_is_paused_says_so_in_every_list(bed: Bed) -> None:
-    renewals, house = scene.renewals_of(bed.runtime), scene.PROPERTIES[0]
+async def test_what_waits_for_an_rms_that_is_paused_is_counted_with_the_reason(bed: Bed) -> None:
+    house = scene.PROPERTIES[0]
     await scene.settle(bed.runtime, residents=8)
     await scene.calculate(bed.runtime)
     async with RmsSimulator(clock=SystemClock()) as rms:
         await scene.connect(bed.runtime, rms)
-        await renewals.endpoints("-").act(house, "pause", reason="maintenance", by="ann")
-        told = await renewals.portfolio("-").trigger_many(house)
+        await scene.pause(bed.runtime, house, reason="maintenance")
+        told = await scene.trigger(bed.runtime, house)
     assert told
     ann = await bed.signed_in("ann")
-    # A dispatcher may take them to see where they go, and gives them back.
-    async with asyncio.timeout(20):
-        for path in (f"{ROOT}/deliveries", f"{HOUSE}/deliveries?status=pending"):
-            while (await ann.page(path)).count(">waits</span>") != len(told):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+    assert f">{len(told)}</a>" in await ann.page(ROOT)
+    page = await ann.page(HOUSE)
+    assert "maintenance. Events wait until it is resumed." in page
+    assert f'Deliveries <span class="count">{len(told)}</span>' in page
 
 
 WRONG: Final = (
     ("/properties/nowhere", 404, "no property 'nowhere'"),
     ("/properties/nowhere/what-if", 404, "no property 'nowhere'"),
     ("/properties/nowhere/rules", 404, "no property 'nowhere'"),
-    ("/properties/nowhere/deliveries", 404, "no property 'nowhere'"),
     ("/residents/nobody", 404, "no resident 'nobody'"),
     ("/residents/__x__", 404, "no resident '__x__'"),
     ("/properties/__x__", 404, "no property '__x__'"),
-    ("/deliveries/__x__", 404, "no delivery '__x__'"),
-    ("/deliveries/nothing~there", 404, "no delivery 'nothing~there'"),
-    ("/dead-letters?property=nowhere", 404, "no property 'nowhere'"),
     ("/calibration?property=nowhere", 404, "no property 'nowhere'"),
     ("/properties/property-0001?tier=purple", 422, "tier is one of"),
     ("/properties/property-0001?run=run-lost", 404, "choose one of its runs, or leave `run` out"),
@@ -125,10 +119,6 @@ WRONG: Final = (
     ("/properties/nowhere/runs", 404, "no property 'nowhere'"),
     ("/properties/property-0001?sort=name", 422, "sort is one of"),
     ("/properties/property-0001?cursor=rubbish", 400, "cursor"),
-    ("/properties/property-0001/deliveries?status=lost", 422, "status is one of"),
-    ("/deliveries?waiting=always", 422, "waiting is one of"),
-    ("/deliveries?cursor=rubbish", 400, "cursor"),
-    ("/deliveries?q=evt-lost", 200, "No event has this id."),
     ("/properties/property-0001/what-if?expiry=lots", 422, "expiry is a whole number from 0 to 100"),
     ("/properties/property-0001/what-if?high=20&medium=60", 200, "Medium begins at or below high."),
     ("/properties/property-0001?q=%00%F0%9F%8F%A0%22%3C", 200, "Nobody here is called that."),
@@ -159,12 +149,12 @@ async def test_pages_of_another_tenant_show_nothing_of_this_one(bed: Bed) -> Non
 async def test_a_failed_calculation_says_why_above_the_run_before_it(bed: Bed) -> None:
     await scene.settle(bed.runtime, residents=5)
     await scene.calculate(bed.runtime)
-    store, jobs = bed.runtime.store.tenant("-"), scene.renewals_of(bed.runtime).portfolio("-").jobs
+    store, jobs = bed.runtime.store.tenant("-"), scene.renewals_of(bed.runtime).jobs("-")
     found = await store.get(Property, scene.PROPERTIES[0])
     assert found is not None
     await store.commit(put(msgspec.structs.replace(found.doc, time_zone="Nowhere/Land"), found.unchanged))
     job = await jobs.start(scene.PROPERTIES[0], as_of=bed.runtime.clock.now().date())
-    assert (await jobs.ended(job.id, within_s=20)).status == "failed"
+    assert (await jobs.wait(job.id, within_s=20)).status == "failed"
     ann = await bed.signed_in("ann", role="viewer")
     house = unescape(await ann.page(HOUSE))
     assert "failed: " in house
@@ -187,45 +177,35 @@ async def test_a_portfolio_of_many_properties_goes_on_by_name(bed: Bed) -> None:
 
 
 async def test_an_event_is_shown_also_when_its_property_is_gone(bed: Bed) -> None:
-    renewals, house = scene.renewals_of(bed.runtime), scene.PROPERTIES[0]
+    house = scene.PROPERTIES[0]
     await scene.settle(bed.runtime, residents=8)
     await scene.calculate(bed.runtime)
     async with RmsSimulator(clock=SystemClock()) as rms:
         rms.run(Behave(failure_rate=1.0, failure_status=400))
         await scene.connect(bed.runtime, rms)
-        told = (await renewals.portfolio("-").trigger_many(house))[0]
-        await scene.settled(bed.runtime, house, status="dlq", count=1)
-    await renewals.store("-").commit(delete(Property, house))
+        told = (await scene.trigger(bed.runtime, house))[0]
+        await scene.settled(bed.runtime, house, status="dead", count=1)
+    await bed.runtime.store.tenant("-").commit(delete(Property, house))
     ann = await bed.signed_in("ann")
-    assert told.event_id in await ann.page(f"{ROOT}/dead-letters")
-    assert told.event_id in await ann.page(f"{ROOT}/deliveries/{quote(told.delivery_id)}")
+    assert told.event_id in await ann.page("/console/dead-letters?outbox=renewals")
+    assert told.event_id in await ann.page(f"/console/deliveries/renewals/{quote(told.delivery_id, safe='')}")
 
 
 async def test_a_property_beyond_the_first_hundreds_is_named_and_stays_chosen(bed: Bed) -> None:
-    renewals, last = scene.renewals_of(bed.runtime), "p-zzz"
-    store = renewals.store("-")
+    store, last = bed.runtime.store.tenant("-"), "p-zzz"
     await store.commit(*(create(Property(id=f"p-{n:03}", name=f"House {n:03}")) for n in range(210)))
     await settle_in(store, property_id=last)
-    async with RmsSimulator(clock=SystemClock()) as rms:
-        rms.run(Behave(failure_rate=1.0, failure_status=400))
-        await scene.calculate(bed.runtime, last)
-        await scene.connect(bed.runtime, rms, last)
-        await store.commit(patch(Property, last, changes={"name": "Zenith Court"}))
-        await renewals.portfolio("-").trigger_many(last)
-        await scene.settled(bed.runtime, last, status="dlq", count=1)
+    await store.commit(patch(Property, last, changes={"name": "Zenith Court"}))
     ann = await bed.signed_in("ann")
-    assert ">Zenith Court</a>" in await ann.page(f"{ROOT}/dead-letters")
-    for page in ("dead-letters", "calibration"):
-        shown = await ann.page(f"{ROOT}/{page}?property={last}")
-        assert f'<option value="{last}" selected>Zenith Court</option>' in shown, page
+    shown = await ann.page(f"{ROOT}/calibration?property={last}")
+    assert f'<option value="{last}" selected>Zenith Court</option>' in shown
 
 
 async def test_the_portfolio_says_how_old_its_data_is_and_what_went_wrong(bed: Bed, tmp_path: Path) -> None:
     folder = tmp_path / "export"
     folder.mkdir()
     (folder / "properties.csv").write_text("id,name\np1,Elm Court\n,Nowhere\n")
-    renewals = scene.renewals_of(bed.runtime)
-    await renewals.importer("-", Folder(folder)).run()
+    await scene.renewals_of(bed.runtime).import_tables(scene.operator(bed.runtime), Folder(folder))
     ann = await bed.signed_in("ann")
     page = await ann.page(ROOT)
     assert "Elm Court" in page

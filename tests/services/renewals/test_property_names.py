@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.services.renewals.domain.names import name_key
 from holdfast.services.renewals.ingest import table_import
 from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.reports import TableReport
 from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import Property, PropertyName
-from holdfast.services.renewals.sample_data import name_key
 from holdfast.store import Query, Store
 from tests.services.renewals.platform_schema import kept_in
 from tests.services.renewals.test_import import write

@@ -16,7 +16,6 @@ import pytest
 
 from holdfast.services.renewals import service
 from holdfast.services.renewals.domain.scoring import Thresholds
-from holdfast.services.renewals.endpoints import EndpointRequest
 from holdfast.services.renewals.models import Property, PropertyRules, Resident
 from holdfast.services.renewals.queries.csv_export import plain
 from holdfast.services.renewals.queries.resident_search import find_residents
@@ -191,19 +190,19 @@ async def test_a_resident_with_more_events_than_are_shown_leads_to_all_of_them(
     monkeypatch.setattr("holdfast.services.renewals.views.calibration.EVENTS", 2)
     await scene.settle(bed.runtime, residents=10)
     renewals, house = scene.renewals_of(bed.runtime), scene.PROPERTIES[0]
-    await renewals.endpoints("-").set(house, EndpointRequest(url="https://rms.example/1"))
+    await scene.create_endpoint(bed.runtime, house)
     ann, page, flagged = await bed.signed_in("ann", role="viewer"), "", ""
     for told in (1, 2, 3):
         await scene.calculate(bed.runtime)
         portfolio = renewals.portfolio("-")
-        run = await portfolio.latest(house)
+        run = await portfolio.runs.latest(house)
         assert run is not None
         flagged = flagged or (await portfolio.risk(run, house, limit=1)).docs[0].resident_id
-        await portfolio.trigger(house, flagged)
+        await renewals.trigger(scene.operator(bed.runtime), house, flagged)
         page = (await ann.page(f"{ROOT}/residents/{flagged}")).partition('id="events"')[2]
         assert page.count("<tr data-key") == min(told, 2)
         assert ("Only the newest 2 are shown" in page) == (told == 3)
-    assert f"{HOUSE}/deliveries" in page
+    assert f"/console/deliveries?outbox=renewals&endpoint={house}" in unescape(page)
 
 
 @pytest.mark.parametrize("page", ["", "/what-if"])
@@ -226,12 +225,11 @@ async def test_a_property_whose_runs_send_by_themselves_says_so_before_one_is_be
     await scene.settle(bed.runtime, residents=5)
     await scene.calculate(bed.runtime)
     ann, store = await bed.signed_in("ann", role="developer"), bed.runtime.store.tenant("-")
-    assert "by itself" not in await ann.page(HOUSE)
+    assert "those at high risk" not in await ann.page(HOUSE)
     rules = PropertyRules(property_id=scene.PROPERTIES[0], send="high", updated_at=store.clock.now())
     await store.commit(put(rules))
-    assert "by itself" not in await ann.page(HOUSE), "there is no RMS yet"
-    order = EndpointRequest(url="https://rms.example/1")
-    await scene.renewals_of(bed.runtime).endpoints("-").set(scene.PROPERTIES[0], order)
+    assert "those at high risk" not in await ann.page(HOUSE), "there is no RMS yet"
+    await scene.create_endpoint(bed.runtime, scene.PROPERTIES[0])
     page = await ann.page(HOUSE)
-    assert "Every run tells the RMS of those at high risk by itself" in page
-    assert 'data-text="It tells the RMS of those at high risk by itself' in page
+    assert "Every run sends those at high risk to the RMS" in page
+    assert 'data-text="The run sends those at high risk to the RMS' in page

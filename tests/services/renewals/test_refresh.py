@@ -17,10 +17,12 @@ from holdfast.errors import ConfigError, InProgressError
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
+from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.refresh import JOB
 from holdfast.services.renewals.ingest.sources import Folder
 from holdfast.services.renewals.models import LeaseRow, SourceState
 from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.views import attention
 from holdfast.store import Query
 from holdfast.testing import ManualClock
 from tests.kit.eventually import until_found
@@ -98,8 +100,8 @@ async def test_a_process_reads_at_its_start_and_again_when_the_job_runs(
         await runtime.scheduler.run_now(SCHEDULE)
         await until_found(lambda: has_rent(150_010))
         renewals = inside(runtime)
-        job = await renewals.portfolio("-").jobs.start(id_of("property", 1), by="ada")
-        ended = await renewals.portfolio("-").jobs.ended(job.id, within_s=30)
+        job = await renewals.jobs("-").start(id_of("property", 1), by="ada")
+        ended = await renewals.jobs("-").wait(job.id, within_s=30)
         assert (ended.status, ended.scored) == ("completed", 10)
         state = await renewals.source_state("-")
         assert state is not None
@@ -133,29 +135,29 @@ async def test_a_source_that_is_away_degrades_health_once_the_data_is_late(
 ) -> None:
     async with running(file_of(tmp_path, source), clock) as runtime:
         renewals = inside(runtime)
-        assert (await renewals.health()).reasons == ("the source was never read",)
-        await renewals.refreshing.refresh()
-        assert (await renewals.health()).status == "ok"
-        assert (await renewals.refreshing.check()).fine
+        assert (await renewals.refresh.health()).reasons == ("the source was never read",)
+        await renewals.refresh.refresh()
+        assert (await renewals.refresh.health()).status == "ok"
+        assert (await renewals.refresh.check()).fine
         await source.owner.execute("ALTER SCHEMA rop RENAME TO moved")
         await clock.advance(15 * 60)
         with pytest.raises(ConfigError):
-            await renewals.refreshing.refresh()
-        assert (await renewals.health()).status == "ok"
-        (notice,) = await renewals.attention("-")
+            await renewals.refresh.refresh()
+        assert (await renewals.refresh.health()).status == "ok"
+        (notice,) = await attention(renewals, "-")
         assert "there is no schema 'rop'" in notice.text
         await clock.advance(31 * 60)
-        health = await renewals.health()
+        health = await renewals.refresh.health()
         assert health.status == "degraded"
         assert health.reasons[0].startswith("the data is of 2026-01-01 00:00 UTC: postgresql://")
-        finding = await renewals.refreshing.check()
+        finding = await renewals.refresh.check()
         assert (finding.fine, bool(finding.remedy)) == (False, True)
         assert PASSWORD not in unquote(f"{health} {notice} {finding}")
         assert await rent(runtime) == 140_010
         await source.owner.execute("ALTER SCHEMA moved RENAME TO rop")
-        await renewals.refreshing.refresh()
-        assert (await renewals.health()).status == "ok"
-        assert await renewals.attention("-") == []
+        await renewals.refresh.refresh()
+        assert (await renewals.refresh.health()).status == "ok"
+        assert await attention(renewals, "-") == []
 
 
 async def test_a_failed_refresh_is_tried_again_and_kept_in_the_history(
@@ -182,7 +184,7 @@ async def test_everything_is_compared_once_a_day_whatever_the_digests_say(
     tmp_path: Path, source: Platform, clock: ManualClock
 ) -> None:
     async with running(file_of(tmp_path, source), clock) as runtime:
-        refreshing = inside(runtime).refreshing
+        refreshing = inside(runtime).refresh
         await refreshing.refresh()
         first = await refreshing.state()
         await clock.advance(3_600)
@@ -201,11 +203,15 @@ async def test_figures_and_metrics_tell_of_refreshes(
 ) -> None:
     async with running(file_of(tmp_path, source), clock) as runtime:
         renewals = inside(runtime)
-        await renewals.refreshing.refresh()
+        await renewals.refresh.refresh()
         await source.owner.execute("DROP TABLE rop.renewal_offers")
         with pytest.raises(ConfigError):
-            await renewals.refreshing.refresh()
-        (family,) = [one for one in renewals.metrics.collect() if one.name == "holdfast_renewals_refreshes"]
+            await renewals.refresh.refresh()
+        (family,) = [
+            one
+            for one in runtime.parts["renewals"].metrics.collect()
+            if one.name == "holdfast_renewals_refreshes"
+        ]
         assert {sample.labels["outcome"]: sample.value for sample in family.samples} == {
             "done": 1,
             "failed": 1,
@@ -217,7 +223,7 @@ async def test_a_process_that_starts_waits_for_a_source_that_is_away(
 ) -> None:
     await source.owner.execute("ALTER SCHEMA rop RENAME TO moved")
     async with running(file_of(tmp_path, source), SystemClock()) as runtime, working(runtime):
-        refreshing = inside(runtime).refreshing
+        refreshing = inside(runtime).refresh
 
         async def failed() -> bool:
             return refreshing.failed > 0
@@ -247,8 +253,8 @@ async def test_without_a_source_nothing_is_read_and_nothing_is_wrong(
     async with running(tmp_path / "holdfast.toml", clock) as runtime:
         parts = runtime.parts["renewals"]
         assert (list(parts.jobs), "source" in parts.loops) == ([], False)
-        assert (await inside(runtime).refreshing.check()).fine
-        assert (await inside(runtime).health()).status == "ok"
+        assert (await inside(runtime).refresh.check()).fine
+        assert (await inside(runtime).refresh.health()).status == "ok"
 
 
 async def test_callers_are_told_how_old_the_data_is(tmp_path: Path) -> None:
@@ -258,7 +264,7 @@ async def test_callers_are_told_how_old_the_data_is(tmp_path: Path) -> None:
     async with serving(tmp_path, working=False) as server:
         status, body = await server.ask("GET", "/source")
         assert (status, body["error"]["message"]) == (404, "nothing was imported into this portfolio yet")
-        await server.renewals.importer("-", Folder(folder)).run()
+        await server.renewals.import_tables(server.by, Folder(folder))
         told = await server.get("/source")
         assert (told["source"], told["rows"], told["bad"]) == ("export", {"properties": 2}, 1)
         assert told["badRows"] == [
@@ -270,7 +276,7 @@ async def test_callers_are_told_how_old_the_data_is(tmp_path: Path) -> None:
 async def test_an_import_says_that_another_is_under_way(tmp_path: Path, source: Platform) -> None:
     async with running(file_of(tmp_path, source), SystemClock()) as runtime:
         renewals = inside(runtime)
-        made = renewals.importer("-", renewals.refreshing.source())
+        made = Import(renewals.store("-"), renewals.refresh.source())
         async with made._leases.hold("renewals-import", owner="another"):
             with pytest.raises(InProgressError, match="another import of this portfolio is under way"):
                 await made.run(wait_s=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.kit.access import ApiTokens
 from holdfast.services.renewals.routes import ROUTES
-from tests.services.renewals.server import P, Server
+from tests.services.renewals.server import ENDPOINTS, P, Server
 
 CALCULATE = f"/properties/{P}/renewal-risk/calculate"
 OUTCOME = {"residentId": "nobody", "leaseId": "l", "outcome": "left", "decidedOn": "2026-03-01"}
@@ -29,15 +29,14 @@ NOT_THERE = [
     ("POST", "/properties/__x__/renewal-risk/calculate", {}),
     ("POST", f"/properties/{P}/residents/__x__/trigger-renewal-event", {}),
     ("POST", "/dlq/__x__/replay", {}),
-    ("POST", "/dlq/__x__/resolve", {"note": "x"}),
+    ("POST", "/api/v1/dead-letters/renewals/nothing/resolve", {"note": "x"}),
     ("POST", "/dlq/nothing/replay", {}),
-    ("POST", "/dlq/nothing/resolve", {"note": "x"}),
     ("POST", "/properties/nowhere/what-if", {}),
     ("GET", "/calibration?propertyId=nowhere", None),
-    ("GET", "/properties/nowhere/endpoint", None),
-    ("PUT", "/properties/nowhere/endpoint", {"url": "https://rms.example/1"}),
-    ("POST", "/properties/nowhere/endpoint/rotate", {}),
-    ("POST", "/properties/nowhere/endpoint/act", {"act": "pause"}),
+    ("GET", f"{ENDPOINTS}/nowhere", None),
+    ("POST", ENDPOINTS, {"id": "nowhere", "url": "https://rms.example/1"}),
+    ("POST", f"{ENDPOINTS}/nowhere/rotate", {}),
+    ("POST", f"{ENDPOINTS}/nowhere/pause", {}),
     ("GET", "/properties/nowhere/rules", None),
     ("PUT", "/properties/nowhere/rules", {}),
     ("POST", "/outcomes", OUTCOME),
@@ -57,17 +56,14 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("POST", "/dlq/replay", {"dryRun": "perhaps"}, "dryRun"),
     ("POST", "/outcomes", {"residentId": "jane"}, "leaseId"),
     ("POST", "/outcomes", {**OUTCOME, "outcome": "fled"}, "outcome"),
-    ("PUT", f"/properties/{P}/endpoint", {"url": "javascript:alert(1)"}, "url"),
-    ("PUT", f"/properties/{P}/endpoint", {}, "url"),
+    ("PUT", f"{ENDPOINTS}/{P}", {"url": "javascript:alert(1)"}, "url"),
+    ("PUT", f"{ENDPOINTS}/{P}", {}, "url"),
     ("PUT", f"/properties/{P}/rules", {"send": "all"}, "send"),
-    ("POST", f"/properties/{P}/endpoint/act", {"act": "explode"}, "act"),
     ("GET", f"/properties/{P}/renewal-risk?tier=huge", None, "tier"),
     ("GET", f"/properties/{P}/renewal-risk?limit=0", None, "limit"),
     ("GET", f"/properties/{P}/renewal-risk?asOf=soon", None, "asOf"),
     ("GET", f"/properties/{P}/renewal-risk.csv?asOf=soon", None, "asOf"),
     ("GET", f"/properties/{P}/deliveries?status=lost", None, "status"),
-    ("GET", "/deliveries?waiting=always", None, "waiting"),
-    ("GET", "/deliveries?waiting=due&eventId=evt-1", None, "not both"),
 ]  # fmt: skip
 
 

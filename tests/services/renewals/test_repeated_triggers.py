@@ -28,17 +28,10 @@ async def again(server: Server) -> tuple[str, str]:
     return one["status"], many["items"][0]["status"]
 
 
-async def act(server: Server, what: str) -> None:
-    status, _ = await server.ask(
-        "POST", f"/properties/{P}/endpoint/act", json={"act": what, "reason": "test"}
-    )
-    assert status == 200
-
-
 async def test_a_trigger_tells_what_there_is_in_every_state(server: Server) -> None:
     await server.calculate()
     await server.endpoint()
-    await act(server, "pause")
+    await server.change_endpoint("pause")
     told = await server.post(TRIGGER)
     id = told["deliveryId"]
     assert told["status"] == "created"
@@ -48,7 +41,7 @@ async def test_a_trigger_tells_what_there_is_in_every_state(server: Server) -> N
     assert (await server.get(f"/deliveries/{id}"))["status"] == "cancelled"
     assert await again(server) == ("re-queued", "already queued")
     server.rms.inject(InjectedFault(count=1, status=503, retry_after_s=2, delay_s=1.0))
-    await act(server, "resume")
+    await server.change_endpoint("resume")
     await server.delivery(id, "sending")
     assert await again(server) == ("already queued", "already queued")
     await server.delivery(id, "failed")
@@ -96,13 +89,13 @@ async def test_what_a_run_could_not_send_is_on_record_and_goes_out_once_the_rms_
 ) -> None:
     await server.endpoint()
     await server.ask("PUT", f"/properties/{P}/rules", json={"send": "flagged"})
-    await act(server, "disable")
+    await server.change_endpoint("disable")
     run = await server.calculate()
     assert (await server.get(f"/jobs/{run['jobId']}"))["sent"] == 0
     skipped = (await server.get(f"/properties/{P}/deliveries?status=skipped"))["items"]
     assert [one["reason"] for one in skipped] == ["the endpoint is disabled"] * 3
     assert (await server.ask("POST", TRIGGER))[0] == 409
-    await act(server, "enable")
+    await server.change_endpoint("enable")
     assert (await server.post(MANY))["counts"]["re-queued"] == 3
     for one in skipped:
         assert (await server.delivery(one["id"], "delivered"))["eventId"] == one["eventId"]
@@ -113,7 +106,7 @@ async def test_a_dry_run_counts_what_then_happens(server: Server) -> None:
     await settle_in(server.store, [Person(f"S{n}", 10, 1_400) for n in range(7)], property_id="p-2")
     for id in (P, "p-2"):
         await server.calculate(id)
-        await server.ask("PUT", f"/properties/{id}/endpoint", json={"url": server.rms.webhook_url(id)})
+        await server.create_endpoint(id, server.rms.webhook_url(id))
     server.rms.run(Behave(failure_rate=1.0, failure_status=422))
     for id in (P, "p-2"):
         await server.post(f"/properties/{id}/trigger-renewal-events", {})
@@ -124,7 +117,7 @@ async def test_a_dry_run_counts_what_then_happens(server: Server) -> None:
     await until_found(given_up)
     letters = (await server.get("/dlq"))["items"]
     resolved = next(one["id"] for one in letters if one["propertyId"] == "p-2")
-    await server.post(f"/dlq/{resolved}/resolve", {"note": "told them by telephone"})
+    await server.resolve(resolved)
     server.rms.run(Behave())
     for body, count in (({"propertyId": "p-2"}, 6), ({}, 3)):
         would = await server.post("/dlq/replay", {**body, "dryRun": True})

@@ -21,9 +21,10 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
+from holdfast.operations.endpoints import EndpointRow
 from holdfast.services.renewals.models import DeadLetterRow, DeliveryState
 from holdfast.store import Query
-from tests.services.renewals.server import AS_OF, P, Person, Server, serving, settle_in
+from tests.services.renewals.server import AS_OF, ENDPOINTS, P, Person, Server, serving, settle_in
 
 PLAIN = "x-webhook-signature"
 
@@ -76,12 +77,8 @@ async def receiving() -> AsyncIterator[Receiver]:
         await runner.cleanup()
 
 
-async def set_endpoint(server: Server, receiver: Receiver, property_id: str = P) -> Any:
-    status, made = await server.ask(
-        "PUT", f"/properties/{property_id}/endpoint", json={"url": receiver.url(property_id)}
-    )
-    assert status == 200, made
-    return made
+async def set_endpoint(server: Server, receiver: Receiver, property_id: str = P) -> EndpointRow:
+    return await server.create_endpoint(property_id, receiver.url(property_id))
 
 
 async def trigger(server: Server, who: str, property_id: str = P) -> Any:
@@ -203,8 +200,8 @@ async def test_a_receiver_that_knows_the_old_secret_alone_loses_nothing_while_it
 ) -> None:
     await server.calculate()
     async with receiving() as receiver:
-        old = (await set_endpoint(server, receiver))["secret"]
-        new = (await server.post(f"/properties/{P}/endpoint/rotate"))["secret"]
+        old = (await set_endpoint(server, receiver)).secret or ""
+        new = (await server.post(f"{ENDPOINTS}/{P}/rotate"))["secret"]
         told = await trigger(server, "john")
         await server.delivery(told["deliveryId"], "delivered")
         (got,) = receiver.got["john"]
@@ -232,8 +229,7 @@ async def arrives(server: Server, receiver: Receiver, home: str, *, who: str) ->
     """Have the run itself put out the event of this resident; gives its id."""
     await settle_in(server.store, [Person(who, 10, 1_000)], property_id=home)
     place, id = f"/properties/{quote(home, safe='')}", who.lower()
-    status, made = await server.ask("PUT", f"{place}/endpoint", json={"url": receiver.url("x")})
-    assert status == 200, made
+    made = await server.create_endpoint(home, receiver.url("x"))
     await server.ask("PUT", f"{place}/rules", json={"send": "flagged"})
     run = await server.post(f"{place}/renewal-risk/calculate?wait=true", {"asOfDate": AS_OF.isoformat()})
     assert [one["residentId"] for one in run["flags"]] == [id]
@@ -241,7 +237,7 @@ async def arrives(server: Server, receiver: Receiver, home: str, *, who: str) ->
     assert told["status"].startswith("already"), told
     await server.delivery(quote(told["deliveryId"], safe=""), "delivered")
     (got,) = receiver.got[id]
-    assert fits(got, made["secret"]) == (True, True)
+    assert fits(got, made.secret or "") == (True, True)
     assert got.headers["x-event-id"] == told["eventId"] == json.loads(got.body)["eventId"]
     return str(told["eventId"])
 

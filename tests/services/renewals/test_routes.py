@@ -9,9 +9,10 @@ import pytest
 
 from holdfast.services.renewals.domain.scoring import Thresholds
 from holdfast.services.renewals.models import LeaseRow, RiskScore
+from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.store import Query, patch
 from tests.services.renewals.calculation_fixtures import opened
-from tests.services.renewals.flagged_property import flag, portfolio_of
+from tests.services.renewals.flagged_property import flag
 from tests.services.renewals.server import AS_OF, P, Person, Server, settle_in
 
 CALCULATE = f"/properties/{P}/renewal-risk/calculate"
@@ -32,7 +33,7 @@ async def test_a_run_scores_the_reference_residents(server: Server) -> None:
 async def test_a_job_is_accepted_and_its_progress_seen(server: Server) -> None:
     job = await server.post(CALCULATE, {"asOfDate": "2026-03-01"}, status=202)
     assert job["statusUrl"] == f"/renewals/api/v1/jobs/{job['jobId']}"
-    ended = await server.renewals.portfolio("-").jobs.ended(job["jobId"], within_s=30)
+    ended = await server.renewals.jobs("-").wait(job["jobId"], within_s=30)
     assert ended.status == "completed"
     seen = await server.get(f"/jobs/{job['jobId']}")
     assert (seen["status"], seen["scored"], seen["residents"], seen["skipped"]) == ("completed", 4, 4, 0)
@@ -43,7 +44,7 @@ async def test_the_same_key_gives_the_same_job_and_another_request_under_it_is_r
 ) -> None:
     headers = {"Idempotency-Key": "today"}
     first = await server.post(CALCULATE, {}, status=202, headers=headers)
-    await server.renewals.portfolio("-").jobs.ended(first["jobId"], within_s=30)
+    await server.renewals.jobs("-").wait(first["jobId"], within_s=30)
     again = await server.post(CALCULATE, {}, status=202, headers=headers)
     other = await server.post(CALCULATE, {}, status=202)
     assert again["jobId"] == first["jobId"] != other["jobId"]
@@ -147,7 +148,7 @@ async def test_what_if_takes_as_much_memory_for_many_as_for_few(sqlite_url: str)
     async with opened(sqlite_url) as store:
         await flag(store, high=1_500)
         await flag(store, high=12_000, property_id="p-2")
-        portfolio, peaks = portfolio_of(store), []
+        portfolio, peaks = Portfolio(store.tenant("-")), []
         for property_id, residents in ((P, 1_500), ("p-2", 12_000)):
             tracemalloc.start()
             told = await portfolio.what_if(property_id, thresholds=Thresholds(high=100, medium=95))

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli import app
-from tests.services.renewals.test_commands import P, run
+from tests.services.renewals.test_commands import P, outbox, run
 
 pytestmark = pytest.mark.usefixtures("home")
 FIRST = {"expiry": 40, "delinquency": 25, "noOffer": 20, "marketRent": 15}
@@ -33,16 +33,16 @@ def test_rules_are_changed_one_by_one_and_hold_for_the_next_run() -> None:
     assert "high from 70, medium from 40" in text
 
 
-def test_a_calculation_that_tells_the_rms_by_itself_says_of_how_many() -> None:
+def test_a_calculation_that_sends_to_the_rms_says_of_how_many() -> None:
     run("sample", "--residents", "60", "--as-of", "2026-03-01")
-    run("endpoints", "set", P, "https://rms.example/1")
+    outbox("endpoints", "create", "https://rms.example/1", "--id", P)
     calculate = ["renewals", "calculate", P, "--as-of", "2026-03-01"]
     assert "RMS" not in CliRunner().invoke(app, calculate).stdout
     run("rules", "set", P, "--send", "flagged")
     said = CliRunner().invoke(app, calculate).stdout
     flagged = len(run("risk", P, "--tier", "high", "--tier", "medium", "--limit", "100")["items"])
     assert flagged
-    assert said.endswith(f"; the RMS is told of {flagged}\n")
+    assert said.endswith(f"; {flagged} are sent to the RMS\n")
 
 
 def test_other_weights_are_tried_by_a_command_and_nothing_is_stored() -> None:
@@ -75,7 +75,7 @@ def test_a_change_of_rules_is_on_record_with_the_whole_of_them() -> None:
         (("show", "nowhere"), 1, "no property 'nowhere'"),
         (("set", "nowhere", "--send", "high"), 1, "no property 'nowhere'"),
         (("reset", "nowhere"), 1, "no property 'nowhere'"),
-        (("set", P), 2, "say what to change"),
+        (("set", P), 2, "name what to change"),
         (("set", P, "--expiry", "50"), 1, "the weights add up to 110, not 100"),
         (("set", P, "--expiry", "101"), 2, "less than or equal to 100"),
         (("set", P, "--medium", "80"), 1, "medium begins at or below high"),

@@ -61,12 +61,12 @@ async def test_a_worker_that_stood_still_past_its_claim_adds_nothing_to_the_run(
             await home.commit(patch(LeaseRow, "lease-r08", changes={"status": "terminated"}))
             clock.moved = timedelta(seconds=AHEAD_S)
             async with working(store, page=PAGE):
-                ended = await jobs.ended(job.id, within_s=30)
+                ended = await jobs.wait(job.id, within_s=30)
             assert (ended.status, ended.scored, ended.skipped) == ("completed", 18, 1)
             paused.resume()
             assert await paused.hear() == "LeaseLostError"
             async with working(store, page=PAGE) as local_dispatcher:
-                later = await local_dispatcher.ended(
+                later = await local_dispatcher.wait(
                     (await local_dispatcher.start(P, as_of=AS_OF)).id, within_s=30
                 )
             assert later.scored == 18
@@ -86,7 +86,7 @@ async def test_a_clock_that_jumps_during_a_run_leaves_nothing_half_done(sqlite_u
                 job = await jobs.start(P, as_of=AS_OF)
                 await _scored_some(store, job.id)
                 clock.moved += jump
-                return await jobs.ended(job.id, within_s=30)
+                return await jobs.wait(job.id, within_s=30)
 
             # On past the claim, which then is anybody's; and back to before it was made.
             for jump in (timedelta(minutes=10), timedelta(hours=-3)):
@@ -121,7 +121,7 @@ async def test_a_run_goes_on_while_people_come_and_go_and_the_property_is_rename
                 await settle_documents(home, documents)
             await home.commit(patch(Property, P, changes={"name": "Another name", "time_zone": "Asia/Tokyo"}))
             process.resume()
-            ended = await jobs.ended(job.id, within_s=30)
+            ended = await jobs.wait(job.id, within_s=30)
         assert (ended.status, ended.error) == ("completed", None)
         found = await scores_by_resident(store, ended)
         # Aaron comes before those who were scored already, Zoe after; R00 was scored before leaving.
@@ -142,6 +142,6 @@ async def test_a_property_that_is_removed_before_its_run_begins_ends_it_with_the
         job = await jobs_of(store).start(P)
         await home.commit(delete(Property, P))
         async with working(store) as jobs:
-            ended = await jobs.ended(job.id, within_s=30)
+            ended = await jobs.wait(job.id, within_s=30)
     assert (ended.status, ended.scored) == ("failed", 0)
     assert "was removed since" in (ended.error or "")

@@ -77,10 +77,10 @@ async def test_a_property_is_calculated_while_another_ones_run_stands_still(sqli
         async with standing("calculate", sqlite_url, "scores", lease_s=600) as process:
             async with working(store) as local_dispatcher:
                 other = await local_dispatcher.start("p-2", as_of=AS_OF)
-                assert (await local_dispatcher.ended(other.id, within_s=20)).status == "completed"
+                assert (await local_dispatcher.wait(other.id, within_s=20)).status == "completed"
             assert (await jobs.get(stuck.id)).status == "running"
             process.resume()
-            ended = await jobs.ended(stuck.id, within_s=30)
+            ended = await jobs.wait(stuck.id, within_s=30)
         assert (ended.status, ended.scored) == ("completed", len(PEOPLE))
         assert ended.started_at is not None
         assert ended.started_at < (await jobs.get(other.id)).created_at
@@ -95,7 +95,7 @@ async def test_one_worker_calculates_several_properties_at_the_same_time(sqlite_
         # All are there before the worker is, so it takes them together; each needs ten commits.
         started = [await jobs_of(store).start(name, as_of=AS_OF) for name in names]
         async with working(store, page=2) as jobs:
-            ended = [await jobs.ended(job.id, within_s=30) for job in started]
+            ended = [await jobs.wait(job.id, within_s=30) for job in started]
         begun = [job.started_at for job in ended if job.started_at is not None]
         over = [job.completed_at for job in ended if job.completed_at is not None]
         assert len(begun) == len(over) == 3
@@ -115,8 +115,8 @@ async def test_a_run_keeps_to_the_rules_it_was_asked_for_by(sqlite_url: str) -> 
         )
         await home.commit(create(rules))
         async with working(store, page=PAGE) as local_dispatcher:
-            ended = await local_dispatcher.ended(job.id, within_s=30)
-            later = await local_dispatcher.ended(
+            ended = await local_dispatcher.wait(job.id, within_s=30)
+            later = await local_dispatcher.wait(
                 (await local_dispatcher.start(P, as_of=AS_OF)).id, within_s=30
             )
     assert (ended.scored, ended.low, later.high) == (len(PEOPLE), 0, len(PEOPLE))
@@ -132,7 +132,7 @@ async def test_runs_of_one_moment_and_of_a_clock_turned_back_keep_their_order(sq
 
             async def run(days: int) -> None:
                 job = await jobs.start(P, as_of=AS_OF + timedelta(days=days))
-                ended.append(await jobs.ended(job.id, within_s=20))
+                ended.append(await jobs.wait(job.id, within_s=20))
 
             clock.held = clock.now()
             for days in (0, 10, 20):

@@ -13,9 +13,9 @@ import pytest
 
 import holdfast.subprocess_worker
 from holdfast.services.renewals.domain.scoring import TIERS, Rules
-from holdfast.services.renewals.jobs.risk_events import scores_of_run
 from holdfast.services.renewals.jobs.scoring_pipeline import PART_NAME, Assignment, scored_pages
 from holdfast.services.renewals.models import CalculationJob, RiskScore
+from holdfast.services.renewals.queries.scores import scores_of_run
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.store import Store
 from holdfast.subprocess_worker import StoreSubprocessWorker
@@ -43,7 +43,7 @@ async def calculated(
 ) -> tuple[CalculationJob, list[RiskScore]]:
     async with working(store, page=PAGE, subprocess_pool=beside) as jobs:
         job = await jobs.start(PROPERTY, as_of=AS_OF)
-        ended = await jobs.ended(job.id, within_s=60)
+        ended = await jobs.wait(job.id, within_s=60)
     found = await scores_of_run(store.tenant("-"), PROPERTY, ended.calculated_at, tiers=TIERS)
     return ended, found
 

@@ -1,4 +1,4 @@
-"""Telling the RMS of a great many: in bounded commits, gone on with after a crash, nobody told of twice."""
+"""Sending many residents to the RMS: in bounded commits, resumed after a crash, nobody sent twice."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from holdfast.errors import ConflictError
 from holdfast.kit.audit import AuditEvent
 from holdfast.kit.runs import Runs
 from holdfast.services.renewals import service
-from holdfast.services.renewals.commands.options import at_work
 from holdfast.services.renewals.domain.scoring import FLAGGED
-from holdfast.services.renewals.jobs.risk_events import Triggered
-from holdfast.services.renewals.models import TRIGGER_JOBS, DeliveryState, RmsEndpoint, TriggerJob
-from holdfast.store import Query, Store, patch
+from holdfast.services.renewals.models import (
+    TRIGGER_JOBS,
+    DeliveryState,
+    Resident,
+    RiskScore,
+    RmsEndpoint,
+    TriggerJob,
+)
+from holdfast.store import Query, Store, create, patch
 from tests.browser import renewals_fixtures as scene
 from tests.console.bed import console
 from tests.faults.controlled_process import ControlledProcess, run_processes
@@ -28,12 +33,12 @@ from tests.services.renewals.crash_points import AHEAD_S, MODULE, PAGE, order, o
 from tests.services.renewals.flagged_property import (
     connect,
     flag,
-    portfolio_of,
-    telling,
-    told_of,
+    residents_sent,
     trigger_jobs_of,
+    trigger_worker,
 )
-from tests.services.renewals.server import AS_OF, P, Server, serving, settle_in
+from tests.services.renewals.operators import operator_of, renewals_on
+from tests.services.renewals.server import AS_OF, P, Server, calculating, serving, settle_in
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
@@ -41,14 +46,14 @@ async def test_whole_tiers_are_told_of_batch_by_batch_on_every_engine(url: str) 
     async with opened(url) as store:
         run = await flag(store, high=12, medium=6)
         await connect(store)
-        async with telling(store, batch=PAGE) as jobs:
+        async with trigger_worker(store, batch=PAGE) as jobs:
             job = await jobs.start(P, run, tiers=["high"], by="ann")
-            ended = await jobs.ended(job.id, within_s=60)
+            ended = await jobs.wait(job.id, within_s=60)
             assert (ended.status, ended.told, ended.residents, ended.error) == ("completed", 12, 12, None)
             assert ended.counts == {"created": 12}
-            again = await jobs.ended((await jobs.start(P, run, tiers=FLAGGED)).id, within_s=60)
+            again = await jobs.wait((await jobs.start(P, run, tiers=FLAGGED)).id, within_s=60)
         assert again.counts == {"already queued": 12, "created": 6}
-        assert sorted(await told_of(store)) == [f"r-{n:05}" for n in range(18)]
+        assert sorted(await residents_sent(store)) == [f"r-{n:05}" for n in range(18)]
 
 
 async def test_a_tier_of_more_than_ten_thousand_is_told_of_by_a_job(sqlite_url: str) -> None:
@@ -57,15 +62,15 @@ async def test_a_tier_of_more_than_ten_thousand_is_told_of_by_a_job(sqlite_url: 
     async with opened(sqlite_url) as store:
         await flag(store, high=residents, medium=3)
         await connect(store)
-        portfolio = portfolio_of(store)
-        few = await portfolio.trigger_tiers(P, tiers=["medium"])
+        renewals, by = renewals_on(store), operator_of(store, actor="ann")
+        few = await renewals.trigger_tiers(by, P, tiers=["medium"])
         assert isinstance(few, list)
         assert len(few) == 3
-        job = await portfolio.trigger_tiers(P, tiers=["high"], by="ann")
+        job = await renewals.trigger_tiers(by, P, tiers=["high"])
         assert isinstance(job, TriggerJob)
         assert (job.status, job.residents, job.told, job.requested_by) == ("pending", residents, 0, "ann")
-        async with telling(store) as jobs:
-            ended = await jobs.ended(job.id, within_s=300)
+        async with trigger_worker(store) as jobs:
+            ended = await jobs.wait(job.id, within_s=300)
         assert (ended.status, ended.told, ended.counts) == ("completed", residents, {"created": residents})
         query = Query(DeliveryState).where("endpoint_id", "==", P).order_by("-created_at")
         assert await store.tenant("-").count(query) == residents + 3
@@ -89,11 +94,11 @@ async def test_a_job_whose_workers_are_killed_at_every_stage_tells_of_everybody_
         clock.moved = timedelta(seconds=AHEAD_S * len(stages))
         assert told == sorted(told)
         assert told[-1] == 23
-        async with telling(store, batch=PAGE):
-            ended = await jobs.ended(job.id, within_s=30)
+        async with trigger_worker(store, batch=PAGE):
+            ended = await jobs.wait(job.id, within_s=30)
         # What had been kept is gone on from, so each is counted as what it was at first.
         assert (ended.status, ended.told, ended.counts) == ("completed", 23, {"created": 23})
-        assert sorted(await told_of(store)) == [f"r-{n:05}" for n in range(23)]
+        assert sorted(await residents_sent(store)) == [f"r-{n:05}" for n in range(23)]
 
 
 async def _lives(process: ControlledProcess, store: Store, job_id: str) -> int:
@@ -109,15 +114,15 @@ async def test_a_worker_that_stood_still_past_its_claim_tells_of_nobody(sqlite_u
         jobs = trigger_jobs_of(store)
         job = await jobs.start(P, run, tiers=["high"])
         async with standing("tell", sqlite_url, "events") as paused:
-            async with telling(store, batch=PAGE):
-                ended = await jobs.ended(job.id, within_s=30)
+            async with trigger_worker(store, batch=PAGE):
+                ended = await jobs.wait(job.id, within_s=30)
             paused.resume()
-            async with telling(store, batch=PAGE):
-                later = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
+            async with trigger_worker(store, batch=PAGE):
+                later = await jobs.wait((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
         assert (ended.told, ended.counts) == (23, {"created": 23})
         assert later.counts == {"already queued": 23}
         assert (await jobs.get(job.id)).told == 23
-        assert sorted(await told_of(store)) == [f"r-{n:05}" for n in range(23)]
+        assert sorted(await residents_sent(store)) == [f"r-{n:05}" for n in range(23)]
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
@@ -128,28 +133,35 @@ async def test_simultaneous_starts_give_one_job_and_another_tier_waits_its_turn(
         jobs = trigger_jobs_of(store)
         started = await asyncio.gather(*(jobs.start(P, run, tiers=["high"]) for _ in range(20)))
         assert len({job.id for job in started}) == 1
-        with pytest.raises(ConflictError, match=r"7 residents .* wait until that is done"):
+        with pytest.raises(ConflictError, match=r"7 residents .* wait until it is done"):
             await jobs.start(P, run, tiers=["medium"])
-        async with telling(store):
-            await jobs.ended(started[0].id, within_s=30)
-            other = await jobs.ended((await jobs.start(P, run, tiers=["medium"])).id, within_s=30)
+        async with trigger_worker(store):
+            await jobs.wait(started[0].id, within_s=30)
+            other = await jobs.wait((await jobs.start(P, run, tiers=["medium"])).id, within_s=30)
         assert other.counts == {"created": 7}
 
 
-async def test_a_job_and_many_who_tell_of_one_each_make_one_event_of_each(sqlite_url: str) -> None:
+def _resident(score: RiskScore) -> Resident:
+    return Resident(
+        id=score.resident_id, property_id=P, unit_id=score.unit_id, first_name="R", last_name="Example"
+    )
+
+
+async def test_a_job_and_many_who_send_one_each_make_one_event_of_each(sqlite_url: str) -> None:
     async with opened(sqlite_url) as store:
         run = await flag(store, high=60)
         await connect(store)
-        portfolio = portfolio_of(store)
-        scores = (await portfolio.risk(run, P, limit=100)).docs
-        async with telling(store, batch=PAGE) as jobs:
+        renewals, by = renewals_on(store), operator_of(store)
+        scores = (await renewals.portfolio("-").risk(run, P, limit=100)).docs
+        await store.tenant("-").commit(*(create(_resident(one)) for one in scores))
+        async with trigger_worker(store, batch=PAGE) as jobs:
             job = await jobs.start(P, run, tiers=["high"])
-            single: list[Triggered] = await asyncio.gather(*(portfolio.triggers.one(one) for one in scores))
-            ended = await jobs.ended(job.id, within_s=30)
+            single = await asyncio.gather(*(renewals.trigger(by, P, one.resident_id) for one in scores))
+            ended = await jobs.wait(job.id, within_s=30)
         assert (ended.status, ended.told, sum(ended.counts.values())) == ("completed", 60, 60)
         created = sum(one.status == "created" for one in single) + ended.counts.get("created", 0)
         assert created == 60
-        assert len(await told_of(store)) == 60
+        assert len(await residents_sent(store)) == 60
 
 
 async def test_a_job_that_is_cancelled_tells_of_no_further_batch(sqlite_url: str) -> None:
@@ -161,12 +173,12 @@ async def test_a_job_that_is_cancelled_tells_of_no_further_batch(sqlite_url: str
         async with standing("tell", sqlite_url, "events", lease_s=600) as paused:
             await Runs(store.tenant("-"), models=TRIGGER_JOBS).cancel(job.id, reason="the wrong tier")
             paused.resume()
-            ended = await jobs.ended(job.id, within_s=30)
+            ended = await jobs.wait(job.id, within_s=30)
         assert (ended.status, ended.error, ended.told) == ("cancelled", "the wrong tier", 2 * PAGE)
-        assert len(await told_of(store)) == 2 * PAGE
+        assert len(await residents_sent(store)) == 2 * PAGE
         # The property is free for what was meant.
-        async with telling(store):
-            later = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
+        async with trigger_worker(store):
+            later = await jobs.wait((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
         assert later.counts == {"already queued": 10, "created": 13}
 
 
@@ -174,13 +186,14 @@ async def test_what_was_given_up_is_put_out_anew_and_what_arrived_is_left(sqlite
     async with opened(sqlite_url) as store:
         run = await flag(store, high=4)
         await connect(store)
-        home, portfolio = store.tenant("-"), portfolio_of(store)
-        told = await portfolio.trigger_many(P)
+        home = store.tenant("-")
+        told = await renewals_on(store).trigger_tiers(operator_of(store), P)
+        assert isinstance(told, list)
         for one, status in zip(told, ("dead", "delivered", "skipped"), strict=False):
             for step in ("sending", status) if status != "skipped" else ("cancelled",):
                 await home.commit(patch(DeliveryState, one.delivery_id, changes={"status": step}))
-        async with telling(store) as jobs:
-            ended = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
+        async with trigger_worker(store) as jobs:
+            ended = await jobs.wait((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
         assert ended.counts == {"re-queued": 2, "already delivered": 1, "already queued": 1}
 
 
@@ -197,14 +210,14 @@ async def test_a_job_ends_with_the_reason_where_the_rms_is_switched_off_and_is_g
         async with run_processes(MODULE, "tell", order(sqlite_url, "after", "events", 2)) as (mortal,):
             assert await _lives(mortal, store, job.id) == 2 * PAGE
         await home.commit(patch(RmsEndpoint, P, changes={"status": "disabled", "reason": "gone"}))
-        async with telling(store, batch=PAGE):
-            ended = await jobs.ended(job.id, within_s=30)
+        async with trigger_worker(store, batch=PAGE):
+            ended = await jobs.wait(job.id, within_s=30)
             assert (ended.status, ended.told) == ("failed", 2 * PAGE)
             assert "is disabled (gone); enable it with" in (ended.error or "")
             await home.commit(patch(RmsEndpoint, P, changes={"status": "active", "reason": ""}))
-            later = await jobs.ended((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
+            later = await jobs.wait((await jobs.start(P, run, tiers=["high"])).id, within_s=30)
         assert later.counts == {"already queued": 10, "created": 13}
-        assert len(await told_of(store)) == 23
+        assert len(await residents_sent(store)) == 23
 
 
 # -- where people meet it -------------------------------------------------------------------------
@@ -212,7 +225,7 @@ async def test_a_job_ends_with_the_reason_where_the_rms_is_switched_off_and_is_g
 
 @pytest.fixture
 def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.services.renewals.queries.portfolio.AT_ONCE_MAX", 1)
+    monkeypatch.setattr("holdfast.services.renewals.operations.AT_ONCE_MAX", 1)
 
 
 async def test_the_api_answers_with_the_job_and_the_rms_hears_of_each_once(
@@ -224,12 +237,12 @@ async def test_the_api_answers_with_the_job_and_the_rms_hears_of_each_once(
     assert (await server.post(path, {"tier": "high"}))["counts"]["created"] == 1
     job = await server.post(path, {}, status=202)
     assert job["statusUrl"] == f"/renewals/api/v1/trigger-jobs/{job['jobId']}"
-    assert job["summary"] == "The RMS is being told of 3 residents; 0 are done."
-    await server.renewals.portfolio("-").trigger_jobs.ended(job["jobId"], within_s=30)
+    assert job["summary"] == "Sending 3 residents to the RMS; 0 are done."
+    await server.renewals.trigger_jobs("-").wait(job["jobId"], within_s=30)
     seen = await server.get(f"/trigger-jobs/{job['jobId']}")
     assert (seen["status"], seen["told"], seen["residents"]) == ("completed", 3, 3)
     assert (seen["counts"]["created"], sum(seen["counts"].values())) == (2, 3)
-    assert seen["summary"].startswith("2 new events are on their way; 1 was ")
+    assert seen["summary"].startswith("2 new events are in flight; 1 was ")
     async with asyncio.timeout(20):
         while len(server.rms.state.received) < 3:  # noqa: ASYNC110 - the RMS is another's
             await asyncio.sleep(0.02)
@@ -243,7 +256,7 @@ async def test_who_asks_second_gets_the_first_ones_job_or_is_told_what_is_under_
     tmp_path: Path, two_are_many: None
 ) -> None:
     # Calculations are worked on here, trigger jobs are not: so that one stands still.
-    async with serving(tmp_path, working=False) as server, at_work(server.renewals.runner):
+    async with serving(tmp_path, working=False) as server, calculating(server):
         await settle_in(server.store)
         await server.calculate()
         await server.endpoint()
@@ -258,8 +271,9 @@ async def test_who_asks_second_gets_the_first_ones_job_or_is_told_what_is_under_
         status, refused = await server.ask("POST", path, json={})
     assert status == 409
     said = refused["error"]["message"]
-    assert f"is being told of 3 residents (high and medium risk by an earlier run, {first['jobId']}" in said
-    assert f"asked for by {first['requestedBy']}" in said
+    assert "a job is sending 3 residents" in said
+    assert f"(high and medium risk of an earlier run, {first['jobId']}" in said
+    assert f"requested by {first['requestedBy']}" in said
     assert f"`holdfast runs cancel {first['jobId']} --collection renewal_trigger_jobs`" in said
 
 
@@ -281,12 +295,12 @@ async def test_the_page_of_the_property_shows_how_far_it_is_and_why_it_stopped(
         store = server.runtime.store
         await flag(store, high=7)
         await connect(store)
-        portfolio, home = scene.renewals_of(server.runtime).portfolio("-"), store.tenant("-")
+        renewals, home = scene.renewals_of(server.runtime), store.tenant("-")
         ann, page = await server.signed_in("ann"), f"/console/renewals/properties/{P}"
-        assert "Telling the RMS of" not in await ann.page(page)
-        job = await portfolio.trigger_tiers(P, tiers=["high"])
+        assert "residents at high risk to the RMS" not in await ann.page(page)
+        job = await renewals.trigger_tiers(operator_of(store), P, tiers=["high"])
         assert isinstance(job, TriggerJob)
-        assert "Telling the RMS of 7 residents at high risk: 0 are done." in await ann.page(page)
+        assert "Sending 7 residents at high risk to the RMS: 0 are done." in await ann.page(page)
         assert f'href="/console/runs/renewal_trigger_jobs/{job.id}"' in await ann.page(page)
         assert job.id in await ann.page("/console/runs?collection=renewal_trigger_jobs")
         shown = await ann.page(f"/console/runs/renewal_trigger_jobs/{job.id}")
@@ -295,6 +309,7 @@ async def test_the_page_of_the_property_shows_how_far_it_is_and_why_it_stopped(
         ben = await server.signed_in("ben", role="viewer")
         assert "propertyId" not in await ben.page(f"/console/runs/renewal_trigger_jobs/{job.id}")
         await home.commit(patch(RmsEndpoint, P, changes={"status": "disabled", "reason": "gone"}))
-        async with telling(store):
-            await portfolio.trigger_jobs.ended(job.id, within_s=30)
-        assert "the RMS was told of 0, then this failed: tell: InvalidError" in await ann.page(page)
+        async with trigger_worker(store):
+            await renewals.trigger_jobs("-").wait(job.id, within_s=30)
+        page_text = await ann.page(page)
+        assert "0 of 7 residents at high risk were sent to the RMS, then this failed: send: Inv" in page_text

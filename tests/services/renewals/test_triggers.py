@@ -1,13 +1,14 @@
-"""Telling the RMS over HTTP, and what becomes of it: delivered, retried, given up, replayed."""
+"""Triggers over HTTP, and what becomes of their events: delivered, retried, dead, replayed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from datetime import datetime
+from urllib.parse import quote
 
 from holdfast.simulators.rms import Behave, InjectedFault
-from tests.services.renewals.server import P, Person, Server, settle_in
+from tests.services.renewals.server import ENDPOINTS, P, Person, Server, settle_in
 
 TRIGGER = f"/properties/{P}/residents/john/trigger-renewal-event"
 
@@ -61,37 +62,33 @@ async def test_a_refused_event_is_a_dead_letter_that_replays_under_its_id(server
     assert (await server.get("/dlq?resolved=true"))["items"][0]["resolution"] == "replayed"
 
 
-async def test_what_waits_in_all_properties_is_listed_the_next_to_be_tried_first(
-    server: Server,
-) -> None:
+async def test_what_waits_in_all_properties_is_listed_by_the_platform(server: Server) -> None:
     await settle_in(server.store, [Person("Olga", 20, 1_400)], property_id="p-2")
     for id in (P, "p-2"):
         await server.calculate(id)
         await server.endpoint(id)
-        await server.post(f"/properties/{id}/endpoint/act", {"act": "pause", "reason": "maintenance"})
+        await server.change_endpoint("pause", id, reason="maintenance")
     first = await server.post("/properties/p-2/residents/olga/trigger-renewal-event")
     second = await server.post(TRIGGER)
     # A dispatcher may have taken them before it heard of the pause, and gives them back.
     for told in (first, second):
         await server.delivery(told["deliveryId"], "pending")
-    waiting = (await server.get("/deliveries"))["items"]
-    assert [(one["propertyId"], one["status"]) for one in waiting] == [("p-2", "pending"), (P, "pending")]
-    assert (await server.get("/deliveries?waiting=due"))["items"] == waiting
-    assert (await server.get("/deliveries?waiting=later"))["items"] == []
-    (named,) = (await server.get("/deliveries", params={"eventId": second["eventId"]}))["items"]
-    assert named["id"] == second["deliveryId"]
-    assert (await server.get("/deliveries?eventId=evt-lost"))["items"] == []
-    await server.post("/properties/p-2/endpoint/act", {"act": "resume"})
+    waiting = (await server.get("/api/v1/deliveries?outbox=renewals"))["items"]
+    assert [(one["endpointId"], one["status"]) for one in waiting] == [(P, "pending"), ("p-2", "pending")]
+    detail = await server.get(f"/api/v1/deliveries/renewals/{quote(second['deliveryId'])}")
+    assert (detail["eventId"], detail["about"]["resident_id"]) == (second["eventId"], "john")
+    await server.change_endpoint("resume", "p-2")
     await server.delivery(first["deliveryId"], "delivered")
-    assert [one["id"] for one in (await server.get("/deliveries"))["items"]] == [second["deliveryId"]]
+    waiting = (await server.get("/api/v1/deliveries?outbox=renewals"))["items"]
+    assert [one["id"] for one in waiting] == [second["deliveryId"]]
 
 
-async def test_one_dead_letter_is_replayed_by_its_id_or_by_telling_again(server: Server) -> None:
+async def test_one_dead_letter_is_replayed_by_its_id_or_by_triggering_again(server: Server) -> None:
     await server.calculate()
     await server.endpoint(failure_rate=1.0, failure_status=404)
     report = await server.post(f"/properties/{P}/trigger-renewal-events", {"tier": "medium"})
     assert report["counts"] == {"created": 2, "already queued": 0, "already delivered": 0, "re-queued": 0}
-    assert report["summary"] == "2 new events are on their way."
+    assert report["summary"] == "2 new events are in flight."
     one, two = [item["deliveryId"] for item in report["items"]]
     for id in (one, two):
         await server.delivery(id, "dlq")
@@ -102,19 +99,19 @@ async def test_one_dead_letter_is_replayed_by_its_id_or_by_telling_again(server:
         f"/properties/{P}/trigger-renewal-events", {"residents": ["jane", "bob", "john"]}
     )
     assert again["summary"] == (
-        "1 new event is on its way; 1 that had been given up is sent again; 1 was delivered before."
+        "1 new event is in flight; 1 dead event is sent again; 1 was delivered before."
     )
     await server.delivery(two, "delivered")
     nobody = await server.post(f"/properties/{P}/trigger-renewal-events", {"residents": ["nobody"]})
-    assert nobody["summary"] == "There was nobody to tell of."
+    assert nobody["summary"] == "There was nobody to send."
 
 
-async def test_a_dead_letter_is_marked_as_dealt_with_without_being_sent(server: Server) -> None:
+async def test_a_dead_letter_is_resolved_without_being_sent(server: Server) -> None:
     await server.calculate()
     await server.endpoint(failure_rate=1.0, failure_status=404)
     two = (await server.post(TRIGGER))["deliveryId"]
     await server.delivery(two, "dlq")
-    await server.post(f"/dlq/{two}/resolve", {"note": "told them by telephone"})
+    await server.resolve(two)
     assert (await server.get("/dlq"))["items"] == []
 
 
@@ -124,14 +121,14 @@ async def test_a_gone_receiver_disables_the_endpoint_and_says_so(server: Server)
     told = await server.post(TRIGGER)
     await server.delivery(told["deliveryId"], "dlq")
     async with asyncio.timeout(10):
-        shown = await server.get(f"/properties/{P}/endpoint")
+        shown = await server.get(f"{ENDPOINTS}/{P}")
         while shown["status"] != "disabled":
             await asyncio.sleep(0.02)
-            shown = await server.get(f"/properties/{P}/endpoint")
+            shown = await server.get(f"{ENDPOINTS}/{P}")
     assert "410" in shown["reason"]
     # Nobody is told that an event was created which would not be sent.
     status, answer = await server.ask("POST", f"/properties/{P}/residents/jane/trigger-renewal-event")
-    assert (status, "endpoints act p-1 enable" in answer["error"]["message"]) == (409, True)
+    assert (status, "endpoints enable p-1 --outbox renewals" in answer["error"]["message"]) == (409, True)
 
 
 async def test_retry_after_is_waited_for(server: Server) -> None:
@@ -172,7 +169,7 @@ async def test_without_a_run_or_an_endpoint_a_trigger_says_what_to_do(server: Se
     assert (status, "calculate it first" in answer["error"]["message"]) == (409, True)
     await server.calculate()
     status, answer = await server.ask("POST", TRIGGER)
-    assert (status, "endpoints set" in answer["error"]["message"]) == (409, True)
+    assert (status, "endpoints create" in answer["error"]["message"]) == (409, True)
 
 
 async def test_figures_tell_of_attempts_and_jobs(server: Server) -> None:

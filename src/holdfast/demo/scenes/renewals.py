@@ -12,15 +12,17 @@ from holdfast.demo.scene import Control, Fact, Scene, Stage
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConflictError
 from holdfast.kit import NO_TENANT
-from holdfast.services.renewals.endpoints import EndpointRequest
-from holdfast.services.renewals.jobs.risk_events import Triggered
-from holdfast.services.renewals.models import Outcome, RiskScore
+from holdfast.operations import endpoints
+from holdfast.operations.endpoints import EndpointSettings, NewEndpoint
+from holdfast.services.renewals.jobs.risk_events import TriggerResult
+from holdfast.services.renewals.models import DeliveryState, Outcome, RiskScore, RmsEndpoint, TriggerJob
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.simulators.rms import RmsSimulator
-from holdfast.store import put
+from holdfast.store import Query, put
 
+OUTBOX: Final = "renewals"
 RESIDENTS: Final = 240
 PER_PROPERTY: Final = 80
 PROPERTIES_MAX: Final = 50
@@ -44,15 +46,21 @@ def _portfolio(stage: Stage) -> Portfolio:
 
 
 async def _properties(stage: Stage) -> list[str]:
-    standings, _ = await _portfolio(stage).standings(limit=PROPERTIES_MAX)
-    return [one.property_id for one in standings]
+    summaries, _ = await _portfolio(stage).summaries(limit=PROPERTIES_MAX)
+    return [one.property_id for one in summaries]
 
 
 async def open_endpoints(stage: Stage) -> None:
     """Each property has its own path at the RMS, whose address is new at every start."""
-    rms, endpoints = stage.world.get(RmsSimulator), _renewals(stage).endpoints(NO_TENANT)
-    for property_id in await _properties(stage):
-        await endpoints.set(property_id, EndpointRequest(url=rms.webhook_url(property_id), rate_per_s=50.0))
+    rms, by, store = stage.world.get(RmsSimulator), stage.operator(NO_TENANT), stage.store.tenant(NO_TENANT)
+    for id in await _properties(stage):
+        url = rms.webhook_url(id)
+        if await store.get(RmsEndpoint, id) is None:
+            new = NewEndpoint(id=id, url=url, rate_per_s=50.0)
+            await endpoints.create(stage.runtime, by, OUTBOX, new)
+        else:
+            settings = EndpointSettings(url=url, rate_per_s=50.0)
+            await endpoints.update(stage.runtime, by, OUTBOX, id, settings)
 
 
 async def seed(stage: Stage) -> None:
@@ -63,21 +71,21 @@ async def seed(stage: Stage) -> None:
     async for _ in keep(stage.store.tenant(NO_TENANT), plan):
         pass
     await open_endpoints(stage)
-    portfolio, properties = _portfolio(stage), await _properties(stage)
+    renewals, by, properties = _renewals(stage), stage.operator(NO_TENANT), await _properties(stage)
     for days in DAYS_AGO:
         as_of = plan.as_of - timedelta(days=days)
-        jobs = [await portfolio.jobs.start(one, as_of=as_of, by="demo") for one in properties]
+        jobs = [await renewals.calculate(by, one, as_of=as_of) for one in properties]
         for job in jobs:
-            await portfolio.jobs.ended(job.id, within_s=CALCULATED_S)
-    await portfolio.trigger_many(properties[0], tiers=["high"])
+            await renewals.jobs(NO_TENANT).wait(job.id, within_s=CALCULATED_S)
+    await renewals.trigger_tiers(by, properties[0], tiers=["high"])
     await _decide(stage, properties, plan.as_of)
 
 
 async def _decide(stage: Stage, properties: Sequence[str], today: date) -> None:
-    """Outcomes of some residents: those at higher risk left more often."""
+    """Outcomes of some leases: residents at higher risk left more often."""
     portfolio, rng, created = _portfolio(stage), random.Random(1), list[Outcome]()
     for property_id in properties:
-        run = await portfolio.latest(property_id)
+        run = await portfolio.runs.latest(property_id)
         page = await portfolio.risk(run, property_id, limit=DECIDED) if run else None
         for score in page.docs[::2] if page else ():
             left = rng.random() < 0.05 + 0.9 * score.risk_score / 100
@@ -98,56 +106,60 @@ def _outcome(score: RiskScore, *, left: bool, day: date, now: datetime) -> Outco
 async def act(stage: Stage) -> None:
     """Send the event of one resident at risk."""
     portfolio, property_id = _portfolio(stage), random.choice(await _properties(stage))
-    run = await portfolio.latest(property_id)
+    run = await portfolio.runs.latest(property_id)
     if run is not None:
         flagged = await portfolio.risk(run, property_id, tiers=["high", "medium"], limit=100)
         if flagged.docs:
-            await portfolio.triggers.one(random.choice(flagged.docs))
+            chosen = random.choice(flagged.docs).resident_id
+            await _renewals(stage).trigger(stage.operator(NO_TENANT), property_id, chosen)
 
 
 async def calculate(stage: Stage) -> str:
-    portfolio = _portfolio(stage)
     for property_id in await _properties(stage):
-        await portfolio.jobs.start(property_id, by="demo")
+        await _renewals(stage).calculate(stage.operator(NO_TENANT), property_id)
     return "Every property is recalculated: each resident gets one more score."
 
 
 async def trigger(stage: Stage) -> str:
-    triggered, disabled = list[Triggered](), list[str]()
+    results, disabled = list[TriggerResult](), list[str]()
     for property_id in await _properties(stage):
+        by = stage.operator(NO_TENANT)
         try:
-            triggered += await _portfolio(stage).trigger_many(property_id, tiers=["high"])
+            sent = await _renewals(stage).trigger_tiers(by, property_id, tiers=["high"])
+            results += [] if isinstance(sent, TriggerJob) else sent
         except ConflictError:
-            # The first event that gets 410 Gone disables its endpoint.
+            # The first event to a receiver that is gone for good disables its endpoint.
             disabled.append(property_id)
-    created = sum(one.status == "created" for one in triggered)
-    message = f"{created} events are being delivered, {len(triggered) - created} existed already."
-    return f"{message} Disabled until the RMS is restored: {', '.join(disabled)}." if disabled else message
+    created = sum(one.status == "created" for one in results)
+    text = f"{created} events are in flight, {len(results) - created} existed already."
+    return f"{text} Disabled until the RMS is restored: {', '.join(disabled)}." if disabled else text
 
 
 async def enable(stage: Stage) -> None:
-    """Enable endpoints that the RMS's responses disabled; what somebody paused stays so."""
-    endpoints = _renewals(stage).endpoints(NO_TENANT)
-    found, _ = await endpoints.all(limit=PROPERTIES_MAX, cursor=None)
-    for one in found:
-        if one.status == "disabled":
-            await endpoints.act(one.property_id, "enable", reason="RMS restored", by="demo")
+    """Enable the endpoints that the RMS's answers disabled; a paused one stays paused."""
+    page = await endpoints.list_endpoints(stage.runtime, NO_TENANT, OUTBOX, status="disabled")
+    for one in page.items:
+        by = stage.operator(NO_TENANT)
+        await endpoints.enable(stage.runtime, by, OUTBOX, one.id, reason="the RMS is restored")
 
 
 async def replay(stage: Stage) -> str:
-    report = await _renewals(stage).deliveries(NO_TENANT).replay_all(dry_run=False)
+    report = await _renewals(stage).replay_dead_letters(stage.operator(NO_TENANT), dry_run=False)
     return f"{report.changed} events are sent again under their ids."
 
 
 async def facts(stage: Stage) -> list[Fact]:
-    standings, _ = await _portfolio(stage).standings(limit=PROPERTIES_MAX)
-    runs = [one.latest for one in standings if one.latest is not None]
-    deliveries = _renewals(stage).deliveries(NO_TENANT)
-    counts = [await deliveries.counts(one.property_id) for one in standings]
+    summaries, _ = await _portfolio(stage).summaries(limit=PROPERTIES_MAX)
+    runs = [one.latest for one in summaries if one.latest is not None]
+    store = stage.store.tenant(NO_TENANT)
+    delivered, dead = [
+        await store.count(Query(DeliveryState).where("status", "==", status).order_by("-created_at"))
+        for status in ("delivered", "dead")
+    ]
     return [
         ("Residents at high risk", str(sum(run.high for run in runs))),
-        ("Events delivered", str(sum(one.get("delivered", 0) for one in counts))),
-        ("Dead letters", str(sum(one.get("dlq", 0) for one in counts))),
+        ("Events delivered", str(delivered)),
+        ("Dead letters", str(dead)),
         ("RMS response", describe_behaviour(stage)),
     ]
 

@@ -1,67 +1,67 @@
-"""Renewals: who will not renew, why, and an event that always arrives.
+"""Renewals: who will not renew, why, and an event to the RMS that always arrives.
 
-    source ──► given tables ──► calculation run ──► scores with reasons ──► page, API
-                                                    │ a click, or by itself
-                                                    ▼
-                                   delivery state (outbox) ──► RMS, signed, retried, dead letters
+source ──► given tables ──► calculation run ──► scores with reasons ──► page, API
+                                                │ a click, or the property's rules
+                                                ▼
+                               delivery state (outbox) ──► RMS, signed, retried, dead letters
 
-A source is a folder of CSV files or an existing PostgreSQL schema (`sources`); `importing` takes it in,
-`refreshing` keeps up with it. `scoring` decides, `reading` reads in sets, `calculating` runs, `triggering`
-puts events out, of a great many by `trigger_jobs`; `portfolio` is what routes, commands and pages stand on.
+routes, commands, views     parse, call an operation or a query, render
+operations                  acts, each with its audit event in the same commit
+jobs, ingest                calculations and triggers under a claim; imports and refreshes of the tables
+queries                     reads of one portfolio
+models                      documents
+domain                      pure decisions: scores, calibration, rules, dates, money
 """
 
 from __future__ import annotations
 
-from holdfast.service import Context, OutboxPart, Parts, RunPart, Service
+from functools import partial
+
+from holdfast.service import Context, Parts, RunPart, Service
 from holdfast.services.renewals.ingest.settings import RenewalsSettings
 from holdfast.services.renewals.models import (
     DOCUMENTS,
-    EVENT_TYPE,
     JOBS,
-    OUTBOX_MODELS,
     TRIGGER_JOBS,
     CalculationJob,
     RmsEndpoint,
     TriggerJob,
 )
 
+# How many jobs of a kind one process works on at the same time.
+CONCURRENCY = 4
+
 
 def build(context: Context) -> Parts:
-    # Only who serves or works needs these; the process that scores beside it starts in half the time.
-    from holdfast.services.renewals.endpoints import require_property
+    # Imported here, because the scoring subprocess needs none of it and starts in half the time.
+    from holdfast.kit.runs import Runner
+    from holdfast.services.renewals.jobs.rms_outbox import rms_outbox
+    from holdfast.services.renewals.metrics import RenewalsMetrics
     from holdfast.services.renewals.operations import Renewals
     from holdfast.services.renewals.routes import ROUTES
-    from holdfast.services.renewals.views import pages
+    from holdfast.services.renewals.views import attention, pages
 
-    renewals = Renewals(context)
-    refreshing = renewals.refreshing
+    renewals = Renewals(context.store, context.settings, subprocess_pool=context.subprocess_pool)
+    store = context.store.privileged()
+    refresh, outbox = renewals.refresh, rms_outbox(context.dispatcher)
+    runner = Runner(store, [renewals.workflow], models=JOBS, concurrency=CONCURRENCY)
+    trigger_runner = Runner(store, [renewals.trigger_workflow], models=TRIGGER_JOBS, concurrency=CONCURRENCY)
     return Parts(
         routes=ROUTES,
-        jobs=[refreshing.job()] if refreshing.in_use else [],
+        jobs=[refresh.job()] if refresh.in_use else [],
         loops={
-            "calculations": renewals.runner,
-            "triggers": renewals.trigger_runner,
-            **({"source": refreshing} if refreshing.in_use else {}),
+            "calculations": runner,
+            "triggers": trigger_runner,
+            **({"source": refresh} if refresh.in_use else {}),
         },
-        outboxes=[
-            OutboxPart(
-                name="renewals",
-                models=OUTBOX_MODELS,
-                dispatcher=renewals.dispatcher,
-                event_types=[EVENT_TYPE],
-                endpoint_of="property",
-                endpoint_page="/console/renewals/properties/{id}",
-                check_endpoint=require_property,
-                test_fields={"resident_id": ""},
-            )
-        ],
+        outboxes=[outbox],
         runs=[RunPart(models=JOBS), RunPart(models=TRIGGER_JOBS)],
         queues={"calculations": CalculationJob, "triggers": TriggerJob},
         pages=pages(renewals),
-        health=renewals.health,
-        attention=renewals.attention,
-        checks=[refreshing.check],
-        metrics=renewals.metrics,
+        health=refresh.health,
+        attention=partial(attention, renewals),
+        checks=[refresh.check],
+        metrics=RenewalsMetrics(outbox.dispatcher, runner, trigger_runner, refresh),
         operations=renewals,
     )
 

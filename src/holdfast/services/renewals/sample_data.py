@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -13,6 +12,7 @@ import msgspec
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model import Document
 from holdfast.services.renewals.domain.dates import months_before
+from holdfast.services.renewals.domain.names import name_key
 from holdfast.services.renewals.models import (
     LeaseRow,
     LedgerRow,
@@ -67,12 +67,6 @@ def _property(plan: SamplePlan, number: int) -> list[Document]:
     )  # fmt: skip
     key = name_key(name, plan.tenant_id)
     return [made, PropertyName(name_key=key, tenant_id=plan.tenant_id, property_id=id), flat]
-
-
-def name_key(name: str, tenant_id: str) -> str:
-    """A name as an id: the same for the same words of one portfolio, whatever letters and however many."""
-    words = " ".join(name.split()).casefold()
-    return f"{tenant_id}:{hashlib.sha256(words.encode()).hexdigest()[:32]}"
 
 
 class _Resident:

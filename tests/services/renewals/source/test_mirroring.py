@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import RetryLaterError
+from holdfast.services.renewals.domain.names import name_key
 from holdfast.services.renewals.ingest.deletion import remove_gone
 from holdfast.services.renewals.ingest.importer import Import, to_compare
 from holdfast.services.renewals.ingest.sources import CsvTable, open_source
@@ -28,7 +29,6 @@ from holdfast.services.renewals.models import (
     UnitPricing,
     UnitType,
 )
-from holdfast.services.renewals.sample_data import name_key
 from holdfast.store import Store, create, delete
 from holdfast.store.io_counters import IO_COUNTERS
 from tests.services.renewals.platform_schema import Platform, everything, id_of

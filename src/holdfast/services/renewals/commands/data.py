@@ -11,23 +11,24 @@ import msgspec
 import typer
 
 from holdfast.errors import InvalidError
+from holdfast.operation import Operator
 from holdfast.services.renewals.commands.options import (
     OWN,
     AsJson,
     PropertyId,
     Tenant,
-    at_work,
     day,
-    me,
+    operate,
     progress,
     terminal,
     with_renewals,
+    working,
 )
 from holdfast.services.renewals.domain.dates import check_day
 from holdfast.services.renewals.ingest.reports import TableReport, write_aside
 from holdfast.services.renewals.ingest.sources import Folder, TableSource, open_source
 from holdfast.services.renewals.jobs.calculation_jobs import KEY_MAX, failure_of
-from holdfast.services.renewals.models import BadRow, CalculationJob, SourceState
+from holdfast.services.renewals.models import JOBS, BadRow, CalculationJob, SourceState
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.sample_data import PER_PROPERTY, SamplePlan, keep
 
@@ -52,7 +53,7 @@ def import_command(
     ] = None,
     bad: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where bad rows go; DIR/bad unless said, nowhere for a database."),
+        typer.Option(metavar="DIR", help="Where bad rows go; DIR/bad unless given, nowhere for a database."),
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Remove what came from elsewhere and is not in the database.")
@@ -60,7 +61,7 @@ def import_command(
     tenant: Tenant = OWN,
     as_json: AsJson = False,
 ) -> None:
-    """Take the platform's tables in; the same rows again change nothing.
+    """Import the platform's tables; the same rows again change nothing.
 
     A database is only read, and mirrored: what is gone there is removed here. Files add and change only.
     Bad rows are named, set aside in files of their own, and make the exit code 1.
@@ -73,30 +74,27 @@ def import_command(
     """
     given = None if place is None else _source(place)
 
-    async def act(renewals: Renewals) -> list[TableReport]:
-        source, whose = given or _set_source(renewals), tenant
+    async def act(renewals: Renewals, by: Operator) -> list[TableReport]:
+        source = given or _configured_source(renewals)
         if given is None:
-            whose = renewals.refreshing.tenant_id
+            by = msgspec.structs.replace(by, tenant_id=renewals.refresh.tenant_id)
         with progress() as bar:
             tasks = {"": bar.add_task(f"reading {source.name}", total=None)}
 
-            def tell(report: TableReport) -> None:
+            def show(report: TableReport) -> None:
                 if report.table not in tasks:
                     tasks[report.table] = bar.add_task(report.table, total=None)
                 bar.update(tasks[report.table], completed=report.rows)
 
-            reports = await renewals.importer(whose, source, replace=replace).run(tell)
-        counts = {one.table: one.created + one.updated + one.removed for one in reports}
-        await renewals.note(whose, me(), "imported", subject=source.name, details=counts)
-        return reports
+            return await renewals.import_tables(by, source, replace=replace, on_progress=show)
 
-    reports = with_renewals(ctx, act)
+    reports = operate(ctx, act, tenant=tenant)
     wrong = [one for report in reports for one in report.bad]
     aside = _aside(given, bad, wrong)
     if as_json:
         terminal(ctx).print_result(Imported(reports, aside), "", as_json=True)
     else:
-        _tell(ctx, reports, wrong, aside=aside)
+        _print(ctx, reports, wrong, aside=aside)
     if wrong:
         raise typer.Exit(1)
 
@@ -108,20 +106,20 @@ def _source(place: str) -> TableSource:
         raise typer.BadParameter(fault.message) from None
 
 
-def _set_source(renewals: Renewals) -> TableSource:
-    if not renewals.refreshing.in_use:
+def _configured_source(renewals: Renewals) -> TableSource:
+    if not renewals.refresh.in_use:
         raise typer.BadParameter("name a folder or a database, or set `source` of [services.renewals]")
-    return renewals.refreshing.source()
+    return renewals.refresh.source()
 
 
 def _aside(given: TableSource | None, folder: Path | None, wrong: Sequence[BadRow]) -> list[str]:
-    """The files of bad rows; those of a database are mended there, so they are written only if asked for."""
+    """Write bad rows to files; those of a database are corrected there, so only where a folder is given."""
     if folder is None and isinstance(given, Folder):
         folder = given.path / "bad"
     return [str(path) for path in write_aside(folder, wrong)] if wrong and folder is not None else []
 
 
-def _tell(
+def _print(
     ctx: typer.Context, reports: list[TableReport], wrong: Sequence[BadRow], *, aside: list[str]
 ) -> None:
     columns = ("table", "rows", "created", "updated", "removed", "unchanged")
@@ -132,7 +130,7 @@ def _tell(
     if len(wrong) > BAD_SHOWN:
         typer.echo(f"and {len(wrong) - BAD_SHOWN} more", err=True)
     if aside:
-        typer.echo(f"set aside in {', '.join(aside)}: mend and import that folder", err=True)
+        typer.echo(f"set aside in {', '.join(aside)}: correct and import that folder", err=True)
 
 
 def _place(bad: BadRow) -> str:
@@ -140,7 +138,7 @@ def _place(bad: BadRow) -> str:
 
 
 def source_command(ctx: typer.Context, tenant: Tenant = OWN, as_json: AsJson = False) -> None:
-    """Tell where the data comes from, which moment it is of, and which rows did not fit.
+    """Show where the data comes from, how old it is, and which rows did not fit.
 
     \b
     Examples:
@@ -153,13 +151,13 @@ def source_command(ctx: typer.Context, tenant: Tenant = OWN, as_json: AsJson = F
 
     state, now = with_renewals(ctx, act)
     terminal(ctx).print_result(
-        state, "nothing was imported yet" if state is None else _told(state, now), as_json=as_json
+        state, "nothing was imported yet" if state is None else _describe(state, now), as_json=as_json
     )
 
 
-def _told(state: SourceState, now: datetime) -> str:
+def _describe(state: SourceState, now: datetime) -> str:
     if state.read_at is None:
-        lines = [f"{state.source}: never read whole"]
+        lines = [f"{state.source}: never read to the end"]
     else:
         age_s = (now - state.read_at).total_seconds()
         lines = [f"{state.source}: as of {state.read_at:%Y-%m-%d %H:%M:%S} UTC, {age_s / 60:.0f} minutes ago"]
@@ -208,15 +206,15 @@ def sample_command(
 
     done = with_renewals(ctx, act)
     properties = -(-done // per_property)
-    said = f"{done} residents in {properties} properties, property-0001 and on"
-    terminal(ctx).print_result({"residents": done, "properties": properties}, said, as_json=as_json)
+    text = f"{done} residents in {properties} properties, property-0001 and on"
+    terminal(ctx).print_result({"residents": done, "properties": properties}, text, as_json=as_json)
 
 
 def calculate_command(
     ctx: typer.Context,
     property_id: PropertyId,
     as_of: Annotated[
-        str | None, typer.Option(metavar="DAY", help="The property's today unless said.")
+        str | None, typer.Option(metavar="DAY", help="The property's today unless given.")
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="TEXT", help="The same key gives the same job.")] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Work on it here, and wait for it.")] = True,
@@ -234,28 +232,31 @@ def calculate_command(
     if key is not None and not 1 <= len(key) <= KEY_MAX:
         raise typer.BadParameter(f"a key must not be empty, and has at most {KEY_MAX} characters")
 
-    async def act(renewals: Renewals) -> CalculationJob:
-        jobs = renewals.portfolio(tenant).jobs
-        job = await jobs.start(property_id, as_of=chosen, by=me(), key=key)
-        if not wait:
-            return job
-        with progress() as bar:
-            task = bar.add_task("scored", total=None)
-            async with at_work(renewals.runner):
-                while job.completed_at is None:
-                    job = await jobs.ended(job.id, within_s=0.2)
-                    bar.update(task, completed=job.scored, total=job.residents or None)
-        return job
+    async def act(renewals: Renewals, by: Operator) -> CalculationJob:
+        job = await renewals.calculate(by, property_id, as_of=chosen, key=key)
+        return await _finish(renewals, job) if wait else job
 
-    job = with_renewals(ctx, act)
+    job = operate(ctx, act, tenant=tenant)
     fields = ("id", "property_id", "status", "as_of_date", "calculated_at", "residents", "scored", "skipped",
               "high", "medium", "low", "sent", "error")  # fmt: skip
-    said = (
+    text = (
         f"{job.id} {job.status}: {job.scored} scored, {job.skipped} without an active lease;"
         f" {job.high} high, {job.medium} medium, {job.low} low"
-        f"{f'; the RMS is told of {job.sent}' if job.sent else ''}"
+        f"{f'; {job.sent} are sent to the RMS' if job.sent else ''}"
     )
-    terminal(ctx).print_result({name: getattr(job, name) for name in fields}, said, as_json=as_json)
+    terminal(ctx).print_result({name: getattr(job, name) for name in fields}, text, as_json=as_json)
     if job.status in ("failed", "cancelled"):
         typer.echo(failure_of(job).message, err=True)
         raise typer.Exit(1)
+
+
+async def _finish(renewals: Renewals, job: CalculationJob) -> CalculationJob:
+    """Work on the job here until it has ended."""
+    jobs = renewals.jobs(job.tenant_id)
+    with progress() as bar:
+        task = bar.add_task("scored", total=None)
+        async with working(renewals, renewals.workflow, models=JOBS):
+            while job.completed_at is None:
+                job = await jobs.wait(job.id, within_s=0.2)
+                bar.update(task, completed=job.scored, total=job.residents or None)
+    return job

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
-import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import date, datetime
@@ -16,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from holdfast.kit import NO_TENANT
-from holdfast.kit.runs import Runner
+from holdfast.kit.runs import RunModels, Runner, Workflow
+from holdfast.operation import Operator
 from holdfast.service import CommandContext
 from holdfast.services.renewals.operations import Renewals
 
@@ -44,6 +43,11 @@ def with_renewals(ctx: typer.Context, act: Callable[[Renewals], Awaitable[T]]) -
     return terminal(ctx).with_service("renewals", act)
 
 
+def operate(ctx: typer.Context, act: Callable[[Renewals, Operator], Awaitable[T]], *, tenant: str = OWN) -> T:
+    """Call an operation as the person at this terminal."""
+    return terminal(ctx).operate_service("renewals", act, tenant_id=tenant)
+
+
 def listing(
     ctx: typer.Context,
     act: Callable[[Renewals], Awaitable[tuple[Sequence[Any], str | None]]],
@@ -52,17 +56,9 @@ def listing(
     as_json: bool,
     none: str,
 ) -> None:
-    """Print a page of something the service tells, with the cursor of the next."""
+    """Print a page of rows, with the cursor of the next."""
     rows, more = with_renewals(ctx, act)
     terminal(ctx).print_table(rows, columns, as_json=as_json, cursor=more, none=none)
-
-
-def me() -> str:
-    """Who acts, as the audit trail names them."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):
-        return f"cli:{os.getuid()}"
 
 
 def day(text: str | None) -> date | None:
@@ -97,9 +93,10 @@ def progress() -> Iterator[Progress]:
 
 
 @contextlib.asynccontextmanager
-async def at_work(runner: Runner) -> AsyncIterator[None]:
-    """This process carries jobs too, so that one ends also where no other process works."""
+async def working(renewals: Renewals, workflow: Workflow, *, models: RunModels) -> AsyncIterator[None]:
+    """Work on jobs in this process too, so that one ends also where no other process works."""
     stop = asyncio.Event()
+    runner = Runner(renewals.privileged_store(), [workflow], models=models)
     task = asyncio.create_task(runner.run(stop))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Looking at risk, and judging it."""
+"""Reports of risk, and outcomes to calibrate it by."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from holdfast.services.renewals.commands.options import (
     among,
     day,
     listing,
-    me,
+    operate,
     terminal,
     with_renewals,
 )
 from holdfast.services.renewals.domain.calibration import Calibration
 from holdfast.services.renewals.domain.scoring import TIERS
-from holdfast.services.renewals.models import Outcome, RiskScore, Summary
+from holdfast.services.renewals.models import RiskScore, Summary
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.queries.portfolio import PropertySummary, Sort
 
@@ -54,7 +54,7 @@ def portfolio_command(
     """
 
     async def act(renewals: Renewals) -> tuple[list[PropertySummary], str | None]:
-        return await renewals.portfolio(tenant).standings(limit=limit, cursor=cursor)
+        return await renewals.portfolio(tenant).summaries(limit=limit, cursor=cursor)
 
     rows, more = with_renewals(ctx, act)
     if as_json:
@@ -167,7 +167,7 @@ def outcome_command(
     tenant: Tenant = OWN,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a lease was renewed or its resident left; said again, it is corrected.
+    """Record whether a lease was renewed or its resident left; recording it again corrects it.
 
     \b
     Example:
@@ -176,16 +176,13 @@ def outcome_command(
     chosen = day(on)
     assert chosen is not None
 
-    async def act(renewals: Renewals) -> Outcome:
-        outcomes = renewals.outcomes(tenant)
-        return await renewals.noted(
-            tenant, me(), "outcome", subject=lease_id, details={"outcome": outcome},
-            act=lambda tx: outcomes.record(
-                resident_id, lease_id, outcome=outcome, decided_on=chosen, tx=tx
-            ),
-        )  # fmt: skip
-
-    made = with_renewals(ctx, act)
+    made = operate(
+        ctx,
+        lambda renewals, by: renewals.record_outcome(
+            by, resident_id, lease_id, outcome=outcome, decided_on=chosen
+        ),
+        tenant=tenant,
+    )
     score = "no score from before that day" if made.risk_score is None else f"scored {made.risk_score} before"
     terminal(ctx).print_result(made, f"{resident_id} {outcome}: {score}", as_json=as_json)
 
@@ -210,16 +207,16 @@ def calibration_command(
             await renewals.portfolio(tenant).property(property_id)
         return await renewals.outcomes(tenant).calibration(property_id)
 
-    told = with_renewals(ctx, act)
+    result = with_renewals(ctx, act)
     if as_json:
-        terminal(ctx).print_result(told, "", as_json=True)
+        terminal(ctx).print_result(result, "", as_json=True)
         return
     bands = [
         {"low": one.low, "high": one.high, "count": one.count, "left": one.left,
          "rate": None if one.rate is None else f"{one.rate:.0%}"}
-        for one in told.bands
+        for one in result.bands
     ]  # fmt: skip
     terminal(ctx).print_table(bands, ("low", "high", "count", "left", "rate"), as_json=False)
-    brier = "–" if told.brier is None else f"{told.brier:.4f}"
-    auc = "–" if told.auc is None else f"{told.auc:.4f}"
-    typer.echo(f"{told.count} outcomes, {told.left} left; Brier {brier}, AUC {auc}")
+    brier = "–" if result.brier is None else f"{result.brier:.4f}"
+    auc = "–" if result.auc is None else f"{result.auc:.4f}"
+    typer.echo(f"{result.count} outcomes, {result.left} left; Brier {brier}, AUC {auc}")

@@ -1,11 +1,9 @@
-"""How each property's next runs judge, and what they send out by themselves."""
+"""Rules of a property's next runs, and what other weights would make of the latest."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeAlias
 
-import msgspec
 import typer
 
 from holdfast.services.renewals.commands.options import (
@@ -13,26 +11,17 @@ from holdfast.services.renewals.commands.options import (
     AsJson,
     PropertyId,
     Tenant,
-    me,
+    operate,
     terminal,
     with_renewals,
 )
 from holdfast.services.renewals.domain.money import from_cents, to_cents
+from holdfast.services.renewals.domain.rules import TOLERANCE_CENTS_MAX, RulesRequest, Sending, merge_rules
 from holdfast.services.renewals.domain.scoring import TIERS
 from holdfast.services.renewals.models import PropertyRules
-from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.queries.portfolio import WhatIf
-from holdfast.services.renewals.queries.rules import (
-    TOLERANCE_CENTS_MAX,
-    RuleBook,
-    RulesRequest,
-    changed,
-    order_of,
-)
-from holdfast.store import Transaction
-
-_Change = Callable[[RuleBook, Transaction], Awaitable[PropertyRules]]
+from holdfast.services.renewals.queries.rules import rules_of
 
 rules = typer.Typer(help="How a property's next runs judge, and what they send.", no_args_is_help=True)
 
@@ -64,9 +53,9 @@ def rules_show(
 
     async def act(renewals: Renewals) -> PropertyRules:
         await renewals.portfolio(tenant).property(property_id)
-        return await renewals.rules(tenant).get(property_id)
+        return await rules_of(renewals.store(tenant), property_id)
 
-    _tell(ctx, with_renewals(ctx, act), as_json=as_json)
+    _print(ctx, with_renewals(ctx, act), as_json=as_json)
 
 
 @rules.command("set")
@@ -84,7 +73,7 @@ def rules_set(
     ] = None,
     send: Annotated[
         Sending | None,
-        typer.Option(help="Whom a run tells the RMS of by itself; flagged is high and medium."),
+        typer.Option(help="Whom a run sends to the RMS by itself; flagged is high and medium."),
     ] = None,
     tenant: Tenant = OWN,
     as_json: AsJson = False,
@@ -103,39 +92,24 @@ def rules_set(
         medium=medium, send=send, tolerance_cents=None if tolerance is None else _cents(tolerance),
     )  # fmt: skip
     if not given:
-        raise typer.BadParameter("say what to change, as in --high 60; `rules show` tells what there is")
-    made = _on_record(
-        ctx, property_id, lambda book, tx: book.change(property_id, given, tx=tx), tenant=tenant
-    )
-    _tell(ctx, made, as_json=as_json)
+        raise typer.BadParameter("name what to change, as in --high 60; `rules show` lists what there is")
+    made = operate(ctx, lambda renewals, by: renewals.change_rules(by, property_id, given), tenant=tenant)
+    _print(ctx, made, as_json=as_json)
 
 
 @rules.command("reset")
 def rules_reset(
     ctx: typer.Context, property_id: PropertyId, tenant: Tenant = OWN, as_json: AsJson = False
 ) -> None:
-    """Give a property the rules again that everybody begins with; its runs then send nothing by themselves.
+    """Give a property the default rules; its runs then send nothing by themselves.
 
     \b
     Example:
       holdfast renewals rules reset property-0001
     """
-    made = _on_record(
-        ctx, property_id, lambda book, tx: book.set(property_id, RulesRequest(), tx=tx), tenant=tenant
-    )
-    _tell(ctx, made, as_json=as_json)
-
-
-def _on_record(ctx: typer.Context, property_id: str, change: _Change, *, tenant: str) -> PropertyRules:
-    """The rules once this person changed them, which is on record."""
-
-    async def act(renewals: Renewals) -> PropertyRules:
-        book = renewals.rules(tenant)
-        return await renewals.noted(
-            tenant, me(), "rules_set", subject=property_id, details=_details, act=lambda tx: change(book, tx)
-        )
-
-    return with_renewals(ctx, act)
+    defaults = RulesRequest()
+    made = operate(ctx, lambda renewals, by: renewals.set_rules(by, property_id, defaults), tenant=tenant)
+    _print(ctx, made, as_json=as_json)
 
 
 def _given(**words: Any) -> dict[str, Any]:
@@ -149,11 +123,7 @@ def _cents(text: str) -> int:
     return cents
 
 
-def _details(made: PropertyRules) -> Any:
-    return msgspec.to_builtins(order_of(made))
-
-
-def _tell(ctx: typer.Context, made: PropertyRules, *, as_json: bool) -> None:
+def _print(ctx: typer.Context, made: PropertyRules, *, as_json: bool) -> None:
     weights, limits = made.weights, made.thresholds
     lines = [
         f"{made.property_id}, for the runs to come:",
@@ -195,13 +165,15 @@ def what_if_command(
     async def act(renewals: Renewals) -> WhatIf:
         portfolio = renewals.portfolio(tenant)
         await portfolio.property(property_id)
-        asked = changed(order_of(await renewals.rules(tenant).get(property_id)), given)
-        return await portfolio.what_if(property_id, weights=asked.weights, thresholds=asked.thresholds)
+        rules = merge_rules((await rules_of(portfolio.store, property_id)).request(), given)
+        return await portfolio.what_if(property_id, weights=rules.weights, thresholds=rules.thresholds)
 
-    told = with_renewals(ctx, act)
+    result = with_renewals(ctx, act)
     if as_json:
-        terminal(ctx).print_result(told, "", as_json=True)
+        terminal(ctx).print_result(result, "", as_json=True)
         return
-    rows = [{"tier": tier, "now": told.before[tier], "then": told.risk_tiers[tier]} for tier in TIERS]
+    rows = [{"tier": tier, "now": result.before[tier], "then": result.risk_tiers[tier]} for tier in TIERS]
     terminal(ctx).print_table(rows, ("tier", "now", "then"), as_json=False)
-    typer.echo(f"{told.moved:,} would change their tier; `rules set` uses such weights from the next run on")
+    typer.echo(
+        f"{result.moved:,} would change their tier; `rules set` applies such weights from the next run"
+    )

@@ -10,7 +10,7 @@ Every weight is a share of 100, so a score is 0 to 100 and is the sum of its sig
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import Annotated, Final, Literal
@@ -18,7 +18,6 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from holdfast.errors import InvalidError
 from holdfast.services.renewals.domain.dates import months_before, whole_months
 from holdfast.services.renewals.domain.money import Cents, from_cents
 
@@ -270,9 +269,8 @@ def counts(offer: Offer, lease: LeaseFacts, as_of: date) -> bool:
     return lease.start <= offer.made_on <= as_of and not runs_out
 
 
-def check_weights(weights: dict[str, int]) -> Weights:
-    """Weights from outside; `InvalidError` names what is wrong."""
-    try:
-        return msgspec.convert(weights, Weights)
-    except msgspec.ValidationError as fault:
-        raise InvalidError(str(fault), "weights") from None
+def rescore(days: int | None, signals: Mapping[str, Signal], weights: Weights) -> int:
+    """The score of the same signals by other weights; `days` is None for month-to-month."""
+    points = (expiry_share(days) * weights.expiry + 50) // 100
+    shares = ((DELINQUENT, weights.delinquency), (NO_OFFER, weights.no_offer), (MARKET, weights.market_rent))
+    return points + sum(weight for name, weight in shares if signals[name].value is True)

@@ -8,11 +8,11 @@ from typing import Any, Final
 from zlib import crc32
 
 from holdfast.model import schema_of
+from holdfast.services.renewals.domain.names import name_key
 from holdfast.services.renewals.ingest.rows import key_in
 from holdfast.services.renewals.ingest.sources import CsvTable
 from holdfast.services.renewals.ingest.table_import import BATCH, batches, keep_all
 from holdfast.services.renewals.models import TABLES, PropertyName
-from holdfast.services.renewals.sample_data import name_key
 from holdfast.store import Query, Snapshot, Store, Write, delete
 
 # How many ids are held in memory at once; larger tables are gone through in parts.

@@ -14,7 +14,7 @@ by the next one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -23,13 +23,14 @@ import msgspec
 from holdfast.errors import ConfigError, InProgressError, RetryLaterError, StoreUnavailableError
 from holdfast.ids import ulid
 from holdfast.kit import NO_TENANT
+from holdfast.kit.audit.trail import ATTEMPTS
 from holdfast.kit.leases import Lease, Leases
 from holdfast.services.renewals.ingest.deletion import remove_gone
 from holdfast.services.renewals.ingest.reports import TableReport
 from holdfast.services.renewals.ingest.sources import CsvTable, TableSource
 from holdfast.services.renewals.ingest.table_import import REFERS, TableImport
 from holdfast.services.renewals.models import BAD_KEPT, TABLES, Property, SourceState, TableState
-from holdfast.store import Query, Store, put
+from holdfast.store import Query, Store, Transaction, put
 
 LEASE: Final = "renewals-import"
 LEASE_S: Final = 30.0
@@ -40,21 +41,30 @@ COMPARE_S: Final = 86_400.0
 _TABLE_OF: Final = {cls: table for table, cls in TABLES.items()}
 
 Tell = Callable[[TableReport], None]
+# Appends an audit event to a commit: without reports to the one that begins an import, with them to its end.
+Record = Callable[[Transaction, Sequence[TableReport] | None], Awaitable[None]]
 
 
 class Import:
     """One import into one portfolio.
 
-    With `replace`, a database may take the place of where the portfolio's data came from before.
+    With `replace`, a database may take the place of where the portfolio's data came from before. Rows land
+    in many commits between the one that begins it and the one that ends it; `record` is called in both.
 
     Example: `reports = await Import(store.tenant("-"), Folder(Path("export"))).run()`
     """
 
     def __init__(
-        self, store: Store, source: TableSource, *, replace: bool = False, lease_s: float = LEASE_S
+        self,
+        store: Store,
+        source: TableSource,
+        *,
+        replace: bool = False,
+        lease_s: float = LEASE_S,
+        record: Record | None = None,
     ) -> None:
         self._store, self._source, self._clock = store, source, store.clock
-        self._replace = replace
+        self._replace, self._record = replace, record
         self._leases, self._lease_s = Leases(store), lease_s
         self._tenant_id = store.tenant_id or NO_TENANT
 
@@ -87,15 +97,25 @@ class Import:
             if self._source.mirrored:
                 await self._refuse_emptied(sheets)
             if chosen:
-                await self._store.commit(lease.guard(), put(self._begun(state)))
+                await self._commit(lease, self._begun(state), None)
             made = await self._apply(lease, {t: sheets[t] for t in chosen}, trusted=trusted, tell=tell)
             reports = [made.get(table) or _as_it_was(table, trusted) for table in sheets]
             digests = {table: sheet.digest for table, sheet in sheets.items()}
         new = _state_after(reports, digests, before=state or self._new_state())
         new.source, new.read_at, new.kept_at = self._source.name, read_at, self._clock.now()
         new.compared_at = read_at if trusted is None else trusted.compared_at
-        await self._store.commit(lease.guard(), put(new))
+        await self._commit(lease, new, reports)
         return reports
+
+    async def _commit(self, lease: Lease, state: SourceState, reports: Sequence[TableReport] | None) -> None:
+        """Write the state under the lease, with the audit events of an import that somebody asked for."""
+
+        async def act(tx: Transaction) -> None:
+            tx.write(lease.guard(), put(state))
+            if self._record is not None:
+                await self._record(tx, reports)
+
+        await self._store.transact(act, attempts=ATTEMPTS)
 
     async def _apply(
         self, lease: Lease, sheets: dict[str, CsvTable], *, trusted: SourceState | None, tell: Tell

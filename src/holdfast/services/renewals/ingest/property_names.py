@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from holdfast.model import Document
+from holdfast.services.renewals.domain.names import name_key
 from holdfast.services.renewals.ingest.sources import TableRow
 from holdfast.services.renewals.models import Property, PropertyName
-from holdfast.services.renewals.sample_data import name_key
 from holdfast.store import Snapshot, Write, create, delete, put
 
 # What is kept of each line by now, by its key.

@@ -1,4 +1,4 @@
-"""Keeping a portfolio as its source has it: read again on a schedule, by one process at a time."""
+"""Refresh of a portfolio from its source: on a schedule, by one process at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.backoff import BackOff
 from holdfast.errors import HoldfastError, InProgressError
 from holdfast.kit.schedules import Job, Slot
 from holdfast.kit.worker_loop import wait_for_wake
-from holdfast.service import CheckResult
+from holdfast.service import CheckResult, Health
 from holdfast.services.renewals.ingest.importer import Import
 from holdfast.services.renewals.ingest.settings import RenewalsSettings
 from holdfast.services.renewals.ingest.sources import TableSource, open_source, parse_address
@@ -35,7 +35,7 @@ _REMEDY: Final = "correct what the message names, or `source` of [services.renew
 class SourceRefresh:
     """The source that the settings name, and the portfolio that mirrors it.
 
-    Example: `await Refreshing(store, settings).refresh()`
+    Example: `await SourceRefresh(store, settings).refresh()`
     """
 
     def __init__(self, store: Store, settings: RenewalsSettings) -> None:
@@ -77,10 +77,10 @@ class SourceRefresh:
             raise
         self.refreshed += 1
         names = ("rows", "created", "updated", "removed")
-        told = {name: sum(getattr(one, name) for one in reports) for name in names}
-        told["bad"] = sum(len(one.bad) for one in reports)
-        log.info("source read", **told)
-        return told
+        totals = {name: sum(getattr(one, name) for one in reports) for name in names}
+        totals["bad"] = sum(len(one.bad) for one in reports)
+        log.info("source read", **totals)
+        return totals
 
     async def _note_failure(self, fault: HoldfastError) -> None:
         async def act(tx: Transaction) -> None:
@@ -97,8 +97,13 @@ class SourceRefresh:
         found = await self._store.get(SourceState, self.tenant_id)
         return None if found is None else found.doc
 
+    async def health(self) -> Health:
+        """Degraded where several refreshes should have replaced the data."""
+        late = await self.late() if self.in_use else ""
+        return Health("degraded", (late,)) if late else Health()
+
     async def late(self) -> str:
-        """Which moment the data is of, where several refreshes should have replaced it; else nothing."""
+        """How old the data is, where several refreshes should have replaced it; else empty."""
         if await self._is_fresh(LATE * self._settings.refresh_minutes):
             return ""
         state = await self.state()

@@ -25,7 +25,7 @@ from holdfast.kit.runs import Runs, Step, Workflow
 from holdfast.service import SubprocessPool
 from holdfast.services.renewals.domain.scoring import FLAGGED, TIERS, Tier
 from holdfast.services.renewals.jobs.resident_facts import PAGE, Reading
-from holdfast.services.renewals.jobs.risk_events import event_of, of_run
+from holdfast.services.renewals.jobs.risk_events import event_of
 from holdfast.services.renewals.jobs.scoring_pipeline import PART_NAME, TURN, Assignment, Scored, scored_pages
 from holdfast.services.renewals.models import (
     JOBS,
@@ -38,6 +38,7 @@ from holdfast.services.renewals.models import (
     Summary,
 )
 from holdfast.services.renewals.queries.lease_end_order import Ending, LeaseEndOrder, ending
+from holdfast.services.renewals.queries.scores import run_scores
 from holdfast.store import Fence, Store, Write, check, create_encoded, patch
 
 WORKFLOW: Final = "calculate"
@@ -204,7 +205,7 @@ class Calculation:
         return endings
 
     async def _kept_endings(self) -> AsyncIterator[Ending]:
-        query = of_run(self._job.property_id, self._job.calculated_at, tiers=TIERS)
+        query = run_scores(self._job.property_id, self._job.calculated_at, tiers=TIERS)
         async for one in self._store.scan(query.limit(1_000)):
             yield ending(one.doc.days_to_expiry, one.doc.resident_id, one.doc.risk_tier)
 

@@ -1,19 +1,28 @@
-"""Calculation jobs from the outside: start one, look at it, wait for it, read what it came to."""
+"""Calculation jobs from the outside: start one, wait for it, read its result."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from datetime import date, timedelta
 from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import ConflictError, JobFailedError, KeyReusedError, NotFoundError, RetryLaterError
-from holdfast.kit.idempotency import Done, Idempotency, StoredResponse, Ticket
+from holdfast.errors import (
+    AlreadyExistsError,
+    JobFailedError,
+    KeyReusedError,
+    LeaseLostError,
+    OutcomeUnknownError,
+    RetryLaterError,
+    VersionConflictError,
+)
+from holdfast.kit.audit.trail import ATTEMPTS
+from holdfast.kit.idempotency import Idempotency, StoredResponse, Ticket
 from holdfast.kit.runs import Runs, Workflow
 from holdfast.services.renewals.domain.dates import check_day, local_date, zone_named
 from holdfast.services.renewals.domain.scoring import FLAGGED, Tier
-from holdfast.services.renewals.jobs.risk_events import scores_of_run
+from holdfast.services.renewals.jobs.risk_events import Record
 from holdfast.services.renewals.models import (
     JOBS,
     CalculationJob,
@@ -23,10 +32,11 @@ from holdfast.services.renewals.models import (
     RiskScore,
 )
 from holdfast.services.renewals.queries.lookup import get_or_404, wait_until_done
-from holdfast.store import ABSENT, Snapshot, Store, Write, put
+from holdfast.services.renewals.queries.scores import scores_of_run
+from holdfast.store import Store, Transaction, put
 
-TRIES: Final = 20
 KEY_MAX: Final = 200
+KEY_WAIT_S: Final = 10.0
 # Runs of a property never share a time, nor stand in another order, whatever becomes of the clock.
 TICK: Final = timedelta(microseconds=1)
 
@@ -67,106 +77,124 @@ def flag_of(score: RiskScore) -> Flag:
 
 
 def failure_of(job: CalculationJob) -> JobFailedError:
-    """What whoever waits for a job is told that ended without a result."""
-    said, why = ("failed" if job.status == "failed" else "was cancelled"), job.error or "no reason was given"
+    """The error for callers who wait for a job that ended without a result."""
+    verb, why = ("failed" if job.status == "failed" else "was cancelled"), job.error or "no reason was given"
     return JobFailedError(
-        f"calculation {job.id} {said}: {why}; mend that and calculate again",
+        f"calculation {job.id} {verb}: {why}; correct that and calculate again",
         details={"jobId": job.id, "status": job.status, "reason": why},
     )
 
 
-class Jobs:
+class CalculationJobs:
     """The calculation jobs of one portfolio.
 
-    Example: `job = await Jobs(store.tenant("-"), workflow).start("property-7", by="ada")`
+    Example: `job = await CalculationJobs(store.tenant("-"), workflow).start("property-7", by="ada")`
     """
 
     def __init__(self, store: Store, workflow: Workflow) -> None:
         self._store, self._workflow = store, workflow
         self._runs = Runs(store, models=JOBS)
+        self._idempotency = Idempotency(store, owner="renewals")
 
     async def get(self, job_id: str) -> CalculationJob:
         return (await get_or_404(self._store, CalculationJob, job_id, what="job")).doc
 
     async def start(
-        self, property_id: str, *, as_of: date | None = None, by: str = "", key: str | None = None
+        self,
+        property_id: str,
+        *,
+        as_of: date | None = None,
+        by: str = "",
+        key: str | None = None,
+        record: Record | None = None,
     ) -> CalculationJob:
-        """A new job, or the one under way: a property is calculated by one at a time.
+        """Start a job, or join the one under way: a property is calculated by one at a time.
 
-        The same `key` gives the same job, also when that has ended.
+        The same `key` gives the same job, also when that has ended. `record` adds to the commit of a new one.
         """
         if as_of is not None:
             check_day(as_of, "asOfDate")
-        for _ in range(TRIES):
-            try:
-                return await self._try(property_id, as_of, by=by, key=key)
-            except ConflictError as conflict:
-                if isinstance(conflict, NotFoundError) and conflict.path == "property":
-                    raise
-        raise RetryLaterError(f"too many start a calculation of {property_id!r} at this moment")
 
-    async def _try(self, property_id: str, as_of: date | None, *, by: str, key: str | None) -> CalculationJob:
-        if key is None:
-            job, writes = await self._begin(property_id, as_of, by=by)
-            if writes:
-                await self._store.commit(*writes)
+        async def act(tx: Transaction) -> CalculationJob:
+            job, new = await self._begin(tx, property_id, as_of, by=by)
+            if new and record is not None:
+                await record(tx, job)
             return job
 
-        async def act(ticket: Ticket) -> Done:
-            job, writes = await self._begin(property_id, as_of, by=by)
-            return Done(StoredResponse(status=202, body={"jobId": job.id}), writes)
-
-        body = {"propertyId": property_id, "asOfDate": as_of}
-        idempotency = Idempotency(self._store, owner="renewals")
         try:
-            given = await idempotency.run(f"calculate:{key}", body, act, wait_s=10)
-        except KeyReusedError:
-            raise KeyReusedError(
-                f"the key {key!r} was used for another property or day; take a new one", "Idempotency-Key"
-            ) from None
-        return await self.get(given.answer.body["jobId"])
+            if key is None:
+                return await self._store.transact(act, attempts=ATTEMPTS)
+            return await self._start_once(act, key, {"propertyId": property_id, "asOfDate": as_of})
+        except (AlreadyExistsError, VersionConflictError):
+            raise RetryLaterError(f"concurrent calculations of {property_id!r} conflicted; retry") from None
+
+    async def _start_once(
+        self, act: Callable[[Transaction], Awaitable[CalculationJob]], key: str, body: Any
+    ) -> CalculationJob:
+        """Start under an idempotency key; its record is completed in the commit of the job."""
+        while True:
+            try:
+                begun = await self._idempotency.begin(f"calculate:{key}", body, wait_s=KEY_WAIT_S)
+            except KeyReusedError:
+                raise KeyReusedError(
+                    f"the key {key!r} was used for another property or day; take a new one", "Idempotency-Key"
+                ) from None
+            if isinstance(begun, StoredResponse):
+                return await self.get(begun.body["jobId"])
+            ticket = begun
+
+            async def complete(tx: Transaction, ticket: Ticket = ticket) -> CalculationJob:
+                job = await act(tx)
+                response = StoredResponse(status=202, body={"jobId": job.id})
+                tx.write(*self._idempotency.writes_complete(ticket, response))
+                return job
+
+            try:
+                return await self._store.transact(complete, attempts=ATTEMPTS)
+            except (LeaseLostError, OutcomeUnknownError):
+                # Another caller has the key now, or the commit may have landed: the record says which.
+                await self._idempotency.release(ticket)
+            except BaseException:
+                await self._idempotency.release(ticket)
+                raise
 
     async def _begin(
-        self, property_id: str, as_of: date | None, *, by: str
-    ) -> tuple[CalculationJob, Sequence[Write]]:
-        """The job under way, or a new one with the writes that start it."""
-        property = await get_or_404(self._store, Property, property_id, what="property")
-        state = await self._store.get(PropertyState, property_id)
+        self, tx: Transaction, property_id: str, as_of: date | None, *, by: str
+    ) -> tuple[CalculationJob, bool]:
+        """The job under way, or a new one whose writes are in the transaction."""
+        property = (await get_or_404(self._store, Property, property_id, what="property")).doc
+        state = await tx.get(PropertyState, property_id)
         last = None if state is None else await self._store.get(CalculationJob, state.doc.job_id)
         if last is not None and last.doc.completed_at is None:
-            return last.doc, ()
+            return last.doc, False
         now, rules = self._store.clock.now(), await self._store.get(PropertyRules, property_id)
         fields: dict[str, Any] = {
             "property_id": property_id, "requested_by": by,
             "calculated_at": now if last is None else max(now, last.doc.calculated_at + TICK),
-            "as_of_date": as_of or local_date(now, zone_named(property.doc.time_zone)),
+            "as_of_date": as_of or local_date(now, zone_named(property.time_zone)),
         }  # fmt: skip
         if rules is not None:
             fields |= {"rules": rules.doc.rules(), "send": rules.doc.send}
-        return self._new(property.doc, state, fields)
-
-    def _new(
-        self, property: Property, state: Snapshot[PropertyState] | None, fields: dict[str, Any]
-    ) -> tuple[CalculationJob, Sequence[Write]]:
         job, writes = self._runs.writes_start(self._workflow, fields=fields)
         assert isinstance(job, CalculationJob)
         latest = None if state is None else state.doc.latest
-        marked = PropertyState(property_id=property.id, tenant_id=job.tenant_id, job_id=job.id, latest=latest)
-        return job, [*writes, put(marked, ABSENT if state is None else state.unchanged)]
+        new = PropertyState(property_id=property_id, tenant_id=job.tenant_id, job_id=job.id, latest=latest)
+        tx.write(*writes, put(new))
+        return job, True
 
-    async def ended(self, job_id: str, *, within_s: float) -> CalculationJob:
-        """The job once it has ended, or as it is when the time is over."""
+    async def wait(self, job_id: str, *, within_s: float) -> CalculationJob:
+        """The job once it has ended, or as it is after `within_s`."""
         return await wait_until_done(self._store, CalculationJob, job_id, what="job", within_s=within_s)
 
-    async def finished(self, job_id: str, *, within_s: float) -> CalculationJob:
-        """The same; `JobFailedError` where it ended without a result."""
-        job = await self.ended(job_id, within_s=within_s)
+    async def wait_for_result(self, job_id: str, *, within_s: float) -> CalculationJob:
+        """Like `wait`; JobFailedError where it ended without a result."""
+        job = await self.wait(job_id, within_s=within_s)
         if job.status in ("failed", "cancelled"):
             raise failure_of(job)
         return job
 
     async def summary(self, job: CalculationJob) -> RunSummary:
-        """What a finished job came to, the most at risk first."""
+        """The result of a finished job, the most at risk first."""
         scores = await scores_of_run(self._store, job.property_id, job.calculated_at, tiers=FLAGGED)
         return RunSummary(
             job_id=job.id, property_id=job.property_id, as_of_date=job.as_of_date,

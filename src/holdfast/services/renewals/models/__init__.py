@@ -32,7 +32,7 @@ from holdfast.services.renewals.models.source_tables import (
     UnitType,
 )
 from holdfast.services.renewals.models.sources import BAD_KEPT, BadRow, SourceState, TableState
-from holdfast.services.renewals.models.triggers import TRIGGER_JOBS, Told, TriggerJob, TriggerState
+from holdfast.services.renewals.models.triggers import TRIGGER_JOBS, TriggerJob, TriggerState, TriggerStatus
 
 DOCUMENTS: tuple[type[Document], ...] = (
     *TABLES.values(), PropertyName, RiskScore, RunOrder, PropertyState, PropertyRules, CalculationJob,
@@ -67,9 +67,9 @@ __all__ = [
     "SourceState",
     "Summary",
     "TableState",
-    "Told",
     "TriggerJob",
     "TriggerState",
+    "TriggerStatus",
     "Unit",
     "UnitPricing",
     "UnitType",

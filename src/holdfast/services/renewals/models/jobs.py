@@ -7,8 +7,9 @@ from datetime import date, datetime
 from holdfast.kit.checkpoints import CheckpointDocument
 from holdfast.kit.runs import RUN_CLAIM, RUN_INDEXES, RUN_LIFE, RunFields, RunModels, StepDocument
 from holdfast.model import MEMBERS_READ, Index, Retention, TimestampId, document
+from holdfast.services.renewals.domain.rules import Sending
 from holdfast.services.renewals.domain.scoring import Rules
-from holdfast.services.renewals.models.scores import Count, Sending
+from holdfast.services.renewals.models.scores import Count
 
 YEAR_S = 365 * 86_400
 

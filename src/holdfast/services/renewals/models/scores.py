@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from holdfast.kit import NO_TENANT
 from holdfast.model import MEMBERS_READ, CompositeId, Document, Index, document
+from holdfast.services.renewals.domain.rules import TOLERANCE_CENTS_MAX, RulesRequest, Sending
 from holdfast.services.renewals.domain.scoring import (
     TOLERANCE_CENTS,
     Days,
@@ -22,7 +23,6 @@ from holdfast.services.renewals.domain.scoring import (
 )
 
 Count = Annotated[int, Meta(ge=0, le=10**12)]
-Sending = Literal["nothing", "high", "flagged"]
 
 
 @document(
@@ -110,9 +110,16 @@ class PropertyRules(Document, rename="camel"):
     tenant_id: str = NO_TENANT
     weights: Weights = Weights()
     thresholds: Thresholds = Thresholds()
-    tolerance_cents: Annotated[int, Meta(ge=0, le=10**9)] = TOLERANCE_CENTS
+    tolerance_cents: Annotated[int, Meta(ge=0, le=TOLERANCE_CENTS_MAX)] = TOLERANCE_CENTS
     send: Sending = "nothing"
     updated_at: datetime
 
     def rules(self) -> Rules:
         return Rules(self.weights, self.thresholds, self.tolerance_cents)
+
+    def request(self) -> RulesRequest:
+        """The request that would give a property these rules."""
+        return RulesRequest(
+            weights=self.weights, thresholds=self.thresholds, tolerance_cents=self.tolerance_cents,
+            send=self.send,
+        )  # fmt: skip

@@ -12,7 +12,7 @@ from holdfast.model import MEMBERS_READ, Document, Retention, TimestampId, docum
 from holdfast.services.renewals.domain.scoring import Tier
 from holdfast.services.renewals.models.scores import Count
 
-Told = Literal["created", "already queued", "already delivered", "re-queued"]
+TriggerStatus = Literal["created", "already queued", "already delivered", "re-queued"]
 
 
 @document(
@@ -38,7 +38,7 @@ class TriggerJob(RunFields, rename="camel"):
     requested_by: str = ""
     residents: Count = 0
     told: Count = 0
-    counts: dict[Told, Count] = {}
+    counts: dict[TriggerStatus, Count] = {}
     after: str | None = None
     whole: bool = False
 

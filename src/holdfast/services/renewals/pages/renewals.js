@@ -2,12 +2,12 @@
 const main = document.getElementById("main");
 const boxes = () => [...document.querySelectorAll("#rows input[name=resident]")];
 
-// Written only where it differs: what is written is watched, too.
+// Written only where it differs: the observer below sees every write.
 function set(element, values) {
   for (const [name, value] of Object.entries(values)) if (element[name] !== value) element[name] = value;
 }
 
-function tellChoice() {
+function showSelection() {
   const picked = document.querySelector("[data-picked]");
   if (!picked) return;
   const all = boxes();
@@ -15,11 +15,11 @@ function tellChoice() {
   const who = ids.length === 1 ? "1 resident" : `${ids.length} residents`;
   set(picked, {
     disabled: !ids.length,
-    textContent: ids.length ? `Tell RMS of ${ids.length} chosen` : "Tell RMS of those chosen",
+    textContent: ids.length ? `Send ${ids.length} chosen to RMS` : "Send chosen to RMS",
   });
   set(picked.dataset, {
     body: JSON.stringify({ residents: ids }),
-    title: `Tell the RMS about ${who}?`,
+    title: `Send ${who} to the RMS?`,
     text: `Sends one event for each of the ${who} you chose. Those that were delivered before stay as they are.`,
     verb: `Send ${ids.length}`,
   });
@@ -34,16 +34,16 @@ function pickAll(on) {
 
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-pick-all]")) pickAll(event.target.checked);
-  if (event.target.closest("#rows")) tellChoice();
+  if (event.target.closest("#rows")) showSelection();
 });
 document.addEventListener("acted", (event) => {
   if (!event.target.matches("[data-picked]")) return;
   pickAll(false);
-  tellChoice();
+  showSelection();
 });
-// Rows come and go while some are chosen: what is counted is what is there.
-new MutationObserver(tellChoice).observe(main, { childList: true, subtree: true, attributeFilter: ["disabled"] });
-tellChoice();
+// Rows come and go while some are chosen: count those on the page.
+new MutationObserver(showSelection).observe(main, { childList: true, subtree: true, attributeFilter: ["disabled"] });
+showSelection();
 
 const weights = document.querySelector("[data-weights]");
 weights?.addEventListener("input", () => {

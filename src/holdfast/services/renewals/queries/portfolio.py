@@ -1,4 +1,4 @@
-"""One portfolio's risk, read and acted on: what routes, commands and pages all stand on."""
+"""One portfolio's properties, runs and scores."""
 
 from __future__ import annotations
 
@@ -8,42 +8,32 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.errors import BadIdError, ConflictError, InvalidError, NotFoundError
-from holdfast.kit.outbox import Dispatcher
-from holdfast.kit.runs import Workflow
+from holdfast.errors import BadIdError, ConflictError, InvalidError
 from holdfast.services.renewals.domain.scoring import (
-    DELINQUENT,
     FLAGGED,
-    MARKET,
-    NO_OFFER,
     TIERS,
     Thresholds,
     Tier,
     Weights,
-    expiry_share,
+    rescore,
     tier_of,
 )
-from holdfast.services.renewals.jobs.calculation_jobs import Jobs
-from holdfast.services.renewals.jobs.risk_events import Triggered, Triggers, of_run, scan_run, scores_of_run
-from holdfast.services.renewals.jobs.trigger_jobs import AuditHook, TriggerJobs, trigger_workflow
 from holdfast.services.renewals.models import (
     Property,
     PropertyState,
     Resident,
     RiskScore,
     Summary,
-    TriggerJob,
 )
 from holdfast.services.renewals.queries.finished_runs import FinishedRuns, count_of
 from holdfast.services.renewals.queries.history import History
 from holdfast.services.renewals.queries.lease_end_order import LeaseEndOrder, ending
 from holdfast.services.renewals.queries.lookup import get_or_404
-from holdfast.services.renewals.queries.rules import RuleBook
+from holdfast.services.renewals.queries.rules import rules_of
+from holdfast.services.renewals.queries.scores import run_scores, scan_run
 from holdfast.store import Query, QueryPage, Store
 
 Sort = Literal["score", "days"]
-# How many the RMS is told of at once; of more by a job of their own.
-AT_ONCE_MAX: Final = 10_000
 # Each of an order's stretches is as large as hundreds of other writes.
 WRITES_AT_ONCE: Final = 20
 
@@ -80,29 +70,16 @@ class TierChange(msgspec.Struct, frozen=True, rename="camel"):
 class Portfolio:
     """All properties of one tenant.
 
-    Example: `page = await Portfolio(store.tenant("-"), workflow).risk("property-7", tiers=["high"])`
+    Example: `page = await Portfolio(store.tenant("-")).risk(run, "property-7", tiers=["high"])`
     """
 
-    def __init__(
-        self,
-        store: Store,
-        workflow: Workflow,
-        *,
-        triggering: Workflow | None = None,
-        local_dispatcher: Dispatcher | None = None,
-    ) -> None:
-        self.store = store
-        self.jobs = Jobs(store, workflow)
-        self.runs = FinishedRuns(store)
-        self.triggers = Triggers(store, local_dispatcher=local_dispatcher)
-        self.trigger_jobs = TriggerJobs(store, triggering or trigger_workflow(store))
-
-    # -- properties -------------------------------------------------------------------------------
+    def __init__(self, store: Store) -> None:
+        self.store, self.runs = store, FinishedRuns(store)
 
     async def property(self, property_id: str) -> Property:
         return (await get_or_404(self.store, Property, property_id, what="property")).doc
 
-    async def standings(
+    async def summaries(
         self, *, limit: int, cursor: str | None = None
     ) -> tuple[list[PropertySummary], str | None]:
         """Properties by name, each with its latest run."""
@@ -113,12 +90,6 @@ class Portfolio:
             latest, job_id = (None, None) if state is None else (state.doc.latest, state.doc.job_id)
             rows.append(PropertySummary(one.id, one.name, one.city, latest, job_id))
         return rows, page.cursor
-
-    # -- risk -------------------------------------------------------------------------------------
-
-    async def latest(self, property_id: str) -> Summary | None:
-        """The latest finished run."""
-        return await self.runs.choose(property_id)
 
     async def risk(
         self,
@@ -133,7 +104,7 @@ class Portfolio:
         """A run's scores, the most at risk or the soonest to end first."""
         if sort == "days":
             return await self._soonest(run, property_id, tiers=tiers, limit=limit, cursor=cursor)
-        query = of_run(property_id, run.calculated_at, tiers=tiers)
+        query = run_scores(property_id, run.calculated_at, tiers=tiers)
         return await self.store.query(query.limit(limit).after(cursor))
 
     async def _soonest(
@@ -191,94 +162,42 @@ class Portfolio:
         examples: int = 20,
     ) -> WhatIf:
         """The latest run judged by other rules; those left out are the property's own."""
-        run, own = await self._must_have_run(property_id), await RuleBook(self.store).get(property_id)
+        run, own = await self.require_run(property_id), await rules_of(self.store, property_id)
         weights, thresholds = weights or own.weights, thresholds or own.thresholds
         tiers: dict[Tier, int] = {"high": 0, "medium": 0, "low": 0}
-        count, shown = 0, list[TierChange]()
+        moved, first = 0, list[TierChange]()
         async for score in scan_run(self.store, property_id, run.calculated_at, tiers=TIERS):
-            moved = judged_anew(score, weights, thresholds=thresholds)
-            tiers[moved.new_tier] += 1
-            if moved.new_tier != moved.tier:
-                count += 1
-                shown += [moved] if len(shown) < examples else ()
+            change = _rejudge(score, weights, thresholds=thresholds)
+            tiers[change.new_tier] += 1
+            if change.new_tier != change.tier:
+                moved += 1
+                first += [change] if len(first) < examples else ()
         before: dict[Tier, int] = {"high": run.high, "medium": run.medium, "low": run.low}
-        return WhatIf(run.job_id, tiers, before, count, shown)
+        return WhatIf(run.job_id, tiers, before, moved, first)
 
-    # -- triggering -------------------------------------------------------------------------------
-
-    async def trigger(self, property_id: str, resident_id: str) -> Triggered:
-        """Tell the RMS about one resident, by the property's latest run; never of who is not flagged."""
-        run = await self._must_have_run(property_id)
-        await get_or_404(self.store, Resident, resident_id, what="resident")
-        scores = await self.scores_of([resident_id], run)
-        if not scores or scores[0].property_id != property_id:
-            raise NotFoundError(f"no score of resident {resident_id!r} in the latest run", "resident")
-        if scores[0].risk_tier not in FLAGGED:
-            raise ConflictError(f"resident {resident_id!r} is not flagged: the latest run says low risk")
-        return await self.triggers.one(scores[0])
-
-    async def trigger_many(
-        self, property_id: str, *, tiers: Sequence[Tier] = FLAGGED, residents: Sequence[str] | None = None
-    ) -> list[Triggered]:
-        """The same for whole tiers, or for those of the residents named who are flagged."""
-        _check_flagged(tiers)
-        run = await self._must_have_run(property_id)
-        if residents is not None:
-            return await self.triggers.many(await self._flagged(residents, run, property_id))
-        return await self.triggers.many(
-            await scores_of_run(self.store, property_id, run.calculated_at, tiers=tiers)
-        )
-
-    async def trigger_tiers(
-        self,
-        property_id: str,
-        *,
-        tiers: Sequence[Tier] = FLAGGED,
-        by: str = "",
-        noting: AuditHook | None = None,
-    ) -> list[Triggered] | TriggerJob:
-        """The same for whole tiers: at once, or where they are a great many by a job of their own, whose
-        commit `noting` adds to."""
-        _check_flagged(tiers)
-        run = await self._must_have_run(property_id)
-        if count_of(run, tiers) > AT_ONCE_MAX:
-            return await self.trigger_jobs.start(property_id, run, tiers=tiers, by=by, noting=noting)
-        return await self.trigger_many(property_id, tiers=tiers)
-
-    async def _flagged(self, residents: Sequence[str], run: Summary, property_id: str) -> list[RiskScore]:
+    async def flagged(self, residents: Sequence[str], run: Summary, property_id: str) -> list[RiskScore]:
+        """The scores of those named who are flagged in a run of this property."""
         try:
             scores = await self.scores_of(residents, run)
         except BadIdError as fault:
             raise InvalidError(fault.message, "residents") from None
         return [one for one in scores if one.property_id == property_id and one.risk_tier in FLAGGED]
 
-    async def _must_have_run(self, property_id: str) -> Summary:
-        run = await self.latest(property_id)
+    async def require_run(self, property_id: str) -> Summary:
+        """The latest finished run; ConflictError where there is none."""
+        run = await self.runs.choose(property_id)
         if run is None:
             raise ConflictError(f"property {property_id!r} was not calculated yet; calculate it first")
         return run
-
-
-def _check_flagged(tiers: Sequence[Tier]) -> None:
-    if not set(tiers) <= set(FLAGGED):
-        raise InvalidError("only who is flagged is told of: high or medium", "tier")
 
 
 def _gave_notice(property_id: str) -> Query[Resident]:
     return Query(Resident).where("property_id", "==", property_id).where("status", "==", "notice_given")
 
 
-def judged_anew(score: RiskScore, weights: Weights, *, thresholds: Thresholds) -> TierChange:
-    """A kept score beside what other rules make of it."""
-    points = rescored(score, weights)
+def _rejudge(score: RiskScore, weights: Weights, *, thresholds: Thresholds) -> TierChange:
+    points = rescore(score.days_to_expiry, score.signals, weights)
     return TierChange(
         score.resident_id, score.name, score.risk_score, points, score.risk_tier,
         tier_of(points, thresholds),
     )  # fmt: skip
-
-
-def rescored(score: RiskScore, weights: Weights) -> int:
-    """A kept score's signals by other weights."""
-    points = (expiry_share(score.days_to_expiry) * weights.expiry + 50) // 100
-    shares = ((DELINQUENT, weights.delinquency), (NO_OFFER, weights.no_offer), (MARKET, weights.market_rent))
-    return points + sum(weight for name, weight in shares if score.signals[name].value is True)

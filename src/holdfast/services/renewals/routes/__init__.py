@@ -2,17 +2,9 @@
 
 from typing import Final
 
-from holdfast.services.renewals.routes import (
-    calibration,
-    csv_export,
-    endpoints,
-    events,
-    risk,
-    source,
-    triggers,
-)
+from holdfast.services.renewals.routes import calibration, csv_export, deliveries, risk, source, triggers
 
 ROUTES: Final = (
-    *risk.ROUTES, *csv_export.ROUTES, *triggers.ROUTES, *events.ROUTES, *endpoints.ROUTES,
-    *calibration.ROUTES, *source.ROUTES,
+    *risk.ROUTES, *csv_export.ROUTES, *triggers.ROUTES, *deliveries.ROUTES, *calibration.ROUTES,
+    *source.ROUTES,
 )  # fmt: skip

@@ -8,16 +8,16 @@ from typing import Annotated, Final
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
-from holdfast.routing import RuntimeDependency, TenantId
+from holdfast.routing import TenantId
 from holdfast.services.renewals.domain.scoring import TIERS, Tier
 from holdfast.services.renewals.queries.csv_export import csv_of
-from holdfast.services.renewals.routes.dependencies import reads, renewals_of
+from holdfast.services.renewals.routes.dependencies import Operations, read_route
 from holdfast.services.renewals.routes.risk import AsOf, RunId
 
 
-@reads("/properties/{property_id:str}/renewal-risk.csv", time_limit_s=120.0)
+@read_route("/properties/{property_id:str}/renewal-risk.csv", time_limit_s=120.0)
 async def risk_csv(
-    runtime: RuntimeDependency,
+    operations: Operations,
     tenant_id: TenantId,
     property_id: FromPath[str],
     tier: Annotated[Tier | None, QueryParameter(description="All unless given.")] = None,
@@ -28,7 +28,7 @@ async def risk_csv(
 
     Example: `GET …/properties/property-0001/renewal-risk.csv?tier=high`
     """
-    portfolio = renewals_of(runtime).portfolio(tenant_id)
+    portfolio = operations.portfolio(tenant_id)
     chosen = await portfolio.runs.choose(property_id, id=run, as_of=as_of)
     day = "none" if chosen is None else chosen.as_of_date.isoformat()
     file = re.sub(r"[^A-Za-z0-9_.-]", "_", f"renewal-risk-{property_id}-{day}.csv")

@@ -1,21 +1,19 @@
-"""What the service's routes have in common."""
+"""Declarations shared by the service's routes."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, TypeAlias
+
+from litestar.di import NamedDependency
+from litestar.params import QueryParameter
 
 from holdfast import routing
-from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.operations import AREA, Renewals
 
-AREA: Final = "renewals"
+read_route = partial(routing.read_route, area=AREA)
 
-reads = partial(routing.read_route, area=AREA)
-acts = partial(routing.action_route, area=AREA)
-sets = partial(routing.put_route, area=AREA)
-
-
-def renewals_of(runtime: Any) -> Renewals:
-    """The service in this process."""
-    found: Renewals = runtime.parts["renewals"].operations
-    return found
+Operations: TypeAlias = NamedDependency[Renewals]
+PropertyFilter = Annotated[
+    str | None, QueryParameter(name="propertyId", max_length=100, description="Of this property alone.")
+]

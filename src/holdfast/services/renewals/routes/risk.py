@@ -10,12 +10,13 @@ from litestar import Response
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from holdfast.kit.runs.models import RunStatus
-from holdfast.routing import PREFIX, Actor, Cursor, Limit, RequestBody, RuntimeDependency, TenantId
+from holdfast.routing import PREFIX, By, Cursor, Limit, RequestBody, TenantId, action_route
 from holdfast.services.renewals.domain.scoring import TIERS, Signal, Thresholds, Tier, Weights
 from holdfast.services.renewals.jobs.calculation_jobs import KEY_MAX, RunSummary
 from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary
+from holdfast.services.renewals.operations import AREA, Renewals
 from holdfast.services.renewals.queries.portfolio import PropertySummary, Sort, WhatIf
-from holdfast.services.renewals.routes.dependencies import acts, reads, renewals_of
+from holdfast.services.renewals.routes.dependencies import Operations, read_route
 
 WAIT_S_MAX: Final = 60.0
 Key = Annotated[
@@ -132,14 +133,13 @@ def score_response(score: RiskScore) -> ScoreResponse:
     )  # fmt: skip
 
 
-@acts(
-    "/properties/{property_id:str}/renewal-risk/calculate", "developer", action="calculate", status=202,
+@action_route(
+    "/properties/{property_id:str}/renewal-risk/calculate", Renewals.calculate, status=202,
     time_limit_s=WAIT_S_MAX + 10,
 )  # fmt: skip
 async def calculate(
-    runtime: RuntimeDependency,
-    tenant_id: TenantId,
-    actor: Actor,
+    operations: Operations,
+    by: By,
     property_id: FromPath[str],
     data: JSONBody[Calculate],
     key: Key = None,
@@ -153,27 +153,27 @@ async def calculate(
 
     Example: `POST …/properties/property-0001/renewal-risk/calculate {"asOfDate": "2026-03-01"}`
     """
-    jobs = renewals_of(runtime).portfolio(tenant_id).jobs
-    job = await jobs.start(property_id, as_of=data.as_of_date, by=actor, key=key)
+    job = await operations.calculate(by, property_id, as_of=data.as_of_date, key=key)
     if wait:
-        job = await jobs.finished(job.id, within_s=WAIT_S_MAX)
+        jobs = operations.jobs(by.tenant_id)
+        job = await jobs.wait_for_result(job.id, within_s=WAIT_S_MAX)
         if job.status == "completed":
             return Response(await jobs.summary(job), status_code=200)
     return Response(job_response(job), status_code=202)
 
 
-@reads("/jobs/{job_id:str}")
-async def job(runtime: RuntimeDependency, tenant_id: TenantId, job_id: FromPath[str]) -> JobResponse:
+@read_route("/jobs/{job_id:str}")
+async def job(operations: Operations, tenant_id: TenantId, job_id: FromPath[str]) -> JobResponse:
     """How far a job is.
 
     Example: `GET …/jobs/run-m5v2kx8a-a7b3c9d2`
     """
-    return job_response(await renewals_of(runtime).portfolio(tenant_id).jobs.get(job_id))
+    return job_response(await operations.jobs(tenant_id).get(job_id))
 
 
-@reads("/properties/{property_id:str}/renewal-risk")
+@read_route("/properties/{property_id:str}/renewal-risk")
 async def risk(
-    runtime: RuntimeDependency,
+    operations: Operations,
     tenant_id: TenantId,
     property_id: FromPath[str],
     tier: Annotated[
@@ -191,7 +191,7 @@ async def risk(
 
     Example: `GET …/properties/property-0001/renewal-risk?tier=high&limit=20`
     """
-    portfolio = renewals_of(runtime).portfolio(tenant_id)
+    portfolio = operations.portfolio(tenant_id)
     chosen = await portfolio.runs.choose(property_id, id=run, as_of=as_of)
     if chosen is None:
         return RiskPage(property_id=property_id, run=None, items=[], cursor=None)
@@ -205,9 +205,9 @@ async def risk(
     )
 
 
-@reads("/properties/{property_id:str}/runs")
+@read_route("/properties/{property_id:str}/runs")
 async def runs(
-    runtime: RuntimeDependency,
+    operations: Operations,
     tenant_id: TenantId,
     property_id: FromPath[str],
     limit: Limit = 50,
@@ -217,15 +217,15 @@ async def runs(
 
     Example: `GET …/properties/property-0001/runs`
     """
-    portfolio = renewals_of(runtime).portfolio(tenant_id)
+    portfolio = operations.portfolio(tenant_id)
     await portfolio.property(property_id)
     items, after = await portfolio.runs.all(property_id, limit=limit, cursor=cursor)
     return CalculationPage(property_id=property_id, items=items, cursor=after)
 
 
-@reads("/residents/{resident_id:str}/risk-history")
+@read_route("/residents/{resident_id:str}/risk-history")
 async def history(
-    runtime: RuntimeDependency,
+    operations: Operations,
     tenant_id: TenantId,
     resident_id: FromPath[str],
     limit: Limit = 50,
@@ -235,14 +235,14 @@ async def history(
 
     Example: `GET …/residents/resident-0000001/risk-history`
     """
-    page = await renewals_of(runtime).portfolio(tenant_id).history(resident_id, limit=limit, cursor=cursor)
+    page = await operations.portfolio(tenant_id).history(resident_id, limit=limit, cursor=cursor)
     items = [score_response(one) for one in page.docs]
     return HistoryPage(resident_id=resident_id, items=items, cursor=page.cursor)
 
 
-@reads("/portfolio")
+@read_route("/portfolio")
 async def portfolio(
-    runtime: RuntimeDependency,
+    operations: Operations,
     tenant_id: TenantId,
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -251,14 +251,12 @@ async def portfolio(
 
     Example: `GET …/portfolio`
     """
-    return PortfolioPage(
-        *await renewals_of(runtime).portfolio(tenant_id).standings(limit=limit, cursor=cursor)
-    )
+    return PortfolioPage(*await operations.portfolio(tenant_id).summaries(limit=limit, cursor=cursor))
 
 
-@acts("/properties/{property_id:str}/what-if", "viewer", action="read")
+@action_route("/properties/{property_id:str}/what-if", "viewer", area=AREA, action="read")
 async def what_if(
-    runtime: RuntimeDependency,
+    operations: Operations,
     tenant_id: TenantId,
     property_id: FromPath[str],
     data: JSONBody[WhatIfRequest],
@@ -267,7 +265,7 @@ async def what_if(
 
     Example: `POST …/properties/property-0001/what-if {"weights": {"expiry": 50, "delinquency": 15}}`
     """
-    portfolio = renewals_of(runtime).portfolio(tenant_id)
+    portfolio = operations.portfolio(tenant_id)
     return await portfolio.what_if(property_id, weights=data.weights, thresholds=data.thresholds)
 
 

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import NotFoundError
-from holdfast.routing import RuntimeDependency, TenantId
+from holdfast.routing import TenantId
 from holdfast.services.renewals.models import SourceState
-from holdfast.services.renewals.routes.dependencies import reads, renewals_of
+from holdfast.services.renewals.routes.dependencies import Operations, read_route
 
 
 class SourceRow(msgspec.Struct, frozen=True):
@@ -35,17 +35,16 @@ class SourceResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: str
 
 
-@reads("/source")
-async def show_source(runtime: RuntimeDependency, tenant_id: TenantId) -> SourceResponse:
+@read_route("/source")
+async def show_source(operations: Operations, tenant_id: TenantId) -> SourceResponse:
     """Where the data comes from, how old it is, and the first rows that did not fit.
 
     Example: `GET …/source`
     """
-    renewals = renewals_of(runtime)
-    state = await renewals.source_state(tenant_id)
+    state = await operations.source_state(tenant_id)
     if state is None:
         raise NotFoundError("nothing was imported into this portfolio yet", "source")
-    return shown(state, renewals.clock.now())
+    return shown(state, operations.clock.now())
 
 
 def shown(state: SourceState, now: datetime) -> SourceResponse:

@@ -1,19 +1,15 @@
-"""What the service's pages show, a file for each subject; how they look is in `pages/`."""
+"""The data of the service's pages, a file for each subject; the templates are in `pages/`."""
 
 from __future__ import annotations
 
 from holdfast.service import Page
 from holdfast.services.renewals.operations import Renewals
-from holdfast.services.renewals.views import calibration, dashboard, deliveries, portfolio
+from holdfast.services.renewals.views import calibration, dashboard, portfolio
+from holdfast.services.renewals.views.portfolio import attention
 
-__all__ = ["pages"]
+__all__ = ["attention", "pages"]
 
 
 def pages(renewals: Renewals) -> list[Page]:
     """All pages, those in the navigation first."""
-    return [
-        *portfolio.pages(renewals),
-        *deliveries.pages(renewals),
-        *calibration.pages(renewals),
-        *dashboard.pages(renewals),
-    ]
+    return [*portfolio.pages(renewals), *calibration.pages(renewals), *dashboard.pages(renewals)]

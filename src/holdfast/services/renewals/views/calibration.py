@@ -1,4 +1,4 @@
-"""Looking back and ahead: a resident's history, what other weights would say, what scores were worth."""
+"""Pages of a resident, of what-if, rules and calibration."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.service import Page, PageRequest
+from holdfast.services.renewals.domain.rules import TOLERANCE_CENTS_MAX, RulesRequest
 from holdfast.services.renewals.domain.scoring import Thresholds, Weights
 from holdfast.services.renewals.models import LeaseRow, PropertyRules, Resident, RiskScore, Unit
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.queries.history import History
 from holdfast.services.renewals.queries.lookup import get_or_404
-from holdfast.services.renewals.queries.rules import TOLERANCE_CENTS_MAX, RulesRequest, order_of
-from holdfast.services.renewals.views.property_header import SENDINGS, choices, heading
+from holdfast.services.renewals.queries.rules import rules_of
+from holdfast.services.renewals.views.property_header import SENDINGS, choices, load_header
 from holdfast.services.renewals.views.reasons import reasons_of
 from holdfast.store import Query, Store
 
@@ -38,7 +39,7 @@ class CalibrationPages:
         self._renewals = renewals
 
     async def resident(self, ask: PageRequest) -> Mapping[str, Any]:
-        """Every finished run's score of one resident, the lease they have, what the RMS was told."""
+        """Every finished run's score of one resident, their lease, and the events about them."""
         store, id = self._renewals.store(ask.tenant_id), ask.path["resident_id"]
         resident = (await get_or_404(store, Resident, id, what="resident")).doc
         page = await History(store).page(id, limit=ROWS, cursor=ask.cursor)
@@ -50,13 +51,13 @@ class CalibrationPages:
             "title": resident.name or id, "resident": resident, "rows": page.docs, "after": page.cursor,
             "reasons_of": reasons_of, "runs": runs,
             "unit": None if unit is None else unit.doc, "lease": lease,
-            "head": await heading(self._renewals, ask.tenant_id, resident.property_id),
+            "head": await load_header(self._renewals, ask.tenant_id, resident.property_id),
             "rules": await self._rules(ask, resident.property_id),
             "deliveries": events[:EVENTS], "more_events": len(events) > EVENTS,
         }  # fmt: skip
 
     async def _runs(self, ask: PageRequest, scores: Sequence[RiskScore]) -> dict[datetime, str]:
-        """Which run gave a score, by its time; for a link to the whole property as it was."""
+        """The id of each score's run, for a link to the property as it was."""
         if not scores:
             return {}
         finished = self._renewals.portfolio(ask.tenant_id).runs
@@ -66,7 +67,7 @@ class CalibrationPages:
         return {one.calculated_at: one.job_id for one in runs}
 
     async def _lease(self, store: Store, resident_id: str, scores: Sequence[RiskScore]) -> LeaseRow | None:
-        """The lease that was scored; of somebody no run has scored, the newest there is."""
+        """The lease that was scored; the newest where no run has scored the resident."""
         if scores:
             lease = await store.get(LeaseRow, scores[0].lease_id)
             return None if lease is None else lease.doc
@@ -75,43 +76,43 @@ class CalibrationPages:
         return leases[0] if leases else None
 
     async def _rules(self, ask: PageRequest, property_id: str) -> PropertyRules:
-        return await self._renewals.rules(ask.tenant_id).get(property_id)
+        return await rules_of(self._renewals.store(ask.tenant_id), property_id)
 
     async def what_if(self, ask: PageRequest) -> Mapping[str, Any]:
-        """Asked by the address alone, so that nothing is stored and a link shows the same again."""
-        head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
+        """The query string alone decides, so that nothing is stored and a link shows the same again."""
+        head = await load_header(self._renewals, ask.tenant_id, ask.path["property_id"])
         rules = await self._rules(ask, head.property.id)
         given = _given(ask, rules)
-        told: dict[str, Any] = {
+        data: dict[str, Any] = {
             "title": f"What if, at {head.property.name}", "head": head, "given": given, "weights": WEIGHTS,
             "thresholds": THRESHOLDS, "result": None, "fault": "", "asked": bool(ask.query), "order": None,
         }  # fmt: skip
         if head.run is None:
-            return told
+            return data
         try:
-            weights, thresholds = _chosen(given)
+            weights, thresholds = _parse(given)
         except msgspec.ValidationError as fault:
-            return {**told, "fault": f"{str(fault).partition(' - at')[0]}.".capitalize()}
+            return {**data, "fault": f"{str(fault).partition(' - at')[0]}.".capitalize()}
         portfolio = self._renewals.portfolio(ask.tenant_id)
         result = await portfolio.what_if(head.property.id, weights=weights, thresholds=thresholds)
-        own = order_of(rules)
+        own = rules.request()
         order = msgspec.structs.replace(own, weights=weights, thresholds=thresholds)
-        return {**told, "result": result, "order": None if order == own else msgspec.to_builtins(order)}
+        return {**data, "result": result, "order": None if order == own else msgspec.to_builtins(order)}
 
     async def rules(self, ask: PageRequest) -> Mapping[str, Any]:
-        """How the property's next runs judge and what they send, beside what everybody begins with."""
-        head = await heading(self._renewals, ask.tenant_id, ask.path["property_id"])
-        rules, everybodys = await self._rules(ask, head.property.id), RulesRequest()
+        """The property's rules beside the defaults."""
+        head = await load_header(self._renewals, ask.tenant_id, ask.path["property_id"])
+        rules, defaults = await self._rules(ask, head.property.id), RulesRequest()
         return {
             "title": f"Rules of {head.property.name}", "head": head, "weights": WEIGHTS,
-            "thresholds": THRESHOLDS, "rules": rules, "everybodys": everybodys,
-            "own": order_of(rules) != everybodys, "tolerance_max": TOLERANCE_CENTS_MAX, "sendings": SENDINGS,
-            "spelt": {name: _camel(name) for name in WEIGHTS},
+            "thresholds": THRESHOLDS, "rules": rules, "defaults": defaults,
+            "own": rules.request() != defaults, "tolerance_max": TOLERANCE_CENTS_MAX, "sendings": SENDINGS,
+            "encoded": {name: _camel(name) for name in WEIGHTS},
         }  # fmt: skip
 
     async def calibration(self, ask: PageRequest) -> Mapping[str, Any]:
         store, property_id = self._renewals.store(ask.tenant_id), ask.text("property")
-        head = await heading(self._renewals, ask.tenant_id, property_id) if property_id else None
+        head = await load_header(self._renewals, ask.tenant_id, property_id) if property_id else None
         judged = await self._renewals.outcomes(ask.tenant_id).calibration(property_id or None)
         return {
             "found": judged, "property_id": property_id, "properties": await choices(store, head),
@@ -126,7 +127,7 @@ def _given(ask: PageRequest, rules: PropertyRules) -> dict[str, int]:
     return {name: ask.number(name, value, high=100) for name, value in own.items()}
 
 
-def _chosen(given: Mapping[str, int]) -> tuple[Weights, Thresholds]:
+def _parse(given: Mapping[str, int]) -> tuple[Weights, Thresholds]:
     weights = {_camel(name): given[name] for name in WEIGHTS}
     limits = {name: given[name] for name in THRESHOLDS}
     return msgspec.convert(weights, Weights), msgspec.convert(limits, Thresholds)

@@ -1,4 +1,4 @@
-"""What stands above every page of a property: its run, the job at work, where its events go."""
+"""The header of every page of a property: its run, the job under way, its endpoint."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from holdfast.services.renewals.domain.dates import zone_or_utc
+from holdfast.services.renewals.domain.rules import Sending
 from holdfast.services.renewals.models import (
     CalculationJob,
-    DeadLetterRow,
-    DeliveryState,
     Property,
     PropertyState,
     RmsEndpoint,
     Summary,
     TriggerJob,
 )
-from holdfast.services.renewals.models.scores import Sending
 from holdfast.services.renewals.operations import Renewals
+from holdfast.services.renewals.queries.rules import rules_of
 from holdfast.store import Query, Store
 
 PROPERTIES_MAX: Final = 200
-ON_THE_WAY: Final = ("pending", "sending", "failed")
-# Whom a run tells the RMS of by itself, in words.
+# Whom a run sends to the RMS unasked, in words.
 SENDINGS: Final[dict[Sending, str]] = {
     "nothing": "nobody",
     "high": "those at high risk",
@@ -34,22 +32,22 @@ SENDINGS: Final[dict[Sending, str]] = {
 }
 
 
-class Heading(msgspec.Struct, frozen=True, kw_only=True):
-    """A property as its pages introduce it; `job` and `telling` are those under way, or the last, `run` is
-    the latest."""
+class PropertyHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """A property as its pages introduce it; `job` and `trigger_job` are those under way, or the last, `run`
+    is the latest."""
 
     property: Property
     zone: ZoneInfo
     run: Summary | None
     job: CalculationJob | None
-    telling: TriggerJob | None
+    trigger_job: TriggerJob | None
     endpoint: RmsEndpoint | None
     send: Sending
-    waiting: int
+    in_flight: int
     dead: int
 
-    def told_of(self) -> str:
-        """Whom the next run tells the RMS of by itself; empty for nobody, and where no RMS is set."""
+    def sends(self) -> str:
+        """Whom the next run sends to the RMS; empty for nobody, and where there is no endpoint."""
         return "" if self.send == "nothing" or self.endpoint is None else SENDINGS[self.send]
 
     def when(self, instant: datetime) -> str:
@@ -57,45 +55,30 @@ class Heading(msgspec.Struct, frozen=True, kw_only=True):
         return instant.astimezone(self.zone).strftime("%Y-%m-%d %H:%M")
 
 
-async def heading(renewals: Renewals, tenant_id: str, property_id: str) -> Heading:
-    """`NotFoundError` where there is no such property."""
-    store = renewals.store(tenant_id)
-    portfolio = renewals.portfolio(tenant_id)
-    house = await portfolio.property(property_id)
-    state, telling, endpoint, rules, waiting, dead = await asyncio.gather(
+async def load_header(renewals: Renewals, tenant_id: str, property_id: str) -> PropertyHeader:
+    """The header of a property, or NotFoundError."""
+    store, deliveries = renewals.store(tenant_id), renewals.deliveries(tenant_id)
+    property = await renewals.portfolio(tenant_id).property(property_id)
+    state, trigger_job, endpoint, rules, in_flight, dead = await asyncio.gather(
         store.get(PropertyState, property_id),
-        portfolio.trigger_jobs.latest(property_id),
+        renewals.trigger_jobs(tenant_id).latest(property_id),
         store.get(RmsEndpoint, property_id),
-        renewals.rules(tenant_id).get(property_id),
-        count_waiting(store, property_id),
-        count_dead(store, property_id),
+        rules_of(store, property_id),
+        deliveries.count_in_flight(property_id),
+        deliveries.count_dead(property_id),
     )
     job = None if state is None else await store.get(CalculationJob, state.doc.job_id)
-    return Heading(
-        property=house, zone=zone_or_utc(house.time_zone),
+    return PropertyHeader(
+        property=property, zone=zone_or_utc(property.time_zone),
         run=None if state is None else state.doc.latest, job=None if job is None else job.doc,
-        telling=telling, endpoint=None if endpoint is None else endpoint.doc, send=rules.send,
-        waiting=waiting, dead=dead,
+        trigger_job=trigger_job, endpoint=None if endpoint is None else endpoint.doc, send=rules.send,
+        in_flight=in_flight, dead=dead,
     )  # fmt: skip
 
 
-async def choices(store: Store, head: Heading | None) -> list[Property]:
-    """Properties to choose from, by name; the chosen one is among them, however many there are."""
-    found = (await store.query(Query(Property).order_by("name").limit(PROPERTIES_MAX))).docs
-    if head is not None and head.property.id not in {one.id for one in found}:
-        found.append(head.property)
-    return found
-
-
-async def count_waiting(store: Store, property_id: str) -> int:
-    """How many events of a property are on their way or wait to be tried again."""
-    query = Query(DeliveryState).where("endpoint_id", "==", property_id)
-    return await store.count(query.where("status", "in", list(ON_THE_WAY)).order_by("-created_at"))
-
-
-async def count_dead(store: Store, property_id: str | None = None) -> int:
-    """How many dead letters nobody has dealt with, of a property or of all."""
-    query = Query(DeadLetterRow).where("resolved", "==", False)
-    if property_id is not None:
-        query = query.where("endpoint_id", "==", property_id)
-    return await store.count(query.order_by("-died_at"))
+async def choices(store: Store, head: PropertyHeader | None) -> list[Property]:
+    """Properties to choose from, by name; always with the chosen one."""
+    properties = (await store.query(Query(Property).order_by("name").limit(PROPERTIES_MAX))).docs
+    if head is not None and head.property.id not in {one.id for one in properties}:
+        properties.append(head.property)
+    return properties
