@@ -1,6 +1,6 @@
 """A process killed at random moments: each change of an operation has its audit event, each event its change.
 
-`HOLDFAST_OPERATION_CRASHES` says how often (24 on SQLite, 12 on PostgreSQL).
+`HOLDFAST_OPERATION_CRASHES` says how often (60 on SQLite, 24 on PostgreSQL).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.kit.audit import Audit
 from tests.faults.fork_server import ForkServer
 from tests.faults.operation_worker import TENANT, open_runtime
 
-CRASHES = {"sqlite": 24, "postgres": 12}
+CRASHES = {"sqlite": 60, "postgres": 24}
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
