@@ -102,10 +102,10 @@ class Calculation:
     async def run(
         self, subprocess_pool: SubprocessPool | None = None, *, subprocess_min: int = SUBPROCESS_MIN
     ) -> dict[str, int]:
-        """Score whoever is not scored yet; the summary lands in the commit that ends the run."""
+        """Score the remaining residents; the summary is in the commit that ends the run."""
         job = self._job
         assignment = await self._assignment()
-        await self._learn_whom_to_tell()
+        await self._load_endpoint()
         job.residents = await Reading(self._store, assignment.moment).count()
         left = job.residents - job.scored - job.skipped
         async with contextlib.AsyncExitStack() as stack:
@@ -136,8 +136,8 @@ class Calculation:
             page=self._page,
         )  # fmt: skip
 
-    async def _learn_whom_to_tell(self) -> None:
-        """Who is told of to whom; by which rules is decided when a run is asked for, and stays."""
+    async def _load_endpoint(self) -> None:
+        """Load the endpoint and the tiers to send; the run's rules were fixed when it was requested."""
         if self._job.send == "nothing":
             return
         endpoint = await self._store.get(RmsEndpoint, self._job.property_id)
@@ -210,7 +210,7 @@ class Calculation:
             yield ending(one.doc.days_to_expiry, one.doc.resident_id, one.doc.risk_tier)
 
     def _events(self, some: Sequence[Scored]) -> list[Write]:
-        """What tells of those who are to be told of."""
+        """The events of residents in the tiers to send."""
         if self._endpoint is None:
             return []
         now, writes = self._store.clock.now(), list[Write]()

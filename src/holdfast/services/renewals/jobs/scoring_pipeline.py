@@ -162,7 +162,7 @@ class _Ahead(Generic[T]):
         await self._items.aclose()
 
 
-async def _in_the_companion(store: Store, given: bytes) -> AsyncIterator[bytes]:
+async def _score_in_subprocess(store: Store, given: bytes) -> AsyncIterator[bytes]:
     assignment = _ASSIGNMENT.decode(given)
     reading = assignment.reading(store.tenant(assignment.tenant_id))
     async with contextlib.aclosing(_Ahead(reading.pages(assignment.after))) as pages:
@@ -171,6 +171,6 @@ async def _in_the_companion(store: Store, given: bytes) -> AsyncIterator[bytes]:
 
 
 PART: Final = SubprocessTask(
-    documents=[Resident, LeaseRow, LedgerRow, OfferRow, UnitPricing], act=_in_the_companion
+    documents=[Resident, LeaseRow, LedgerRow, OfferRow, UnitPricing], act=_score_in_subprocess
 )
 PART_NAME: Final = f"{__name__}:PART"

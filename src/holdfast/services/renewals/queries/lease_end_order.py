@@ -40,7 +40,7 @@ class OrderPosition(NamedTuple):
 class LeaseEndOrder:
     """One run's residents, the soonest to end first.
 
-    Example: `page = await Soonest(store, "property-7", run.calculated_at).page(["high"], limit=50)`
+    Example: `page = await LeaseEndOrder(store, "property-7", run.calculated_at).page(["high"], limit=50)`
     """
 
     def __init__(self, store: Store, property_id: str, calculated_at: datetime) -> None:

@@ -1,7 +1,4 @@
-"""Looking for what somebody named: there, or not there; an id that nothing can have is not there either.
-
-And waiting until a run that is there has ended.
-"""
+"""Load a document or raise NotFoundError, also for malformed ids; wait until a run has ended."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ LOOK_S: Final = 1.0
 
 
 async def get_or_404(store: Store, cls: type[D], id: str, *, what: str) -> Snapshot[D]:
-    """The document with this id; `NotFoundError` says what is not there.
+    """Return the document with this id or raise NotFoundError; malformed ids count as missing.
 
-    Example: `resident = await found(store, Resident, "resident-1", what="resident")`
+    Example: `resident = await get_or_404(store, Resident, "resident-1", what="resident")`
     """
     try:
         snapshot = await store.get(cls, id)
@@ -33,9 +30,9 @@ async def get_or_404(store: Store, cls: type[D], id: str, *, what: str) -> Snaps
 
 
 async def wait_until_done(store: Store, cls: type[R], id: str, *, what: str, within_s: float) -> R:
-    """The run once it has ended, or as it is when the time is over.
+    """The run once it has ended, or as it is after `within_s`.
 
-    Example: `job = await ended(store, CalculationJob, "run-1", what="job", within_s=60)`
+    Example: `job = await wait_until_done(store, CalculationJob, "run-1", what="job", within_s=60)`
     """
     until = store.clock.monotonic() + within_s
     subscription = store.watch(cls)

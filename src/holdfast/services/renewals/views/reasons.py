@@ -1,4 +1,4 @@
-"""Why a score is what it is, as pages show it: a bar, a figure and a sentence for each signal.
+"""The reasons of a score for pages: a bar, a figure and a sentence for each signal.
 
 A page shows hundreds of these, and a template takes many times as long to work them out.
 """
