@@ -76,7 +76,7 @@ def test_a_backup_is_a_store_with_what_was_kept_and_never_overwrites(tmp_path: P
     assert [row["name"] for row in json.loads(listed.stdout)["items"]] == ["kept"]
     again = typed(tmp_path, "backup", "copy.db")
     assert again.returncode == 1
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_a_backup_of_another_engine_says_what_to_use(tmp_path: Path, postgres_url: str) -> None:
