@@ -1,4 +1,4 @@
-"""`holdfast new`: generate a service that runs: webhook, document, outgoing webhook, job, page, test."""
+"""`holdfast new`: generate a service that runs: webhook in, document, outgoing webhook, job, audit, page, test."""
 
 from __future__ import annotations
 
