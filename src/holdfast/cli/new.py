@@ -1,4 +1,4 @@
-"""`holdfast new`: generate a service that runs: webhook in, document, outgoing webhook, job, audit, page, test."""
+"""`holdfast new`: generate a service that runs: webhooks in and out, document, job, audit, page, test."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def new(
     into: Annotated[Path, typer.Option(metavar="DIR", help="The parent folder.")] = Path("."),
     as_json: AsJson = False,
 ) -> None:
-    """Generate a service that runs: webhook in, document, outgoing webhook, job, audit, page, test.
+    """Generate a service that runs: webhooks in and out, document, job, audit, page, test.
 
     \b
     Examples:
