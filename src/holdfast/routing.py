@@ -116,8 +116,6 @@ def delete_route(path: str, operation: Any, *, prefix: str = PREFIX, **opt: Any)
 
 
 def _declared(operation: Any, opt: Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(operation, str):
-        return {"needs": operation, "platform": False, **opt}
     declared = declaration_of(operation)
     return {
         "needs": declared.needs, "area": declared.area, "action": declared.verb,

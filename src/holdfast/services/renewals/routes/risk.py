@@ -10,7 +10,7 @@ from litestar import Response
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from holdfast.kit.runs.models import RunStatus
-from holdfast.routing import PREFIX, By, Cursor, Limit, RequestBody, TenantId, action_route
+from holdfast.routing import PREFIX, By, Cursor, Limit, RequestBody, TenantId, action_route, call_route
 from holdfast.services.renewals.domain.scoring import TIERS, Signal, Thresholds, Tier, Weights
 from holdfast.services.renewals.jobs.calculation_jobs import KEY_MAX, RunSummary
 from holdfast.services.renewals.models import CalculationJob, RiskScore, Summary
@@ -254,7 +254,7 @@ async def portfolio(
     return PortfolioPage(*await operations.portfolio(tenant_id).summaries(limit=limit, cursor=cursor))
 
 
-@action_route("/properties/{property_id:str}/what-if", "viewer", area=AREA, action="read")
+@call_route("/properties/{property_id:str}/what-if", "viewer", area=AREA, action="read")
 async def what_if(
     operations: Operations,
     tenant_id: TenantId,
