@@ -128,6 +128,7 @@ async def test_a_broken_rms_shows_live_as_retries_and_dead_letters_and_replays_a
         await expect(rows).to_have_count(3)
         await expect(rows.first).to_contain_text("2 attempts failed; the last: HTTP 503")
         await expect(page.locator("#live-state")).to_have_text("live")
+        await picture(page, "dead-letters")
         rms.run(Behave())
         await rows.first.get_by_role("button", name="Replay").click()
         await confirm(page, "Replay", says="under the same event id with the same body")
