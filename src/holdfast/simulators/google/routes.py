@@ -12,8 +12,7 @@ from holdfast.simulators.google.accounts import Token, TokenRefusal
 from holdfast.simulators.google.calendars import Calendar
 from holdfast.simulators.google.channels import ChannelRequest
 from holdfast.simulators.google.consents import PageRefusal
-from holdfast.simulators.google.events import Data, EventRecord, tombstone, view
-from holdfast.simulators.google.listing import (
+from holdfast.simulators.google.event_list import (
     ListPage,
     ListQuery,
     first_page,
@@ -23,6 +22,7 @@ from holdfast.simulators.google.listing import (
     read_query,
     stored_page,
 )
+from holdfast.simulators.google.events import Data, EventRecord, tombstone, view
 from holdfast.simulators.google.moments import as_instant, start_of
 from holdfast.simulators.google.refusals import Refusal
 from holdfast.simulators.google.sheets import Spreadsheet, values
