@@ -192,6 +192,9 @@ class Cache(Generic[T]):
             if kept != "changed":
                 return self._cached(doc, "source")
             stored = await self._stored(key)
+            if stored is not None and self._age(key, stored.cached_at_ms) == "fresh":
+                self._remember(key, stored, epoch)
+                return self._cached(stored, "store")
         return self._cached(doc, "source")
 
     async def _keep(
