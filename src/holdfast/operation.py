@@ -23,7 +23,7 @@ import structlog
 
 from holdfast.errors import DeclarationError, ForbiddenError, HoldfastError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access.authorization import check_scope, has_role, refusal
+from holdfast.kit.access.authorization import KINDS, check_act
 from holdfast.kit.audit import Audit, AuditEntry, AuditOutcome
 from holdfast.model import Caller
 from holdfast.store import Transaction
@@ -33,17 +33,16 @@ T = TypeVar("T")
 MESSAGE_CHARACTERS_MAX: Final = 500
 # Fewer than for acts: where the trail itself is the fault, the caller waits for these too.
 FAILURE_ATTEMPTS: Final = 10
-PUBLIC: Final = "public"
 _PARAMETER: Final = "by"
 
 log = structlog.get_logger("holdfast.operation")
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """The declaration of an act: its audit action, the role and token scope it needs, what it is about.
+    """The declaration of an act: its audit action, the caller and token scope it needs, what it is about.
 
-    `subject` names the parameter that the audit event is about. A `platform` operation needs the role on the
-    platform itself and is recorded there.
+    `needs` is a kind of caller (`holdfast.kit.access.authorization`). `subject` names the parameter that the
+    audit event is about. A `platform` operation needs the role on the platform itself and is recorded there.
     """
 
     name: str
@@ -55,13 +54,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     platform: bool = False
 
     def require(self, caller: Caller, tenant_id: str) -> None:
-        """Raise ForbiddenError unless the caller has the role, and a token the scope."""
-        if self.needs == PUBLIC:
-            return
-        check_scope(caller, self.area, self.verb)
-        tenant_id = NO_TENANT if self.platform else tenant_id
-        if not has_role(caller, self.needs, tenant_id):
-            raise refusal(f"{self.verb} of {self.area}", (self.needs, "service"), caller, tenant_id)
+        """Raise ForbiddenError unless the caller is of the kind it needs, and a token has the scope."""
+        place = NO_TENANT if self.platform else tenant_id
+        check_act(caller, self.needs, area=self.area, action=self.verb, tenant_id=place)
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +69,20 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     caller: Caller
     audits: Callable[[str], Audit]
+    # Returns the caller with their role in a tenant.
+    enter: Callable[[Caller, str], Awaitable[Caller]] | None = None
     operation: Operation | None = None
     subject: str = ""
+
+    async def in_tenant(self, tenant_id: str) -> Operator:
+        """The same caller on another tenant's documents, with their role there.
+
+        For routes whose path names no tenant, because the document they are about has it.
+
+        Example: `await operations.approve(await by.in_tenant(candidate.tenant_id), candidate.id)`
+        """
+        caller = self.caller if self.enter is None else await self.enter(self.caller, tenant_id)
+        return msgspec.structs.replace(self, tenant_id=tenant_id, caller=caller)
 
     async def commit(
         self,
@@ -161,6 +168,8 @@ def operation(
             name=f"{function.__module__}.{function.__qualname__}", action=action, area=area, verb=verb,
             needs=needs, subject=subject, platform=platform,
         )  # fmt: skip
+        if needs not in KINDS:
+            raise DeclarationError(f"{declared.name} needs one of {', '.join(KINDS)}, not {needs!r}")
         if _PARAMETER not in signature.parameters or (subject and subject not in signature.parameters):
             raise DeclarationError(f"{declared.name} takes {_PARAMETER} and {subject or 'no subject'}")
 

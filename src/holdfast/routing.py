@@ -6,8 +6,14 @@
     @action_route("/runs/{collection:str}/{run_id:str}/cancel", runs.cancel)
     async def cancel(runtime: RuntimeDependency, by: By, collection: FromPath[str], ...) -> RunRow
 
+    @read_route("/tenants/{tenant_id:str}/members", "admin", area="members", tenant="tenant_id")
+    async def members(tenant_id: TenantId, ...) -> MemberPage
+
 The route guard (`holdfast.http.guard`) reads the declaration before a route runs: who may call it, whose
-documents are meant, how long it may take. Routes that change something call an operation.
+documents are meant, how long it may take. `needs` is a kind of caller: `public`, `visitor`, `person`, a role
+or `service`. A role is needed in the tenant that the path parameter `tenant` names; without one, in the
+caller's own or the one that `?tenant=` names; with `platform`, on the platform itself. Routes that change
+something call an operation, whose `needs` is theirs unless they declare another.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.errors import InvalidError
 from holdfast.kit import NO_TENANT
+from holdfast.kit.access import Roles
 from holdfast.kit.access.authorization import has_role
 from holdfast.kit.audit import Audit
 from holdfast.kit.connections import Connections, OAuthProvider
@@ -151,7 +152,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     template: str
     data: Callable[[PageRequest], Awaitable[Mapping[str, Any]]]
-    needs: str = "viewer"
+    needs: str = "viewer"  # or `person`
     platform: bool = False
     nav: bool = True
     live: Sequence[str] = ()
@@ -296,6 +297,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     dispatcher: DispatcherFactory
     connections: Connections  # with the `Parts.oauth_providers` of all services
     audit: Callable[[str], Audit]
+    roles: Roles | None  # by the membership collection that a service declares
     meter: Callable[[str], Meter]
     subprocess_pool: SubprocessPool
     public_url: str

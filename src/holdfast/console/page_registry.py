@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.console.pages import groups
 from holdfast.errors import DeclarationError
+from holdfast.kit.access.authorization import PERSON
 from holdfast.model.access import ROLES
 from holdfast.runtime import Runtime
 from holdfast.service import Page, Service
@@ -19,6 +20,7 @@ from holdfast.service import Page, Service
 HOME: Final = "/console"
 OWN: Final = "console"
 PAGES_FOLDER: Final = "pages"
+_NEEDS: Final = (PERSON, *ROLES)
 _PATH: Final = re.compile(r"(/([a-z0-9._-]+|\{[a-z_]+\}))*")
 
 
@@ -60,8 +62,8 @@ def _check(place: MountedPage) -> None:
     page = place.page
     if not _PATH.fullmatch(page.path):
         raise DeclarationError(f"page {page.path!r} of {place.owner}: write it as in /runs/{{run_id}}")
-    if page.needs not in ROLES:
-        raise DeclarationError(f"page {place.path} needs one of {', '.join(ROLES)}, not {page.needs!r}")
+    if page.needs not in _NEEDS:
+        raise DeclarationError(f"page {place.path} needs one of {', '.join(_NEEDS)}, not {page.needs!r}")
     if page.nav and "{" in page.path:
         raise DeclarationError(
             f"page {place.path} has parameters, so it can't be in the navigation: nav=False"

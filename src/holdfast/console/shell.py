@@ -22,7 +22,7 @@ from holdfast.console.tenants import Tenants
 from holdfast.errors import DeclarationError, HoldfastError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import SessionCaller
-from holdfast.kit.access.authorization import has_role, privileged
+from holdfast.kit.access.authorization import has_role, meets, privileged
 from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.runtime import Runtime
 from holdfast.service import PageRequest
@@ -200,7 +200,7 @@ class Shell:
         groups: dict[str, list[NavLink]] = {}
         for place in self.places:
             where = NO_TENANT if place.page.platform else frame.tenant_id
-            if not place.page.nav or not has_role(frame.caller, place.page.needs, where):
+            if not place.page.nav or not meets(frame.caller, place.page.needs, where):
                 continue
             link = NavLink(place.page.title, frame.link(place.path), frame.path == place.path)
             groups.setdefault(place.group, []).append(link)

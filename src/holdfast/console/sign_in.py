@@ -16,10 +16,10 @@ from holdfast.console.shell import AnyRequest, Shell
 from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError, UnverifiedError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import COOKIE
+from holdfast.kit.access.authorization import PUBLIC
 from holdfast.kit.access.passwords import check_password
 from holdfast.kit.access.sessions import MAX_AGE_S
 from holdfast.model.access import ANONYMOUS
-from holdfast.operation import PUBLIC
 from holdfast.operations import sessions
 from holdfast.routing import By, RequestBody, action_route
 from holdfast.web import SIGN_IN, next_of

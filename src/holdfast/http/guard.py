@@ -2,17 +2,18 @@
 
     @get("/deliveries", opt={"needs": "viewer", "area": "deliveries"})
 
-`needs` is `public`, a role (`viewer`, `developer`, `admin`, `owner`) or `service`. `area` and `action`
-are what a token's scopes must cover; without them, the first word of the path and read or update.
-A route with `platform` is about the whole and asks for the role where no tenant is. A `page` sends people
-without a session to the sign-in page. What another site made a browser send is refused, unless the
-route says `cross_site`. With `limited` False it may be asked as often as anybody likes. `time_limit_s` is
-how long an answer may take where the usual time does not fit; None for one that goes on, such as a stream.
+`needs` is a kind of caller: `public`, `visitor`, `person`, a role (`viewer`, `developer`, `admin`, `owner`)
+or `service`. `area` and `action` are what a token's scopes must cover; without them, the first word of the
+path and read or update. A route with `platform` is about the whole and asks for the role where no tenant is;
+one with `tenant` asks for it in the tenant that this path parameter names. A `page` sends people without a
+session to the sign-in page. What another site made a browser send is refused, unless the route says
+`cross_site`. With `limited` False it may be asked as often as anybody likes. `time_limit_s` is how long an
+answer may take where the usual time does not fit; None for one that goes on, such as a stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -28,25 +29,29 @@ from holdfast.http.error_responses import SignInNeeded
 from holdfast.http.rate_limit import RateLimiter
 from holdfast.http.time_limit import allow_time
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access import Gate
-from holdfast.kit.access.authorization import privileged
+from holdfast.kit.access.authorization import KINDS, PERSON, PUBLIC, VISITOR, check_act, is_person, privileged
 from holdfast.model.access import ROLES, Caller
-from holdfast.operation import PUBLIC, Operation
+from holdfast.operation import Operation
 from holdfast.runtime import Runtime
 from holdfast.web import next_of
 
-NEEDS: Final = (PUBLIC, *ROLES, "service")
 HEAD: Final = "head"  # the request is a HEAD, answered as its GET
 _API: Final = "/api/v1/"
 
 
 class RouteGuard:
-    """The guard of one application."""
+    """The guard of one application; `visitors` reads the sessions of services' public pages."""
 
     def __init__(
-        self, runtime: Runtime, readers: Sequence[Authenticator], *, rate_limiter: RateLimiter
+        self,
+        runtime: Runtime,
+        readers: Sequence[Authenticator],
+        *,
+        rate_limiter: RateLimiter,
+        visitors: Sequence[Authenticator] = (),
     ) -> None:
         self._runtime, self._readers, self._public_url = runtime, readers, runtime.config.public_url
+        self._visitors = visitors
         self._rate_limiter = rate_limiter
 
     async def __call__(self, connection: Connection, handler: BaseRouteHandler) -> None:
@@ -67,7 +72,7 @@ class RouteGuard:
         if acts and arrival.csrf is not None:
             check_session_act(connection.headers, arrival.csrf, public_url=self._public_url)
         try:
-            self._judge(connection, handler, arrival.caller)
+            await self._judge(connection, handler, arrival.caller)
         except ForbiddenError as fault:
             await self._record_refusal(connection, handler, arrival.caller, fault)
             raise
@@ -77,7 +82,8 @@ class RouteGuard:
     ) -> None:
         """Put the refusal of an operation on the trail of the caller's own tenant."""
         declared: Operation | None = handler.opt.get("operation")
-        if declared is None:
+        # Whoever has no role anywhere could otherwise fill the trail.
+        if declared is None or not (caller.roles or caller.service):
             return
         by = self._runtime.operator(caller, tenant_of(caller, None))
         subject = str(connection.path_params.get(declared.subject, ""))
@@ -85,7 +91,8 @@ class RouteGuard:
 
     async def _arrival(self, connection: Connection, handler: BaseRouteHandler) -> Authenticated:
         try:
-            arrival = await authenticate(self._readers, connection)
+            readers = self._visitors if handler.opt["needs"] == VISITOR else self._readers
+            arrival = await authenticate(readers, connection)
         except UnverifiedError:
             self._rate_limiter.pass_stranger(connection.scope["state"]["address"])
             if handler.opt.get("page") and connection.scope.get("method") == "GET":
@@ -94,20 +101,30 @@ class RouteGuard:
         self._rate_limiter.pass_caller(arrival.caller.user_id or "service")
         return arrival
 
-    def _judge(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
-        needs = handler.opt["needs"]
+    async def _judge(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
+        needs, state = handler.opt["needs"], connection.scope["state"]
         # Also for those who are refused: a page that says so still knows whom it tells.
-        connection.scope["state"]["caller"] = caller
-        tenant_id = tenant_of(caller, connection.query_params.get("tenant"))
+        state["caller"] = caller
+        asked = None if needs in (VISITOR, PERSON) else await self._asked_tenant(connection, handler, caller)
+        if asked is not None:
+            caller = state["caller"] = await self._runtime.enter(caller, asked)
+        tenant_id = asked if asked and "tenant" in handler.opt else tenant_of(caller, asked)
         place = NO_TENANT if handler.opt.get("platform") else tenant_id
         area, action = _scope_of(connection, handler)
-        if needs == "service" and not caller.service:
-            raise ForbiddenError(f"{action} of {area} needs service", needs=("service",))
-        role = ROLES[-1] if needs == "service" else needs
-        Gate(self._runtime.store, caller).require_act(
-            area, action, role=role, tenant_id=_judged_in(caller, place)
-        )
-        connection.scope["state"]["tenant_id"] = tenant_id
+        check_act(caller, needs, area=area, action=action, tenant_id=place)
+        state["tenant_id"] = tenant_id
+
+    async def _asked_tenant(
+        self, connection: Connection, handler: BaseRouteHandler, caller: Caller
+    ) -> str | None:
+        """The tenant that the path or the query names; else one that a person without a role belongs to."""
+        parameter = handler.opt.get("tenant")
+        if parameter:
+            return str(connection.path_params[parameter])
+        named: str | None = connection.query_params.get("tenant")
+        if named is None and self._runtime.roles is not None and is_person(caller) and not caller.roles:
+            return await self._runtime.roles.home(caller.user_id or "")
+        return named
 
 
 def _refuse_endless_head(connection: Connection, handler: BaseRouteHandler) -> None:
@@ -123,11 +140,6 @@ def tenant_of(caller: Caller, asked: str | None) -> str:
     if asked not in caller.roles and not privileged(caller):
         raise WrongTenantError("the caller belongs to another tenant")
     return asked
-
-
-def _judged_in(caller: Caller, place: str) -> str:
-    """An administrator of the whole is judged by that role in every tenant."""
-    return NO_TENANT if privileged(caller) else place
 
 
 def _asked_for(connection: Connection) -> str:
@@ -154,11 +166,14 @@ def declared_routes(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]
 def check_declared(app: Litestar) -> None:
     """Refuse to serve a route that does not say what it needs."""
     for path, method, handler in declared_routes(app):
-        if handler.opt.get("needs") not in NEEDS:
+        opt = handler.opt
+        if opt.get("needs") not in KINDS:
             raise DeclarationError(
-                f'{method} {path} does not say what it needs: add opt={{"needs": …}}, one of {_words(NEEDS)}'
+                f'{method} {path} does not say what it needs: add opt={{"needs": …}}, '
+                f"one of {', '.join(KINDS)}"
             )
-
-
-def _words(words: Iterable[str]) -> str:
-    return ", ".join(words)
+        if "tenant" in opt and (f"{{{opt['tenant']}:" not in path or opt["needs"] not in ROLES):
+            raise DeclarationError(
+                f"{method} {path} needs a role in the tenant {opt['tenant']!r}: "
+                "name a parameter of the path, and a role"
+            )

@@ -29,11 +29,12 @@ _WORDS: Final = frozenset({"public", "signed_in", "service", *ROLES})
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """The identity behind a request: a person with a role per tenant, the service itself, or nobody."""
+    """The identity behind a request: a person with a role per tenant, a visitor, the service, or nobody."""
 
     user_id: str | None = None
     roles: Mapping[str, str] = {}
     service: bool = False
+    visitor: bool = False  # of a service's public pages: known to that service, without roles
 
     def role_in(self, tenant: str | None) -> str | None:
         """Return the role that counts in this tenant; None is the platform itself."""
@@ -108,10 +109,20 @@ class Access:
         self, caller: Caller, action: Action, *, tenant: str | None, fields: Mapping[str, Any]
     ) -> bool:
         """Return whether the caller may do this to a document of that tenant (`fields` by declared names)."""
-        return any(_lets_in(word, caller, tenant=tenant, fields=fields) for word in self.rules(action))
+        return allows_any(self.rules(action), caller, tenant=tenant, fields=fields)
 
 
-def _lets_in(word: str, caller: Caller, *, tenant: str | None, fields: Mapping[str, Any]) -> bool:
+def allows_any(
+    words: Iterable[str], caller: Caller, *, tenant: str | None, fields: Mapping[str, Any] = {}
+) -> bool:
+    """Return whether any of the words allows the caller: the one decision of documents, routes and exports.
+
+    Example: `allows_any(["admin", "service"], caller, tenant="acme")`
+    """
+    return any(_allows(word, caller, tenant=tenant, fields=fields) for word in words)
+
+
+def _allows(word: str, caller: Caller, *, tenant: str | None, fields: Mapping[str, Any]) -> bool:
     if word == "public":
         return True
     if word == "service":

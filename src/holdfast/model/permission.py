@@ -1,11 +1,13 @@
-"""Authorization of a caller for a document, by its declared access."""
+"""Authorization of a caller for a document, by its declared access, and the collection that gives roles."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from holdfast.errors import DeclarationError
 from holdfast.model.access import Action, Caller
 from holdfast.model.schema import Schema
 
@@ -24,6 +26,15 @@ def permits(schema: Schema[Any], caller: Caller, *, action: Action, old: Any = N
         schema.access.allows(caller, action, tenant=_tenant(schema, one), fields=msgspec.structs.asdict(one))
         for one in documents
     )
+
+
+def membership_schema(schemas: Sequence[Schema[Any]]) -> Schema[Any] | None:
+    """Return the collection that gives roles: a service's own comes before the platform's users."""
+    declared = [schema for schema in schemas if schema.membership]
+    own = [schema for schema in declared if schema.membership and not schema.membership.platform]
+    if len(own) > 1:
+        raise DeclarationError(f"two collections give roles: {own[0].name} and {own[1].name}; declare one")
+    return next(iter(own or declared), None)
 
 
 def _tenant(schema: Schema[Any], document: Any) -> str | None:

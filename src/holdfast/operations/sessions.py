@@ -8,10 +8,11 @@ import msgspec
 
 from holdfast.errors import InvalidError
 from holdfast.kit.access import LoginThrottle, SessionCaller, Sessions, SignInLinks, User, Users
+from holdfast.kit.access.authorization import PUBLIC
 from holdfast.kit.access.passwords import check_password, hash_password
 from holdfast.kit.access.sign_in_links import Redeem, link_to
 from holdfast.kit.access.users import normalize_name
-from holdfast.operation import PUBLIC, Operator, operation
+from holdfast.operation import Operator, operation
 from holdfast.runtime import Runtime
 from holdfast.store import Transaction
 

@@ -16,6 +16,7 @@ from holdfast.app import open_store
 from holdfast.clock import Clock
 from holdfast.config import Config
 from holdfast.errors import DeclarationError
+from holdfast.kit.access.roles import roles_of
 from holdfast.kit.activity import ActivityRecorder
 from holdfast.kit.audit import Audit
 from holdfast.kit.channels import ChannelFields
@@ -61,6 +62,7 @@ class Runtime:
         self.config, self.store, self.services, self.vault = config, store, services, vault
         self.clock = store.clock
         self.inbox = Inbox(store)
+        self.roles = roles_of(store, documents_of(services))
         # One for each tenant, so that appends of this process queue instead of conflicting.
         self.audit = lru_cache(AUDITS_MAX)(partial(Audit, store))
         self._sender = RawSender(AddressGuard(allow=config.allow))
@@ -225,8 +227,13 @@ class Runtime:
         Example: `await runs.cancel(runtime, runtime.operator(caller, "acme"), "holdfast_runs", "run-1")`
         """
         return Operator(
-            tenant_id=tenant_id, caller=caller, actor=actor or caller.user_id or "nobody", audits=self.audit
-        )
+            tenant_id=tenant_id, caller=caller, actor=actor or caller.user_id or "nobody", audits=self.audit,
+            enter=self.enter,
+        )  # fmt: skip
+
+    async def enter(self, caller: Caller, tenant_id: str) -> Caller:
+        """The caller with the role that the services' membership collection gives them in a tenant."""
+        return caller if self.roles is None else await self.roles.enter(caller, tenant_id)
 
     def channel_kinds(self) -> list[type[ChannelFields]]:
         """The document classes of channels: the kit's own, and those of services."""
@@ -249,7 +256,7 @@ class Runtime:
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), local_dispatcher=self.dispatcher),
             dispatcher=self._dispatcher_for, connections=self.connections,
             subprocess_pool=self._subprocess_pool,
-            audit=self.audit,
+            audit=self.audit, roles=self.roles,
             meter=lambda tenant: Meter(self.store, tenant_id=tenant),
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from holdfast.errors import BadQueryError, NotFoundError, VersionConflictError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access.authorization import at_least, check_scope, refusal
+from holdfast.kit.access.authorization import check_act, check_scope, refusal
 from holdfast.model import Caller, Document, schema_of
 from holdfast.model.access import Action
 from holdfast.model.path import split_key
@@ -56,9 +56,7 @@ class Gate:
 
         Example: `gate.require_act("channels", "renew", role="admin")`
         """
-        check_scope(self.caller, area, action)
-        if not at_least(self.caller, role, tenant_id):
-            raise refusal(f"{action} of {area}", (role, "service"), self.caller, tenant_id)
+        check_act(self.caller, role, area=area, action=action, tenant_id=tenant_id)
 
     async def query(self, query: Query[D]) -> QueryPage[D]:
         """One page, refused when it holds a document the caller may not read: rules are no filters."""

@@ -1,21 +1,54 @@
-"""Roles and scopes of callers, and refusals that name what was needed."""
+"""Kinds of callers, and the decision whether a caller may act: one for routes, pages and operations.
+
+| kind | who |
+|---|---|
+| `public` | anybody |
+| `visitor` | somebody with a session of a service's own public pages |
+| `person` | somebody signed in or with an identity token, whether or not they have a role in any tenant |
+| `viewer`, `developer`, `admin`, `owner` | at least that role in the tenant, or on the platform |
+| `service` | a service account |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from holdfast.errors import ForbiddenError
-from holdfast.kit import NO_TENANT
 from holdfast.kit.access.scopes import covers
 from holdfast.kit.access.tokens import TokenCaller
 from holdfast.model import Caller
-from holdfast.model.access import PLATFORM_ROLES, ROLES
+from holdfast.model.access import NO_TENANT, PLATFORM_ROLES, ROLES, allows_any
+
+PUBLIC: Final = "public"
+VISITOR: Final = "visitor"
+PERSON: Final = "person"
+SERVICE_ACCOUNT: Final = "service"
+KINDS: Final = (PUBLIC, VISITOR, PERSON, *ROLES, SERVICE_ACCOUNT)
 
 
-def at_least(caller: Caller, role: str, tenant_id: str) -> bool:
-    """Whether the caller has the role, or a higher one, in the tenant; the service itself always does."""
-    has = caller.roles.get(tenant_id)
-    return caller.service or (has in ROLES and ROLES.index(has) >= ROLES.index(role))
+def meets(caller: Caller, needs: str, tenant_id: str) -> bool:
+    """Whether the caller is of the kind that is needed, or has the role in the tenant.
+
+    Example: `meets(caller, "admin", "acme")`
+    """
+    if needs == VISITOR:
+        return caller.visitor
+    if needs == PERSON:
+        return is_person(caller)
+    words = (SERVICE_ACCOUNT,) if needs == SERVICE_ACCOUNT else (needs, SERVICE_ACCOUNT)
+    return allows_any(words, caller, tenant=tenant_id)
+
+
+def is_person(caller: Caller) -> bool:
+    """Whether this is somebody who signed in or sent an identity token, not a token, service or visitor."""
+    machine = caller.service or isinstance(caller, TokenCaller)
+    return caller.user_id is not None and not machine and not caller.visitor
+
+
+def has_role(caller: Caller, role: str, tenant_id: str) -> bool:
+    """Whether the caller has the role in the tenant; a platform administrator has theirs in every tenant."""
+    return meets(caller, role, tenant_id)
 
 
 def privileged(caller: Caller) -> bool:
@@ -23,9 +56,14 @@ def privileged(caller: Caller) -> bool:
     return caller.service or caller.roles.get(NO_TENANT) in PLATFORM_ROLES
 
 
-def has_role(caller: Caller, role: str, tenant_id: str) -> bool:
-    """Whether the caller has the role in the tenant; a platform administrator has theirs in every tenant."""
-    return at_least(caller, role, NO_TENANT if privileged(caller) else tenant_id)
+def check_act(caller: Caller, needs: str, *, area: str, action: str, tenant_id: str) -> None:
+    """Refuse an act unless the caller meets what it needs, and a token has the scope."""
+    if needs == PUBLIC:
+        return
+    check_scope(caller, area, action)
+    if not meets(caller, needs, tenant_id):
+        kinds = (needs,) if needs in (VISITOR, PERSON, SERVICE_ACCOUNT) else (needs, SERVICE_ACCOUNT)
+        raise refusal(f"{action} of {area}", kinds, caller, tenant_id)
 
 
 def check_scope(caller: Caller, area: str, action: str) -> None:
@@ -52,5 +90,5 @@ def refusal(act: str, needs: Sequence[str], caller: Caller, tenant_id: str | Non
 def _role_of(caller: Caller, tenant_id: str | None) -> str:
     if caller.service:
         return "service"
-    role = caller.roles.get(tenant_id) if tenant_id is not None else None
+    role = caller.role_in(tenant_id) if tenant_id is not None else None
     return role or ("signed_in" if caller.user_id is not None else "")

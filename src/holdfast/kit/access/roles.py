@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import DeclarationError
+from holdfast.errors import DeclarationError, UnindexedQueryError
+from holdfast.kit.access.authorization import is_person
 from holdfast.model import Caller, Document, schema_of
-from holdfast.model.access import ROLES
-from holdfast.store import Store
+from holdfast.model.access import NO_TENANT, ROLES
+from holdfast.model.permission import membership_schema
+from holdfast.store import Query, Store
 
 CACHE_MAX: Final = 10_000
+
+
+def roles_of(store: Store, classes: Iterable[type[Document]]) -> Roles | None:
+    """The roles that the membership collection of a service gives; None where no service declares one."""
+    schema = membership_schema([schema_of(cls) for cls in classes])
+    if schema is None or schema.membership is None or schema.membership.platform:
+        return None
+    return Roles(store, schema.cls)
 
 
 class Roles:
@@ -30,7 +41,7 @@ class Roles:
         self._store, self._clock, self._kind = store, store.clock, kind
         self._membership, self._identity = membership, schema_of(kind).declared.id
         self._remember_s = remember_s
-        self._cache: dict[tuple[str, str], tuple[str | None, float]] = {}
+        self._cache: dict[tuple[str, str], tuple[str, float]] = {}
 
     async def caller(self, user_id: str, *tenant_ids: str) -> Caller:
         """The user as a caller, with their roles in these tenants."""
@@ -40,15 +51,42 @@ class Roles:
     async def role(self, user_id: str, tenant_id: str) -> str | None:
         """The user's active role in a tenant, or None."""
         now_s = self._clock.monotonic()
-        role, until_s = self._cache.get((user_id, tenant_id), (None, -1.0))
+        role, until_s = self._cache.get((user_id, tenant_id), ("", -1.0))
         if now_s < until_s:
             return role
-        role = await self._look_up(user_id, tenant_id)
+        found = await self._look_up(user_id, tenant_id)
         self._cache.pop((user_id, tenant_id), None)
-        self._cache[user_id, tenant_id] = (role, now_s + self._remember_s)
+        # Only what was found: whoever becomes a member is one at once.
+        if found is not None:
+            self._cache[user_id, tenant_id] = (found, now_s + self._remember_s)
         if len(self._cache) > CACHE_MAX:
             del self._cache[next(iter(self._cache))]
-        return role
+        return found
+
+    async def home(self, user_id: str) -> str | None:
+        """A tenant that the user is a member of, where the membership is indexed by its user and `when`."""
+        query = Query(self._kind).where(self._membership.user, "==", user_id)
+        for name, value in self._membership.when.items():
+            query = query.where(name, "==", value)
+        try:
+            page = await self._store.privileged().query(query.limit(1))
+        except UnindexedQueryError:
+            return None
+        return next((self._value(doc, self._membership.tenant) for doc in page.docs), None)
+
+    async def enter(self, caller: Caller, tenant_id: str) -> Caller:
+        """The caller with their role in a tenant: what they have already, or the higher one of a membership.
+
+        Roles on the platform itself are never a service's to give.
+        """
+        if tenant_id == NO_TENANT or not is_person(caller):
+            return caller
+        assert caller.user_id is not None
+        roles = [await self.role(caller.user_id, tenant_id), caller.roles.get(tenant_id)]
+        best = max((role for role in roles if role in ROLES), key=ROLES.index, default=None)
+        if best is None:
+            return caller
+        return msgspec.structs.replace(caller, roles={**caller.roles, tenant_id: best})
 
     def forget(self, user_id: str) -> None:
         """Drop a user's cached roles, after a change of their membership."""

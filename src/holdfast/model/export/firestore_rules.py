@@ -16,6 +16,7 @@ from typing import Any, Final
 from holdfast.errors import DeclarationError
 from holdfast.model.access import NO_TENANT, PLATFORM_ROLES, ROLES
 from holdfast.model.identity import CompositeId
+from holdfast.model.permission import membership_schema
 from holdfast.model.schema import Schema
 
 _OLD: Final = "resource.data"
@@ -54,7 +55,7 @@ def firestore_rules(schemas: Iterable[Schema[Any]], env: str) -> str:
 
 def _role_function(schemas: Sequence[Schema[Any]], env: str) -> list[str]:
     needing = [schema.name for schema in schemas if schema.access.words & set(ROLES)]
-    schema = _membership_schema(schemas)
+    schema = membership_schema(schemas)
     if schema is None:
         if needing:
             raise DeclarationError(
@@ -81,15 +82,6 @@ def _role_function(schemas: Sequence[Schema[Any]], env: str) -> list[str]:
         f"      let member = get(/databases/$(database)/documents/{place}/{document}).data;\n"
         f"      return {_all(conditions, '        ')};\n    }}\n"
     ]
-
-
-def _membership_schema(schemas: Sequence[Schema[Any]]) -> Schema[Any] | None:
-    """Return the collection that gives roles: a service's own comes before the platform's users."""
-    declared = [schema for schema in schemas if schema.membership]
-    own = [schema for schema in declared if schema.membership and not schema.membership.platform]
-    if len(own) > 1:
-        raise DeclarationError(f"two collections give roles: {own[0].name} and {own[1].name}")
-    return next(iter(own or declared), None)
 
 
 def _block(schema: Schema[Any], env: str) -> str:
