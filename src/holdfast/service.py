@@ -41,6 +41,7 @@ from holdfast.kit.runs import Join, RunModels
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller, Document
+from holdfast.net import HttpSession
 from holdfast.operation import Operator
 from holdfast.store import Store, Transaction
 
@@ -300,6 +301,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     roles: Roles | None  # by the membership collection that a service declares
     meter: Callable[[str], Meter]
     subprocess_pool: SubprocessPool
+    http_session: HttpSession  # for clients of providers; one for the whole process
     public_url: str
     home: Path
 

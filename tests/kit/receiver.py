@@ -38,7 +38,8 @@ class Serving:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, *lines = head.rstrip("\r\n").split("\r\n")
         headers = dict(text.split(": ", 1) for text in lines)
-        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        length = next((value for name, value in headers.items() if name.lower() == "content-length"), "0")
+        body = await reader.readexactly(int(length))
         self.requests.append(Received(line, headers, body))
         self.arrived.set()
         return self.requests[-1]

@@ -21,9 +21,10 @@ from google.auth import jwt as google_jwt
 
 from holdfast.clock import SystemClock
 from holdfast.errors import ConfigError, ForbiddenError, InvalidError, ReauthRequiredError, RetryLaterError
+from holdfast.providers.credentials import rsa_key
 from holdfast.providers.google_calendar import CALENDAR_SCOPE
 from holdfast.providers.google_oauth import ServiceAccount, ServiceAccountKey
-from holdfast.providers.google_oauth.assertion import private_key, sign_assertion
+from holdfast.providers.google_oauth.assertion import sign_assertion
 from holdfast.simulators.google import EndTokens, InjectedFault, Restore, RevokeAccess
 from tests.providers.provider_fixture import ALICE, HastyClock, Setting
 
@@ -185,5 +186,5 @@ def test_a_private_key_of_another_kind_is_refused(setting: Setting) -> None:
     for text, why in ((pem, "not an RSA key"), ("scribble", "no PEM key")):
         key = ServiceAccountKey.parse(msgspec.json.encode(setting.key_file | {"private_key": text}))
         with pytest.raises(ConfigError, match=why) as raised:
-            private_key(key)
+            rsa_key(key.private_key, key.client_email)
         assert text not in str(raised.value)

@@ -19,7 +19,17 @@ from holdfast.errors import (
     RetryLaterError,
     TooLargeError,
 )
-from holdfast.providers.rest import Call, CallLimits, RestClient, fault_by_status, path_of, query_of
+from holdfast.net import LazySession
+from holdfast.providers.credentials import BEARER, TOKEN, FixedToken, TokenPlacement, in_header, in_path
+from holdfast.providers.rest import (
+    Call,
+    CallLimits,
+    RestClient,
+    fault_by_status,
+    form_call,
+    path_of,
+    query_of,
+)
 from tests.kit.receiver import Serving, Talk, answering, answering_once, never_answering, serving
 from tests.providers.provider_fixture import HastyClock
 
@@ -192,6 +202,62 @@ async def test_a_redirect_is_not_followed_for_the_token_would_go_along(
         with pytest.raises(ConfigError, match="check the base URL"):
             await _rest(session, api, hasty).call(READ)
     assert elsewhere.requests == []
+
+
+async def test_a_redirect_that_is_expected_is_the_callers_to_read(
+    session: aiohttp.ClientSession, hasty: HastyClock
+) -> None:
+    sign_in = form_call("login", {"acct": "ann", "pw": "a b&c"}, path="login", expected=(302,))
+    async with serving(answering(_answer(302, location="news", set_cookie="user=ann"))) as api:
+        response = await _rest(session, api, hasty).call(sign_in)
+    assert (response.status, response.headers["location"]) == (302, "news")
+    (request,) = api.requests
+    assert request.body == b"acct=ann&pw=a+b%26c"
+    assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("placement", "path", "header"),
+    [
+        pytest.param(BEARER, "/v1/things/7", ("Authorization", "Bearer 12:ab"), id="bearer"),
+        pytest.param(TOKEN, "/v1/things/7", ("Authorization", "token 12:ab"), id="token"),
+        pytest.param(in_header("X-API-Key"), "/v1/things/7", ("X-API-Key", "12:ab"), id="API key"),
+        pytest.param(in_path("bot"), "/v1/bot12:ab/things/7", ("Authorization", None), id="path"),
+    ],
+)
+async def test_a_token_goes_where_the_api_wants_it(
+    session: aiohttp.ClientSession,
+    hasty: HastyClock,
+    placement: TokenPlacement,
+    path: str,
+    header: tuple[str, str | None],
+) -> None:
+    async with serving(answering(GOOD)) as api:
+        await _rest(session, api, hasty, tokens=FixedToken("12:ab"), placement=placement).call(READ)
+    (request,) = api.requests
+    assert (request.line, request.headers.get(header[0])) == (f"GET {path} HTTP/1.1", header[1])
+
+
+async def test_a_fixed_token_that_is_refused_is_not_sent_again(
+    session: aiohttp.ClientSession, hasty: HastyClock
+) -> None:
+    async with serving(answering(_answer(401))) as api:
+        with pytest.raises(ReauthRequiredError):
+            await _rest(session, api, hasty, tokens=FixedToken("12:ab")).call(READ)
+    assert len(api.requests) == 1
+
+
+async def test_the_session_of_a_process_keeps_no_cookies_and_opens_on_first_use(hasty: HastyClock) -> None:
+    session = LazySession()
+    async with serving(answering(_answer(200, b"{}", set_cookie="user=ann"))) as api:
+        url = f"http://127.0.0.1:{api.port}"
+        rest = RestClient(session, url, fault_of=fault_by_status, clock=hasty)
+        for _ in range(2):
+            await rest.call(READ)
+        await session.close()
+        await rest.call(READ)
+    await session.close()
+    assert [request.headers.get("Cookie") for request in api.requests] == [None] * 3
 
 
 class Purse:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from holdfast import errors, providers
 from holdfast.errors import RetryLaterError
 from holdfast.providers.rest import Call, CallLimits, RestClient, RestResponse
+from holdfast.testing import Recording, load_recordings
 from tests.kit.receiver import answering, serving
 from tests.providers.provider_fixture import HastyClock
 
@@ -22,15 +21,10 @@ APIS = [folder for folder in FOLDERS if (folder / "client.py").exists()]
 WEBHOOKS = [folder for folder in FOLDERS if folder not in APIS]
 
 
-def _refusals() -> Iterator[tuple[str, dict[str, Any]]]:
+def _refusals() -> Iterator[tuple[str, Recording]]:
     for folder in APIS:
-        for refusal in json.loads((folder / "fixtures" / "refusals.json").read_text()):
+        for refusal in load_recordings(folder / "fixtures" / "refusals.json"):
             yield folder.name, refusal
-
-
-def _body(refusal: dict[str, Any]) -> bytes:
-    body = refusal["body"]
-    return body.encode() if isinstance(body, str) else json.dumps(body).encode()
 
 
 @pytest.mark.parametrize("folder", APIS, ids=[folder.name for folder in APIS])
@@ -48,40 +42,35 @@ def test_a_provider_without_a_client_has_a_verifier_and_a_page(folder: Path) -> 
 
 @pytest.mark.parametrize(
     ("name", "refusal"),
-    [pytest.param(name, one, id=f"{name}: {one['name']}") for name, one in _refusals()],
+    [pytest.param(name, one, id=f"{name}: {one.name}") for name, one in _refusals()],
 )
-def test_a_refusal_is_raised_as_what_to_do_next(name: str, refusal: dict[str, Any]) -> None:
+def test_a_refusal_is_raised_as_what_to_do_next(name: str, refusal: Recording) -> None:
     client = importlib.import_module(f"holdfast.providers.{name}.client")
-    fault = client.fault_of("the act", RestResponse(refusal["status"], refusal["headers"], _body(refusal)))
-    assert type(fault) is getattr(errors, refusal["raises"])
+    assert refusal.status is not None
+    fault = client.fault_of("the act", RestResponse(refusal.status, refusal.lower_headers, refusal.content))
+    assert type(fault) is getattr(errors, refusal.raises)
     assert str(fault).startswith("the act ")
-
-
-def _wire(refusal: dict[str, Any]) -> bytes:
-    body = _body(refusal)
-    headers = {"content-length": str(len(body))} | refusal["headers"]
-    lines = [
-        f"HTTP/1.1 {refusal['status']} Refused",
-        *(f"{name}: {value}" for name, value in headers.items()),
-    ]
-    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 @pytest.mark.parametrize(
     ("name", "refusal"),
-    [pytest.param(name, one, id=f"{name}: {one['name']}") for name, one in _refusals() if "afterS" in one],
+    [
+        pytest.param(name, one, id=f"{name}: {one.name}")
+        for name, one in _refusals()
+        if one.after_s is not None
+    ],
 )
-async def test_a_refusal_over_http_says_how_long_to_wait(name: str, refusal: dict[str, Any]) -> None:
+async def test_a_refusal_over_http_says_how_long_to_wait(name: str, refusal: Recording) -> None:
     client = importlib.import_module(f"holdfast.providers.{name}.client")
     limits = CallLimits(attempts_max=1)
-    async with serving(answering(_wire(refusal))) as api, aiohttp.ClientSession() as session:
+    async with serving(answering(refusal.wire)) as api, aiohttp.ClientSession() as session:
         rest = RestClient(session, api.url(), fault_of=client.fault_of, clock=HastyClock(), limits=limits)
         with pytest.raises(RetryLaterError) as raised:
             await rest.call(Call("the act", "GET", ""))
-    assert raised.value.after_s == refusal["afterS"]
+    assert raised.value.after_s == refusal.after_s
 
 
 def test_the_fixtures_cover_each_way_a_provider_can_refuse() -> None:
     for name in [folder.name for folder in APIS]:
-        kinds = {refusal["raises"] for owner, refusal in _refusals() if owner == name}
+        kinds = {refusal.raises for owner, refusal in _refusals() if owner == name}
         assert {"RetryLaterError", "ReauthRequiredError", "ForbiddenError", "InvalidError"} <= kinds, name

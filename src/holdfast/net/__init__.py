@@ -10,12 +10,15 @@ from holdfast.net.pool import PoolLimits
 from holdfast.net.port import FailureReason, OutgoingRequest, ReceiverResponse, Sender, SendFailure
 from holdfast.net.retry_after import retry_after_s
 from holdfast.net.sender import RawSender, SenderStats
+from holdfast.net.session import HttpSession, LazySession
 from holdfast.net.url import TargetUrl, read_url
 
 __all__ = [
     "AddressGuard",
     "ConnectionShares",
     "FailureReason",
+    "HttpSession",
+    "LazySession",
     "OutgoingRequest",
     "Pin",
     "PoolLimits",

@@ -1,4 +1,4 @@
-"""Calls of HTTP APIs: a time limit, a token, retries where they are safe, errors named by what to do next.
+"""Calls of HTTP APIs: time limits, credentials, retries where they are safe, errors named by what to do next.
 
 A provider is a folder with its types, a `fault_of` that reads its API's failures, and a client whose methods
 each build one `Call`. The error's class alone says what a failure means for the caller:
@@ -21,7 +21,7 @@ import itertools
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -44,7 +44,8 @@ from holdfast.errors import (
     TooLargeError,
     VersionConflictError,
 )
-from holdfast.net import retry_after_s
+from holdfast.net import HttpSession, retry_after_s
+from holdfast.providers.credentials import BEARER, TokenPlacement, TokenSource
 
 T = TypeVar("T")
 
@@ -63,14 +64,6 @@ _BY_STATUS: Final[Mapping[int, type[HoldfastError]]] = {
 }
 
 
-class TokenSource(Protocol):
-    """Gives a client the token for its next call."""
-
-    async def __call__(self, *, rejected: str = "") -> str:
-        """Return a token other than `rejected`, which the API has just refused."""
-        ...
-
-
 class CallLimits(msgspec.Struct, frozen=True):
     """Limits of a call's time, its attempts and the waits between them, and the response's size."""
 
@@ -84,6 +77,8 @@ class CallLimits(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, frozen=True):
     """One request. `act` names it in errors; `query` and `path` come from `query_of` and `path_of`.
 
+    `expected` are statuses beside 2xx that the caller reads itself, such as 302 with its `location`.
+
     Example: `Call("events.get", "GET", path_of("calendars", "a@b.jp", "events", "e1"))`
     """
 
@@ -95,6 +90,7 @@ class Call(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     content_type: str = "application/json"
     repeatable: bool = False
+    expected: tuple[int, ...] = ()
 
     @property
     def idempotent(self) -> bool:
@@ -109,9 +105,9 @@ class RestResponse(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
 
-    @property
-    def ok(self) -> bool:
-        return 200 <= self.status < 300
+    def answers(self, call: Call) -> bool:
+        """Whether its status is one that the call's caller reads."""
+        return 200 <= self.status < 300 or self.status in call.expected
 
 
 FaultOf = Callable[[str, RestResponse], HoldfastError]
@@ -140,6 +136,14 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def form_call(act: str, form: Mapping[str, str], *, path: str = "", **options: Any) -> Call:
+    """Return a call that posts a form; `options` are those of `Call`."""
+    return Call(
+        act, "POST", path, body=urlencode(form).encode(), content_type="application/x-www-form-urlencoded",
+        **options,
+    )  # fmt: skip
+
+
 def fault_by_status(act: str, response: RestResponse, reason: str = "") -> HoldfastError:
     """Return the error that a response's status alone stands for."""
     status = response.status
@@ -161,17 +165,19 @@ class RestClient:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        session: HttpSession,
         base_url: str,
         *,
         fault_of: FaultOf,
         clock: Clock,
         tokens: TokenSource | None = None,
+        placement: TokenPlacement = BEARER,
         limits: CallLimits = CallLimits(),
         roll: Callable[[], float] = random.random,
     ) -> None:
         self._session, self._url, self._fault_of = session, base_url.rstrip("/"), fault_of
-        self._clock, self._tokens, self._limits, self._roll = clock, tokens, limits, roll
+        self._clock, self._limits, self._roll = clock, limits, roll
+        self._tokens, self._placement = tokens, placement
 
     async def fetch(self, call: Call, kind: type[T]) -> T:
         """Return the response's body as a `kind`."""
@@ -182,13 +188,15 @@ class RestClient:
             raise _unclear(call, f"gave a response that is no {kind.__name__} ({error})") from None
 
     async def call(self, call: Call) -> RestResponse:
-        """Return a response with a status of 2xx; raise anything else."""
+        """Return a response with a status of 2xx, or one that the call expects; raise anything else."""
         # Tokens are requested outside the retries: their source has its own.
         token = await self._tokens() if self._tokens else ""
         response = await self._with_retries(call, token)
         if response.status == 401 and self._tokens:
-            response = await self._with_retries(call, await self._tokens(rejected=token))
-        if not response.ok:
+            renewed = await self._tokens(rejected=token)
+            if renewed != token:
+                response = await self._with_retries(call, renewed)
+        if not response.answers(call):
             raise self._fault(call, response)
         return response
 
@@ -212,7 +220,7 @@ class RestClient:
 
     async def _attempt(self, call: Call, token: str) -> RestResponse:
         response = await self._exchange(call, token)
-        if response.ok or response.status == 401:
+        if response.answers(call) or response.status == 401:
             return response
         raise self._fault(call, response)
 
@@ -239,16 +247,16 @@ class RestClient:
             return RestResponse(response.status, headers, bytes(body))
 
     def _request(self, call: Call, token: str) -> Any:
-        headers = dict(call.headers)
+        headers, path = dict(call.headers), call.path
         if token:
-            headers["Authorization"] = f"Bearer {token}"
+            headers |= self._placement.headers(token)
+            path = self._placement.path(token, path)
         if call.body is not None:
             headers["Content-Type"] = call.content_type
         query = f"?{urlencode(call.query, quote_via=quote)}" if call.query else ""
-        path = f"/{call.path}" if call.path else ""
         return self._session.request(
             call.method,
-            URL(f"{self._url}{path}{query}", encoded=True),
+            URL(f"{self._url}{'/' if path else ''}{path}{query}", encoded=True),
             data=call.body,
             headers=headers,
             # A redirect would carry the token to whatever host the response names.

@@ -31,7 +31,7 @@ from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Job, Scheduler
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller
-from holdfast.net import AddressGuard, ConnectionShares, RawSender
+from holdfast.net import AddressGuard, ConnectionShares, LazySession, RawSender
 from holdfast.operation import Operator
 from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import documents_of
@@ -67,6 +67,7 @@ class Runtime:
         self.audit = lru_cache(AUDITS_MAX)(partial(Audit, store))
         self._sender = RawSender(AddressGuard(allow=config.allow))
         self._shares = ConnectionShares()
+        self._http_session = LazySession()
         self.dispatcher = Dispatcher(
             store, self._sender, signing=EndpointSecrets(vault).signing, shares=self._shares
         )
@@ -244,6 +245,7 @@ class Runtime:
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(_close, "store", self.store.close)
             stack.push_async_callback(_close, "sender", self._sender.close)
+            stack.push_async_callback(_close, "HTTP session", self._http_session.close)
             stack.push_async_callback(_close, "subprocess pool", self._subprocess_pool.close)
             for name, parts in reversed(self.parts.items()):
                 if parts.close is not None:
@@ -255,7 +257,7 @@ class Runtime:
             vault=self.vault, public_url=self.config.public_url, home=self.config.home,
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), local_dispatcher=self.dispatcher),
             dispatcher=self._dispatcher_for, connections=self.connections,
-            subprocess_pool=self._subprocess_pool,
+            subprocess_pool=self._subprocess_pool, http_session=self._http_session,
             audit=self.audit, roles=self.roles,
             meter=lambda tenant: Meter(self.store, tenant_id=tenant),
         )  # fmt: skip

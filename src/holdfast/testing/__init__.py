@@ -1,4 +1,4 @@
-"""Tools for tests of Holdfast and of services built on it: a clock and real servers."""
+"""Tools for tests of Holdfast and of services built on it: a clock, real servers, recorded messages."""
 
 from holdfast.testing.clock import ManualClock, settle
 from holdfast.testing.firestore import EmulatorMissingError, firestore_emulator
@@ -11,6 +11,7 @@ from holdfast.testing.postgres import (
     postgres_version,
 )
 from holdfast.testing.process import free_port
+from holdfast.testing.recordings import Recording, load_recordings
 
 __all__ = [
     "EmulatorMissingError",
@@ -18,9 +19,11 @@ __all__ = [
     "OwnPostgresServer",
     "PostgresMissingError",
     "PostgresServer",
+    "Recording",
     "firestore_emulator",
     "free_port",
     "fresh_database",
+    "load_recordings",
     "postgres_server",
     "postgres_version",
     "settle",

@@ -55,7 +55,6 @@ class CrashingProcess:
         """What else the dead process had under way ends with it."""
         others = [task for task in asyncio.all_tasks() if _name(task) in _WORK]
         await asyncio.gather(*others, return_exceptions=True)
-        await self.engine.close()
 
 
 def _name(task: asyncio.Task[Any]) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
-import aiohttp
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.clock import Clock
+from holdfast.net import HttpSession
+from holdfast.providers.credentials import TokenSource
 from holdfast.providers.google_calendar.faults import fault_of
 from holdfast.providers.google_calendar.types import (
     CalendarEvent,
@@ -24,7 +25,7 @@ from holdfast.providers.google_calendar.types import (
     SendOptions,
     SendUpdates,
 )
-from holdfast.providers.rest import Call, CallLimits, RestClient, TokenSource, path_of, query_of
+from holdfast.providers.rest import Call, CallLimits, RestClient, path_of, query_of
 
 CALENDAR_URL: Final = "https://www.googleapis.com/calendar/v3"
 CALENDAR_SCOPE: Final = "https://www.googleapis.com/auth/calendar"
@@ -44,7 +45,7 @@ class GoogleCalendar:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        session: HttpSession,
         tokens: TokenSource,
         *,
         clock: Clock,

@@ -1,6 +1,6 @@
 """Google's token endpoint: service accounts with domain-wide delegation, and grants of people."""
 
-from holdfast.providers.google_oauth.client import ServiceAccount, ServiceAccountTokens
+from holdfast.providers.google_oauth.client import ServiceAccount
 from holdfast.providers.google_oauth.types import TOKEN_URL, OAuthClient, ServiceAccountKey, UserGrant
 from holdfast.providers.google_oauth.user import UserGrants
 
@@ -9,7 +9,6 @@ __all__ = [
     "OAuthClient",
     "ServiceAccount",
     "ServiceAccountKey",
-    "ServiceAccountTokens",
     "UserGrant",
     "UserGrants",
 ]

@@ -9,14 +9,14 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import GoneError, InvalidError
-from holdfast.providers.google_oauth.client import fault_of, form_call
+from holdfast.net import HttpSession
+from holdfast.providers.google_oauth.client import fault_of
 from holdfast.providers.google_oauth.types import IdentityClaims, OAuthClient, UserGrant, UserTokenAnswer
-from holdfast.providers.rest import CallLimits, RestClient
+from holdfast.providers.rest import CallLimits, RestClient, form_call
 
 # With these scopes Google names the account.
 IDENTITY: Final = ("openid", "email")
@@ -31,7 +31,7 @@ class UserGrants:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        session: HttpSession,
         client: OAuthClient,
         *,
         clock: Clock,

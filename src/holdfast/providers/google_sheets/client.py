@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import aiohttp
 import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, RetryLaterError
+from holdfast.net import HttpSession
+from holdfast.providers.credentials import TokenSource
 from holdfast.providers.google_sheets.types import (
     BatchQuery,
     BatchValues,
@@ -22,7 +23,6 @@ from holdfast.providers.rest import (
     CallLimits,
     RestClient,
     RestResponse,
-    TokenSource,
     fault_by_status,
     path_of,
     query_of,
@@ -55,7 +55,7 @@ class GoogleSheets:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        session: HttpSession,
         tokens: TokenSource,
         *,
         clock: Clock,

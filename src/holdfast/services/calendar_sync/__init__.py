@@ -49,7 +49,6 @@ def build(context: Context) -> Parts:
         health=health,
         checks=[partial(check_credentials, engine), partial(check_address, engine)],
         start=engine.start,
-        close=engine.close,
         metrics=engine.metrics,
         operations=operations,
     )  # fmt: skip

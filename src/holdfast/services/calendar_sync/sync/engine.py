@@ -52,7 +52,7 @@ class SyncEngine:
         self.store, self.clock = context.store, context.clock
         self.metrics = CalendarSyncMetrics()
         self._retry_s = 0.0
-        self.google = Google(settings, clock=self.clock)
+        self.google = Google(settings, session=context.http_session, clock=self.clock)
         self.mappings = MappingStore(self.store, self._source())
         self.keys = context.vault.secrets(f"{NAME} channels")
         self.channels = Channels(
@@ -93,9 +93,6 @@ class SyncEngine:
         if self.settings.in_use:
             await self.mappings.current()
             await self.channels.load()
-
-    async def close(self) -> None:
-        await self.google.close()
 
     async def _record_transitions(self, tx: Transaction, transitions: Sequence[ChannelTransition]) -> None:
         now = self.clock.now()

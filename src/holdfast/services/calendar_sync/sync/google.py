@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
-
-import aiohttp
 
 from holdfast.clock import Clock, from_us, to_us
 from holdfast.errors import ConfigError, ForbiddenError, InvalidError, NotFoundError, ReauthRequiredError
 from holdfast.kit.channels import Opened
+from holdfast.net import HttpSession
 from holdfast.providers.google_calendar import CALENDAR_SCOPE, GoogleCalendar, PushChannel
 from holdfast.providers.google_oauth import ServiceAccount, ServiceAccountKey
 from holdfast.providers.google_sheets import SHEETS_READ_SCOPE, GoogleSheets
 from holdfast.services.calendar_sync.settings import CalendarSyncSettings
 
-CONNECTIONS_MAX: Final = 100
-
 
 class Google:
     """A service account that acts for the people of a domain; clients are made on first use."""
 
-    def __init__(self, settings: CalendarSyncSettings, *, clock: Clock) -> None:
-        self._settings, self._clock = settings, clock
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, settings: CalendarSyncSettings, *, session: HttpSession, clock: Clock) -> None:
+        self._settings, self._session, self._clock = settings, session, clock
         self._account: ServiceAccount | None = None
         self._calendars: dict[str, GoogleCalendar] = {}
         self._sheets: GoogleSheets | None = None
@@ -34,7 +29,7 @@ class Google:
         if found is None:
             tokens = self._service_account().tokens([CALENDAR_SCOPE], subject=email)
             url = self._settings.calendar_url
-            found = GoogleCalendar(self._http(), tokens, clock=self._clock, base_url=url)
+            found = GoogleCalendar(self._session, tokens, clock=self._clock, base_url=url)
             self._calendars[email] = found
         return found
 
@@ -47,20 +42,8 @@ class Google:
         if self._sheets is None:
             tokens = self._service_account().tokens([SHEETS_READ_SCOPE], subject=self._settings.sheet_reader)
             url = self._settings.sheets_url
-            self._sheets = GoogleSheets(self._http(), tokens, clock=self._clock, base_url=url)
+            self._sheets = GoogleSheets(self._session, tokens, clock=self._clock, base_url=url)
         return self._sheets
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-        self._session = self._account = self._sheets = None
-        self._calendars = {}
-
-    def _http(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX)
-            self._session = aiohttp.ClientSession(connector=connector)
-        return self._session
 
     def _service_account(self) -> ServiceAccount:
         if self._account is None:
@@ -70,7 +53,7 @@ class Google:
                     "no credentials: set [services.calendar_sync] service_account to a key file"
                 )
             self._account = ServiceAccount(
-                self._http(), ServiceAccountKey.read(Path(path)), clock=self._clock
+                self._session, ServiceAccountKey.read(Path(path)), clock=self._clock
             )
         return self._account
 
