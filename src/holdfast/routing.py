@@ -28,6 +28,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Operation as OpenAPIOperation
 from litestar.params import QueryParameter
 
+from holdfast.kit.access import CurrentVisitor
 from holdfast.operation import Operator, declaration_of
 
 PREFIX: Final = "/api/v1"
@@ -39,6 +40,8 @@ TenantId: TypeAlias = NamedDependency[str]
 Actor: TypeAlias = NamedDependency[str]
 # Who calls, as operations take it: `by: By`.
 By: TypeAlias = NamedDependency[Operator]
+# The visitor of a service's public pages, if any, and the cookie to send back: `visitor: Visitor`.
+Visitor: TypeAlias = NamedDependency[CurrentVisitor]
 Limit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX, description="Items on a page, at most.")]
 Cursor: TypeAlias = Annotated[
     str | None, QueryParameter(description="Goes on where the last page ended.", max_length=4_000)
@@ -103,6 +106,14 @@ def action_route(
     return post(
         prefix + path, opt=_declared(operation, opt), status_code=status, include_in_schema=include_in_schema
     )
+
+
+def scheduler_route(path: str, operation: Any, *, prefix: str = "", **opt: Any) -> Decorator:
+    """Declare a GET route for a platform's scheduler: a service account, or its cron header by trusted hops.
+
+    Example: `@scheduler_route("/_ah/worker", Reader.refresh)`
+    """
+    return get(prefix + path, opt=_declared(operation, {"needs": "service", "scheduler": True, **opt}))
 
 
 def put_route(path: str, operation: Any, *, prefix: str = PREFIX, **opt: Any) -> Decorator:

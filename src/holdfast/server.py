@@ -16,7 +16,7 @@ from typing import TypeAlias
 import uvicorn
 import uvloop
 
-from holdfast import __version__, console, tracing
+from holdfast import __version__, console, site, tracing
 from holdfast.config import Config
 from holdfast.errors import ConfigError
 from holdfast.http.app import create_app
@@ -37,8 +37,9 @@ Greeting: TypeAlias = Callable[[Runtime, str], Awaitable[None]]
 
 
 def compose(runtime: Runtime, *, at_root: bool = False) -> AsgiApp:
-    """The application that is served: the API of platform and services, and the console."""
-    return create_app(runtime, at_root=at_root, more=console.routes(runtime, at_root=at_root))
+    """The application that is served: the API of platform and services, the console, and public pages."""
+    pages = [*console.routes(runtime, at_root=at_root), *site.routes(runtime, at_root=at_root)]
+    return create_app(runtime, at_root=at_root, more=pages)
 
 
 def reserved_names() -> set[str]:

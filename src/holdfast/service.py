@@ -29,7 +29,7 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.errors import InvalidError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access import Roles
+from holdfast.kit.access import CurrentVisitor, Roles, VisitorSessions
 from holdfast.kit.access.authorization import has_role
 from holdfast.kit.audit import Audit
 from holdfast.kit.connections import Connections, OAuthProvider
@@ -37,6 +37,7 @@ from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import Meter
 from holdfast.kit.outbox import Dispatcher, Endpoint, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
+from holdfast.kit.rate_limit import WindowQuota
 from holdfast.kit.runs import Join, RunModels
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
@@ -95,10 +96,10 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a console page: the caller, the tenant and the parameters.
+    """A request for a page, or a form sent from one: the caller, the tenant and the parameters.
 
-    Parameters are checked where they are read; a wrong one raises `InvalidError`, which the console shows
-    as a page.
+    Parameters are checked where they are read; a wrong one raises `InvalidError`, which is shown as a page.
+    `query` holds the fields of a form.
 
     Example: `state = ask.choice("state", ("open", "done"), default="open")`
     """
@@ -159,6 +160,38 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     live: Sequence[str] = ()
 
 
+class PublicPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page for anybody at the service's own address: `/hackernews`, or `/` where it is served alone.
+
+    `template` is a file in the folder `pages/`, with a layout of the service's own; besides what `data`
+    returns it is given `base` (the address to begin links with), `caller` (the visitor, or nobody) and
+    `asset(name)`. `error.html` there shows what went wrong. A visitor's copy is private to them; anybody
+    else's may be kept by caches for `max_age_s`, and is asked for again after that.
+
+    Example: `PublicPage(path="/hidden", template="hidden.html", data=hidden)`
+    """
+
+    path: str
+    template: str
+    data: Callable[[PageRequest], Awaitable[Mapping[str, Any]]]
+    max_age_s: int = 0
+
+
+class PublicForm(msgspec.Struct, frozen=True, kw_only=True):
+    """A form of a public page: calls an operation and leads on to another page, without any script.
+
+    `act` returns the path to go on to, below the service's address; the kind of caller is what the operation
+    needs. Where it signs somebody in or out, it sets the visitor's cookie.
+
+    Example: `PublicForm(path="/sign-out", operation=Reader.sign_out, act=sign_out)`
+    """
+
+    path: str
+    operation: Any
+    act: Callable[[Operator, PageRequest, CurrentVisitor], Awaitable[str]]
+    quota: WindowQuota | None = None
+
+
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """A problem to look at, and the console page that shows it."""
 
@@ -205,6 +238,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Sequence[Job] = ()
     loops: Mapping[str, Loop] = {}
     pages: Sequence[Page] = ()
+    public_pages: Sequence[PublicPage] = ()
+    public_forms: Sequence[PublicForm] = ()
     health: Callable[[], Awaitable[Health]] | None = None
     attention: Callable[[str], Awaitable[Sequence[Notice]]] | None = None
     checks: Sequence[Callable[[], Awaitable[CheckResult]]] = ()
@@ -217,6 +252,12 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     queues: Mapping[str, type[Document]] = {}  # documents its own loops claim, for backlog and drain
     metrics: Any = None  # a prometheus_client collector, shown under /metrics
     operations: Any = None  # the object that its commands and pages call
+
+    @property
+    def paths(self) -> set[str]:
+        """The paths of its routes, public pages and forms, below the service's address."""
+        public = {page.path or "/" for page in self.public_pages} | {form.path for form in self.public_forms}
+        return public | {path for handler in self.routes for path in getattr(handler, "paths", ())}
 
 
 class CommandContext(Protocol):
@@ -300,6 +341,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     audit: Callable[[str], Audit]
     roles: Roles | None  # by the membership collection that a service declares
     meter: Callable[[str], Meter]
+    visitors: VisitorSessions  # of this service's own visitors
     subprocess_pool: SubprocessPool
     http_session: HttpSession  # for clients of providers; one for the whole process
     public_url: str

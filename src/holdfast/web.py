@@ -1,11 +1,15 @@
-"""Shared by API and console: the status of each error, where people sign in, safe redirects."""
+"""Shared by the surfaces for browsers and programs: the status of each error, forms, safe redirects."""
 
 from __future__ import annotations
 
+import math
 from typing import Final
+from urllib.parse import parse_qs
 
 from holdfast import errors
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError
+
+FORM_BYTES_MAX: Final = 10_000
 
 SIGN_IN: Final = "/sign-in"
 # The first class that fits decides, so narrow ones stand before wide ones.
@@ -30,6 +34,11 @@ def status_of(fault: HoldfastError) -> int:
     return next((status for kind, status in _STATUSES if isinstance(fault, kind)), 500)
 
 
+def retry_after(fault: HoldfastError) -> str | None:
+    """Whole seconds for `Retry-After`, at least one, never too few; None where waiting is of no use."""
+    return str(max(1, math.ceil(fault.after_s))) if isinstance(fault, RetryLaterError) else None
+
+
 def next_of(path: str, query: str = "") -> str:
     """Where to go on after signing in: a path of this site, never another's.
 
@@ -39,3 +48,17 @@ def next_of(path: str, query: str = "") -> str:
     # Browsers read a backslash as a slash and drop control characters, so both could hide a host.
     foreign = whole.startswith("//") or "\\" in whole or any(ord(char) < 33 for char in whole)
     return "/" if foreign or not whole.startswith("/") else whole
+
+
+def parse_form(body: bytes) -> dict[str, str]:
+    """The fields of a small URL-encoded form; anything else is refused.
+
+    Example: `parse_form(b"name=ann&next=%2F")` gives `{"name": "ann", "next": "/"}`
+    """
+    if len(body) > FORM_BYTES_MAX:
+        raise TooLargeError(f"a form takes at most {FORM_BYTES_MAX:,} bytes")
+    try:
+        fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict")
+    except ValueError:
+        raise InvalidError("this is no form that can be read") from None
+    return {name: values[-1] for name, values in fields.items()}

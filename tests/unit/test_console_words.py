@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.console import formatting
 from holdfast.console.plots import Series, bars, line, meter, sparkline
+from holdfast.rendering import formatting
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

@@ -9,7 +9,6 @@ sign_in   people coming in and leaving                assets/     styles and scr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from litestar import Request, Response, Router, get
@@ -32,7 +31,7 @@ def routes(runtime: Runtime, at_root: bool = False) -> list[Any]:
     It is at /console; `/` leads there unless the one service at the root has that path itself.
     """
     shell = Shell(runtime)
-    taken = _taken(runtime) if at_root else set()
+    taken = runtime.parts[runtime.services[0].name].paths if at_root else set()
     sign_in = SignIn(shell)
     pages = [shell.assets.route(), *sign_in.pages(), _root(), _nowhere()]
     pages += [_page(shell, place) for place in shell.places]
@@ -85,8 +84,3 @@ def _nowhere() -> HTTPRouteHandler:
         raise NotFoundError("There is no such page. The navigation shows those there are.")
 
     return nowhere
-
-
-def _taken(runtime: Runtime) -> set[str]:
-    parts: Iterable[Any] = runtime.parts[runtime.services[0].name].routes
-    return {path for handler in parts for path in getattr(handler, "paths", ())}

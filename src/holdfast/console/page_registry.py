@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -15,11 +13,10 @@ from holdfast.errors import DeclarationError
 from holdfast.kit.access.authorization import PERSON
 from holdfast.model.access import ROLES
 from holdfast.runtime import Runtime
-from holdfast.service import Page, Service
+from holdfast.service import Page
 
 HOME: Final = "/console"
 OWN: Final = "console"
-PAGES_FOLDER: Final = "pages"
 _NEEDS: Final = (PERSON, *ROLES)
 _PATH: Final = re.compile(r"(/([a-z0-9._-]+|\{[a-z_]+\}))*")
 
@@ -68,10 +65,3 @@ def _check(place: MountedPage) -> None:
         raise DeclarationError(
             f"page {place.path} has parameters, so it can't be in the navigation: nav=False"
         )
-
-
-def folder_of(service: Service) -> Path | None:
-    """The service's folder of templates, scripts and styles, beside the module that has its `build`."""
-    module = sys.modules[service.build.__module__]
-    folder = Path(module.__file__ or "").parent / PAGES_FOLDER
-    return folder if folder.is_dir() else None

@@ -9,21 +9,21 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import structlog
-from jinja2 import BytecodeCache, ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, TemplateError
-from jinja2.bccache import Bucket
+from jinja2 import Environment
 from litestar import MediaType, Request, Response
 from litestar.exceptions import HTTPException
 
 from holdfast import __version__
-from holdfast.console import formatting, plots
-from holdfast.console.assets import Assets
-from holdfast.console.page_registry import OWN, MountedPage, folder_of, mounted_pages
+from holdfast.console import plots
+from holdfast.console.page_registry import OWN, MountedPage, mounted_pages
 from holdfast.console.tenants import Tenants
 from holdfast.errors import DeclarationError, HoldfastError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import SessionCaller
 from holdfast.kit.access.authorization import has_role, meets, privileged
 from holdfast.model.access import ANONYMOUS, Caller
+from holdfast.rendering.assets import Assets
+from holdfast.rendering.templates import HEADERS, check_template, environment_of, error_title, page_folders
 from holdfast.runtime import Runtime
 from holdfast.service import PageRequest
 from holdfast.web import status_of
@@ -31,40 +31,7 @@ from holdfast.web import status_of
 log = structlog.get_logger("holdfast.console")
 
 HERE: Final = Path(__file__).parent
-HEADERS: Final = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    # Without a referrer a form's own origin would be told as null, and be taken for another site's.
-    "referrer-policy": "same-origin",
-}
-_TITLES: Final = {
-    400: "Bad request",
-    403: "Forbidden",
-    404: "Not found",
-    410: "Link expired",
-    422: "Invalid input",
-    503: "Service unavailable",
-}
 AnyRequest = Request[Any, Any, Any]
-
-
-class _Compiled(BytecodeCache):
-    """Templates are compiled once in a process, however many applications it makes."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        if bucket.key in self._kept:
-            bucket.bytecode_from_string(self._kept[bucket.key])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self._kept[bucket.key] = bucket.bytecode_to_string()
-
-
-_COMPILED: Final = _Compiled()
 
 
 class NavLink(msgspec.Struct, frozen=True):
@@ -90,8 +57,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
         """A place on this site about the same tenant; a query value of None is left out."""
         chosen = {} if self.tenant_id == self.own_tenant else {"tenant": self.tenant_id}
         asked = {name: value for name, value in query.items() if value not in (None, "")}
-        formatting = urlencode({**chosen, **asked})
-        return f"{quote(path, safe='/:~@+')}?{formatting}" if formatting else quote(path, safe="/:~@+")
+        parameters = urlencode({**chosen, **asked})
+        return f"{quote(path, safe='/:~@+')}?{parameters}" if parameters else quote(path, safe="/:~@+")
 
 
 class Shell:
@@ -104,7 +71,7 @@ class Shell:
         self.runtime = runtime
         self.places = mounted_pages(runtime)
         self._tenants = Tenants(runtime.store)
-        folders = {s.address: folder for s in runtime.services if (folder := folder_of(s)) is not None}
+        folders = page_folders(runtime.services)
         self.assets = Assets({OWN: HERE / "assets", **folders})
         own = self._environment([HERE / "templates"])
         self._environments = {OWN: own}
@@ -120,22 +87,10 @@ class Shell:
             raise DeclarationError(
                 f"{place.path} wants {place.page.template}, but {place.owner} has no pages/"
             )
-        try:
-            environment.get_template(place.page.template)
-        except TemplateError as fault:
-            raise DeclarationError(f"{place.path}: {place.page.template} can't be used: {fault}") from None
+        check_template(environment, place.page.template, path=place.path)
 
     def _environment(self, folders: list[Path], owner: str = OWN) -> Environment:
-        made = Environment(
-            loader=ChoiceLoader([FileSystemLoader(folder) for folder in folders]), autoescape=True,
-            undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, auto_reload=False,
-            bytecode_cache=_COMPILED,
-        )  # fmt: skip
-        clock = self.runtime.clock
-        made.filters.update(
-            ago=lambda at: formatting.ago(at, clock.now()), span=formatting.span, tone=formatting.tone,
-            number=formatting.number, body=formatting.body, pretty=formatting.pretty,
-        )  # fmt: skip
+        made = environment_of(folders, clock=self.runtime.clock)
         made.globals.update(
             asset=lambda name, of=owner: self.assets.url(of, name),
             shell_asset=lambda name: self.assets.url(OWN, name), version=__version__, plots=plots,
@@ -226,7 +181,7 @@ class Shell:
         return self.error(request, 500, f"Something went wrong here; the log knows more under {id}.")
 
     def error(self, request: AnyRequest, status: int, message: str) -> Response[str]:
-        title = _TITLES.get(status, "Something went wrong")
+        title = error_title(status)
         data = {"title": title, "status": status, "message": message}
         return self.html("error.html", data, self.frame(request), status=status)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import parse_qs
 
 import msgspec
 from litestar import Response, get, post
@@ -13,7 +12,7 @@ from litestar.params import JSONBody
 
 from holdfast.console.page_registry import HOME
 from holdfast.console.shell import AnyRequest, Shell
-from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError, UnverifiedError
+from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, UnverifiedError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import COOKIE
 from holdfast.kit.access.authorization import PUBLIC
@@ -22,9 +21,8 @@ from holdfast.kit.access.sessions import MAX_AGE_S
 from holdfast.model.access import ANONYMOUS
 from holdfast.operations import sessions
 from holdfast.routing import By, RequestBody, action_route
-from holdfast.web import SIGN_IN, next_of
+from holdfast.web import SIGN_IN, next_of, parse_form
 
-FORM_BYTES_MAX: Final = 10_000
 LINK_PATHS: Final = ["/sign-in/first", "/sign-in/link"]
 _PUBLIC: Final = {"needs": PUBLIC}
 _WRONG: Final = "That name and password don't match."
@@ -101,7 +99,7 @@ class SignIn:
         return [sign_out, change_password]
 
     async def _sign_in(self, request: AnyRequest) -> Response[Any]:
-        form = await _form_of(request)
+        form = parse_form(await request.body())
         name, after = form.get("name", "").strip().lower()[:100], next_of(form.get("next", HOME))
         try:
             await sessions.throttle(self._runtime, name, request.scope["state"]["address"])
@@ -135,7 +133,7 @@ class SignIn:
         return self._shell.html("link.html", data, self._shell.frame(request), status=status)
 
     async def _use_link(self, request: AnyRequest) -> Response[Any]:
-        form = await _form_of(request)
+        form = parse_form(await request.body())
         code, name, password = form.get("code", ""), form.get("name", "")[:200], form.get("password", "")
         try:
             # First, so that a stranger's guesses don't fill the audit trail.
@@ -161,18 +159,6 @@ class SignIn:
             key=COOKIE, value=value, max_age=max_age_s, path="/", httponly=True, samesite="lax",
             secure=self._runtime.config.public_url.startswith("https:"),
         )  # fmt: skip
-
-
-async def _form_of(request: AnyRequest) -> dict[str, str]:
-    """The fields of a small URL-encoded form; anything else is refused."""
-    raw = await request.body()
-    if len(raw) > FORM_BYTES_MAX:
-        raise TooLargeError(f"a form takes at most {FORM_BYTES_MAX:,} bytes")
-    try:
-        fields = parse_qs(raw.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict")
-    except ValueError:
-        raise InvalidError("this is no form that can be read") from None
-    return {name: values[-1] for name, values in fields.items()}
 
 
 def _sentence(fault: HoldfastError) -> str:

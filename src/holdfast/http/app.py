@@ -23,8 +23,10 @@ from holdfast.http.metrics import Metrics
 from holdfast.http.oidc import OidcAuthenticator
 from holdfast.http.openapi import description
 from holdfast.http.rate_limit import RateLimiter
+from holdfast.http.scheduler import SchedulerAuthenticator
+from holdfast.http.visitors import VisitorReader
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access import ApiTokens, Sessions
+from holdfast.kit.access import ApiTokens, CurrentVisitor, Sessions
 from holdfast.kit.access.oidc import Oidc
 from holdfast.kit.access.oidc_keys import Fetch
 from holdfast.model.access import ANONYMOUS, Caller
@@ -47,14 +49,17 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
     """
     if at_root and len(runtime.services) != 1:
         raise DeclarationError("only one service can be at the root")
-    taken = _paths(runtime) if at_root else set()
+    # The paths of the service at the root take precedence over the platform's own.
+    taken = runtime.parts[runtime.services[0].name].paths if at_root else set()
     served = _service_routes(runtime, at_root=at_root)
     handlers = [*routes.operator_routes(leave_out=taken), *served, *more]
-    dependencies = _dependencies(runtime)
+    visitors = VisitorReader(runtime, at_root=at_root)
+    guard = RouteGuard(runtime, _readers(runtime), rate_limiter=_rate_limiter(runtime), visitors=[visitors])
+    dependencies = _dependencies(runtime, visitors)
     state = State({"runtime": runtime, "openapi": description(handlers, dependencies)})
     app = Litestar(
         handlers,
-        guards=[_door(runtime)],
+        guards=[guard],
         state=state,
         dependencies=dependencies,
         exception_handlers=exception_handlers(),
@@ -79,9 +84,8 @@ def _metrics(runtime: Runtime) -> Metrics:
     return metrics
 
 
-def _door(runtime: Runtime) -> RouteGuard:
-    rate_limiter = RateLimiter(runtime.config.limits, clock=runtime.clock)
-    return RouteGuard(runtime, _readers(runtime), rate_limiter=rate_limiter)
+def _rate_limiter(runtime: Runtime) -> RateLimiter:
+    return RateLimiter(runtime.config.limits, clock=runtime.clock)
 
 
 def _readers(runtime: Runtime) -> list[Authenticator]:
@@ -94,21 +98,26 @@ def _readers(runtime: Runtime) -> list[Authenticator]:
         TokenAuthenticator(ApiTokens(store)),
         OidcAuthenticator(oidc),
         SessionAuthenticator(Sessions(store)),
+        SchedulerAuthenticator(),
     ]
 
 
-def _dependencies(runtime: Runtime) -> dict[str, Provide]:
+def _dependencies(runtime: Runtime, visitors: VisitorReader) -> dict[str, Provide]:
     def this() -> Runtime:
         return runtime
 
     def operator(request: Request[Any, Any, Any], tenant: Tenant = None) -> Operator:
         return operator_of(runtime, request)
 
+    async def visitor(request: Request[Any, Any, Any]) -> CurrentVisitor:
+        return await visitors.current(request)
+
     return {
         "runtime": Provide(this, sync_to_thread=False),
         "actor": Provide(_actor, sync_to_thread=False),
         "tenant_id": Provide(_tenant_id, sync_to_thread=False),
         "by": Provide(operator, sync_to_thread=False),
+        "visitor": Provide(visitor),
     }
 
 
@@ -135,6 +144,7 @@ def _service_routes(runtime: Runtime, *, at_root: bool) -> list[Router]:
         Router(
             "/" if at_root else f"/{service.address}", route_handlers=parts.routes,
             dependencies={"operations": Provide(_constant(parts.operations), sync_to_thread=False)},
+            opt={"service": service.name},
         )
         for service in runtime.services
         if (parts := runtime.parts[service.name]).routes
@@ -146,12 +156,6 @@ def _constant(value: Any) -> Callable[[], Any]:
         return value
 
     return provide
-
-
-def _paths(runtime: Runtime) -> set[str]:
-    """The paths of the service at the root, which take precedence over the platform's own."""
-    handlers = runtime.parts[runtime.services[0].name].routes
-    return {path for handler in handlers for path in getattr(handler, "paths", ())}
 
 
 def _hooks(runtime: Runtime, *, at_root: bool) -> dict[str, Ingest]:

@@ -25,6 +25,7 @@ from holdfast.http.guard import HEAD
 from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
 from holdfast.http.metrics import Metrics
 from holdfast.http.rate_limit import Addresses
+from holdfast.http.visitors import set_cookie
 
 log = structlog.get_logger("holdfast.http")
 
@@ -78,9 +79,12 @@ class AsgiApp:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
         request_id = request_id_of(scope)
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        told = {"request_id": request_id, "address": self._addresses.of(scope)}
+        told = {
+            "request_id": request_id, "address": self._addresses.of(scope),
+            "trusted_hops": self._addresses.all_trusted(scope),
+        }  # fmt: skip
         scope["state"] = {**scope.get("state", {}), **told}
-        answering = _Answering(send, request_id, self._headers)
+        answering = _Answering(send, request_id, self._headers, state=scope["state"])
         try:
             async with asyncio.timeout(self._request_s) as limit:
                 time_limit.note(scope, limit)
@@ -124,14 +128,17 @@ def _receiving(scope: Scope, receive: Receive) -> Receive:
 class _Answering:
     """Passes an answer on, with the headers that every answer has."""
 
-    def __init__(self, send: Send, request_id: str, usual: Mapping[bytes, bytes]) -> None:
-        self._send, self._id, self._usual = send, request_id, usual
+    def __init__(
+        self, send: Send, request_id: str, usual: Mapping[bytes, bytes], *, state: Mapping[str, Any]
+    ) -> None:
+        self._send, self._id, self._usual, self._state = send, request_id, usual, state
         self.status = 0
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self._id.encode())]
+            headers += set_cookie(self._state)
             there = {name for name, _ in headers}
             message["headers"] = headers + [pair for pair in self._usual.items() if pair[0] not in there]
         await self._send(message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -12,9 +11,8 @@ from litestar import MediaType, Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
-from holdfast import errors
 from holdfast.errors import HoldfastError
-from holdfast.web import SIGN_IN, status_of
+from holdfast.web import SIGN_IN, retry_after, status_of
 
 log = structlog.get_logger("holdfast.http")
 
@@ -61,13 +59,6 @@ def internal(request_id: str) -> ErrorResponse:
 
 def refusal(code: str, message: str, request_id: str) -> ErrorResponse:
     return ErrorResponse(ErrorBody(code, message, None, request_id))
-
-
-def retry_after(fault: HoldfastError) -> str | None:
-    """Whole seconds for `Retry-After`, at least one, never too few."""
-    if not isinstance(fault, errors.RetryLaterError):
-        return None
-    return str(max(1, math.ceil(fault.after_s)))
 
 
 def _request_id(request: Request[Any, Any, Any]) -> str:

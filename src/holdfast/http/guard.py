@@ -7,8 +7,10 @@ or `service`. `area` and `action` are what a token's scopes must cover; without 
 path and read or update. A route with `platform` is about the whole and asks for the role where no tenant is;
 one with `tenant` asks for it in the tenant that this path parameter names. A `page` sends people without a
 session to the sign-in page. What another site made a browser send is refused, unless the route says
-`cross_site`. With `limited` False it may be asked as often as anybody likes. `time_limit_s` is how long an
-answer may take where the usual time does not fit; None for one that goes on, such as a stream.
+`cross_site`. With `limited` False it may be asked as often as anybody likes. A `quota` allows each address so
+many requests in a period, over all processes. A `scheduler` route takes a platform's cron header from trusted
+hops, and answers others 403. `time_limit_s` is how long an answer may take where the usual time does not fit;
+None for one that goes on, such as a stream.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ from holdfast.errors import DeclarationError, ForbiddenError, UnverifiedError, W
 from holdfast.http.authentication import Authenticated, Authenticator, Connection, authenticate, bearer_of
 from holdfast.http.csrf import SAFE_METHODS, check_origin, check_session_act
 from holdfast.http.error_responses import SignInNeeded
-from holdfast.http.rate_limit import RateLimiter
+from holdfast.http.rate_limit import RateLimiter, site_of
 from holdfast.http.time_limit import allow_time
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.authorization import KINDS, PERSON, PUBLIC, VISITOR, check_act, is_person, privileged
+from holdfast.kit.rate_limit import SlidingWindow
 from holdfast.model.access import ROLES, Caller
 from holdfast.operation import Operation
 from holdfast.runtime import Runtime
@@ -37,6 +40,7 @@ from holdfast.web import next_of
 
 HEAD: Final = "head"  # the request is a HEAD, answered as its GET
 _API: Final = "/api/v1/"
+_NO_SCHEDULER: Final = "this is for the scheduler: a service account, or a cron header by trusted proxies"
 
 
 class RouteGuard:
@@ -64,6 +68,9 @@ class RouteGuard:
         acts = connection.scope.get("method") not in SAFE_METHODS
         if acts and not bearer_of(connection.headers) and not handler.opt.get("cross_site"):
             check_origin(connection.headers, public_url=self._public_url)
+        if quota := handler.opt.get("quota"):
+            window = SlidingWindow(self._runtime.store, quota)
+            await window.admit(site_of(connection.scope["state"]["address"]))
         if needs == PUBLIC:
             if handler.opt.get("limited", True):
                 self._rate_limiter.pass_stranger(connection.scope["state"]["address"])
@@ -94,6 +101,8 @@ class RouteGuard:
             readers = self._visitors if handler.opt["needs"] == VISITOR else self._readers
             arrival = await authenticate(readers, connection)
         except UnverifiedError:
+            if handler.opt.get("scheduler"):
+                raise ForbiddenError(_NO_SCHEDULER, needs=("service",)) from None
             self._rate_limiter.pass_stranger(connection.scope["state"]["address"])
             if handler.opt.get("page") and connection.scope.get("method") == "GET":
                 raise SignInNeeded(_asked_for(connection)) from None

@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import HoldfastError, InvalidError, NotOursError, TooLargeError, UnverifiedError
-from holdfast.http.error_responses import answer_to, internal, log, refusal, retry_after
+from holdfast.http.error_responses import answer_to, internal, log, refusal
 from holdfast.ids import ulid
 from holdfast.kit.inbox import Inbox
 from holdfast.service import Webhook
-from holdfast.web import status_of
+from holdfast.web import retry_after, status_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

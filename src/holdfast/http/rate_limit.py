@@ -52,7 +52,7 @@ class RateLimiter:
         _admit(self._callers.take(name), "this caller")
 
     def pass_stranger(self, address: str) -> None:
-        _admit(self._addresses.take(_site(address)), "this address without credentials that count")
+        _admit(self._addresses.take(site_of(address)), "this address without credentials that count")
 
 
 def _admit(wait_s: float, who: str) -> None:
@@ -79,6 +79,10 @@ class Addresses:
             if not self._is_trusted(hop):
                 break
         return peer
+
+    def all_trusted(self, scope: Any) -> bool:
+        """Whether a request comes from a trusted proxy itself, not from somebody behind one."""
+        return bool(self._trusted) and self._is_trusted(self.of(scope))
 
     def _is_trusted(self, address: str) -> bool:
         try:
@@ -107,8 +111,8 @@ def _plain(hop: str) -> str:
     return str(getattr(found, "ipv4_mapped", None) or found)
 
 
-def _site(address: str) -> str:
-    """Treat a customer's IPv6 network as one address: it has 2⁶⁴ of them."""
+def site_of(address: str) -> str:
+    """The key of an address in rate limits: an IPv6 customer's network of 2⁶⁴ addresses is one."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.kit.access import ApiToken, LoginAttempts, Session, Setup, SignInLink, User
+from holdfast.kit.access import ApiToken, LoginAttempts, Session, Setup, SignInLink, User, VisitorSession
 from holdfast.kit.activity import ActivityMinute
 from holdfast.kit.audit import AuditEvent, AuditHead
 from holdfast.kit.cache import CacheDocument, CacheGeneration
@@ -18,7 +18,7 @@ from holdfast.kit.inbox import InboxItem, InboxLane
 from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.metering import Allowance, UsageEvent, UsageSum
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane
-from holdfast.kit.rate_limit import RateLimitDocument
+from holdfast.kit.rate_limit import RateLimitDocument, RateWindow
 from holdfast.kit.releases import Release
 from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Schedule, SlotRun
@@ -31,8 +31,9 @@ KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Allowance, ApiToken, AuditEvent, AuditHead, CacheDocument, CacheGeneration, Channel, CheckpointDocument,
     Connection, Consent, Copy,
     DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane,
-    LeaseDocument, ActivityMinute, RateLimitDocument, Release, Rotation, RunDocument, Schedule,
-    Session, Setup, SignInLink, SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User, Watch,
+    LeaseDocument, ActivityMinute, RateLimitDocument, RateWindow, Release, Rotation, RunDocument, Schedule,
+    Session, Setup, SignInLink, SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User,
+    VisitorSession, Watch,
 )  # fmt: skip
 KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
     Connection: SEALED_TOKENS,

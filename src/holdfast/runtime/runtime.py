@@ -16,6 +16,7 @@ from holdfast.app import open_store
 from holdfast.clock import Clock
 from holdfast.config import Config
 from holdfast.errors import DeclarationError
+from holdfast.kit.access import VisitorSessions
 from holdfast.kit.access.roles import roles_of
 from holdfast.kit.activity import ActivityRecorder
 from holdfast.kit.audit import Audit
@@ -74,6 +75,7 @@ class Runtime:
         self._subprocess_pool = StoreSubprocessPool(config.store, env=config.prefix)
         self._oauth_providers: dict[str, OAuthProvider] = {}
         self.connections = Connections(store, vault, self._oauth_providers)
+        self.visitors = {s.name: VisitorSessions(store, vault, service=s.name) for s in services}
         self.parts: dict[str, Parts] = {s.name: s.build(self._context(s)) for s in services}
         for parts in self.parts.values():
             self._oauth_providers.update(parts.oauth_providers)
@@ -258,7 +260,7 @@ class Runtime:
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), local_dispatcher=self.dispatcher),
             dispatcher=self._dispatcher_for, connections=self.connections,
             subprocess_pool=self._subprocess_pool, http_session=self._http_session,
-            audit=self.audit, roles=self.roles,
+            audit=self.audit, roles=self.roles, visitors=self.visitors[service.name],
             meter=lambda tenant: Meter(self.store, tenant_id=tenant),
         )  # fmt: skip
 

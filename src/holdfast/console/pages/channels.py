@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from holdfast.console.formatting import span
 from holdfast.console.plots import meter
 from holdfast.operations.channels import ChannelRow, list_channels
+from holdfast.rendering.formatting import span
 from holdfast.runtime import Runtime
 from holdfast.service import Page, PageRequest
 

@@ -8,12 +8,12 @@ from typing import Any, Final, cast, get_args
 
 from markupsafe import Markup
 
-from holdfast.console.formatting import span, tone
 from holdfast.console.plots import stretch
 from holdfast.kit.runs import RunFields, StepSummary
 from holdfast.kit.runs.models import RunStatus
 from holdfast.operations.outboxes import own_fields
 from holdfast.operations.runs import KIT_RUNS, get, runs_in
+from holdfast.rendering.formatting import span, tone
 from holdfast.runtime import Runtime
 from holdfast.runtime.document_browser import redact_value
 from holdfast.service import Page, PageRequest

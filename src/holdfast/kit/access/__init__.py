@@ -9,11 +9,13 @@ from holdfast.kit.access.sessions import COOKIE, Session, SessionCaller, Session
 from holdfast.kit.access.sign_in_links import SignInLink, SignInLinks
 from holdfast.kit.access.tokens import ApiTokens, TokenCaller
 from holdfast.kit.access.users import Setup, User, UserRole, Users
+from holdfast.kit.access.visitors import CurrentVisitor, VisitorCaller, VisitorSession, VisitorSessions
 
 __all__ = [
     "COOKIE",
     "ApiToken",
     "ApiTokens",
+    "CurrentVisitor",
     "Gate",
     "LoginAttempts",
     "LoginThrottle",
@@ -29,5 +31,8 @@ __all__ = [
     "User",
     "UserRole",
     "Users",
+    "VisitorCaller",
+    "VisitorSession",
+    "VisitorSessions",
     "covers",
 ]

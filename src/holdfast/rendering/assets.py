@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from litestar import Response, get
+from litestar import Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
+from holdfast.conditional import conditional_response
 from holdfast.errors import NotFoundError
 
 KINDS: Final = {
@@ -52,11 +53,11 @@ class Assets:
 
     def route(self) -> HTTPRouteHandler:
         @get("/assets/{file:path}", opt={"needs": "public", "limited": False}, include_in_schema=False)
-        async def asset(file: FromPath[str]) -> Response[bytes]:
+        async def asset(request: Request[Any, Any, Any], file: FromPath[str]) -> Response[Any]:
             found = self._files.get(file.lstrip("/"))
             if found is None:
                 raise NotFoundError("no such asset; load the page again")
             data, kind = found
-            return Response(data, media_type=kind, headers={"cache-control": _FOREVER})
+            return conditional_response(request.headers, data, media_type=kind, cache_control=_FOREVER)
 
         return asset
