@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
@@ -24,7 +24,7 @@ import structlog
 from holdfast.errors import DeclarationError, ForbiddenError, HoldfastError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access.authorization import KINDS, check_act
-from holdfast.kit.audit import Audit, AuditEntry, AuditOutcome
+from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditEntry, AuditFactory, AuditModels, AuditOutcome
 from holdfast.model import Caller
 from holdfast.store import Transaction
 
@@ -43,6 +43,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     `needs` is a kind of caller (`holdfast.kit.access.authorization`). `subject` names the parameter that the
     audit event is about. A `platform` operation needs the role on the platform itself and is recorded there.
+    `audit` is the trail that records it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     needs: str
     subject: str = ""
     platform: bool = False
+    audit: AuditModels = AUDIT_MODELS
 
     def require(self, caller: Caller, tenant_id: str) -> None:
         """Raise ForbiddenError unless the caller is of the kind it needs, and a token has the scope."""
@@ -68,7 +70,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str
     actor: str
     caller: Caller
-    audits: Callable[[str], Audit]
+    audits: AuditFactory
     # Returns the caller with their role in a tenant.
     enter: Callable[[Caller, str], Awaitable[Caller]] | None = None
     operation: Operation | None = None
@@ -91,28 +93,31 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         details: Any = None,
         subject: str | None = None,
         action: str | None = None,
+        fields: Mapping[str, Any] | None = None,
         across: bool = False,
     ) -> T:
         """Run `act` and append its audit event in the same commit; one that returns False changed nothing.
 
-        `details` may be a function of what `act` returned. With `across`, `act` reaches every tenant's
-        documents.
+        `details` may be a function of what `act` returned; `fields` are further ones of the event, such as
+        those that a service's own class adds. With `across`, `act` reaches every tenant's documents.
         """
 
         async def both(tx: Transaction) -> T:
             result = await act(tx)
             if result is not False:
                 said = details(result) if callable(details) else details
-                await self.record(tx, details=said, subject=subject, action=action)
+                await self.record(tx, details=said, subject=subject, action=action, fields=fields)
             return result
 
         return await self._audit().transact(both, across=across)
 
     async def record(
-        self, tx: Transaction, *, details: Any = None, subject: str | None = None, action: str | None = None
-    ) -> None:
+        self, tx: Transaction, *, details: Any = None, subject: str | None = None, action: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         """Append the audit event to a transaction, once: for acts that take several commits."""
-        await self._audit().add(tx, self._entry("done", details, subject=subject, action=action))
+        entry = self._entry("done", details, subject=subject, action=action, fields=fields)
+        await self._audit().add(tx, entry)
 
     async def append(
         self, *, details: Any = None, subject: str | None = None, action: str | None = None,
@@ -134,14 +139,16 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
             log.error("failed act not recorded", act=self._declared().name, error=unwritten.message)
 
     def _audit(self) -> Audit:
-        return self.audits(NO_TENANT if self._declared().platform else self.tenant_id)
+        declared = self._declared()
+        return self.audits(NO_TENANT if declared.platform else self.tenant_id, models=declared.audit)
 
     def _entry(
-        self, outcome: AuditOutcome, details: Any, *, subject: str | None = None, action: str | None = None
-    ) -> AuditEntry:
+        self, outcome: AuditOutcome, details: Any, *, subject: str | None = None, action: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> AuditEntry:  # fmt: skip
         return AuditEntry(
             action=action or self._declared().action, actor=self.actor, outcome=outcome, details=details,
-            subject=self.subject if subject is None else subject,
+            subject=self.subject if subject is None else subject, fields=fields or {},
         )  # fmt: skip
 
     def _declared(self) -> Operation:
@@ -155,7 +162,14 @@ class _Declare(Protocol):
 
 
 def operation(
-    action: str, *, area: str, verb: str, needs: str, subject: str = "", platform: bool = False
+    action: str,
+    *,
+    area: str,
+    verb: str,
+    needs: str,
+    subject: str = "",
+    platform: bool = False,
+    audit: AuditModels = AUDIT_MODELS,
 ) -> _Declare:
     """Declare an act. The function takes its `Operator` as `by`, changes nothing except by `by.commit`.
 
@@ -166,7 +180,7 @@ def operation(
         signature = inspect.signature(function)
         declared = Operation(
             name=f"{function.__module__}.{function.__qualname__}", action=action, area=area, verb=verb,
-            needs=needs, subject=subject, platform=platform,
+            needs=needs, subject=subject, platform=platform, audit=audit,
         )  # fmt: skip
         if needs not in KINDS:
             raise DeclarationError(f"{declared.name} needs one of {', '.join(KINDS)}, not {needs!r}")

@@ -31,10 +31,10 @@ from holdfast.errors import InvalidError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import CurrentVisitor, Roles, VisitorSessions
 from holdfast.kit.access.authorization import has_role
-from holdfast.kit.audit import Audit
+from holdfast.kit.audit import AuditFactory, AuditModels
 from holdfast.kit.connections import Connections, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, Source
-from holdfast.kit.metering import Meter
+from holdfast.kit.metering import MeterFactory, MeterModels
 from holdfast.kit.outbox import Dispatcher, Endpoint, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.rate_limit import WindowQuota
@@ -222,6 +222,23 @@ class OutboxPart(msgspec.Struct, frozen=True, kw_only=True):
     test_fields: Mapping[str, Any] = {}
 
 
+class AuditPart(msgspec.Struct, frozen=True, kw_only=True):
+    """An audit trail in a service's own collections, which operators read and verify by name.
+
+    Example: `Parts(audits=[AuditPart(name="reviews", models=REVIEW_AUDIT)])`
+    """
+
+    name: str
+    models: AuditModels
+
+
+class MeterPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A meter in a service's own collections, which operators read and check by name."""
+
+    name: str
+    models: MeterModels
+
+
 class RunPart(msgspec.Struct, frozen=True, kw_only=True):
     """Runs with documents of a service's own; `joins` take part in the commit that cancels or retries one."""
 
@@ -246,9 +263,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] | None = None
     oauth_providers: Mapping[str, OAuthProvider] = {}  # by the provider's name
-    # Outboxes and runs in the service's own collections, shown and operated by every surface.
+    # Parts of the kit in the service's own collections, shown and operated by every surface.
     outboxes: Sequence[OutboxPart] = ()
     runs: Sequence[RunPart] = ()
+    audits: Sequence[AuditPart] = ()
+    meters: Sequence[MeterPart] = ()
     queues: Mapping[str, type[Document]] = {}  # documents its own loops claim, for backlog and drain
     metrics: Any = None  # a prometheus_client collector, shown under /metrics
     operations: Any = None  # the object that its commands and pages call
@@ -338,9 +357,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     outbox: Callable[[str], Outbox]
     dispatcher: DispatcherFactory
     connections: Connections  # with the `Parts.oauth_providers` of all services
-    audit: Callable[[str], Audit]
+    audit: AuditFactory  # of the platform's trail, or with `models` of the service's own
+    meter: MeterFactory  # likewise
     roles: Roles | None  # by the membership collection that a service declares
-    meter: Callable[[str], Meter]
     visitors: VisitorSessions  # of this service's own visitors
     subprocess_pool: SubprocessPool
     http_session: HttpSession  # for clients of providers; one for the whole process

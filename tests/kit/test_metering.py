@@ -126,7 +126,7 @@ async def test_a_rebuild_finds_no_drift_and_mends_what_was_forged(meter: Meter, 
     await acme.commit(patch(UsageSum, row.id, changes={"value": Increment(7)}))
     (drift,) = await meter.rebuild("2026-11", mend=True)
     assert drift.stored - drift.ledger == 7
-    assert (drift.metric, drift.day) == (row.metric, row.day)
+    assert (drift.metric, drift.period) == (row.metric, row.day)
     assert await meter.rebuild("2026-11") == []
 
 

@@ -9,7 +9,7 @@ from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, Event, Outbox
 from holdfast.operation import Operator
 from holdfast.operations import dead_letters, deliveries, endpoints
 from holdfast.operations.endpoints import EndpointSettings, NewEndpoint
-from holdfast.runtime import KIT_OUTBOX, Runtime
+from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import create, patch
 from tests.operations.scenarios import World, scenario
 
@@ -44,56 +44,56 @@ async def _dead(world: World) -> str:
 @scenario(deliveries.replay)
 async def _(world: World) -> None:
     delivery_id = await _dead(world)
-    await world.act(deliveries.replay(world.runtime, world.by, KIT_OUTBOX, delivery_id))
+    await world.act(deliveries.replay(world.runtime, world.by, KIT_PART, delivery_id))
 
 
 @scenario(deliveries.cancel)
 async def _(world: World) -> None:
     delivery_id = await _waiting(world)
-    await world.act(deliveries.cancel(world.runtime, world.by, KIT_OUTBOX, delivery_id))
+    await world.act(deliveries.cancel(world.runtime, world.by, KIT_PART, delivery_id))
 
 
 @scenario(dead_letters.replay)
 async def _(world: World) -> None:
     delivery_id = await _dead(world)
-    await world.act(dead_letters.replay(world.runtime, world.by, KIT_OUTBOX, delivery_id))
+    await world.act(dead_letters.replay(world.runtime, world.by, KIT_PART, delivery_id))
 
 
 @scenario(dead_letters.replay_all)
 async def _(world: World) -> None:
     await _dead(world)
-    await world.act(dead_letters.replay_all(world.runtime, world.by, KIT_OUTBOX, dry_run=False))
+    await world.act(dead_letters.replay_all(world.runtime, world.by, KIT_PART, dry_run=False))
 
 
 @scenario(dead_letters.resolve)
 async def _(world: World) -> None:
     delivery_id = await _dead(world)
-    await world.act(dead_letters.resolve(world.runtime, world.by, KIT_OUTBOX, delivery_id, note="by hand"))
+    await world.act(dead_letters.resolve(world.runtime, world.by, KIT_PART, delivery_id, note="by hand"))
 
 
 @scenario(endpoints.create)
 async def _(world: World) -> None:
-    await world.act(endpoints.create(world.runtime, world.by, KIT_OUTBOX, NewEndpoint(url=URL)))
+    await world.act(endpoints.create(world.runtime, world.by, KIT_PART, NewEndpoint(url=URL)))
 
 
 @scenario(endpoints.update)
 async def _(world: World) -> None:
     await _endpoint(world)
     settings = EndpointSettings(url=URL, concurrency=2)
-    await world.act(endpoints.update(world.runtime, world.by, KIT_OUTBOX, "rms", settings))
+    await world.act(endpoints.update(world.runtime, world.by, KIT_PART, "rms", settings))
 
 
 @scenario(endpoints.delete)
 async def _(world: World) -> None:
     await _waiting(world)
-    await world.act(endpoints.delete(world.runtime, world.by, KIT_OUTBOX, "rms"))
+    await world.act(endpoints.delete(world.runtime, world.by, KIT_PART, "rms"))
 
 
 def _on_an_endpoint(act: Callable[[Runtime, Operator, str, str], Any], **fields: Any) -> None:
     @scenario(act)
     async def _(world: World) -> None:
         await _endpoint(world, **fields)
-        await world.act(act(world.runtime, world.by, KIT_OUTBOX, "rms"))
+        await world.act(act(world.runtime, world.by, KIT_PART, "rms"))
 
 
 _on_an_endpoint(endpoints.pause)

@@ -1,4 +1,4 @@
-"""`holdfast audit`: list, verify or export a tenant's audit trail."""
+"""`holdfast audit`: list, verify or export a tenant's audit trails."""
 
 from __future__ import annotations
 
@@ -19,14 +19,19 @@ from holdfast.cli.context import (
     Tenant,
     print_result,
     print_table,
+    services_of,
     with_runtime,
 )
 from holdfast.errors import ConfigError
 from holdfast.ids import ulid
 from holdfast.operations import audit
-from holdfast.runtime import Runtime
+from holdfast.runtime import KIT_PART, Runtime
 
 commands = typer.Typer(no_args_is_help=True)
+
+_Trail = Annotated[
+    str, typer.Option("--trail", metavar="NAME", help="The trail: the kit's own, or a service's.")
+]
 
 
 @commands.command("list")
@@ -34,6 +39,7 @@ def list_command(
     action: Annotated[str | None, typer.Option(metavar="TEXT", help="Of this kind alone.")] = None,
     actor: Annotated[str | None, typer.Option(metavar="ID", help="What this one did.")] = None,
     subject: Annotated[str | None, typer.Option(metavar="ID", help="What was done to this.")] = None,
+    trail: _Trail = KIT_PART,
     tenant: Tenant = PLATFORM,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -50,8 +56,9 @@ def list_command(
         raise typer.BadParameter("give one of --action, --actor and --subject")
     page = with_runtime(
         lambda runtime: audit.list_events(
-            runtime, tenant, action=action, actor=actor, subject=subject, limit=limit, cursor=cursor
-        )
+            runtime, tenant, trail, action=action, actor=actor, subject=subject, limit=limit, cursor=cursor
+        ),
+        services=services_of(trail),
     )
     columns = ("sequence", "at", "actor", "action", "outcome", "subject")
     none = "nothing is on record like this"
@@ -59,16 +66,17 @@ def list_command(
 
 
 @commands.command("verify")
-def verify_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
+def verify_command(trail: _Trail = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
     """Walk the whole chain: finds any change, gap, insertion, reorder or cut-off tail.
 
     \b
-    Example:
+    Examples:
       holdfast audit verify --tenant acme
+      holdfast audit verify --tenant acme --trail reviews
 
     Exit code 0 when it is sound, 1 when it is not.
     """
-    verdict = with_runtime(lambda runtime: audit.verify(runtime, tenant))
+    verdict = with_runtime(lambda runtime: audit.verify(runtime, tenant, trail), services=services_of(trail))
     text = f"{verdict.events} events hold"
     if verdict.fault is not None:
         text += f"; then {verdict.fault.kind} at {verdict.fault.sequence}: {verdict.fault.message}"
@@ -79,6 +87,7 @@ def verify_command(tenant: Tenant = PLATFORM, as_json: AsJson = False) -> None:
 
 @commands.command("export")
 def export_command(
+    trail: _Trail = KIT_PART,
     tenant: Tenant = PLATFORM,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="Write there instead of printing.")] = None,
 ) -> None:
@@ -91,16 +100,16 @@ def export_command(
     """
 
     async def copy(runtime: Runtime, file: BinaryIO) -> None:
-        async for line in audit.export(runtime, tenant):
+        async for line in audit.export(runtime, tenant, trail):
             file.write(line)
         file.flush()
 
     if out is None:
-        with_runtime(lambda runtime: copy(runtime, sys.stdout.buffer))
+        with_runtime(lambda runtime: copy(runtime, sys.stdout.buffer), services=services_of(trail))
         return
     try:
         with _replacing(Path(out)) as file:
-            with_runtime(lambda runtime: copy(runtime, file))
+            with_runtime(lambda runtime: copy(runtime, file), services=services_of(trail))
     except OSError as fault:
         raise ConfigError(f"can't write {out}: {fault.strerror}") from None
 

@@ -21,7 +21,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.logs import log_to_stderr
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
-from holdfast.runtime import Runtime, find_services
+from holdfast.runtime import KIT_PART, Runtime, find_services
 from holdfast.service import Service
 
 T = TypeVar("T")
@@ -50,6 +50,11 @@ def with_runtime(act: Callable[[Runtime], Awaitable[T]], *, services: Sequence[S
             await runtime.close()
 
     return asyncio.run(run())
+
+
+def services_of(part: str) -> Sequence[Service] | None:
+    """The services to open for a named part: none for the kit's own, whatever state the services are in."""
+    return () if part == KIT_PART else None
 
 
 def operate(

@@ -20,7 +20,7 @@ from holdfast.cli.context import (
 from holdfast.cli.outboxes import OutboxName, print_page
 from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
 from holdfast.operations import deliveries
-from holdfast.runtime import KIT_OUTBOX
+from holdfast.runtime import KIT_PART
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -41,7 +41,7 @@ def list_command(
         typer.Option(callback=_known, help="May be repeated. Default: what has not arrived."),
     ] = None,
     endpoint: Annotated[str | None, typer.Option(metavar="ID", help="To this endpoint alone.")] = None,
-    outbox: OutboxName = KIT_OUTBOX,
+    outbox: OutboxName = KIT_PART,
     tenant: Tenant = PLATFORM,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -68,7 +68,7 @@ def list_command(
 
 @commands.command("show")
 def show_command(
-    delivery_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    delivery_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
     """Show one delivery: its payload, and every attempt.
 
@@ -83,7 +83,7 @@ def show_command(
 
 @commands.command("replay")
 def replay_command(
-    delivery_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    delivery_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
     """Send one again, under its old event id with its old body.
 
@@ -98,7 +98,7 @@ def replay_command(
 
 @commands.command("cancel")
 def cancel_command(
-    delivery_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    delivery_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
     """Send one that waits no more; one that is being sent can't be cancelled.
 

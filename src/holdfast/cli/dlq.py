@@ -17,7 +17,7 @@ from holdfast.cli.context import (
 )
 from holdfast.cli.outboxes import OutboxName, print_page
 from holdfast.operations import dead_letters
-from holdfast.runtime import KIT_OUTBOX
+from holdfast.runtime import KIT_PART
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -28,7 +28,7 @@ _Endpoint = Annotated[str | None, typer.Option(metavar="ID", help="To this endpo
 def list_command(
     endpoint: _Endpoint = None,
     resolved: Annotated[bool, typer.Option("--resolved", help="Those that are resolved.")] = False,
-    outbox: OutboxName = KIT_OUTBOX,
+    outbox: OutboxName = KIT_PART,
     tenant: Tenant = PLATFORM,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -59,7 +59,7 @@ def replay_command(
     endpoint: _Endpoint = None,
     event_type: Annotated[str | None, typer.Option(metavar="TYPE", help="Of this type alone.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")] = False,
-    outbox: OutboxName = KIT_OUTBOX,
+    outbox: OutboxName = KIT_PART,
     tenant: Tenant = PLATFORM,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
     as_json: AsJson = False,
@@ -93,7 +93,7 @@ def replay_command(
 def resolve_command(
     letter_id: Annotated[str, typer.Argument(metavar="ID", help="As `dlq list` shows it.")],
     note: Annotated[str, typer.Option(metavar="TEXT", help="How it was resolved; people see it.")],
-    outbox: OutboxName = KIT_OUTBOX,
+    outbox: OutboxName = KIT_PART,
     tenant: Tenant = PLATFORM,
     as_json: AsJson = False,
 ) -> None:

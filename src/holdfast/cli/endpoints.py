@@ -29,7 +29,7 @@ from holdfast.operations.endpoints import (
     NewEndpoint,
     StateChange,
 )
-from holdfast.runtime import KIT_OUTBOX, Runtime
+from holdfast.runtime import KIT_PART, Runtime
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -55,7 +55,7 @@ def list_command(
             metavar="STATUS", callback=_known, help=f"One of {', '.join(get_args(EndpointStatus))}."
         ),
     ] = None,
-    outbox: OutboxName = KIT_OUTBOX,
+    outbox: OutboxName = KIT_PART,
     tenant: Tenant = PLATFORM,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -81,7 +81,7 @@ def list_command(
 
 @commands.command("show")
 def show_command(
-    endpoint_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    endpoint_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
     """Show one endpoint: its settings, its state, and the notices of its changes.
 
@@ -112,7 +112,7 @@ def create_command(
     ] = 10,
     rate: _Rate = None,
     fifo: Annotated[bool, typer.Option("--fifo", help="Keep the order of events; can't be changed.")] = False,
-    outbox: OutboxName = KIT_OUTBOX,
+    outbox: OutboxName = KIT_PART,
     tenant: Tenant = PLATFORM,
     as_json: AsJson = False,
 ) -> None:
@@ -143,7 +143,7 @@ def update_command(
     ] = None,
     rate: _Rate = None,
     no_rate: Annotated[bool, typer.Option("--no-rate", help="Send as fast as it can take.")] = False,
-    outbox: OutboxName = KIT_OUTBOX,
+    outbox: OutboxName = KIT_PART,
     tenant: Tenant = PLATFORM,
     as_json: AsJson = False,
 ) -> None:
@@ -170,7 +170,7 @@ def update_command(
 
 @commands.command("rotate")
 def rotate_command(
-    endpoint_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    endpoint_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
     """Give an endpoint a fresh secret, printed this once; the old one signs too for a day.
 
@@ -184,7 +184,7 @@ def rotate_command(
 
 @commands.command("test")
 def send_test_command(
-    endpoint_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    endpoint_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
     """Send a holdfast.test event to one endpoint.
 
@@ -198,7 +198,7 @@ def send_test_command(
 
 @commands.command("delete")
 def delete_command(
-    endpoint_id: _Id, outbox: OutboxName = KIT_OUTBOX, tenant: Tenant = PLATFORM, as_json: AsJson = False
+    endpoint_id: _Id, outbox: OutboxName = KIT_PART, tenant: Tenant = PLATFORM, as_json: AsJson = False
 ) -> None:
     """Disable an endpoint, cancel what waits for it, and delete it; its dead letters stay.
 
@@ -214,7 +214,7 @@ def _add_state_command(verb: str, change: StateChange) -> None:
     def command(
         endpoint_id: _Id,
         reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; people see it.")] = "",
-        outbox: OutboxName = KIT_OUTBOX,
+        outbox: OutboxName = KIT_PART,
         tenant: Tenant = PLATFORM,
         as_json: AsJson = False,
     ) -> None:

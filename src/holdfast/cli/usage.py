@@ -16,9 +16,11 @@ from holdfast.cli.context import (
     operate,
     print_result,
     print_table,
+    services_of,
     with_runtime,
 )
 from holdfast.operations import usage
+from holdfast.runtime import KIT_PART
 
 commands = typer.Typer(no_args_is_help=True)
 
@@ -34,8 +36,15 @@ _Month = Annotated[
 ]
 
 
+_Meter = Annotated[
+    str, typer.Option("--meter", metavar="NAME", help="The meter: the kit's own, or a service's.")
+]
+
+
 @commands.command("show")
-def show_command(tenant: Tenant = PLATFORM, month: _Month = None, as_json: AsJson = False) -> None:
+def show_command(
+    meter: _Meter = KIT_PART, tenant: Tenant = PLATFORM, month: _Month = None, as_json: AsJson = False
+) -> None:
     """Show a month's exact sums.
 
     \b
@@ -43,14 +52,20 @@ def show_command(tenant: Tenant = PLATFORM, month: _Month = None, as_json: AsJso
       holdfast usage show --tenant acme
       holdfast usage show --tenant acme --month 2026-10 --json
     """
-    sums = with_runtime(lambda runtime: usage.sums(runtime, tenant, month=month))
+    sums = with_runtime(
+        lambda runtime: usage.sums(runtime, tenant, meter, month=month), services=services_of(meter)
+    )
     rows = [{"metric": metric, "used": used} for metric, used in sorted(sums.metrics.items())]
     print_table(rows, ("metric", "used"), as_json=as_json, none="nothing was used")
 
 
 @commands.command("allowances")
 def allowances_command(
-    tenant: Tenant = PLATFORM, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False
+    meter: _Meter = KIT_PART,
+    tenant: Tenant = PLATFORM,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show what is taken of everything limited, by name.
 
@@ -59,13 +74,17 @@ def allowances_command(
       holdfast usage allowances --tenant acme
       holdfast usage allowances --json | jq -r '.items[] | select(.standing == "reached") | .name'
     """
-    page = with_runtime(lambda runtime: usage.list_allowances(runtime, tenant, limit=limit, cursor=cursor))
+    page = with_runtime(
+        lambda runtime: usage.list_allowances(runtime, tenant, meter, limit=limit, cursor=cursor),
+        services=services_of(meter),
+    )
     columns = ("name", "used", "limit", "standing")
     print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none="nothing limited was taken")
 
 
 @commands.command("rebuild")
 def rebuild_command(
+    meter: _Meter = KIT_PART,
     tenant: Tenant = PLATFORM,
     month: _Month = None,
     mend: Annotated[bool, typer.Option("--mend", help="Correct sums that are off.")] = False,
@@ -81,7 +100,9 @@ def rebuild_command(
     Exit code 1 when sums were off and were left so.
     """
     rebuilt = operate(
-        tenant, lambda runtime, by: usage.rebuild(runtime, by, month=month, mend=mend), services=()
+        tenant,
+        lambda runtime, by: usage.rebuild(runtime, by, meter, month=month, mend=mend),
+        services=services_of(meter),
     )
     state = "mended" if mend else "off"
     text = f"{len(rebuilt.drifts)} sums {state}" if rebuilt.drifts else "all sums agree"

@@ -70,7 +70,7 @@ class Shell:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.places = mounted_pages(runtime)
-        self._tenants = Tenants(runtime.store)
+        self._tenants = Tenants(runtime)
         folders = page_folders(runtime.services)
         self.assets = Assets({OWN: HERE / "assets", **folders})
         own = self._environment([HERE / "templates"])

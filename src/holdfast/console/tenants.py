@@ -6,23 +6,26 @@ from typing import Final
 
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import User
-from holdfast.kit.audit import AuditHead
+from holdfast.kit.audit import AuditHeadFields
 from holdfast.kit.outbox import Endpoint
-from holdfast.store import Query, Store
+from holdfast.runtime import Runtime
+from holdfast.store import Query
 
 LOOKED_AT_MAX: Final = 200
 REMEMBERED_S: Final = 10.0
-_TELLING: Final[tuple[type[AuditHead | Endpoint | User], ...]] = (AuditHead, Endpoint, User)
 
 
 class Tenants:
     """Names tenants to choose from. There may be more: any can be typed.
 
-    Example: `await Tenants(store).known()` gives `["-", "acme", "demo"]`
+    Example: `await Tenants(runtime).known()` gives `["-", "acme", "demo"]`
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store, self._clock = store.privileged(), store.clock
+    def __init__(self, runtime: Runtime) -> None:
+        self._store, self._clock = runtime.store.privileged(), runtime.clock
+        heads = [trail.models.head for trail in runtime.audits.values()]
+        endpoints = [outbox.models.endpoint for outbox in runtime.outboxes.values()]
+        self._kinds: list[type[AuditHeadFields | Endpoint | User]] = [*heads, *endpoints, User]
         self._known: list[str] = [NO_TENANT]
         self._until_s = -1.0
 
@@ -31,10 +34,10 @@ class Tenants:
         now_s = self._clock.monotonic()
         if now_s >= self._until_s:
             self._until_s = now_s + REMEMBERED_S
-            found = {tenant for kind in _TELLING for tenant in await self._of(kind)}
+            found = {tenant for kind in self._kinds for tenant in await self._of(kind)}
             self._known = [NO_TENANT, *sorted(found - {NO_TENANT})]
         return self._known
 
-    async def _of(self, kind: type[AuditHead | Endpoint | User]) -> set[str]:
+    async def _of(self, kind: type[AuditHeadFields | Endpoint | User]) -> set[str]:
         page = await self._store.query(Query(kind).limit(LOOKED_AT_MAX))
         return {doc.tenant_id for doc in page.docs}

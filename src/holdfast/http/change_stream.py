@@ -15,7 +15,6 @@ from typing import Final
 from holdfast.errors import RetryLaterError
 from holdfast.kit.access import ApiToken, User
 from holdfast.kit.activity import ActivityMinute
-from holdfast.kit.audit import AuditHead
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
@@ -33,7 +32,6 @@ STREAM_S_MAX: Final = 600.0
 EVERYTHING: Final = "*"
 _BELL_S: Final = 3_600.0
 _KIT: Final[Mapping[str, Sequence[type[Document]]]] = {
-    "audit": (AuditHead,),
     "channels": (Channel, Watch),
     "connections": (Connection,),
     "inbox": (InboxItem,),
@@ -50,6 +48,7 @@ def topics_of(runtime: Runtime) -> dict[str, Sequence[type[Document]]]:
     runs = [RUN_MODELS, *(one.models for parts in runtime.parts.values() for one in parts.runs)]
     return {
         **_KIT,
+        "audit": [trail.models.head for trail in runtime.audits.values()],
         "dead-letters": [models.dead_letter for models in outboxes],
         "deliveries": [models.delivery for models in outboxes],
         "endpoints": [models.endpoint for models in outboxes],

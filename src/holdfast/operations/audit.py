@@ -1,20 +1,46 @@
-"""The audit trail: list, verify, export."""
+"""The audit trails of a process, each by its name: list, verify, export."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
 
 import msgspec
 
-from holdfast.errors import InvalidError
-from holdfast.kit.audit import AuditEvent
+from holdfast.errors import InvalidError, NotFoundError
+from holdfast.kit.audit import Audit, AuditFields, AuditModels, AuditOutcome
 from holdfast.kit.audit.chain import ChainFault
-from holdfast.runtime import Runtime
+from holdfast.operations.outboxes import own_fields
+from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Query
 
 
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One event of a trail; `fields` are those that a service's own class adds, by their stored names."""
+
+    trail: str
+    id: str
+    tenant_id: str
+    sequence: int
+    at: datetime
+    action: str
+    actor: str
+    subject: str
+    outcome: AuditOutcome
+    details: Any
+    intent: str
+    change_summary: str
+    scope: str
+    policy_approval: str
+    evidence_text: str
+    previous: str
+    hash: str
+    fields: dict[str, Any]
+
+
 class AuditPage(msgspec.Struct, frozen=True):
-    items: list[AuditEvent]
+    items: list[AuditRow]
     cursor: str | None
 
 
@@ -26,9 +52,27 @@ class AuditVerdict(msgspec.Struct, frozen=True):
     fault: ChainFault | None
 
 
+def row(event: AuditFields, trail: str) -> AuditRow:
+    names = set(AuditRow.__struct_fields__) - {"trail", "fields"}
+    values = {name: getattr(event, name) for name in names}
+    return AuditRow(trail=trail, fields=own_fields(event, AuditFields), **values)
+
+
+def trail_named(runtime: Runtime, tenant_id: str, trail: str) -> Audit:
+    """Return a tenant's trail or raise NotFoundError, naming those there are."""
+    return runtime.audit(tenant_id, models=_models(runtime, trail))
+
+
+def _models(runtime: Runtime, trail: str) -> AuditModels:
+    if trail not in runtime.audits:
+        raise NotFoundError(f"no audit trail {trail!r}; there are {', '.join(runtime.audits)}")
+    return runtime.audits[trail].models
+
+
 async def list_events(
     runtime: Runtime,
     tenant_id: str,
+    trail: str = KIT_PART,
     *,
     action: str | None = None,
     actor: str | None = None,
@@ -41,19 +85,19 @@ async def list_events(
     filters = [(name, value) for name, value in given.items() if value]
     if len(filters) > 1:
         raise InvalidError("give one of action, actor and subject")
-    query = Query(AuditEvent).order_by("-sequence").limit(limit).after(cursor)
+    query = Query(_models(runtime, trail).event).order_by("-sequence").limit(limit).after(cursor)
     for name, value in filters:
         query = query.where(name, "==", value)
     page = await runtime.store.tenant(tenant_id).query(query)
-    return AuditPage(list(page.docs), page.cursor)
+    return AuditPage([row(event, trail) for event in page.docs], page.cursor)
 
 
-async def verify(runtime: Runtime, tenant_id: str) -> AuditVerdict:
+async def verify(runtime: Runtime, tenant_id: str, trail: str = KIT_PART) -> AuditVerdict:
     """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
-    verified = await runtime.audit(tenant_id).verify()
+    verified = await trail_named(runtime, tenant_id, trail).verify()
     return AuditVerdict(verified.intact, verified.events, verified.fault)
 
 
-def export(runtime: Runtime, tenant_id: str) -> AsyncIterator[bytes]:
+def export(runtime: Runtime, tenant_id: str, trail: str = KIT_PART) -> AsyncIterator[bytes]:
     """The chain as JSON lines, oldest first."""
-    return runtime.audit(tenant_id).export()
+    return trail_named(runtime, tenant_id, trail).export()

@@ -12,7 +12,7 @@ from holdfast.kit.outbox import DeadLetter, Report, Selection
 from holdfast.operation import Operator, operation
 from holdfast.operations.deliveries import ReplayResponse
 from holdfast.operations.outboxes import deliveries_in, outbox_named
-from holdfast.runtime import KIT_OUTBOX, Runtime
+from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Transaction
 
 REPLAY_MAX: Final = 1_000
@@ -59,7 +59,7 @@ async def get(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -
 async def list_dead_letters(
     runtime: Runtime,
     tenant_id: str,
-    outbox: str = KIT_OUTBOX,
+    outbox: str = KIT_PART,
     *,
     resolved: bool = False,
     endpoint_id: str | None = None,

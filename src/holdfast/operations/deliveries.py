@@ -14,7 +14,7 @@ from holdfast.kit.outbox import Attempt, Delivery, Selection
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
 from holdfast.operation import Operator, operation
 from holdfast.operations.outboxes import deliveries_in, outbox_named, own_fields
-from holdfast.runtime import KIT_OUTBOX, Runtime
+from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Transaction
 
 
@@ -87,7 +87,7 @@ async def get(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -
 async def list_deliveries(
     runtime: Runtime,
     tenant_id: str,
-    outbox: str = KIT_OUTBOX,
+    outbox: str = KIT_PART,
     *,
     statuses: Sequence[DeliveryStatus] = UNDELIVERED,
     endpoint_id: str | None = None,

@@ -29,7 +29,7 @@ from holdfast.operation import Operator, operation
 from holdfast.operations import deliveries
 from holdfast.operations.deliveries import DeliveryRow
 from holdfast.operations.outboxes import outbox_named
-from holdfast.runtime import KIT_OUTBOX, Runtime
+from holdfast.runtime import KIT_PART, Runtime
 from holdfast.store import Query, Snapshot, Store, Transaction, put
 from holdfast.store import create as create_write
 from holdfast.store import delete as delete_write
@@ -127,7 +127,7 @@ async def get(runtime: Runtime, tenant_id: str, outbox: str, endpoint_id: str) -
 async def list_endpoints(
     runtime: Runtime,
     tenant_id: str,
-    outbox: str = KIT_OUTBOX,
+    outbox: str = KIT_PART,
     *,
     status: EndpointStatus | None = None,
     limit: int = 50,

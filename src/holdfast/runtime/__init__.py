@@ -7,12 +7,14 @@ config ──► Runtime.open ──► store + vault + inbox + outbox + schedul
         http, cli, console over it; Supervisor runs the loops
 
 `discovery` finds the services, `document_registry` lists the documents, `settings` reads the settings of
-services and the keys of the vault, `runtime` composes them, `health` reports on them.
+services and the keys of the vault, `part_registry` names the parts that services bring, `runtime` composes
+them, `health` reports on them.
 """
 
 from holdfast.runtime.discovery import find_services
 from holdfast.runtime.document_registry import KIT_DOCUMENTS, KIT_SEALED, documents_of, sealed_fields
-from holdfast.runtime.health import BACKLOG_S_MAX, DEPTH_MAX, KIT_OUTBOX
+from holdfast.runtime.health import BACKLOG_S_MAX, DEPTH_MAX
+from holdfast.runtime.part_registry import KIT_PART
 from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.settings import KEYS_FILE, keys_in, settings_of, vault_of
 
@@ -21,7 +23,7 @@ __all__ = [
     "DEPTH_MAX",
     "KEYS_FILE",
     "KIT_DOCUMENTS",
-    "KIT_OUTBOX",
+    "KIT_PART",
     "KIT_SEALED",
     "Runtime",
     "documents_of",

@@ -12,10 +12,10 @@ from holdfast.kit.channels.alarm import expiring_channels
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document
+from holdfast.runtime.part_registry import KIT_PART
 from holdfast.service import Health, OutboxPart, Parts
 from holdfast.store import Store
 
-KIT_OUTBOX: Final = "holdfast"
 _WORST: Final = ("ok", "degraded", "critical")
 # Due work is claimed within moments; work that waits this long means no worker, or too few.
 BACKLOG_S_MAX: Final = 60.0
@@ -107,7 +107,7 @@ class HealthMonitor:
 
 def queue_of(outbox: OutboxPart) -> str:
     """The name of an outbox's loop and queue."""
-    return "outbox" if outbox.name == KIT_OUTBOX else f"{outbox.name}.deliveries"
+    return "outbox" if outbox.name == KIT_PART else f"{outbox.name}.deliveries"
 
 
 def _counts(outbox: OutboxPart) -> dict[str, int]:

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache, partial
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeVar
 
 import structlog
 
@@ -15,15 +15,14 @@ from holdfast import __version__
 from holdfast.app import open_store
 from holdfast.clock import Clock
 from holdfast.config import Config
-from holdfast.errors import DeclarationError
 from holdfast.kit.access import VisitorSessions
 from holdfast.kit.access.roles import roles_of
 from holdfast.kit.activity import ActivityRecorder
-from holdfast.kit.audit import Audit
+from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditModels
 from holdfast.kit.channels import ChannelFields
 from holdfast.kit.connections import Connections, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, InboxWorker
-from holdfast.kit.metering import Meter
+from holdfast.kit.metering import METER_MODELS, Meter, MeterModels
 from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, EndpointSecrets, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.releases import note_release
@@ -36,9 +35,10 @@ from holdfast.net import AddressGuard, ConnectionShares, LazySession, RawSender
 from holdfast.operation import Operator
 from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import documents_of
-from holdfast.runtime.health import KIT_OUTBOX, HealthMonitor, queue_of
+from holdfast.runtime.health import HealthMonitor, queue_of
+from holdfast.runtime.part_registry import KIT_PART, name_parts
 from holdfast.runtime.settings import settings_of, vault_of
-from holdfast.service import Context, Health, Loop, OutboxPart, Parts, Service
+from holdfast.service import AuditPart, Context, Health, Loop, MeterPart, OutboxPart, Parts, Service
 from holdfast.store import Store
 from holdfast.store_copy import refuse_unfinished_copy
 from holdfast.subprocess_worker import StoreSubprocessPool
@@ -46,6 +46,7 @@ from holdfast.worker import Supervisor
 
 log = structlog.get_logger("holdfast.runtime")
 
+T = TypeVar("T")
 DRAIN_POLL_S: Final = 0.05
 AUDITS_MAX: Final = 10_000
 
@@ -64,8 +65,7 @@ class Runtime:
         self.clock = store.clock
         self.inbox = Inbox(store)
         self.roles = roles_of(store, documents_of(services))
-        # One for each tenant, so that appends of this process queue instead of conflicting.
-        self.audit = lru_cache(AUDITS_MAX)(partial(Audit, store))
+        self._audit = lru_cache(AUDITS_MAX)(self._open_audit)
         self._sender = RawSender(AddressGuard(allow=config.allow))
         self._shares = ConnectionShares()
         self._http_session = LazySession()
@@ -79,7 +79,12 @@ class Runtime:
         self.parts: dict[str, Parts] = {s.name: s.build(self._context(s)) for s in services}
         for parts in self.parts.values():
             self._oauth_providers.update(parts.oauth_providers)
-        self.outboxes = self._outboxes()
+        outbox = OutboxPart(name=KIT_PART, models=OUTBOX_MODELS, dispatcher=self.dispatcher)
+        self.outboxes = name_parts("outbox", outbox, self._announced(lambda parts: parts.outboxes))
+        trail = AuditPart(name=KIT_PART, models=AUDIT_MODELS)
+        self.audits = name_parts("audit trail", trail, self._announced(lambda parts: parts.audits))
+        meter = MeterPart(name=KIT_PART, models=METER_MODELS)
+        self.meters = name_parts("meter", meter, self._announced(lambda parts: parts.meters))
         self.scheduler = Scheduler(store, self._jobs())
         self.inbox_worker = InboxWorker(store, self._handlers())
         self.supervisor = Supervisor(self._loops(), clock=self.clock)
@@ -208,21 +213,19 @@ class Runtime:
         of_services = [Runs(store, models=one.models, joins=one.joins) for one in announced]
         return {one.collection: one for one in (Runs(store), *of_services)}
 
-    def _outboxes(self) -> dict[str, OutboxPart]:
-        """The outboxes by name: the kit's own, and those of services."""
-        own = OutboxPart(name=KIT_OUTBOX, models=OUTBOX_MODELS, dispatcher=self.dispatcher)
-        named, owners = {own.name: own}, dict.fromkeys(own.models.all, own.name)
-        for outbox in [one for parts in self.parts.values() for one in parts.outboxes]:
-            if outbox.name in named:
-                raise DeclarationError(f"two outboxes are named {outbox.name!r}; rename one")
-            shared = [cls for cls in outbox.models.all if owners.setdefault(cls, outbox.name) != outbox.name]
-            if shared:
-                raise DeclarationError(
-                    f"outbox {outbox.name!r} shares {shared[0].__name__} with {owners[shared[0]]!r}; "
-                    "declare a subclass of its own"
-                )
-            named[outbox.name] = outbox
-        return named
+    def audit(self, tenant_id: str, *, models: AuditModels = AUDIT_MODELS) -> Audit:
+        """A tenant's trail: one object for each in this process, so that appends queue in order."""
+        return self._audit(tenant_id, models)
+
+    def _open_audit(self, tenant_id: str, models: AuditModels) -> Audit:
+        return Audit(self.store, tenant_id, models=models)
+
+    def meter(self, tenant_id: str, *, models: MeterModels = METER_MODELS) -> Meter:
+        """A tenant's usage: the platform's own meter, or a service's."""
+        return Meter(self.store, tenant_id=tenant_id, models=models)
+
+    def _announced(self, which: Callable[[Parts], Sequence[T]]) -> list[T]:
+        return [one for parts in self.parts.values() for one in which(parts)]
 
     def operator(self, caller: Caller, tenant_id: str, *, actor: str | None = None) -> Operator:
         """Who acts on a tenant's documents, as operations take it.
@@ -260,8 +263,7 @@ class Runtime:
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), local_dispatcher=self.dispatcher),
             dispatcher=self._dispatcher_for, connections=self.connections,
             subprocess_pool=self._subprocess_pool, http_session=self._http_session,
-            audit=self.audit, roles=self.roles, visitors=self.visitors[service.name],
-            meter=lambda tenant: Meter(self.store, tenant_id=tenant),
+            audit=self.audit, meter=self.meter, roles=self.roles, visitors=self.visitors[service.name],
         )  # fmt: skip
 
     def _dispatcher_for(

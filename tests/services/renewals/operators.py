@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from holdfast.kit.audit import Audit
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
@@ -10,9 +12,7 @@ from holdfast.store import Store
 
 
 def operator_of(store: Store, *, actor: str = "test") -> Operator:
-    return Operator(
-        tenant_id="-", actor=actor, caller=SERVICE, audits=lambda tenant_id: Audit(store, tenant_id)
-    )
+    return Operator(tenant_id="-", actor=actor, caller=SERVICE, audits=partial(Audit, store))
 
 
 def renewals_on(store: Store) -> Renewals:

@@ -1,4 +1,4 @@
-"""The audit trail: who did what, newest first, and whether the chain holds."""
+"""The audit trails: who did what, newest first, and whether the chain holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.operations import audit
-from holdfast.runtime import Runtime
+from holdfast.runtime import KIT_PART, Runtime
 from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
@@ -16,10 +16,14 @@ _BY: Final = ("action", "actor", "subject")
 def pages(runtime: Runtime) -> list[Page]:
     async def events(ask: PageRequest) -> Mapping[str, Any]:
         by, value = ask.choice("by", _BY, default="action"), ask.text("value", characters_max=1_000)
+        trail = ask.choice("trail", runtime.audits, default=KIT_PART)
         page = await audit.list_events(
-            runtime, ask.tenant_id, limit=ROWS, cursor=ask.cursor, **{by: value or None}
+            runtime, ask.tenant_id, trail, limit=ROWS, cursor=ask.cursor, **{by: value or None}
         )
-        return {"rows": page.items, "after": page.cursor, "by": by, "ways": _BY, "value": value}
+        return {
+            "rows": page.items, "after": page.cursor, "by": by, "ways": _BY, "value": value, "trail": trail,
+            "trails": list(runtime.audits),
+        }  # fmt: skip
 
     return [
         Page(

@@ -12,7 +12,7 @@ from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
 from holdfast.operations import deliveries, endpoints
 from holdfast.operations.deliveries import DeliveryPage
 from holdfast.operations.outboxes import outbox_named, own_fields
-from holdfast.runtime import KIT_OUTBOX, Runtime
+from holdfast.runtime import KIT_PART, Runtime
 from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
@@ -23,7 +23,7 @@ _ALL: Final = "all"
 
 async def outbox_choice(runtime: Runtime, ask: PageRequest) -> dict[str, Any]:
     """The outbox that a list is about, the others, and the endpoints to filter by."""
-    outbox, endpoint = ask.text("outbox") or KIT_OUTBOX, ask.text("endpoint")
+    outbox, endpoint = ask.text("outbox") or KIT_PART, ask.text("endpoint")
     page = await endpoints.list_endpoints(runtime, ask.tenant_id, outbox, limit=ENDPOINTS_OFFERED)
     offered = [one.id for one in page.items]
     return {

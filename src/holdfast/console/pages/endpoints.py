@@ -9,7 +9,7 @@ from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.operations import endpoints
 from holdfast.operations.endpoints import CONCURRENCY_MAX, RATE_MAX
 from holdfast.operations.outboxes import outbox_named
-from holdfast.runtime import KIT_OUTBOX, Runtime
+from holdfast.runtime import KIT_PART, Runtime
 from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
@@ -20,7 +20,7 @@ _LIMITS: Final = {"concurrency_max": CONCURRENCY_MAX, "rate_max": RATE_MAX}
 
 def pages(runtime: Runtime) -> list[Page]:
     async def listed(ask: PageRequest) -> Mapping[str, Any]:
-        outbox, state = ask.text("outbox") or KIT_OUTBOX, ask.choice("status", _STATES, default=_ALL)
+        outbox, state = ask.text("outbox") or KIT_PART, ask.choice("status", _STATES, default=_ALL)
         page = await endpoints.list_endpoints(
             runtime, ask.tenant_id, outbox, limit=ROWS, cursor=ask.cursor,
             status=None if state == _ALL else cast(EndpointStatus, state),

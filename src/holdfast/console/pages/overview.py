@@ -18,7 +18,7 @@ from holdfast.kit.outbox.models import EndpointStatus
 from holdfast.kit.schedules import Schedule
 from holdfast.operations.endpoints import EndpointRow, list_endpoints
 from holdfast.operations.outboxes import dead_letter_counts, unresolved
-from holdfast.runtime import KIT_OUTBOX, Runtime
+from holdfast.runtime import KIT_PART, Runtime
 from holdfast.service import Notice, Page, PageRequest
 from holdfast.store import Query, Store
 
@@ -115,8 +115,8 @@ class OverviewPage:
         for name, outbox in self._runtime.outboxes.items():
             found += await _told(
                 store, unresolved(outbox.models), "dead letter", tone="bad", path="/console/dead-letters",
-                query={} if name == KIT_OUTBOX else {"outbox": name},
-                inside="" if name == KIT_OUTBOX else f" in {name}",
+                query={} if name == KIT_PART else {"outbox": name},
+                inside="" if name == KIT_PART else f" in {name}",
             )  # fmt: skip
         return found
 
@@ -133,7 +133,7 @@ class OverviewPage:
 
 
 def _stopped(endpoint: EndpointRow, ask: PageRequest) -> Notice:
-    inside = "" if endpoint.outbox == KIT_OUTBOX else f" of {endpoint.outbox}"
+    inside = "" if endpoint.outbox == KIT_PART else f" of {endpoint.outbox}"
     query = {"outbox": endpoint.outbox, "endpoint": endpoint.id}
     path = "/console/deliveries"
     if ask.may("developer"):

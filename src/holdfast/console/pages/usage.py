@@ -1,20 +1,21 @@
-"""Usage: a month's exact sums by day, and what is taken of everything limited."""
+"""Usage by each meter: a month's exact sums by day, and what is taken of everything limited."""
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from holdfast.console.plots import Series, bars, meter
+from holdfast.console.plots import Series, bars
+from holdfast.console.plots import meter as meter_bar
 from holdfast.errors import InvalidError
-from holdfast.kit.metering.meter import month_of
+from holdfast.kit.metering import month_of
+from holdfast.kit.metering.period_sums import days_of
 from holdfast.operations import usage
 from holdfast.operations.usage import AllowanceRow
-from holdfast.runtime import Runtime
+from holdfast.runtime import KIT_PART, Runtime
 from holdfast.service import Page, PageRequest
 
 ROWS: Final = 50
@@ -26,7 +27,7 @@ def against(allowance: AllowanceRow) -> Markup | None:
     if allowance.limit is None or allowance.standing is None:
         return None
     said = f"{allowance.used:,} of {allowance.limit:,}"
-    return meter(allowance.used / allowance.limit, tone=_TONES[allowance.standing], said=said)
+    return meter_bar(allowance.used / allowance.limit, tone=_TONES[allowance.standing], said=said)
 
 
 def pages(runtime: Runtime) -> list[Page]:
@@ -34,9 +35,9 @@ def pages(runtime: Runtime) -> list[Page]:
         chosen = ask.text("month") or month_of(runtime.clock.now())
         if not re.fullmatch(usage.MONTH_PATTERN, chosen):
             raise InvalidError("month is written as in 2026-11", "month")
-        year, number = map(int, chosen.split("-"))
-        days = [f"{chosen}-{day:02}" for day in range(1, calendar.monthrange(max(year, 1), number)[1] + 1)]
-        sums = await usage.daily_sums(runtime, ask.tenant_id, chosen)
+        meter = ask.choice("meter", runtime.meters, default=KIT_PART)
+        days = days_of(chosen)
+        sums = await usage.meter_named(runtime, ask.tenant_id, meter).daily_sums(chosen)
         rows = [
             {
                 "metric": metric, "sum": sum(by_day.values()),
@@ -45,8 +46,11 @@ def pages(runtime: Runtime) -> list[Page]:
             }
             for metric, by_day in sums.items()
         ]  # fmt: skip
-        taken = await usage.list_allowances(runtime, ask.tenant_id, limit=ROWS, cursor=ask.cursor)
+        taken = await usage.list_allowances(runtime, ask.tenant_id, meter, limit=ROWS, cursor=ask.cursor)
         allowances = [(one, against(one)) for one in taken.items]
-        return {"rows": rows, "month": chosen, "allowances": allowances, "after": taken.cursor}
+        return {
+            "rows": rows, "month": chosen, "allowances": allowances, "after": taken.cursor, "meter": meter,
+            "meters": list(runtime.meters),
+        }  # fmt: skip
 
     return [Page(path="/usage", title="Usage", template="usage.html", data=month)]

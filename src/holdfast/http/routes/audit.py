@@ -1,4 +1,4 @@
-"""Routes for the audit trail."""
+"""Routes for the audit trails."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from holdfast.http.dependencies import RuntimeDependency
 from holdfast.operations import audit
 from holdfast.operations.audit import AuditPage, AuditVerdict
 from holdfast.routing import Cursor, Limit, TenantId, call_route, read_route
+from holdfast.runtime import KIT_PART
 
 _VERIFY_S: Final = 300
+_Trail = Annotated[
+    str, QueryParameter(description="The trail: the kit's own, or a service's.", max_length=200)
+]
 _Filter = Annotated[
     str | None, QueryParameter(description="One of action, actor and subject.", max_length=1_000)
 ]
@@ -22,6 +26,7 @@ _Filter = Annotated[
 async def list_events(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
+    trail: _Trail = KIT_PART,
     action: _Filter = None,
     actor: _Filter = None,
     subject: _Filter = None,
@@ -30,23 +35,23 @@ async def list_events(
 ) -> AuditPage:
     """Events, newest first."""
     return await audit.list_events(
-        runtime, tenant_id, action=action, actor=actor, subject=subject, limit=limit, cursor=cursor
+        runtime, tenant_id, trail, action=action, actor=actor, subject=subject, limit=limit, cursor=cursor
     )
 
 
 @call_route("/audit/verify", "admin", area="audit", action="verify", time_limit_s=_VERIFY_S)
-async def verify(runtime: RuntimeDependency, tenant_id: TenantId) -> AuditVerdict:
+async def verify(runtime: RuntimeDependency, tenant_id: TenantId, trail: _Trail = KIT_PART) -> AuditVerdict:
     """Walk the whole chain; finds any change, gap, insertion, reorder or cut-off tail."""
-    return await audit.verify(runtime, tenant_id)
+    return await audit.verify(runtime, tenant_id, trail)
 
 
 @read_route(
     "/audit/export", "admin", area="audit", action="export", media_type="application/jsonl",
     time_limit_s=_VERIFY_S,
 )  # fmt: skip
-async def export(runtime: RuntimeDependency, tenant_id: TenantId) -> Stream:
+async def export(runtime: RuntimeDependency, tenant_id: TenantId, trail: _Trail = KIT_PART) -> Stream:
     """The chain as JSON lines, oldest first."""
-    return Stream(audit.export(runtime, tenant_id), media_type="application/jsonl")
+    return Stream(audit.export(runtime, tenant_id, trail), media_type="application/jsonl")
 
 
 ROUTES: Final = (list_events, verify, export)

@@ -12,7 +12,7 @@ from holdfast.operations import dead_letters
 from holdfast.operations.dead_letters import DeadLetterPage, DeadLetterResponse, ResolutionNote
 from holdfast.operations.deliveries import ReplayResponse
 from holdfast.routing import By, Cursor, Limit, RequestBody, TenantId, action_route, read_route
-from holdfast.runtime import KIT_OUTBOX
+from holdfast.runtime import KIT_PART
 
 _LETTER: Final = "/dead-letters/{outbox:str}/{delivery_id:str}"
 
@@ -35,7 +35,7 @@ class ResolveRequest(RequestBody, frozen=True):
 async def list_dead_letters(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
-    outbox: OutboxName = KIT_OUTBOX,
+    outbox: OutboxName = KIT_PART,
     resolved: FromQuery[bool] = False,
     endpoint: Annotated[str | None, QueryParameter(max_length=200)] = None,
     limit: Limit = 50,

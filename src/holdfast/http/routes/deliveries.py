@@ -11,7 +11,7 @@ from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
 from holdfast.operations import deliveries
 from holdfast.operations.deliveries import DeliveryDetail, DeliveryPage, DeliveryRow, ReplayResponse
 from holdfast.routing import By, Cursor, Limit, TenantId, action_route, read_route
-from holdfast.runtime import KIT_OUTBOX
+from holdfast.runtime import KIT_PART
 
 _DELIVERY: Final = "/deliveries/{outbox:str}/{delivery_id:str}"
 
@@ -20,7 +20,7 @@ _DELIVERY: Final = "/deliveries/{outbox:str}/{delivery_id:str}"
 async def list_deliveries(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
-    outbox: OutboxName = KIT_OUTBOX,
+    outbox: OutboxName = KIT_PART,
     status: Annotated[
         list[DeliveryStatus] | None, QueryParameter(description="Default: undelivered.")
     ] = None,

@@ -32,7 +32,7 @@ from holdfast.routing import (
     put_route,
     read_route,
 )
-from holdfast.runtime import KIT_OUTBOX
+from holdfast.runtime import KIT_PART
 
 _ENDPOINT: Final = "/endpoints/{outbox:str}/{endpoint_id:str}"
 
@@ -47,7 +47,7 @@ class StateChangeRequest(RequestBody, frozen=True):
 async def list_endpoints(
     runtime: RuntimeDependency,
     tenant_id: TenantId,
-    outbox: OutboxName = KIT_OUTBOX,
+    outbox: OutboxName = KIT_PART,
     status: FromQuery[EndpointStatus | None] = None,
     limit: Limit = 50,
     cursor: Cursor = None,

@@ -10,7 +10,8 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.ids import zero_padded
-from holdfast.kit.audit.models import AuditEntry, AuditEvent, AuditHead
+from holdfast.kit.audit.models import AuditEntry, AuditFields, AuditHeadFields, AuditModels
+from holdfast.model import CompositeId, schema_of
 
 PLACE_WIDTH: Final = 12
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -27,26 +28,35 @@ class ChainFault(msgspec.Struct, frozen=True):
     message: str
 
 
-def seal(event: AuditEvent, key: bytes) -> str:
-    """The hash of a link: over all its fields and, through `previous`, over all links before it."""
-    encoded = _ENCODER.encode(msgspec.structs.replace(event, hash="", id=""))
+def seal(event: AuditFields, key: bytes) -> str:
+    """The hash of a link: over all its fields and, through `previous`, over all links before it.
+
+    An id that is made of other fields is covered by these.
+    """
+    id = "" if isinstance(schema_of(type(event)).declared.id, CompositeId) else event.id
+    encoded = _ENCODER.encode(msgspec.structs.replace(event, hash="", id=id))
     if key:
         return hmac.new(key, encoded, hashlib.sha256).hexdigest()
     return hashlib.sha256(encoded).hexdigest()
 
 
-def link(head: AuditHead, entry: AuditEntry, *, at: datetime, key: bytes) -> tuple[AuditEvent, AuditHead]:
-    """The next link and the head after it. Pure."""
-    sequence = head.sequence + 1
-    event = AuditEvent(
+def link(
+    head: AuditHeadFields, entry: AuditEntry, *, models: AuditModels, at: datetime, key: bytes
+) -> tuple[AuditFields, AuditHeadFields]:
+    """The next link and the head after it."""
+    sequence, fields = head.sequence + 1, msgspec.structs.asdict(entry)
+    event = models.event(
         tenant_id=head.tenant_id, sequence=sequence, place=zero_padded(sequence, PLACE_WIDTH), at=at,
-        previous=head.hash, **msgspec.structs.asdict(entry),
+        previous=head.hash, **(fields | fields.pop("fields")),
     )  # fmt: skip
+    schema_of(models.event).assign_id(event)
     event.hash = seal(event, key)
-    return event, AuditHead(tenant_id=head.tenant_id, sequence=sequence, hash=event.hash)
+    return event, models.head(tenant_id=head.tenant_id, sequence=sequence, hash=event.hash)
 
 
-def check_link(before: AuditHead, event: AuditEvent, *, stored_id: str, key: bytes) -> ChainFault | None:
+def check_link(
+    before: AuditHeadFields, event: AuditFields, *, stored_id: str, key: bytes
+) -> ChainFault | None:
     """Check that an event is the next link after `before`; return the fault otherwise."""
     expected = before.sequence + 1
 
@@ -55,9 +65,7 @@ def check_link(before: AuditHead, event: AuditEvent, *, stored_id: str, key: byt
 
     if seal(event, key) != event.hash:
         return fault("changed", f"event {event.sequence} was changed after it was written")
-    if stored_id != f"{event.tenant_id}_{event.place}" or event.place != zero_padded(
-        event.sequence, PLACE_WIDTH
-    ):
+    if stored_id != _id_of(event) or event.place != zero_padded(event.sequence, PLACE_WIDTH):
         return fault("misfiled", f"event {event.sequence} is stored under another id")
     if event.sequence > expected:
         return fault("missing", f"event {expected} is missing; {event.sequence} follows {before.sequence}")
@@ -66,3 +74,11 @@ def check_link(before: AuditHead, event: AuditEvent, *, stored_id: str, key: byt
     if event.previous != before.hash:
         return fault("inserted", f"event {event.sequence} does not continue the chain")
     return None
+
+
+def _id_of(event: AuditFields) -> str:
+    """The id that its hash vouches for."""
+    identity = schema_of(type(event)).declared.id
+    if not isinstance(identity, CompositeId):
+        return event.id
+    return identity.make(event.__getattribute__) or ""

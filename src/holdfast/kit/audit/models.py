@@ -1,12 +1,15 @@
-"""Documents of the audit trail."""
+"""Documents of an audit trail: the kit's own, or a service's."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
+from holdfast.errors import DeclarationError
+from holdfast.kit.model_checks import check_model, check_separate
 from holdfast.model import ADMINS_READ, CompositeId, Document, Index, document
 
 AuditOutcome = Literal["done", "refused", "failed"]
@@ -14,6 +17,8 @@ AuditOutcome = Literal["done", "refused", "failed"]
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One audited act. The receipt fields give its intent, extent and grounds.
+
+    `fields` are those that a service's own event class adds.
 
     Example: `AuditEntry(action="run.cancelled", actor="user-7", subject="run-1")`
     """
@@ -28,23 +33,23 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""
     policy_approval: str = ""
     evidence_text: str = ""
+    fields: Mapping[str, Any] = {}
 
 
-@document(
-    "holdfast_audit/{id}",
-    id=CompositeId("tenant_id", "place"),
-    tenant="tenant_id",
-    indexes=[
-        Index("sequence"),
-        Index("action", "-sequence"),
-        Index("actor", "-sequence"),
-        Index("subject", "-sequence"),
-    ],
-    append_only=True,
-    access=ADMINS_READ,
+# What walking, verifying and filtering a chain needs; a service's own event class declares them too.
+AUDIT_INDEXES: Final = (
+    Index("sequence"),
+    Index("action", "-sequence"),
+    Index("actor", "-sequence"),
+    Index("subject", "-sequence"),
 )
-class AuditEvent(Document, rename="camel"):
-    """One link of a tenant's chain: its hash covers all its fields and the link before."""
+
+
+class AuditFields(Document, rename="camel"):
+    """The fields of one link of a tenant's chain: its hash covers all of them and the link before.
+
+    A service's own trail has a subclass, with its own collection, stored names, id and further fields.
+    """
 
     id: str = ""
     tenant_id: str
@@ -65,10 +70,53 @@ class AuditEvent(Document, rename="camel"):
     hash: str = ""
 
 
-@document("holdfast_audit_heads/{tenant_id}", tenant="tenant_id", access=ADMINS_READ)
-class AuditHead(Document, rename="camel"):
+@document(
+    "holdfast_audit/{id}",
+    id=CompositeId("tenant_id", "place"),
+    tenant="tenant_id",
+    indexes=AUDIT_INDEXES,
+    append_only=True,
+    access=ADMINS_READ,
+)
+class AuditEvent(AuditFields, rename="camel"):
+    """One link of a chain of the kit's own trail."""
+
+
+class AuditHeadFields(Document, rename="camel"):
     """The end of a tenant's chain: what the next link must follow."""
 
     tenant_id: str
     sequence: int = 0
     hash: str = ""
+
+
+@document("holdfast_audit_heads/{tenant_id}", tenant="tenant_id", access=ADMINS_READ)
+class AuditHead(AuditHeadFields, rename="camel"):
+    """The end of a chain of the kit's own trail."""
+
+
+class AuditModels(msgspec.Struct, frozen=True, kw_only=True):
+    """The document classes of an audit trail; a service gives subclasses declared under its own names.
+
+    Example: `AuditModels(event=ReviewEvent, head=ReviewHead)`
+    """
+
+    event: type[AuditFields] = AuditEvent
+    head: type[AuditHeadFields] = AuditHead
+
+    def __post_init__(self) -> None:
+        check_separate("an audit trail", self.all, (AuditEvent, AuditHead))
+        check_model(self.event, AuditFields, path=("id",), indexes=AUDIT_INDEXES, append_only=True)
+        check_model(self.head, AuditHeadFields, path=("tenant_id",))
+        own = [f for f in msgspec.structs.fields(self.event) if f.name not in AuditFields.__struct_fields__]
+        for field in own:
+            if field.required:
+                # A refused or failed act is recorded without them.
+                raise DeclarationError(f"{self.event.__name__}.{field.name} needs a default", field.name)
+
+    @property
+    def all(self) -> tuple[type[Document], ...]:
+        return (self.event, self.head)
+
+
+AUDIT_MODELS: Final = AuditModels()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from holdfast.errors import ConfigError
 from holdfast.kit.audit.chain import ChainFault, check_link, link
-from holdfast.kit.audit.models import AuditEntry, AuditEvent, AuditHead
+from holdfast.kit.audit.models import AUDIT_MODELS, AuditEntry, AuditFields, AuditHeadFields, AuditModels
 from holdfast.store import Query, Store, Transaction, create, put
 
 T = TypeVar("T")
@@ -42,22 +42,24 @@ class Audit:
         await audit.transact(cancel)
     """
 
-    def __init__(self, store: Store, tenant_id: str, *, key: bytes = b"") -> None:
+    def __init__(
+        self, store: Store, tenant_id: str, *, key: bytes = b"", models: AuditModels = AUDIT_MODELS
+    ) -> None:
         if key and len(key) < KEY_BYTES_MIN:
             raise ConfigError(f"the audit key needs at least {KEY_BYTES_MIN} bytes")
         self._all, self._store = store, store.tenant(tenant_id)
         self._tenant_id = tenant_id
-        self._key = key
+        self._key, self._models = key, models
         self._lock = asyncio.Lock()
 
-    async def add(self, tx: Transaction, *entries: AuditEntry) -> list[AuditEvent]:
+    async def add(self, tx: Transaction, *entries: AuditEntry) -> list[AuditFields]:
         """Append inside the caller's transaction; call it once per transaction, with all entries."""
-        stored = await tx.get(AuditHead, self._tenant_id)
-        head = stored.doc if stored else AuditHead(tenant_id=self._tenant_id)
+        stored = await tx.get(self._models.head, self._tenant_id)
+        head = stored.doc if stored else self._first()
         at = self._store.clock.now()
-        events: list[AuditEvent] = []
+        events: list[AuditFields] = []
         for entry in entries:
-            event, head = link(head, entry, at=at, key=self._key)
+            event, head = link(head, entry, models=self._models, at=at, key=self._key)
             events.append(event)
         tx.write(*(create(event) for event in events), put(head))
         return events
@@ -74,21 +76,21 @@ class Audit:
         async with self._lock:
             return await store.transact(act, attempts=attempts)
 
-    async def append(self, *entries: AuditEntry) -> list[AuditEvent]:
+    async def append(self, *entries: AuditEntry) -> list[AuditFields]:
         """Append in a commit of its own."""
         return await self.transact(lambda tx: self.add(tx, *entries))
 
     async def verify(self) -> ChainVerification:
         """Walk the whole chain; finds any change, gap, insertion, reordering or truncation."""
         before = await self._head()
-        last = AuditHead(tenant_id=self._tenant_id)
+        last = self._first()
         seen: dict[str, Counter[str]] = {field: Counter() for field in _INDEXED}
-        async for snapshot in self._store.scan(Query(AuditEvent).order_by("sequence").limit(PAGE)):
+        async for snapshot in self._store.scan(Query(self._models.event).order_by("sequence").limit(PAGE)):
             event = snapshot.doc
             fault = check_link(last, event, stored_id=snapshot.key, key=self._key)
             if fault is not None:
                 return ChainVerification(last.sequence, fault)
-            last = AuditHead(tenant_id=self._tenant_id, sequence=event.sequence, hash=event.hash)
+            last = self._models.head(tenant_id=self._tenant_id, sequence=event.sequence, hash=event.hash)
             if last.sequence == before.sequence and last.hash != before.hash:
                 return ChainVerification(
                     last.sequence, ChainFault("changed", last.sequence, snapshot.key, "differs from its head")
@@ -99,11 +101,14 @@ class Audit:
             last.sequence, await self._check_end(before, last) or await self._check_indexes(seen, last)
         )
 
-    async def _head(self) -> AuditHead:
-        stored = await self._store.get(AuditHead, self._tenant_id)
-        return stored.doc if stored else AuditHead(tenant_id=self._tenant_id)
+    def _first(self) -> AuditHeadFields:
+        return self._models.head(tenant_id=self._tenant_id)
 
-    async def _check_end(self, before: AuditHead, last: AuditHead) -> ChainFault | None:
+    async def _head(self) -> AuditHeadFields:
+        stored = await self._store.get(self._models.head, self._tenant_id)
+        return stored.doc if stored else self._first()
+
+    async def _check_end(self, before: AuditHeadFields, last: AuditHeadFields) -> ChainFault | None:
         """The chain must reach the head read before the walk and not pass the one read after it.
 
         Events that others append meanwhile lie between the two.
@@ -118,17 +123,17 @@ class Audit:
             )
         return None
 
-    async def _check_indexes(self, seen: dict[str, Counter[str]], last: AuditHead) -> ChainFault | None:
+    async def _check_indexes(self, seen: dict[str, Counter[str]], last: AuditHeadFields) -> ChainFault | None:
         """An index must return exactly the events that have its value."""
         for field, counted in seen.items():
             for value, expected in counted.items():
-                query = Query(AuditEvent).where(field, "==", value).where("sequence", "<=", last.sequence)
-                if await self._store.count(query.order_by("-sequence")) != expected:
+                query = Query(self._models.event).where(field, "==", value).order_by("-sequence")
+                if await self._store.count(query.where("sequence", "<=", last.sequence)) != expected:
                     return await self._misfiled(field, value)
         return None
 
     async def _misfiled(self, field: str, value: str) -> ChainFault:
-        query = Query(AuditEvent).where(field, "==", value).order_by("-sequence").limit(PAGE)
+        query = Query(self._models.event).where(field, "==", value).order_by("-sequence").limit(PAGE)
         async for snapshot in self._store.scan(query):
             if getattr(snapshot.doc, field) != value:
                 return ChainFault(
@@ -138,5 +143,11 @@ class Audit:
 
     async def export(self) -> AsyncIterator[bytes]:
         """The chain as JSON lines, oldest first."""
-        async for snapshot in self._store.scan(Query(AuditEvent).order_by("sequence").limit(PAGE)):
+        async for snapshot in self._store.scan(Query(self._models.event).order_by("sequence").limit(PAGE)):
             yield msgspec.json.encode(snapshot.doc) + b"\n"
+
+
+class AuditFactory(Protocol):
+    """The one `Audit` of a tenant's trail in this process, so that its appends queue in order."""
+
+    def __call__(self, tenant_id: str, *, models: AuditModels = AUDIT_MODELS) -> Audit: ...

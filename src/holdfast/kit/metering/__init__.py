@@ -1,6 +1,39 @@
 """Metering: one ledger event per fact, exact sums in the same commit, limits that hold."""
 
-from holdfast.kit.metering.meter import Drift, Meter, Recorded
-from holdfast.kit.metering.models import Allowance, UsageEvent, UsageSum
+from holdfast.kit.metering.meter import Meter, MeterFactory, Recorded
+from holdfast.kit.metering.models import (
+    METER_MODELS,
+    Allowance,
+    AllowanceFields,
+    MeterModels,
+    PeriodModels,
+    UsageDayFields,
+    UsageEvent,
+    UsageEventFields,
+    UsageMonthFields,
+    UsageSnapshotFields,
+    UsageSum,
+    UsageSumFields,
+)
+from holdfast.kit.metering.periods import Drift, day_of, month_of
 
-__all__ = ["Allowance", "Drift", "Meter", "Recorded", "UsageEvent", "UsageSum"]
+__all__ = [
+    "METER_MODELS",
+    "Allowance",
+    "AllowanceFields",
+    "Drift",
+    "Meter",
+    "MeterFactory",
+    "MeterModels",
+    "PeriodModels",
+    "Recorded",
+    "UsageDayFields",
+    "UsageEvent",
+    "UsageEventFields",
+    "UsageMonthFields",
+    "UsageSnapshotFields",
+    "UsageSum",
+    "UsageSumFields",
+    "day_of",
+    "month_of",
+]
