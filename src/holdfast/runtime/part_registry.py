@@ -27,12 +27,12 @@ class _NamedPart(Protocol):
 P = TypeVar("P", bound=_NamedPart)
 
 
-def name_parts(what: str, own: P, announced: Iterable[P]) -> dict[str, P]:
+def name_parts(what: str, own: P, announced: Iterable[P], *, plural: str = "") -> dict[str, P]:
     """The parts by name, the kit's own first; DeclarationError where two share a name or a document class."""
     named, owners = {own.name: own}, dict.fromkeys(own.models.all, own.name)
     for part in announced:
         if part.name in named:
-            raise DeclarationError(f"two {what} parts are named {part.name!r}; rename one")
+            raise DeclarationError(f"two {plural or what + 's'} are named {part.name!r}; rename one")
         shared = [cls for cls in part.models.all if owners.setdefault(cls, part.name) != part.name]
         if shared:
             raise DeclarationError(

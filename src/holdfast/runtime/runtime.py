@@ -80,7 +80,8 @@ class Runtime:
         for parts in self.parts.values():
             self._oauth_providers.update(parts.oauth_providers)
         outbox = OutboxPart(name=KIT_PART, models=OUTBOX_MODELS, dispatcher=self.dispatcher)
-        self.outboxes = name_parts("outbox", outbox, self._announced(lambda parts: parts.outboxes))
+        outboxes = self._announced(lambda parts: parts.outboxes)
+        self.outboxes = name_parts("outbox", outbox, outboxes, plural="outboxes")
         trail = AuditPart(name=KIT_PART, models=AUDIT_MODELS)
         self.audits = name_parts("audit trail", trail, self._announced(lambda parts: parts.audits))
         meter = MeterPart(name=KIT_PART, models=METER_MODELS)
