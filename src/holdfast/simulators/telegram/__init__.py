@@ -1,0 +1,25 @@
+"""A simulated Telegram: people, chats and one bot."""
+
+from holdfast.clock import Clock
+from holdfast.simulators.server import InjectedFault
+from holdfast.simulators.telegram.control import AddChat, AddPerson, MoveBot, PressButton, Say, ShowChat
+from holdfast.simulators.telegram.simulator import TelegramSimulator
+from holdfast.simulators.telegram.state import TelegramState
+
+__all__ = [
+    "AddChat",
+    "AddPerson",
+    "InjectedFault",
+    "MoveBot",
+    "PressButton",
+    "Say",
+    "ShowChat",
+    "TelegramSimulator",
+    "TelegramState",
+    "simulator",
+]
+
+
+def simulator(clock: Clock, port: int) -> TelegramSimulator:
+    """One without people and chats."""
+    return TelegramSimulator(clock=clock, port=port)
