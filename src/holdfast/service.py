@@ -32,6 +32,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.access import CurrentVisitor, Roles, VisitorSessions
 from holdfast.kit.access.authorization import has_role
 from holdfast.kit.audit import AuditFactory, AuditModels
+from holdfast.kit.cache import Cache
 from holdfast.kit.connections import Connections, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import MeterFactory, MeterModels
@@ -269,6 +270,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     audits: Sequence[AuditPart] = ()
     meters: Sequence[MeterPart] = ()
     queues: Mapping[str, type[Document]] = {}  # documents its own loops claim, for backlog and drain
+    caches: Sequence[Cache[Any]] = ()  # for their hits under /metrics
     metrics: Any = None  # a prometheus_client collector, shown under /metrics
     operations: Any = None  # the object that its commands and pages call
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec import field as stored_as
 
 from holdfast.app import open_store
+from holdfast.kit import NO_TENANT
 from holdfast.kit.cache import Cache, CacheDocument, CacheFields, CacheGeneration, Loaded
 from holdfast.kit.leases import LeaseDocument
 from holdfast.model import SERVICE_ONLY, Document, ProvidedId, document
@@ -32,6 +33,7 @@ class SpanCache(CacheFields):
     key: str = stored_as(name="timespan")
     value: list[int] = stored_as(name="stories")
     cached_at_ms: int = stored_as(name="cachedAt")
+    tenant_id: str = NO_TENANT
 
 
 DOCUMENTS: list[type[Document]] = [CacheDocument, CacheGeneration, SpanCache, LeaseDocument]

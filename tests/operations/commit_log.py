@@ -10,13 +10,14 @@ import msgspec
 
 from holdfast.kit.access import LoginAttempts
 from holdfast.kit.audit import AuditEvent, AuditHead
+from holdfast.kit.cache import CacheFields
 from holdfast.kit.leases.models import LeaseDocument
 from holdfast.model import Document
 from holdfast.store import Store
 from holdfast.store.commit import Commit, Committed, Outcome
 
 # The kit's own bookkeeping: no act of anybody, and never on record.
-BOOKKEEPING: tuple[type[Document], ...] = (AuditHead, LeaseDocument, LoginAttempts)
+BOOKKEEPING: tuple[type[Document], ...] = (AuditHead, CacheFields, LeaseDocument, LoginAttempts)
 
 
 class LoggedCommit(msgspec.Struct, frozen=True):
@@ -51,6 +52,7 @@ class CommitLog:
 def _read(commit: Commit) -> LoggedCommit:
     writes = [write for write in commit.writes if write.kind != "check"]
     events = [json.loads(w.prepared.body) for w in writes if w.schema.cls is AuditEvent and w.prepared]
-    own = (AuditEvent, *BOOKKEEPING)
-    changed = frozenset(write.schema.cls.__name__ for write in writes if write.schema.cls not in own)
+    own: tuple[type[Document], ...] = (AuditEvent, *BOOKKEEPING)
+    names = [write.schema.cls for write in writes if not issubclass(write.schema.cls, own)]
+    changed = frozenset(cls.__name__ for cls in names)
     return LoggedCommit(changed, tuple(events))

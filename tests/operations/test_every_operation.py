@@ -17,6 +17,7 @@ from holdfast.kit.access import ApiToken
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
 from holdfast.runtime import Runtime, find_services
+from holdfast.services.hackernews.domain.selection import StoriesQuery
 from holdfast.store import Query
 from tests.console.desk import desk
 from tests.console.workshop import Workshop
@@ -32,6 +33,7 @@ SAMPLES: dict[str, Any] = {
     "tenant_id": "-", "outbox": "holdfast", "caller": SERVICE, "collection": "holdfast_runs",
     "status": "parked", "month": "2026-11", "address": "203.0.113.7", "name": "ann", "code": "x" * 43,
     "ids": ["run-1"], "standing": "ok", "query": Query(ApiToken).order_by("-created_at"),
+    "selection": StoriesQuery(), "story_ids": [8_863],
 }  # fmt: skip
 
 

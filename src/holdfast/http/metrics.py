@@ -7,6 +7,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
 
+from holdfast.kit.cache import CacheStats
 from holdfast.kit.channels.alarm import earliest_expiration_s
 from holdfast.kit.outbox import DispatcherStatus
 from holdfast.model import schema_of
@@ -62,6 +63,16 @@ class Metrics:
             "holdfast_dead_letters", "Unresolved dead letters of all tenants.", "outbox"
         )
 
+        self._cached = self._gauge(
+            "holdfast_cache_answers_since_start",
+            "Values by where they were found, or stale.",
+            "cache",
+            "level",
+        )
+        self._loads = self._gauge(
+            "holdfast_cache_loads_since_start", "Values this process loaded from their source.", "cache"
+        )
+
     def _gauge(self, name: str, help: str, *labels: str) -> Gauge:
         return Gauge(name, help, labels, registry=self.registry)
 
@@ -100,7 +111,14 @@ class Metrics:
             self._dead_letters.labels(name).set(count)
         for name, outbox in runtime.outboxes.items():
             self._show_deliveries(name, outbox.dispatcher.status())
+        for cache in [one for parts in runtime.parts.values() for one in parts.caches]:
+            self._show_cache(cache.name, cache.stats)
         return generate_latest(self.registry)
+
+    def _show_cache(self, cache: str, stats: CacheStats) -> None:
+        for level in ("memory", "store", "source", "stale"):
+            self._cached.labels(cache, level).set(getattr(stats, level))
+        self._loads.labels(cache).set(stats.loads)
 
     def _show_deliveries(self, outbox: str, status: DispatcherStatus) -> None:
         done = {

@@ -185,7 +185,8 @@ class RestClient:
         try:
             return msgspec.json.decode(response.body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _unclear(call, f"gave a response that is no {kind.__name__} ({error})") from None
+            name = getattr(kind, "__name__", kind)
+            raise _unclear(call, f"gave a response that is no {name} ({error})") from None
 
     async def call(self, call: Call) -> RestResponse:
         """Return a response with a status of 2xx, or one that the call expects; raise anything else."""

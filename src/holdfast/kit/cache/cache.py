@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -16,6 +16,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.cache.models import CacheDocument, CacheFields, CacheGeneration
 from holdfast.kit.leases import Lease, Leases
 from holdfast.kit.worker_loop import wait_for_wake
+from holdfast.model import schema_of
 from holdfast.store import Store, Transaction, delete, put
 
 T = TypeVar("T")
@@ -27,10 +28,14 @@ WAIT_S: Final = 0.5
 
 
 class Loaded(msgspec.Struct, Generic[T], frozen=True):
-    """A value and the time of its source that it is from; the time it was asked for where none is given."""
+    """A value and the time of its source that it is from; the time it was asked for where none is given.
+
+    `updates` change other cached values, by key, in the commit that stores this one.
+    """
 
     value: T
     at: datetime | None = None
+    updates: Mapping[str, Callable[[T], T]] = {}
 
 
 class Cached(msgspec.Struct, Generic[T], frozen=True):
@@ -50,6 +55,9 @@ class CacheStats(msgspec.Struct, kw_only=True):
     source: int = 0
     stale: int = 0
     loads: int = 0
+
+
+_Kept = Literal["kept", "changed", "cleared"]
 
 
 class _Entry(msgspec.Struct, Generic[T], frozen=True):
@@ -85,7 +93,8 @@ class Cache(Generic[T]):
     ) -> None:
         self._tenant_id = store.tenant_id or NO_TENANT
         self._store, self._clock = store.tenant(self._tenant_id), store.clock
-        self._name, self._load, self._model = name, load, model
+        self.name, self._load, self._model = name, load, model
+        self._owned = {"tenant_id": self._tenant_id} if schema_of(model).tenant else {}
         self._ttl_s, self._stale_s, self._memory_s, self._lease_s = ttl_s, stale_s, memory_s, lease_s
         self._leases, self._owner = Leases(self._store), ulid()
         self._memory: dict[str, _Entry[T]] = {}
@@ -108,32 +117,40 @@ class Cache(Generic[T]):
     async def update(self, key: str, change: Callable[[T], T]) -> bool:
         """Change a cached value, keeping its time; False where none is cached or it stays as it is."""
 
-        async def act(tx: Transaction) -> CacheFields | None:
-            stored = await tx.get(self._model, self._id(key))
-            if stored is None or (value := change(stored.doc.value)) == stored.doc.value:
-                return None
-            doc = msgspec.structs.replace(stored.doc, value=value, revision=stored.doc.revision + 1)
-            tx.write(put(doc))
-            return doc
-
         epoch = self._epoch
-        doc = await self._store.transact(act, attempts=ATTEMPTS)
+        doc = await self._store.transact(lambda tx: self._change(tx, key, change), attempts=ATTEMPTS)
         if doc is not None:
             self._remember(key, doc, epoch)
         return doc is not None
 
-    async def clear(self, *keys: str) -> None:
-        """Forget these values on both levels; a load that began before can't bring one back."""
+    async def _change(self, tx: Transaction, key: str, change: Callable[[T], T]) -> CacheFields | None:
+        stored = await tx.get(self._model, self._id(key))
+        if stored is None or (value := change(stored.doc.value)) == stored.doc.value:
+            return None
+        doc = msgspec.structs.replace(stored.doc, value=value, revision=stored.doc.revision + 1)
+        tx.write(put(doc))
+        return doc
 
-        async def act(tx: Transaction) -> None:
-            generation = await tx.get(CacheGeneration, self._generation_id)
-            number = 1 if generation is None else generation.doc.number + 1
-            tx.write(put(CacheGeneration(id=self._generation_id, tenant_id=self._tenant_id, number=number)))
-            for key in keys:
-                if await tx.get(self._model, self._id(key)) is not None:
-                    tx.write(delete(self._model, self._id(key)))
+    async def clear(self, *keys: str, transaction: Transaction | None = None) -> None:
+        """Clear these values on both levels; a load that began before can't bring one back.
 
-        await self._store.transact(act, attempts=ATTEMPTS)
+        In the caller's transaction, if given: call `forget` once it is committed.
+        """
+        if transaction is not None:
+            return await self._clear(transaction, keys)
+        await self._store.transact(lambda tx: self._clear(tx, keys), attempts=ATTEMPTS)
+        self.forget()
+
+    async def _clear(self, tx: Transaction, keys: Sequence[str]) -> None:
+        generation = await tx.get(CacheGeneration, self._generation_id)
+        number = 1 if generation is None else generation.doc.number + 1
+        tx.write(put(CacheGeneration(id=self._generation_id, tenant_id=self._tenant_id, number=number)))
+        for key in keys:
+            if await tx.get(self._model, self._id(key)) is not None:
+                tx.write(delete(self._model, self._id(key)))
+
+    def forget(self) -> None:
+        """Drop what this process has in memory; the next reader asks the store."""
         self._epoch += 1
         # Who asks from here on must not join what began before.
         self._memory.clear()
@@ -183,12 +200,15 @@ class Cache(Generic[T]):
             at_ms = (asked_us // 1_000) if loaded.at is None else round(loaded.at.timestamp() * 1_000)
             before = 0 if stored is None else stored.revision
             doc = self._model(
-                key=self._id(key), tenant_id=self._tenant_id, value=loaded.value, cached_at_ms=at_ms,
-                revision=max(before, asked_us) + 1,
+                key=self._id(key), value=loaded.value, cached_at_ms=at_ms,
+                revision=max(before, asked_us) + 1, **self._owned,
             )  # fmt: skip
-            kept = await self._keep(lease, doc, before=before, generation=generation and generation.version)
-            if kept == "kept":
-                self._remember(key, doc, epoch)
+            kept, updated = await self._keep(
+                lease, doc, before=before, generation=generation and generation.version,
+                updates=loaded.updates,
+            )  # fmt: skip
+            for other, changed in {key: doc, **updated}.items() if kept == "kept" else ():
+                self._remember(other, changed, epoch)
             if kept != "changed":
                 return self._cached(doc, "source")
             stored = await self._stored(key)
@@ -198,23 +218,32 @@ class Cache(Generic[T]):
         return self._cached(doc, "source")
 
     async def _keep(
-        self, lease: Lease, doc: CacheFields, *, before: int, generation: Any
-    ) -> Literal["kept", "changed", "cleared"]:
-        async def act(tx: Transaction) -> Literal["kept", "changed", "cleared"]:
+        self,
+        lease: Lease,
+        doc: CacheFields,
+        *,
+        before: int,
+        generation: Any,
+        updates: Mapping[str, Callable[[T], T]],
+    ) -> tuple[_Kept, dict[str, CacheFields]]:
+        """Store a loaded value and its updates, unless it was changed or the cache cleared meanwhile."""
+
+        async def act(tx: Transaction) -> tuple[_Kept, dict[str, CacheFields]]:
             now = await tx.get(CacheGeneration, self._generation_id)
             if (now and now.version) != generation:
-                return "cleared"
+                return "cleared", {}
             stored = await tx.get(self._model, doc.key)
             if (0 if stored is None else stored.doc.revision) != before:
-                return "changed"
+                return "changed", {}
             tx.write(lease.guard(), put(doc))
-            return "kept"
+            changed = {key: await self._change(tx, key, change) for key, change in updates.items()}
+            return "kept", {key: one for key, one in changed.items() if one is not None}
 
         try:
             return await self._store.transact(act, attempts=ATTEMPTS)
         except LeaseLostError:
             # Another process loads it too, having waited longer than the lease: its value is the newer.
-            return "cleared"
+            return "cleared", {}
 
     # -- one at a time -----------------------------------------------------------------------------
 
@@ -256,7 +285,10 @@ class Cache(Generic[T]):
         if epoch != self._epoch or (known is not None and known.revision > doc.revision):
             return
         self._memory.pop(key, None)
-        self._memory[key] = _Entry(doc.value, doc.cached_at_ms, doc.revision, self._clock.monotonic())
+        # The same object while it is the same value, so that callers can remember what they derived from it.
+        same = known is not None and (known.revision, known.cached_at_ms) == (doc.revision, doc.cached_at_ms)
+        value = known.value if known is not None and same else doc.value
+        self._memory[key] = _Entry(value, doc.cached_at_ms, doc.revision, self._clock.monotonic())
         if len(self._memory) > KEYS_MAX:
             del self._memory[next(iter(self._memory))]
 
@@ -286,11 +318,11 @@ class Cache(Generic[T]):
         """In a collection of its own the key itself; in the kit's, with the tenant's and the cache's name."""
         if self._model is not CacheDocument:
             return key
-        return ":".join(part.replace(":", "::") for part in (self._tenant_id, self._name, key))
+        return ":".join(part.replace(":", "::") for part in (self._tenant_id, self.name, key))
 
     @property
     def _generation_id(self) -> str:
-        return ":".join(part.replace(":", "::") for part in (self._tenant_id, self._name))
+        return ":".join(part.replace(":", "::") for part in (self._tenant_id, self.name))
 
     def _lock(self, key: str) -> str:
-        return f"cache:{self._name}:{key}"
+        return f"cache:{self.name}:{key}"

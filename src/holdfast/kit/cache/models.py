@@ -15,7 +15,6 @@ class CacheFields(Document):
     """
 
     key: str
-    tenant_id: str = NO_TENANT
     value: Any
     cached_at_ms: int
     revision: int = 1
@@ -24,6 +23,8 @@ class CacheFields(Document):
 @document("holdfast_cache/{key}", id=ProvidedId(), tenant="tenant_id", access=SERVICE_ONLY)
 class CacheDocument(CacheFields, rename="camel"):
     """A cached value of the kit's own collection."""
+
+    tenant_id: str = NO_TENANT
 
 
 @document("holdfast_cache_generations/{id}", id=ProvidedId(), tenant="tenant_id", access=SERVICE_ONLY)

@@ -1,0 +1,30 @@
+"""The best stories of Hacker News, without those that a reader has seen."""
+
+from __future__ import annotations
+
+from holdfast.service import Context, Parts, Service
+from holdfast.services.hackernews.jobs import jobs_of
+from holdfast.services.hackernews.models import DOCUMENTS
+from holdfast.services.hackernews.operations import HackerNews
+from holdfast.services.hackernews.settings import HackerNewsSettings
+
+
+def build(context: Context) -> Parts:
+    """Build the service's parts; unless fetching is enabled it has no job."""
+    operations = HackerNews(context)
+    return Parts(
+        jobs=jobs_of(operations) if operations.settings.enabled else [],
+        caches=[operations.cache.cache],
+        close=operations.close,
+        metrics=operations.metrics,
+        operations=operations,
+    )
+
+
+service = Service(
+    name="hackernews",
+    summary="Shows the best stories of Hacker News, without those that a reader hid.",
+    documents=DOCUMENTS,
+    settings=HackerNewsSettings,
+    build=build,
+)

@@ -1,0 +1,1 @@
+"""Decisions about stories: pure functions, without store or network."""

@@ -1,0 +1,163 @@
+"""What readers and operators can do with the service, and read from it.
+
+What a reader hides is the reader's own data, like a bookmark: `HackerNews.hides` changes it without an audit
+event. What an operator does, also on a reader's behalf, is an operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from holdfast.operation import Operator, operation
+from holdfast.service import Context
+from holdfast.services.hackernews.backfill import Backfill, BackfillProgress, Report
+from holdfast.services.hackernews.domain.ranking import RankedStory
+from holdfast.services.hackernews.domain.selection import StoriesQuery, filter_stories, visible_stories
+from holdfast.services.hackernews.domain.spans import PAGE_MAX, SpanName, span_of
+from holdfast.services.hackernews.hidden_stories import HiddenPage, HiddenStories
+from holdfast.services.hackernews.metrics import HackerNewsMetrics
+from holdfast.services.hackernews.models import StoryRound
+from holdfast.services.hackernews.sources import HackerNewsSources
+from holdfast.services.hackernews.story_cache import StoryCache
+from holdfast.services.hackernews.story_store import stored_stories
+from holdfast.services.hackernews.worker import StoryWorker
+
+AREA: Final = "hackernews"
+PAGES_MAX: Final = 200
+
+
+class StoriesPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of stories; `next_skip` continues after it, None at the end."""
+
+    timespan: SpanName
+    stories: Sequence[RankedStory]
+    skip: int
+    next_skip: int | None
+    cached_at: datetime
+
+
+class HackerNews:
+    """The service as its routes, commands and pages use it.
+
+    Example: `page = await operations.stories(StoriesQuery(timespan="Week"), reader="pg")`
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.settings, self.clock, self.store = context.settings, context.clock, context.store
+        self.metrics = HackerNewsMetrics()
+        self.sources = HackerNewsSources(self.settings, clock=context.clock)
+        self.cache, self.hides = StoryCache(context.store), HiddenStories(context.store)
+        self.worker = StoryWorker(context.store, self.sources, cache=self.cache, metrics=self.metrics)
+        self.backfills = Backfill(context.store, self.sources, cache=self.cache)
+        # Pages that need nothing of a reader, by what was asked for; of the list as it is now.
+        self._pages: dict[tuple[str, int, int], tuple[Sequence[RankedStory], StoriesPage]] = {}
+
+    # -- reads ------------------------------------------------------------------------------------
+
+    async def stories(self, selection: StoriesQuery, *, reader: str = "") -> StoriesPage:
+        """Return a page of a span's stories, without those that the reader hid, the filters or the mutes.
+
+        The page is full as long as there are stories for it. An empty `reader` is a stranger.
+        """
+        span = span_of(selection.timespan)
+        found = await self.cache.stories(span)
+        self.metrics.pages.labels(found.level).inc()
+        asked, personal = (span.name, selection.limit, selection.skip), bool(reader) or selection.filtered
+        known = None if personal else self._pages.get(asked)
+        if known is not None and known[0] is found.stories:
+            return known[1]
+        candidates = filter_stories(found.stories, selection) if selection.filtered else found.stories
+        wanted = selection.skip + selection.limit
+        shown = await self._visible(candidates, reader, count=wanted + 1)
+        page = StoriesPage(
+            timespan=span.name, stories=tuple(shown[selection.skip : wanted]), skip=selection.skip,
+            next_skip=wanted if len(shown) > wanted else None, cached_at=found.cached_at
+        )  # fmt: skip
+        if not personal:
+            if len(self._pages) >= PAGES_MAX:
+                self._pages.clear()
+            self._pages[asked] = found.stories, page
+        return page
+
+    async def _visible(
+        self, candidates: Sequence[RankedStory], reader: str, *, count: int
+    ) -> Sequence[RankedStory]:
+        """Return the first `count` stories that the reader did not hide, looked up as far as needed."""
+        if not reader:
+            return candidates[:count]
+        shown: list[RankedStory] = []
+        for start in range(0, len(candidates), PAGE_MAX):
+            part = candidates[start : start + PAGE_MAX]
+            shown += visible_stories(part, await self.hides.among(reader, [story.id for story in part]))
+            if len(shown) >= count:
+                break
+        return shown[:count]
+
+    async def hidden(self, reader: str, *, limit: int = 100, cursor: str | None = None) -> HiddenPage:
+        """Return what a reader hid, the latest first."""
+        return await self.hides.page(reader, limit=limit, cursor=cursor)
+
+    async def find_stories(self, story_ids: Sequence[int]) -> dict[int, RankedStory]:
+        """Return the stored stories with these ids, for lists that only have ids, such as hidden ones."""
+        return await stored_stories(self.store, story_ids)
+
+    async def sign_in(self, account: str, password: str) -> bool:
+        """Whether Hacker News itself lets this account in; the password is passed on and forgotten.
+
+        TooManyRequestsError and RetryLaterError say that Hacker News gave no verdict.
+        """
+        return await self.sources.site().sign_in(account, password)
+
+    async def rounds(self, *, limit: int = 20) -> list[StoryRound]:
+        """Return the latest rounds of the worker, newest first."""
+        return await self.worker.rounds(limit=limit)
+
+    # -- acts of operators ------------------------------------------------------------------------
+
+    @operation(
+        "hackernews.stories_hidden", area=AREA, verb="hide", needs="admin", subject="reader", platform=True
+    )
+    async def hide(self, by: Operator, reader: str, story_ids: Sequence[int]) -> int:
+        """Hide up to 400 stories on a reader's behalf; return how many were not hidden before."""
+        return await by.commit(
+            lambda tx: self.hides.add(reader, story_ids, tx), details={"storyIds": list(story_ids)}
+        )
+
+    @operation(
+        "hackernews.story_unhidden", area=AREA, verb="unhide", needs="admin", subject="reader", platform=True
+    )
+    async def unhide(self, by: Operator, reader: str, story_id: int) -> bool:
+        """Show a story again on a reader's behalf; False where it was not hidden."""
+        return await by.commit(
+            lambda tx: self.hides.remove(reader, story_id, tx), details={"storyId": story_id}
+        )
+
+    @operation("hackernews.worker_requested", area=AREA, verb="run", needs="admin", platform=True)
+    async def run_worker(self, by: Operator) -> StoryRound:
+        """Run a round of the worker now; RetryLaterError while another process runs one."""
+        self.sources.require_enabled()
+        await by.append()
+        return await self.worker.run()
+
+    @operation("hackernews.cache_cleared", area=AREA, verb="clear", needs="admin", platform=True)
+    async def clear_cache(self, by: Operator) -> None:
+        """Forget the cached list of every timespan, in all processes."""
+        await by.commit(self.cache.clear)
+        self.cache.forget()
+
+    @operation("hackernews.backfill_requested", area=AREA, verb="backfill", needs="admin", platform=True)
+    async def backfill(
+        self, by: Operator, *, first_id: int, last_id: int, report: Report | None = None
+    ) -> BackfillProgress:
+        """Fetch the missing stories of a range of ids; goes on where an interrupted back-fill ended."""
+        self.sources.require_enabled()
+        await by.append(details={"from": first_id, "to": last_id})
+        return await self.backfills.run(first_id, last_id, report=report)
+
+    async def close(self) -> None:
+        """Close the connections to Hacker News."""
+        await self.sources.close()
