@@ -19,7 +19,7 @@ something call an operation, whose `needs` is theirs unless they declare another
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from litestar import delete, get, post, put
@@ -80,14 +80,21 @@ def read_route(
 
 
 def call_route(
-    path: str, needs: str, *, area: str, action: str, prefix: str = PREFIX, **opt: Any
+    path: str,
+    needs: str,
+    *,
+    area: str,
+    action: str,
+    prefix: str = PREFIX,
+    method: Literal["POST", "DELETE"] = "POST",
+    **opt: Any,
 ) -> Decorator:
-    """Declare a POST route that changes no document itself: a long read, or work that records itself.
+    """Declare a route that calls no operation: a long read, work that records itself, a visitor's own data.
 
     Example: `@call_route("/audit/verify", "admin", area="audit", action="verify")`
     """
     declared = {"needs": needs, "area": area, "action": action, "platform": False, **opt}
-    return post(prefix + path, opt=declared, status_code=200)
+    return (post if method == "POST" else delete)(prefix + path, opt=declared, status_code=200)
 
 
 def action_route(
@@ -108,12 +115,12 @@ def action_route(
     )
 
 
-def scheduler_route(path: str, operation: Any, *, prefix: str = "", **opt: Any) -> Decorator:
+def scheduler_route(paths: str | list[str], operation: Any, **opt: Any) -> Decorator:
     """Declare a GET route for a platform's scheduler: a service account, or its cron header by trusted hops.
 
     Example: `@scheduler_route("/_ah/worker", Reader.refresh)`
     """
-    return get(prefix + path, opt=_declared(operation, {"needs": "service", "scheduler": True, **opt}))
+    return get(paths, opt=_declared(operation, {"needs": "service", "scheduler": True, **opt}))
 
 
 def put_route(path: str, operation: Any, *, prefix: str = PREFIX, **opt: Any) -> Decorator:

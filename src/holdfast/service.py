@@ -109,6 +109,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str
     path: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
+    preferences: str = ""  # what the browser keeps for a public page
 
     def may(self, role: str) -> bool:
         """Whether the caller has at least this role here, and so whether to show what needs it."""
@@ -182,14 +183,16 @@ class PublicForm(msgspec.Struct, frozen=True, kw_only=True):
     """A form of a public page: calls an operation and leads on to another page, without any script.
 
     `act` returns the path to go on to, below the service's address; the kind of caller is what the operation
-    needs. Where it signs somebody in or out, it sets the visitor's cookie.
+    needs. A form that changes nothing but the visitor's own has no operation, and says what it `needs`. Where
+    it signs somebody in or out, it sets the visitor's cookie.
 
     Example: `PublicForm(path="/sign-out", operation=Reader.sign_out, act=sign_out)`
     """
 
     path: str
-    operation: Any
     act: Callable[[Operator, PageRequest, CurrentVisitor], Awaitable[str]]
+    operation: Any = None
+    needs: str = "visitor"
     quota: WindowQuota | None = None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.app import open_store
-from holdfast.kit.access import VisitorSession, VisitorSessions
+from holdfast.errors import TooLargeError
+from holdfast.kit.access import CurrentVisitor, VisitorSession, VisitorSessions
 from holdfast.kit.access.visitors import VISIT_S
 from holdfast.kit.vault import Vault, new_key
 from holdfast.store import Store
@@ -96,3 +97,10 @@ async def test_the_cookie_itself_is_not_stored(kit_store: Store, visitors: Visit
     stored = await kit_store.privileged().get(VisitorSession, (await visitors.verify(cookie)).session_id)
     assert stored is not None
     assert cookie.split(".")[0] not in repr(stored.doc)
+
+
+def test_preferences_that_no_browser_would_keep_are_refused() -> None:
+    visitor = CurrentVisitor()
+    visitor.preferences = "a" * 3_500
+    with pytest.raises(TooLargeError, match="at most 3,500 bytes"):
+        visitor.preferences = "ä" * 600

@@ -106,7 +106,11 @@ def _dependencies(runtime: Runtime, visitors: VisitorReader) -> dict[str, Provid
     def this() -> Runtime:
         return runtime
 
-    def operator(request: Request[Any, Any, Any], tenant: Tenant = None) -> Operator:
+    async def operator(request: Request[Any, Any, Any], tenant: Tenant = None) -> Operator:
+        # On a public route of a service, a visitor acts as themselves.
+        visitor = await visitors.current(request)
+        if visitor.caller is not None:
+            request.scope["state"].setdefault("caller", visitor.caller)
         return operator_of(runtime, request)
 
     async def visitor(request: Request[Any, Any, Any]) -> CurrentVisitor:
@@ -116,7 +120,7 @@ def _dependencies(runtime: Runtime, visitors: VisitorReader) -> dict[str, Provid
         "runtime": Provide(this, sync_to_thread=False),
         "actor": Provide(_actor, sync_to_thread=False),
         "tenant_id": Provide(_tenant_id, sync_to_thread=False),
-        "by": Provide(operator, sync_to_thread=False),
+        "by": Provide(operator),
         "visitor": Provide(visitor),
     }
 

@@ -25,7 +25,7 @@ from holdfast.http.guard import HEAD
 from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
 from holdfast.http.metrics import Metrics
 from holdfast.http.rate_limit import Addresses
-from holdfast.http.visitors import set_cookie
+from holdfast.http.visitors import set_cookies
 
 log = structlog.get_logger("holdfast.http")
 
@@ -138,7 +138,7 @@ class _Answering:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self._id.encode())]
-            headers += set_cookie(self._state)
+            headers += set_cookies(self._state)
             there = {name for name, _ in headers}
             message["headers"] = headers + [pair for pair in self._usual.items() if pair[0] not in there]
         await self._send(message)

@@ -1,9 +1,10 @@
-"""Visitors of services: the session cookie that a request came with, and the one its response sets."""
+"""Visitors of services: the cookies that a request came with, and those that its response sets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -11,32 +12,38 @@ from holdfast.config import Config
 from holdfast.errors import UnverifiedError
 from holdfast.http.authentication import Authenticated, Connection
 from holdfast.kit.access import CurrentVisitor
-from holdfast.kit.access.visitors import VISIT_S
+from holdfast.kit.access.visitors import PREFERENCES_BYTES_MAX, VISIT_S
 from holdfast.runtime import Runtime
 from holdfast.service import Service
 
 VISITOR_STATE: Final = "visitor"
-_PLACE: Final = "visitor_cookie"
+PREFERENCES_S: Final = 365 * 86_400.0
+_COOKIES: Final = "visitor_cookies"
 
 
-class CookiePlace(msgspec.Struct, frozen=True):
-    """The cookie of one service's visitors: its name, and the path and scheme it is sent to."""
+class VisitorCookies(msgspec.Struct, frozen=True):
+    """The cookies of one service's visitors: their names, and the path and scheme they are sent to."""
 
-    name: str
+    session: str
     path: str
     secure: bool
+    sent_preferences: str = ""
 
-    def header(self, value: str) -> bytes:
+    @property
+    def preferences(self) -> str:
+        return f"{self.session}_preferences"
+
+    def header(self, name: str, value: str, max_age_s: float) -> tuple[bytes, bytes]:
         """`Set-Cookie` with this value; an empty one removes the cookie."""
-        words = [f"{self.name}={value}", f"Path={self.path}", f"Max-Age={int(VISIT_S) if value else 0}"]
+        words = [f"{name}={value}", f"Path={self.path}", f"Max-Age={int(max_age_s) if value else 0}"]
         words += ["HttpOnly", "SameSite=Strict", *(["Secure"] if self.secure else [])]
-        return "; ".join(words).encode("ascii")
+        return b"set-cookie", "; ".join(words).encode("ascii")
 
 
-def cookie_place(service: Service, config: Config, *, at_root: bool) -> CookiePlace:
-    """Where a service's cookie goes. By name and path, so that services beside one another don't mix."""
+def cookies_of(service: Service, config: Config, *, at_root: bool) -> VisitorCookies:
+    """The cookies of a service, by name and path, so that those of services beside one another don't mix."""
     path = "/" if at_root else f"/{service.address}"
-    return CookiePlace(f"{service.name}_visitor", path, config.environment != "development")
+    return VisitorCookies(f"{service.name}_visitor", path, config.environment != "development")
 
 
 class VisitorReader:
@@ -44,7 +51,7 @@ class VisitorReader:
 
     def __init__(self, runtime: Runtime, *, at_root: bool) -> None:
         self._sessions = runtime.visitors
-        self._places = {s.name: cookie_place(s, runtime.config, at_root=at_root) for s in runtime.services}
+        self._cookies = {s.name: cookies_of(s, runtime.config, at_root=at_root) for s in runtime.services}
 
     async def current(self, connection: Connection) -> CurrentVisitor:
         """The request's visitor; nobody without a cookie, or on a route of no service."""
@@ -56,12 +63,18 @@ class VisitorReader:
 
     async def _read(self, connection: Connection) -> CurrentVisitor:
         service = connection.route_handler.opt.get("service", "")
-        place = self._places.get(service)
-        if place is None:
+        cookies = self._cookies.get(service)
+        if cookies is None:
             return CurrentVisitor()
-        connection.scope["state"][_PLACE] = place
-        cookie = connection.cookies.get(place.name)
-        return await self._sessions[service].verify(cookie) if cookie is not None else CurrentVisitor()
+        session = connection.cookies.get(cookies.session)
+        visitor = CurrentVisitor() if session is None else await self._sessions[service].verify(session)
+        preferences = connection.cookies.get(cookies.preferences, "")
+        if len(preferences) <= PREFERENCES_BYTES_MAX:
+            visitor.preferences = unquote(preferences, errors="ignore")
+        connection.scope["state"][_COOKIES] = msgspec.structs.replace(
+            cookies, sent_preferences=visitor.preferences
+        )
+        return visitor
 
     async def read(self, connection: Connection) -> Authenticated | None:
         visitor = await self.current(connection)
@@ -70,9 +83,14 @@ class VisitorReader:
         return Authenticated(visitor.caller)
 
 
-def set_cookie(state: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
-    """The header that the response to a request with this state needs for its visitor, if any."""
-    visitor, place = state.get(VISITOR_STATE), state.get(_PLACE)
-    if visitor is None or place is None or visitor.cookie is None:
+def set_cookies(state: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
+    """The headers that the response to a request with this state needs for its visitor."""
+    visitor, cookies = state.get(VISITOR_STATE), state.get(_COOKIES)
+    if visitor is None or cookies is None:
         return []
-    return [(b"set-cookie", place.header(visitor.cookie))]
+    headers = []
+    if visitor.cookie is not None:
+        headers.append(cookies.header(cookies.session, visitor.cookie, VISIT_S))
+    if visitor.preferences != cookies.sent_preferences:
+        headers.append(cookies.header(cookies.preferences, quote(visitor.preferences), PREFERENCES_S))
+    return headers

@@ -11,7 +11,7 @@ from litestar import Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
-from holdfast.conditional import conditional_response
+from holdfast.conditional import Representation, conditional_response
 from holdfast.errors import NotFoundError
 
 KINDS: Final = {
@@ -35,7 +35,7 @@ class Assets:
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._urls: dict[tuple[str, str], str] = {}
-        self._files: dict[str, tuple[bytes, str]] = {}
+        self._files: dict[str, Representation] = {}
         for owner, folder in folders.items():
             self._add(owner, folder)
 
@@ -45,7 +45,7 @@ class Assets:
         for name, data in found.items():
             place = f"{owner}/{digest[:12]}/{name}"
             self._urls[owner, name] = f"/assets/{place}"
-            self._files[place] = (data, KINDS[Path(name).suffix])
+            self._files[place] = Representation(data, KINDS[Path(name).suffix])
 
     def url(self, owner: str, name: str) -> str:
         """Where a file is served; `KeyError` tells a template's author that there is none."""
@@ -57,7 +57,6 @@ class Assets:
             found = self._files.get(file.lstrip("/"))
             if found is None:
                 raise NotFoundError("no such asset; load the page again")
-            data, kind = found
-            return conditional_response(request.headers, data, media_type=kind, cache_control=_FOREVER)
+            return conditional_response(request.headers, found, cache_control=_FOREVER)
 
         return asset

@@ -17,7 +17,7 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ExceptionHandlersMap
 
-from holdfast.conditional import conditional_response
+from holdfast.conditional import Representation, conditional_response
 from holdfast.errors import DeclarationError, HoldfastError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import CurrentVisitor
@@ -77,25 +77,23 @@ class Site:
         @get(page.path or "/", opt={"needs": "public"}, include_in_schema=False)
         async def show(request: AnyRequest, visitor: Visitor) -> Response[Any]:
             ask = _ask(request, visitor, dict(request.query_params))
-            text = self._render(page.template, ask, await page.data(ask))
+            shown = Representation(self._render(page.template, ask, await page.data(ask)), _HTML)
             # A session may end with this very response, which no cache should keep either.
             known = visitor.caller is not None or visitor.cookie is not None
             kept = f"public, max-age={page.max_age_s}" if page.max_age_s else "public, no-cache"
-            response = conditional_response(
-                request.headers, text, media_type=_HTML, cache_control="private, no-cache" if known else kept,
-                vary="cookie",
-            )  # fmt: skip
+            private = "private, no-cache" if known else kept
+            response = conditional_response(request.headers, shown, cache_control=private, vary="cookie")
             response.headers.update(HEADERS)
             return response
 
         return show
 
     def _form(self, form: PublicForm) -> HTTPRouteHandler:
-        declared = declaration_of(form.operation)
-        opt = {
-            "needs": declared.needs, "area": declared.area, "action": declared.verb, "operation": declared,
-            "quota": form.quota,
-        }  # fmt: skip
+        opt: dict[str, Any] = {"needs": form.needs, "area": self._service.address, "quota": form.quota}
+        if form.operation is not None:
+            declared = declaration_of(form.operation)
+            opt |= {"needs": declared.needs, "area": declared.area, "action": declared.verb}
+            opt["operation"] = declared
 
         @post(form.path or "/", opt=opt, status_code=303, include_in_schema=False)
         async def send(request: AnyRequest, by: By, visitor: Visitor) -> Response[None]:
@@ -143,5 +141,6 @@ class Site:
 def _ask(request: AnyRequest, visitor: CurrentVisitor, fields: Mapping[str, str]) -> PageRequest:
     return PageRequest(
         caller=visitor.caller or ANONYMOUS, tenant_id=NO_TENANT, query=fields,
+        preferences=visitor.preferences,
         path={name: str(value) for name, value in request.path_params.items()},
     )  # fmt: skip

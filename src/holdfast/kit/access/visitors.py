@@ -17,8 +17,9 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
+from urllib.parse import quote
 
-from holdfast.errors import ConflictError, RetryLaterError
+from holdfast.errors import ConflictError, RetryLaterError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.vault import Vault
 from holdfast.model import SERVICE_ONLY, Caller, Document, ProvidedId, Retention, document
@@ -27,6 +28,8 @@ from holdfast.store import Store, Transaction, create, delete, patch
 VISIT_S: Final = 24 * 3_600.0
 # At most one write a minute, however many requests come.
 RENEW_EVERY_S: Final = 60.0
+# Browsers keep 4,096 bytes of a cookie, with its name and attributes.
+PREFERENCES_BYTES_MAX: Final = 3_500
 _COOKIE: Final = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})")
 
 
@@ -58,12 +61,24 @@ class VisitorCaller(Caller, frozen=True, kw_only=True):
 
 
 class CurrentVisitor:
-    """The visitor of one request, and the cookie to send back: None leaves it as it is, "" removes it."""
+    """The visitor of one request, and the cookie to send back: None leaves it as it is, "" removes it.
 
-    __slots__ = ("caller", "cookie")
+    `preferences` are a short text that the browser keeps for a year, signed in or not; assigning it sets it.
+    """
 
     def __init__(self, caller: VisitorCaller | None = None, *, cookie: str | None = None) -> None:
         self.caller, self.cookie = caller, cookie
+        self._preferences = ""
+
+    @property
+    def preferences(self) -> str:
+        return self._preferences
+
+    @preferences.setter
+    def preferences(self, text: str) -> None:
+        if len(quote(text)) > PREFERENCES_BYTES_MAX:
+            raise TooLargeError(f"preferences take at most {PREFERENCES_BYTES_MAX:,} bytes; shorten them")
+        self._preferences = text
 
     @property
     def session_id(self) -> str:
