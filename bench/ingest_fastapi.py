@@ -31,8 +31,9 @@ class Item(Table):
         Index("by_status", "tenant_id", "status", "received_at"),
         Index("by_source", "tenant_id", "source", "status", "received_at"),
         Index("by_status_of_all", "status", "received_at"),
-        Index("by_lane", "lane", "status", "turn"),
+        Index("by_queue", "queue", "status", "turn"),
         Index("due", "due_at"),
+        Index("due_by_lane", "lane", "due_at"),
     )
 
     id: Mapped[str] = mapped_column(Text, primary_key=True)
@@ -41,6 +42,7 @@ class Item(Table):
     mark: Mapped[str] = mapped_column(Text)
     status: Mapped[str] = mapped_column(Text)
     lane: Mapped[str] = mapped_column(Text)
+    queue: Mapped[str] = mapped_column(Text)
     turn: Mapped[int]
     received_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     due_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
@@ -66,8 +68,8 @@ async def fastapi(url: str, *, path: str, secret: str) -> Any:
         kept = {name: value for name, value in request.headers.items() if name.startswith("x-")}
         async with sessions() as session:
             session.add(Item(
-                id=f"bench_{mark}", tenant_id="-", source="bench", mark=mark, status="pending", lane="",
-                turn=0, received_at=now, due_at=now, headers=kept, body=body,
+                id=f"bench_{mark}", tenant_id="-", source="bench", mark=mark, status="pending",
+                lane="bench:-", queue="", turn=0, received_at=now, due_at=now, headers=kept, body=body,
             ))  # fmt: skip
             try:
                 await session.commit()

@@ -38,12 +38,13 @@ from holdfast.worker import freeze_gc
 SECRET = "a secret of the two"
 PATH = "/bench/webhook"
 _COLUMNS = (
-    '_key, _version, "tenantId", status, "receivedAt", source, lane, turn, "dueAt", fence, owner, _body'
+    '_key, _version, "tenantId", status, "receivedAt", source, queue, turn, "dueAt", fence, owner, lane, '
+    "_body"
 )
-_SQLITE = f"INSERT INTO holdfast_inbox ({_COLUMNS}) VALUES ({', '.join('?' * 12)})"
+_SQLITE = f"INSERT INTO holdfast_inbox ({_COLUMNS}) VALUES ({', '.join('?' * 13)})"
 _TYPES = (
     "text", "bigint", "text", "text", "timestamptz", "text", "text", "bigint", "timestamptz", "bigint",
-    "text", "json",
+    "text", "text", "json",
 )  # fmt: skip
 _POSTGRES = (
     f"INSERT INTO holdfast_inbox ({_COLUMNS}) SELECT * FROM unnest("
@@ -82,7 +83,7 @@ async def _keep_by_hand(url: str) -> Keep:
         at = stamp(item.received_at)
         body = msgspec.json.encode(item).decode()
         await group.put((
-            item.id, 1, item.tenant_id, item.status, at, item.source, "", 0, at, 0, "", body,
+            item.id, 1, item.tenant_id, item.status, at, item.source, "", 0, at, 0, "", item.lane, body,
         ))  # fmt: skip
 
     return keep

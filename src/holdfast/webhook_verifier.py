@@ -20,10 +20,12 @@ CHANNEL_TOKEN_BYTES: Final = 16
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """A message's id at its source, and the key whose messages are processed in order."""
+    """A message's id at its source, the key whose messages are processed in order, and the account that it is
+    about, by which its source finds the tenant."""
 
     message_id: str
     order_key: str = ""
+    account: str = ""
 
 
 class Verifier(Protocol):

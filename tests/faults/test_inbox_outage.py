@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 
 from holdfast.app import open_store
-from holdfast.kit.inbox import InboxItem, InboxLane, InboxWorker
+from holdfast.kit.inbox import InboxItem, InboxQueue, InboxWorker
 from holdfast.model import Document
 from holdfast.store import Transaction, create
 from holdfast.worker import Supervisor
 from tests.faults.severing_proxy import severing_proxy
 from tests.kit.eventually import until
 
-DOCUMENTS: list[type[Document]] = [InboxItem, InboxLane]
+DOCUMENTS: list[type[Document]] = [InboxItem, InboxQueue]
 
 
 async def test_a_slow_message_keeps_no_other_from_being_worked_on_after_an_outage(postgres_url: str) -> None:

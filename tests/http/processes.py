@@ -19,12 +19,12 @@ from tests.http.bed import SERVICE, TENANT
 _ROOT = Path(__file__).parents[2]
 
 
-def announce(folder: Path) -> None:
+def announce(folder: Path, service: str = "tests.http.bed:SERVICE") -> None:
     """As an installed package would: the service is found by its entry point."""
     info = folder / "echo_chamber-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-chamber\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[holdfast.services]\necho = tests.http.bed:SERVICE\n")
+    (info / "entry_points.txt").write_text(f"[holdfast.services]\necho = {service}\n")
 
 
 @contextlib.asynccontextmanager

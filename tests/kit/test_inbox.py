@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.backoff import BackOff
 from holdfast.errors import RetryLaterError, TooLargeError, UnverifiedError
-from holdfast.kit.inbox import Inbox, InboxItem, InboxLane, InboxLimits, InboxWorker, Source, Verified
+from holdfast.kit.inbox import Inbox, InboxItem, InboxLimits, InboxQueue, InboxWorker, Source, Verified
 from holdfast.model import Document, document
 from holdfast.store import Increment, Store, Transaction, create, put, upsert
 from holdfast.testing import ManualClock
@@ -23,7 +23,7 @@ class Tally(Document):
     seen: list[str] = []
 
 
-DOCUMENTS: list[type[Document]] = [InboxItem, InboxLane, Tally]
+DOCUMENTS: list[type[Document]] = [InboxItem, InboxQueue, Tally]
 
 
 class Named:

@@ -13,9 +13,9 @@ import pytest
 from holdfast.app import open_store
 from holdfast.clock import SystemClock
 from holdfast.config import load_config
-from holdfast.errors import ConfigError, HoldfastError
+from holdfast.errors import ConfigError, DeclarationError, HoldfastError
 from holdfast.kit.audit.models import AuditHead
-from holdfast.kit.inbox import InboxItem, Source, Verified
+from holdfast.kit.inbox import InboxItem, MissedDelivery, Source, Verified
 from holdfast.kit.retention import Sweeper
 from holdfast.kit.schedules import Job, Slot
 from holdfast.model import Document, document
@@ -244,3 +244,40 @@ async def test_why_it_did_not_start_is_raised_though_something_fails_to_close(tm
     with pytest.raises(RuntimeError, match="does not start"):
         await Runtime.open(load_config({"home": tmp_path}, environ={}), services=[service])
     assert closed == ["sullen"]
+
+
+async def test_two_services_can_t_handle_the_same_source(tmp_path: Path) -> None:
+    async def handle(item: InboxItem, tx: Transaction) -> None:
+        return None
+
+    services = [
+        Service(name=name, summary="", documents=[], build=lambda _: Parts(handlers={"github": handle}))
+        for name in ("first", "second")
+    ]
+    config = load_config({"store": f"sqlite:///{tmp_path}/x.db", "home": tmp_path}, environ={})
+    with pytest.raises(DeclarationError, match="'first' and 'second' both handle source 'github'"):
+        await Runtime.open(config, services=services)
+
+
+async def test_a_source_with_a_delivery_log_is_reconciled_by_a_job(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Log:
+        async def missed(self, since: datetime) -> AsyncIterator[MissedDelivery]:
+            yield MissedDelivery("m1", "attempt-1")
+
+        async def redeliver(self, missed: MissedDelivery) -> None:
+            asked.append(missed.reference)
+
+    source = Source(name="github", verifier=Anybody(), delivery_log=Log())
+    service = Service(
+        name="first", summary="", documents=[],
+        build=lambda _: Parts(webhooks=[Webhook(path="/hook", source=source)]),
+    )  # fmt: skip
+    config = load_config({"store": f"sqlite:///{tmp_path}/x.db", "home": tmp_path}, environ={})
+    runtime = await Runtime.open(config, services=[service])
+    await runtime.scheduler.declare()
+    await runtime.scheduler.run_now("-_reconcile-github")
+    await runtime.scheduler.turn()
+    assert asked == ["attempt-1"]
+    await runtime.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from holdfast.http.authentication import Authenticator, SessionAuthenticator, To
 from holdfast.http.change_stream import ChangeStream, topics_of
 from holdfast.http.error_responses import exception_handlers
 from holdfast.http.guard import RouteGuard, check_declared
-from holdfast.http.ingest import Ingest
+from holdfast.http.ingest import LARGE_AT_ONCE, Ingest
 from holdfast.http.metrics import Metrics
 from holdfast.http.oidc import OidcAuthenticator
 from holdfast.http.openapi import description
@@ -164,12 +165,13 @@ def _constant(value: Any) -> Callable[[], Any]:
 
 def _hooks(runtime: Runtime, *, at_root: bool) -> dict[str, Ingest]:
     found: dict[str, Ingest] = {}
+    large, time_limit_s = asyncio.Semaphore(LARGE_AT_ONCE), runtime.config.limits.request_s
     for service in runtime.services:
         for hook in runtime.parts[service.name].webhooks:
             for path in _places(service, hook.path, at_root=at_root):
                 if path in found:
                     raise DeclarationError(f"two hooks at {path}")
-                found[path] = Ingest(hook, runtime.inbox, time_limit_s=runtime.config.limits.request_s)
+                found[path] = Ingest(hook, runtime.inbox, time_limit_s=time_limit_s, large=large)
     return found
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import AsyncExitStack
+from io import BytesIO
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +22,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+LARGE_BYTES: Final = 1_000_000
+LARGE_AT_ONCE: Final = 2
+
 _JSON: Final = (b"content-type", b"application/json")
 _KEPT: Final = b'{"status":"kept"}'
 _KNOWN: Final = b'{"status":"duplicate"}'
@@ -31,10 +36,14 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 class Ingest:
-    """One hook as an ASGI application."""
+    """One hook as an ASGI application.
 
-    def __init__(self, hook: Webhook, inbox: Inbox, *, time_limit_s: float) -> None:
-        self.hook, self._inbox = hook, inbox
+    A large body holds one of the `large` places from where it outgrows a small one until it is stored, so
+    that memory is bounded; a sender without a place is not read from meanwhile.
+    """
+
+    def __init__(self, hook: Webhook, inbox: Inbox, *, time_limit_s: float, large: asyncio.Semaphore) -> None:
+        self.hook, self._inbox, self._large = hook, inbox, large
         self._time_limit_s = time_limit_s if hook.time_limit_s is None else hook.time_limit_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> int:
@@ -45,9 +54,10 @@ class Ingest:
             return await _answer(send, 405, refused, (b"allow", b"POST"), _told(id))
         limit = asyncio.timeout(self._time_limit_s)
         try:
-            async with limit:
-                body = await _body(receive, self.hook.source.body_bytes_max)
-                received = await self._inbox.receive(self.hook.source, _headers(scope), body)
+            async with limit, AsyncExitStack() as places:
+                headers = _headers(scope)
+                body = await self._body(receive, headers, places)
+                received = await self._inbox.receive(self.hook.source, headers, body)
         except HoldfastError as fault:
             return await self._refuse(send, fault, request_id_of(scope))
         except Exception as fault:
@@ -61,6 +71,30 @@ class Ingest:
         if received.duplicate:
             return await _answer(send, self.hook.statuses.duplicate, _KNOWN)
         return await _answer(send, self.hook.statuses.stored, _KEPT)
+
+    async def _body(self, receive: Receive, headers: Mapping[str, str], places: AsyncExitStack) -> bytes:
+        """The whole body, or a refusal as soon as it is too long."""
+        bytes_max = self.hook.source.body_bytes_max
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body"):
+            return _within(body, bytes_max)
+        # Filled in place: joined parts would take the memory twice.
+        length = headers.get("content-length", "")
+        whole = BytesIO(bytes(min(int(length), bytes_max)) if length.isdecimal() else b"")
+        size, has_place = whole.write(body), False
+        while message.get("more_body"):
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise InvalidError("the sender hung up before the body was whole")
+            size += whole.write(message.get("body", b""))
+            if size > bytes_max:
+                break
+            if size > LARGE_BYTES and not has_place:
+                await places.enter_async_context(self._large)
+                has_place = True
+        whole.truncate()
+        return _within(whole.getvalue(), bytes_max)
 
     async def _refuse(self, send: Send, fault: HoldfastError, id: str) -> int:
         if isinstance(fault, NotOursError):
@@ -91,25 +125,6 @@ def _told(request_id: str) -> tuple[bytes, bytes]:
 
 def _headers(scope: Scope) -> Mapping[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-async def _body(receive: Receive, bytes_max: int) -> bytes:
-    """The whole body, or a refusal as soon as it is too long."""
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        return _within(body, bytes_max)
-    parts = [body]
-    size = len(body)
-    while message.get("more_body"):
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise InvalidError("the sender hung up before the body was whole")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > bytes_max:
-            break
-    return _within(b"".join(parts), bytes_max)
 
 
 def _within(body: bytes, bytes_max: int) -> bytes:

@@ -64,7 +64,7 @@ class WorkerLoop(Generic[D]):
         self.errors, self.last_error = 0, ""
         self._failures = 0
         self._wake = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], D | None] = {}
 
     @property
     def under_way(self) -> int:
@@ -137,18 +137,18 @@ class WorkerLoop(Generic[D]):
     async def _start(self, room: int) -> list[asyncio.Task[None]]:
         self.last_turn_at = self._clock.now()
         until_s = self._clock.monotonic() + self._lease_s
-        return [self._spawn(self._act(one, until_s)) for one in await self._claim(room)]
+        return [self._spawn(self._act(one, until_s), one.doc) for one in await self._claim(room)]
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[Any, Any, None], document: D | None = None) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = document
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if len(self._tasks) >= self._concurrency:
             self._wake.set()
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (fault := task.exception()) is not None:
             self._note(fault)
 
@@ -200,6 +200,12 @@ class WorkerLoop(Generic[D]):
 def worker_id() -> str:
     """Return a unique owner of claims that says which process it is."""
     return f"{socket.gethostname()}-{os.getpid()}-{ulid()[-6:]}"
+
+
+def last_lane(lanes: Iterable[str], *, after: str | None) -> str | None:
+    """The last of these lanes in the round that began after one: where the next round begins."""
+    start = after or ""
+    return max(lanes, key=lambda lane: (lane <= start, lane), default=after)
 
 
 async def _listen(subscription: Subscription, notify: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from holdfast.kit.checkpoints import CheckpointDocument
 from holdfast.kit.connections import Connection, Consent
 from holdfast.kit.connections.models import SEALED_CONSENT, SEALED_TOKENS
 from holdfast.kit.idempotency import IdempotencyDocument
-from holdfast.kit.inbox import InboxItem, InboxLane
+from holdfast.kit.inbox import InboxChunk, InboxItem, InboxQueue, InboxUpload
 from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.metering import Allowance, UsageEvent, UsageSum
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane
@@ -30,7 +30,8 @@ from holdfast.store_copy import Copy
 KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Allowance, ApiToken, AuditEvent, AuditHead, CacheDocument, CacheGeneration, Channel, CheckpointDocument,
     Connection, Consent, Copy,
-    DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument, InboxItem, InboxLane,
+    DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument,
+    InboxChunk, InboxItem, InboxQueue, InboxUpload,
     LeaseDocument, ActivityMinute, RateLimitDocument, RateWindow, Release, Rotation, RunDocument, Schedule,
     Session, Setup, SignInLink, SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User,
     VisitorSession, Watch,
@@ -45,6 +46,7 @@ KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
 _HIDDEN: Final[Mapping[type[Document], Sequence[str]]] = {
     ApiToken: ("hash",),
     IdempotencyDocument: ("result",),
+    InboxChunk: ("data",),
     InboxItem: ("body", "headers"),
 }
 

@@ -21,14 +21,14 @@ from holdfast.kit.activity import ActivityRecorder
 from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditModels
 from holdfast.kit.channels import ChannelFields
 from holdfast.kit.connections import Connections, OAuthProvider
-from holdfast.kit.inbox import Handler, Inbox, InboxWorker
+from holdfast.kit.inbox import Inbox, InboxWorker
 from holdfast.kit.metering import METER_MODELS, Meter, MeterModels
 from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, EndpointSecrets, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.releases import note_release
 from holdfast.kit.retention import Sweeper
 from holdfast.kit.runs import Runs
-from holdfast.kit.schedules import Job, Scheduler
+from holdfast.kit.schedules import Scheduler
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller
 from holdfast.net import AddressGuard, ConnectionShares, LazySession, RawSender
@@ -36,6 +36,7 @@ from holdfast.operation import Operator
 from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import documents_of
 from holdfast.runtime.health import HealthMonitor, queue_of
+from holdfast.runtime.inbox_sources import handlers_by_source, reconcile_jobs
 from holdfast.runtime.part_registry import KIT_PART, name_parts
 from holdfast.runtime.settings import settings_of, vault_of
 from holdfast.service import AuditPart, Context, Health, Loop, MeterPart, OutboxPart, Parts, Service
@@ -86,8 +87,10 @@ class Runtime:
         self.audits = name_parts("audit trail", trail, self._announced(lambda parts: parts.audits))
         meter = MeterPart(name=KIT_PART, models=METER_MODELS)
         self.meters = name_parts("meter", meter, self._announced(lambda parts: parts.meters))
-        self.scheduler = Scheduler(store, self._jobs())
-        self.inbox_worker = InboxWorker(store, self._handlers())
+        sources = [hook.source for hook in self._announced(lambda parts: parts.webhooks)]
+        jobs = self._announced(lambda parts: parts.jobs) + reconcile_jobs(self.inbox, sources)
+        self.scheduler = Scheduler(store, jobs)
+        self.inbox_worker = InboxWorker(store, handlers_by_source(self.parts))
         self.supervisor = Supervisor(self._loops(), clock=self.clock)
         self.working = False
         self._drain_lock, self._drains = asyncio.Lock(), 0
@@ -274,14 +277,6 @@ class Runtime:
         return Dispatcher(
             self.store, self._sender, signing=signing, shares=self._shares, headers=headers, models=models
         )
-
-    def _jobs(self) -> list[Job]:
-        return [job for parts in self.parts.values() for job in parts.jobs]
-
-    def _handlers(self) -> dict[str, Handler]:
-        return {
-            source: handler for parts in self.parts.values() for source, handler in parts.handlers.items()
-        }
 
     def _loops(self) -> dict[str, Loop]:
         own: dict[str, Loop] = {

@@ -23,6 +23,7 @@ from holdfast.model.document import Document, schema_of
 from holdfast.model.identity import check_id
 from holdfast.model.limits import ID_BYTES_MAX
 from holdfast.model.path import join_key, split_key
+from holdfast.model.retention import Retention
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete
@@ -264,14 +265,19 @@ class Store:
         return await self.engine.count_due(schema, now_us=self.clock.now_us(), limit=limit)
 
     async def expire(self, cls: type[D], *, limit: int = 500) -> int:
-        """Delete up to `limit` documents past their retention; return how many."""
+        """Delete up to `limit` documents past their retention, with their dependents; return how many."""
         schema = self._schema(cls)
         if schema.retention is None:
             raise BadQueryError(f"{schema.name} declares no retention=Retention(...)")
         query = self._past_retention(cls, schema, self.clock.now()).limit(limit)
         found = await self.engine.find(self._plan(query))
-        writes = [delete(cls, *split_key(item.key), expect=item.unchanged) for item in found]
-        outcomes = await self.engine.commit([Commit((w,), self.tenant_id, expiring=True) for w in writes])
+        deletions = [_deletion(item, schema.retention) for item in found]
+        # Those with dependents one by one: together they could make a transaction that others wait for.
+        groups: list[list[tuple[Write, ...]]] = [[one for one in deletions if len(one) == 1]]
+        groups += [[one] for one in deletions if len(one) > 1]
+        outcomes: list[Outcome] = []
+        for group in groups:
+            outcomes += await self.engine.commit([Commit(w, self.tenant_id, expiring=True) for w in group])
         return sum(isinstance(outcome, Committed) for outcome in outcomes)
 
     def _past_retention(self, cls: type[D], schema: Schema[D], now: datetime) -> Query[D]:
@@ -327,3 +333,10 @@ class Store:
             self._schema(schema.cls)
         IO_COUNTERS.writes += len(writes)
         return Commit(check_commit(writes, self.capabilities.writes_max), self.tenant_id)
+
+
+def _deletion(item: Snapshot[Any], retention: Retention) -> tuple[Write, ...]:
+    """Return the writes that delete a document together with its dependents."""
+    dependents = retention.dependents(item.doc) if retention.dependents else ()
+    own = delete(type(item.doc), *split_key(item.key), expect=item.unchanged)
+    return (own, *(delete(kind, id) for kind, id in dependents))

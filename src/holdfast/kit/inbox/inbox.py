@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from holdfast import tracing
-from holdfast.errors import AlreadyExistsError, BadQueryError, NotOursError, TooLargeError, UnverifiedError
+from holdfast.errors import (
+    AlreadyExistsError,
+    BadQueryError,
+    DeclarationError,
+    NotOursError,
+    TooLargeError,
+    UnverifiedError,
+)
 from holdfast.kit import NO_TENANT, ordered_queue
-from holdfast.kit.inbox.models import InboxItem, InboxLane, Status
-from holdfast.store import Query, Store, Transaction, create, patch
+from holdfast.kit.inbox.body import INLINE_BYTES_MAX, discard_body, load_body, store_body
+from holdfast.kit.inbox.models import InboxItem, InboxQueue, Status
+from holdfast.kit.inbox.reconciliation import LOOK_BACK_S, DeliveryLog, Reconciliation, reconcile
+from holdfast.store import Query, Store, Transaction, Write, create, patch
 from holdfast.webhook_verifier import Verified, Verifier
 
-BODY_BYTES_MAX: Final = 700_000
+BODY_BYTES_USUAL: Final = 1_000_000
+BODY_BYTES_MAX: Final = 25 * 1024 * 1024
 REPLAYABLE: Final = ("done", "parked")
 _SEGMENT_BYTES_MAX: Final = 300
 # A header named with one of these words holds a credential, whoever sent it: it is never stored.
@@ -27,18 +37,28 @@ _SECRET_WORDS: Final = ("authorization", "cookie", "secret", "token")
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A sender of messages and how they are verified.
 
-    `is_ours` is asked about a message that could not be verified: one meant for somebody else is ignored.
+    A message belongs to the tenant that `tenant_of` finds for the verified account (a GitHub installation, a
+    Telegram chat), and to `tenant_id` where it finds none. `is_ours` is asked about a message that could not
+    be verified: one meant for somebody else is ignored. `delivery_log` finds what the provider could not
+    deliver.
 
-    Example: `Source(name="github", verifier=GithubVerifier(secret), body_bytes_max=25_000_000)`
+    Example: `Source(name="github", verifier=GithubVerifier(secret), tenant_of=tenant_of_installation,
+    body_bytes_max=25_000_000)`
     """
 
     name: str
     verifier: Verifier
     tenant_id: str = NO_TENANT
+    tenant_of: Callable[[str], Awaitable[str | None]] | None = None
     ordered: bool = False
-    body_bytes_max: int = BODY_BYTES_MAX
+    body_bytes_max: int = BODY_BYTES_USUAL
     keep_headers: tuple[str, ...] = ()
     is_ours: Callable[[Mapping[str, str]], Awaitable[bool]] | None = None
+    delivery_log: DeliveryLog | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.body_bytes_max <= BODY_BYTES_MAX:
+            raise DeclarationError(f"source {self.name!r}: a body takes at most {BODY_BYTES_MAX:,} bytes")
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -80,25 +100,54 @@ class Inbox:
             if source.is_ours is not None and not await source.is_ours(headers):
                 raise NotOursError("not addressed to this source") from None
             raise
-        item = _item(source, verified, now=now, headers=headers, body=body)
+        tenant_id = await _tenant_of(source, verified)
+        item = _item(source, verified, tenant_id=tenant_id, now=now, headers=headers)
         item.trace = trace
         try:
-            if item.lane:
-                await self._store.transact(lambda tx: self._join(tx, item), attempts=50)
-            else:
-                item.due_at = now
-                await self._store.commit(create(item))
+            await self._store_item(item, body)
         except AlreadyExistsError:
-            return Receipt(f"{item.source}_{item.message_id}", duplicate=True)
+            await discard_body(self._store, item)
+            return Receipt(_item_id(item.source, item.message_id), duplicate=True)
         return Receipt(item.id, duplicate=False)
 
-    async def _join(self, tx: Transaction, item: InboxItem) -> None:
-        """Give an ordered item its place; only the head of a queue is due."""
-        if await tx.get(InboxItem, f"{item.source}_{item.message_id}") is not None:
+    async def _store_item(self, item: InboxItem, body: bytes) -> None:
+        # A duplicate's chunks would be stored for nothing.
+        if (
+            len(body) > INLINE_BYTES_MAX
+            and await self._store.get(InboxItem, _item_id(item.source, item.message_id)) is not None
+        ):
             raise AlreadyExistsError("received before")
-        item.turn, is_head = await ordered_queue.join(tx, InboxLane, item.lane, tenant_id=item.tenant_id)
+        chunks = await store_body(self._store, item, body)
+        if item.queue:
+            await self._store.transact(lambda tx: self._join(tx, item, chunks), attempts=50)
+        else:
+            item.due_at = item.received_at
+            await self._store.commit(create(item), *chunks)
+
+    async def _join(self, tx: Transaction, item: InboxItem, chunks: Sequence[Write]) -> None:
+        """Give an ordered item its place; only the head of a queue is due."""
+        if await tx.get(InboxItem, _item_id(item.source, item.message_id)) is not None:
+            raise AlreadyExistsError("received before")
+        item.turn, is_head = await ordered_queue.join(tx, InboxQueue, item.queue, tenant_id=item.tenant_id)
         item.due_at = item.received_at if is_head else None
-        tx.write(create(item))
+        tx.write(create(item), *chunks)
+
+    async def reconcile(self, source: Source) -> Reconciliation:
+        """Ask the provider again for what it could not deliver in the last days and what is not here."""
+        if source.delivery_log is None:
+            raise DeclarationError(f"source {source.name!r} has no delivery_log to reconcile with")
+        since = self._clock.now() - timedelta(seconds=LOOK_BACK_S)
+
+        async def missing(message_ids: Sequence[str]) -> set[str]:
+            ids = [_item_id(source.name, id_segment(id)) for id in message_ids]
+            stored = await self._store.get_many(InboxItem, ids)
+            return {id for id, one in zip(message_ids, stored, strict=True) if one is None}
+
+        return await reconcile(source.delivery_log, since=since, missing=missing)
+
+    async def body(self, item: InboxItem) -> bytes:
+        """Return the whole body of a message, wherever it is stored."""
+        return await load_body(self._store, item)
 
     async def replay(self, ids: Iterable[str], *, dry_run: bool = False) -> list[str]:
         """Process finished or parked items again; return the ids that will be (or would)."""
@@ -115,8 +164,8 @@ class Inbox:
         if found is None or found.doc.status not in REPLAYABLE:
             return False
         item = found.doc
-        is_head = not item.lane or await ordered_queue.rejoin(
-            transaction, InboxLane, item.lane, tenant_id=item.tenant_id
+        is_head = not item.queue or await ordered_queue.rejoin(
+            transaction, InboxQueue, item.queue, tenant_id=item.tenant_id
         )
         changes = {
             "status": "pending", "due_at": self._clock.now() if is_head else None, "tries": 0, "reason": "",
@@ -136,20 +185,29 @@ class Inbox:
         return page.docs, page.cursor
 
 
+async def _tenant_of(source: Source, verified: Verified) -> str:
+    if source.tenant_of is None or not verified.account:
+        return source.tenant_id
+    return await source.tenant_of(verified.account) or source.tenant_id
+
+
 def _item(
-    source: Source, verified: Verified, *, now: datetime, headers: Mapping[str, str], body: bytes
+    source: Source, verified: Verified, *, tenant_id: str, now: datetime, headers: Mapping[str, str]
 ) -> InboxItem:
     if not verified.message_id:
         raise BadQueryError("the verifier returned no message id")
     stored = {k: v for k, v in headers.items() if _is_stored(k, source.keep_headers)}
     return InboxItem(
-        tenant_id=source.tenant_id, source=source.name, message_id=id_segment(verified.message_id),
-        received_at=now, headers=stored, body=body,
-        lane=_lane_of(source, verified),
+        tenant_id=tenant_id, source=source.name, message_id=id_segment(verified.message_id),
+        received_at=now, headers=stored, queue=_queue_of(source, verified),
     )  # fmt: skip
 
 
-def _lane_of(source: Source, verified: Verified) -> str:
+def _item_id(source: str, message_id: str) -> str:
+    return f"{source}_{message_id}"
+
+
+def _queue_of(source: Source, verified: Verified) -> str:
     if not source.ordered or not verified.order_key:
         return ""
     return id_segment(f"{source.name}:{verified.order_key}")

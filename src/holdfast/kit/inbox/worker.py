@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,8 +16,9 @@ from holdfast import tracing
 from holdfast.backoff import BackOff
 from holdfast.errors import HoldfastError, LeaseLostError, RetryLaterError
 from holdfast.kit import ordered_queue
-from holdfast.kit.inbox.models import InboxItem, InboxLane
-from holdfast.kit.worker_loop import WorkerLoop
+from holdfast.kit.inbox.body import load_body
+from holdfast.kit.inbox.models import InboxItem, InboxQueue
+from holdfast.kit.worker_loop import WorkerLoop, last_lane
 from holdfast.store import Query, Snapshot, Store, Transaction, put
 
 log = structlog.get_logger("holdfast.inbox")
@@ -24,12 +27,14 @@ Handler = Callable[[InboxItem, Transaction], Awaitable[None]]
 POLL_S: Final = 5.0
 ATTEMPTS: Final = 30
 REASON_CHARS_MAX: Final = 2_000
+LARGE_WAIT_S: Final = 1.0
 
 
 class InboxLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of an inbox worker."""
+    """Limits of an inbox worker; `large_concurrency` are the bodies in chunks that are in memory at once."""
 
-    concurrency: int = 32
+    concurrency: int = 64
+    large_concurrency: int = 2
     lease_s: float = 60.0
     time_limit_s: float = 50.0
     tries_max: int = 5
@@ -43,7 +48,8 @@ class InboxWorker(WorkerLoop[InboxItem]):
     """Claims items and hands them to their source's handler.
 
     A handler reads and writes through the transaction it is given. It may run more than once for an
-    item; its commit takes effect once.
+    item; its commit takes effect once. Sources and tenants take turns: each may use as many of the worker's
+    places as are left free, so one with a backlog never takes the last ones.
 
     Example: `InboxWorker(store, {"github": on_github}).run(stop)`
     """
@@ -61,7 +67,28 @@ class InboxWorker(WorkerLoop[InboxItem]):
             poll_s=POLL_S, owner=owner,
         )  # fmt: skip
         self._handlers, self._limits = handlers, limits
+        self._large = asyncio.Semaphore(limits.large_concurrency)
+        self._last_lane: str | None = None
+        self._skipping = False
         self.handled = 0
+
+    async def _claim(self, room: int) -> list[Snapshot[InboxItem]]:
+        """Claim in turn from the lanes that hold fewer places than are free, and leave some of those free."""
+        held = Counter(item.lane for item in self._tasks.values() if item is not None)
+        skipped = [lane for lane, count in held.items() if count >= room]
+        self._skipping = bool(skipped)
+        claimed = await self._store.claim_due(
+            InboxItem, limit=max(1, room * 3 // 4), lease_s=self._lease_s, owner=self.owner,
+            per_lane=max(1, room // 2), after_lane=self._last_lane,
+            skip_lanes=skipped,
+        )  # fmt: skip
+        self._last_lane = last_lane([one.doc.lane for one in claimed], after=self._last_lane)
+        return claimed
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        super()._ended(task)
+        if self._skipping:
+            self._wake.set()
 
     async def _act(self, claimed: Snapshot[InboxItem], until_s: float) -> None:
         try:
@@ -91,22 +118,29 @@ class InboxWorker(WorkerLoop[InboxItem]):
             await self._park(claimed, "the process died while working on it, every time")
             return
 
-        async def act(tx: Transaction) -> None:
+        async def act(message: InboxItem, tx: Transaction) -> None:
             async with asyncio.timeout(self._limits.time_limit_s):
-                await _handle(handler, item, tx)
+                await _handle(handler, message, tx)
             await self._finish(tx, claimed, status="done", reason="")
 
-        await self._store.transact(act, attempts=ATTEMPTS)
+        if not item.chunks:
+            await self._store.transact(partial(act, item), attempts=ATTEMPTS)
+            return
+        if self._large.locked():
+            raise RetryLaterError("other large bodies are being processed", after_s=LARGE_WAIT_S)
+        async with self._large:
+            whole = msgspec.structs.replace(item, body=await load_body(self._store, item))
+            await self._store.transact(partial(act, whole), attempts=ATTEMPTS)
 
     async def _finish(self, tx: Transaction, claimed: Snapshot[InboxItem], **changes: Any) -> None:
         """Settle the item and, in the same commit, make the next one of its queue due."""
         now, item = self._clock.now(), claimed.doc
         finished = msgspec.structs.replace(item, due_at=None, finished_at=now, **changes)
         tx.write(put(finished, claimed.fenced))
-        if item.lane:
-            waiting = Query(InboxItem).where("lane", "==", item.lane).where("status", "==", "pending")
+        if item.queue:
+            waiting = Query(InboxItem).where("queue", "==", item.queue).where("status", "==", "pending")
             writes = await ordered_queue.advance(
-                self._store, InboxLane, item.lane, waiting=waiting.order_by("turn"), head_id=item.id,
+                self._store, InboxQueue, item.queue, waiting=waiting.order_by("turn"), head_id=item.id,
                 due={"due_at": now},
             )  # fmt: skip
             tx.write(*writes)

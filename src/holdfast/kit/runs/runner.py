@@ -15,7 +15,7 @@ from holdfast.kit.runs.execution import Execution
 from holdfast.kit.runs.models import KIT, RunFields, RunModels
 from holdfast.kit.runs.transitions import Join
 from holdfast.kit.runs.workflow import Workflow
-from holdfast.kit.worker_loop import WorkerLoop, cancel_all
+from holdfast.kit.worker_loop import WorkerLoop, cancel_all, last_lane
 from holdfast.store.commit import Committed, Outcome, Snapshot
 from holdfast.store.store import Store
 
@@ -88,10 +88,7 @@ class Runner(WorkerLoop[RunFields]):
             self._kind, limit=limit, lease_s=self._lease_s, owner=self.owner, per_lane=fair,
             after_lane=self._lane,
         )  # fmt: skip
-        if claimed:
-            self._lane = max(
-                (one.doc.tenant_id for one in claimed), key=lambda lane: (lane <= (self._lane or ""), lane)
-            )
+        self._lane = last_lane((one.doc.tenant_id for one in claimed), after=self._lane)
         self._claimed += len(claimed)
         return claimed
 

@@ -128,9 +128,9 @@ def _field_path(stored: str) -> str:
 
 
 def _ttl_field(schema: Schema[Any]) -> str | None:
-    """Return the field of Firestore's own TTL: a time that is the end itself, without conditions."""
+    """Return the field of Firestore's own TTL: a time that is the end itself, of a document by itself."""
     retention = schema.retention
-    if retention is None or retention.after_s != 0 or retention.when:
+    if retention is None or retention.after_s != 0 or retention.when or retention.dependents:
         return None
     column = schema.column(retention.field)
     return _field_path(column.stored) if column is not None and column.kind == "time" else None

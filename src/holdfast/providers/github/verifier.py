@@ -6,13 +6,28 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
+
+import msgspec
 
 from holdfast.errors import UnverifiedError
 from holdfast.webhook_verifier import Verified, matches_any, required_header, secret_bytes
 
 
+class _Installation(msgspec.Struct):
+    id: int
+
+
+class _Payload(msgspec.Struct):
+    installation: _Installation | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Payload)
+
+
 class GithubVerifier:
-    """Checks `X-Hub-Signature-256` over the raw body; the message id is `X-GitHub-Delivery`.
+    """Checks `X-Hub-Signature-256` over the raw body; the message id is `X-GitHub-Delivery`, the account the
+    id of the App's installation.
 
     Several secrets are accepted at once, for a rotation.
 
@@ -27,7 +42,15 @@ class GithubVerifier:
         expected = ["sha256=" + _hexdigest(keyed, body) for keyed in self._keyed]
         if not matches_any(headers.get("x-hub-signature-256", ""), expected):
             raise UnverifiedError("the signature does not fit the body; check the webhook's secret")
-        return Verified(message_id)
+        return Verified(message_id, account=_account(body))
+
+
+def _account(body: bytes) -> str:
+    try:
+        installation = _DECODER.decode(body).installation
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""  # a form, or no object: verified, so its handler decides
+    return "" if installation is None else str(installation.id)
 
 
 def _hexdigest(keyed: hmac.HMAC, body: bytes) -> str:

@@ -54,7 +54,8 @@ def open_connection(options: Options, *, writing: bool) -> apsw.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {options.synchronous}")
         connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA cache_size = -65536")
+        # Readers map the file; they only cache pages of the log, which is checkpointed at 16 MB.
+        connection.execute(f"PRAGMA cache_size = {-65536 if writing else -16384}")
         connection.execute("PRAGMA mmap_size = 268435456")
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute("PRAGMA journal_size_limit = 67108864")
