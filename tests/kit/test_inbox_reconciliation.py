@@ -1,4 +1,4 @@
-"""Reconciliation on every engine: what the provider could not deliver, and nothing else, is asked for again."""
+"""Reconciliation on every engine: what the provider could not deliver is asked for again, nothing else."""
 
 from __future__ import annotations
 
