@@ -46,6 +46,10 @@ Rate = Annotated[float, Meta(gt=0, le=1_000_000)]
 Burst = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
+# Ids of callers that no issuer may give: of users, tokens, commands and visitors.
+RESERVED_PREFIXES = ("user:", "token:", "cli:", "visitor:")
+
+
 class IssuerGrant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The role of an issuer's subject, identified by `subject` or by a verified `email`."""
 
@@ -62,6 +66,10 @@ class IssuerGrant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Issuer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A trusted issuer of identity tokens. Without `jwks_url` its keys are discovered at the issuer.
 
+    With a `client_id`, people sign in to the console with it, and it speaks for the users whose names are
+    the addresses it has verified. `user_prefix` and `user_id` make up the ids by which memberships and the
+    audit trail name its people.
+
     Example, in holdfast.toml:
         [[oidc]]
         issuer = "https://accounts.google.com"
@@ -70,12 +78,26 @@ class Issuer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     issuer: str
-    audiences: Annotated[tuple[str, ...], Meta(min_length=1)]
-    allow: Annotated[tuple[IssuerGrant, ...], Meta(min_length=1)]
+    audiences: tuple[str, ...] = ()
+    allow: tuple[IssuerGrant, ...] = ()
     jwks_url: str = ""
     leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0
+    name: str = ""
+    client_id: str = ""
+    client_secret: str = ""
+    user_id: Literal["email", "subject"] = "email"
+    user_prefix: str = "oidc:"
+
+    @property
+    def label(self) -> str:
+        """The name for people: as set, or the issuer's host."""
+        return self.name or urlsplit(self.issuer).netloc
 
     def __post_init__(self) -> None:
+        if not self.audiences and not self.client_id:
+            raise ValueError("give `audiences` for identity tokens, `client_id` for sign-in, or both")
+        if self.user_prefix in RESERVED_PREFIXES:
+            raise ValueError(f"`user_prefix` {self.user_prefix!r} is taken; choose another")
         for url in (self.issuer, self.jwks_url):
             if url and not is_private(url):
                 raise ValueError(f"{url!r} must be an https:// address")
@@ -227,7 +249,8 @@ def _check(name: str, value: object, source: str) -> Any:
     if name == SERVICES:
         return _check_services(value, source)
     if name in _TABLES:
-        return _check_table(name, value, source)
+        table = _check_table(name, value, source)
+        return _check_issuers(table, source) if name == "oidc" else table
     if name == "allow":
         return _check_list(name, value, source)
     if name == "proxies":
@@ -267,6 +290,16 @@ def _check_table(name: str, value: object, source: str) -> Any:
         return msgspec.convert(value, _TABLES[name])
     except msgspec.DecodeError as fault:
         raise ConfigError(f"{source}: {name}: {fault}", name) from None
+
+
+def _check_issuers(issuers: tuple[Issuer, ...], source: str) -> tuple[Issuer, ...]:
+    """Two issuers may know different people by the same subject, so each has its own prefix."""
+    for field in ("issuer", "user_prefix"):
+        values = [getattr(one, field) for one in issuers]
+        twice = next((value for value in values if values.count(value) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"{source}: oidc: two issuers have the {field} {twice!r}; change one", "oidc")
+    return issuers
 
 
 def _check_list(name: str, value: object, source: str) -> tuple[str, ...]:

@@ -18,13 +18,15 @@ from holdfast import console
 from holdfast.clock import SystemClock
 from holdfast.errors import DeclarationError
 from holdfast.http.app import create_app
+from holdfast.kit.access.authorization import KINDS
 from holdfast.runtime import find_services
 from holdfast.web import next_of
+from tests.examples.clubs import service as clubs
 from tests.http.bed import Bed, echo_service, serving
+from tests.http.callers import ROLES, SAFE, Route, Visitor, expected, routes_of, visitors
 from tests.http.issuer import StandIn, issuing
-from tests.http.visitors import ROLES, SAFE, Route, Visitor, expected, routes_of, visitors
 
-NOBODY: Final = Visitor(standing="nobody")
+NOBODY: Final = Visitor(known=False)
 # Written by hand, so that a new route fails here until somebody has thought about who may use it.
 # A star marks routes about the whole: a tenant's token, whatever its role, has no business there.
 DECLARED: Final = {
@@ -103,7 +105,7 @@ async def issuer() -> AsyncIterator[StandIn]:
 @contextlib.asynccontextmanager
 async def _whole(home: Path, issuer: StandIn) -> AsyncIterator[Bed]:
     """Everything that can be served: the operator's routes, the services there are, the console."""
-    services = [echo_service(), *find_services()]
+    services = [echo_service(), clubs, *find_services()]
     async with serving(home, services=services, more=console.routes, oidc=[issuer.settings()]) as bed:
         yield bed
 
@@ -137,7 +139,8 @@ async def test_every_route_answers_every_kind_of_caller_as_it_declares(
 ) -> None:
     async with _whole(tmp_path, issuer) as bed:
         callers, routes = await visitors(bed, issuer), routes_of(bed)
-        assert {route.needs for route in routes} >= {"public", "viewer", "admin"}
+        assert {route.needs for route in routes} >= set(KINDS), "a kind of caller without a route"
+        assert any(route.tenant for route in routes)
         assert any(route.page for route in routes)
         wrong = []
         for (name, visitor), route in itertools.product(callers.items(), routes):
@@ -195,10 +198,10 @@ async def test_a_hook_asks_for_the_senders_proof_whatever_credentials_come_along
         for path, ingest in bed.surface.webhooks.items():
             answers = ingest.hook.statuses
             for name, visitor in callers.items():
-                route = Route("POST", path, "public", False, False)
+                route = Route("POST", path, "public")
                 status = await _status(bed, route, visitor)
                 assert status in (answers.unverified, answers.malformed), (path, name, status)
-            get_it = Route("GET", path, "public", False, False)
+            get_it = Route("GET", path, "public")
             assert await _status(bed, get_it, callers["the service"]) == 405
 
 
@@ -207,7 +210,7 @@ async def test_an_administrator_of_the_whole_may_ask_for_any_tenant(bed: Bed) ->
         token = await bed.token(role)
         for route in routes_of(bed):
             if route.needs != "public":
-                visitor = Visitor(headers={"authorization": f"Bearer {token}"}, query="?tenant=other")
+                visitor = Visitor(headers={"authorization": f"Bearer {token}"}, asks="other")
                 allowed = await _status(bed, route, visitor) != 403
                 assert allowed == (role in ("admin", "owner")), (role, route.name)
 

@@ -46,10 +46,16 @@ def test_tables_are_json_in_the_environment() -> None:
     [
         (ISSUER.replace("https://accounts", "http://accounts"), "must be an https:// address"),
         (ISSUER.replace("allow", "jwks_url = 'ftp://a'\nallow"), "must be an https:// address"),
-        (ISSUER.replace('["https://holdfast.example"]', "[]"), "oidc: Expected `array` of length >= 1"),
+        (ISSUER.replace('["https://holdfast.example"]', "[]"), "oidc: give `audiences`"),
         (ISSUER.replace('["https://holdfast.example"]', '[""]'), "an audience is empty"),
         (ISSUER.replace("email", "mail"), "unknown field `mail`"),
         (ISSUER.replace('role = "admin"', 'subject = "1"'), "give either `subject` or `email`"),
+        (ISSUER.replace("allow", "user_prefix = 'token:'\nallow"), "`user_prefix` 'token:' is taken"),
+        (ISSUER + ISSUER, "two issuers have the issuer"),
+        (
+            ISSUER + ISSUER.replace("accounts", "other"),
+            "two issuers have the user_prefix 'oidc:'",
+        ),
         (ISSUER.replace("admin", "king"), "Invalid enum value 'king'"),
         ("[oidc]\nissuer = 1", "oidc: Expected `array`"),
         ("[limits]\nrequest_s = 0", "limits: Expected `float` > 0.0"),

@@ -20,7 +20,7 @@ from holdfast.console.tenants import Tenants
 from holdfast.errors import DeclarationError, HoldfastError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import SessionCaller
-from holdfast.kit.access.authorization import has_role, meets, privileged
+from holdfast.kit.access.authorization import has_role, meets, own_tenant, privileged
 from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.rendering.assets import Assets
 from holdfast.rendering.templates import HEADERS, check_template, environment_of, error_title, page_folders
@@ -141,7 +141,7 @@ class Shell:
         """What is said around this request's page, also where nobody is signed in."""
         state = request.scope["state"]
         caller: Caller = state.get("caller", ANONYMOUS)
-        own = next(iter(caller.roles), NO_TENANT)
+        own = own_tenant(caller)
         tenant_id = str(state.get("tenant_id", own))
         path = request.scope["path"]
         bare = Frame(

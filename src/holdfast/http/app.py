@@ -11,7 +11,6 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.di import Provide
 
-from holdfast.config import Issuer
 from holdfast.errors import DeclarationError
 from holdfast.http import routes
 from holdfast.http.asgi import AsgiApp
@@ -28,13 +27,10 @@ from holdfast.http.scheduler import SchedulerAuthenticator
 from holdfast.http.visitors import VisitorReader
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import ApiTokens, CurrentVisitor, Sessions
-from holdfast.kit.access.oidc import Oidc
-from holdfast.kit.access.oidc_keys import Fetch
 from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.operation import Operator
 from holdfast.routing import Tenant
 from holdfast.runtime import Runtime
-from holdfast.runtime.issuer_keys import key_fetcher
 from holdfast.service import Service
 
 BODY_BYTES_MAX: Final = 1_048_576
@@ -90,15 +86,11 @@ def _rate_limiter(runtime: Runtime) -> RateLimiter:
 
 
 def _readers(runtime: Runtime) -> list[Authenticator]:
-    def fetch_of(issuer: Issuer) -> Fetch:
-        return key_fetcher(issuer, clock=runtime.clock)
-
-    oidc = Oidc(runtime.config.oidc, fetch_of, clock=runtime.clock)
     store = runtime.store
     return [
         TokenAuthenticator(ApiTokens(store)),
-        OidcAuthenticator(oidc),
-        SessionAuthenticator(Sessions(store)),
+        OidcAuthenticator(runtime.identities),
+        SessionAuthenticator(Sessions(store, runtime.identities)),
         SchedulerAuthenticator(),
     ]
 

@@ -31,7 +31,16 @@ from holdfast.http.error_responses import SignInNeeded
 from holdfast.http.rate_limit import RateLimiter, site_of
 from holdfast.http.time_limit import allow_time
 from holdfast.kit import NO_TENANT
-from holdfast.kit.access.authorization import KINDS, PERSON, PUBLIC, VISITOR, check_act, is_person, privileged
+from holdfast.kit.access.authorization import (
+    KINDS,
+    PERSON,
+    PUBLIC,
+    VISITOR,
+    check_act,
+    is_person,
+    own_tenant,
+    privileged,
+)
 from holdfast.kit.rate_limit import SlidingWindow
 from holdfast.model.access import ROLES, Caller
 from holdfast.operation import Operation
@@ -143,9 +152,8 @@ def _refuse_endless_head(connection: Connection, handler: BaseRouteHandler) -> N
 
 def tenant_of(caller: Caller, asked: str | None) -> str:
     """The tenant a request is about: the caller's own, or the one asked for by those who may."""
-    own = next(iter(caller.roles), NO_TENANT)
     if asked is None:
-        return own
+        return own_tenant(caller)
     if asked not in caller.roles and not privileged(caller):
         raise WrongTenantError("the caller belongs to another tenant")
     return asked

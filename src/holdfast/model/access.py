@@ -34,6 +34,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     user_id: str | None = None
     roles: Mapping[str, str] = {}
     service: bool = False
+    email: str = ""  # a person's address, where the issuer of their identity has verified it
     visitor: bool = False  # of a service's public pages: known to that service, without roles
 
     def role_in(self, tenant: str | None) -> str | None:

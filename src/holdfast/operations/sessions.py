@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import InvalidError
 from holdfast.kit.access import LoginThrottle, SessionCaller, Sessions, SignInLinks, User, Users
-from holdfast.kit.access.authorization import PUBLIC
+from holdfast.kit.access.authorization import PERSON, PUBLIC, own_tenant
 from holdfast.kit.access.passwords import check_password, hash_password
 from holdfast.kit.access.sign_in_links import Redeem, link_to
 from holdfast.kit.access.users import normalize_name
@@ -57,14 +57,18 @@ async def use_link(runtime: Runtime, by: Operator, code: str, *, name: str, pass
     return cookie
 
 
-@operation("session.ended", area="session", verb="update", needs="viewer")
+@operation("session.ended", area="session", verb="update", needs=PERSON)
 async def sign_out(runtime: Runtime, by: Operator, *, everywhere: bool = False) -> None:
     """End this session, or every session of the person."""
     one = person(by)
 
     async def act(tx: Transaction) -> None:
-        if everywhere:
-            await Users(runtime.store).end_sessions(one.name, tx)
+        # The name of an identity is its issuer's word; only its verified address may be a user's.
+        name = one.email if one.identity else one.name
+        if everywhere and one.identity:
+            await Sessions(runtime.store).end_all(one.user_id or "", tx)
+        if everywhere and await Users(runtime.store).find(name, tx) is not None:
+            await Users(runtime.store).end_sessions(name, tx)
         await Sessions(runtime.store).end(one.session_id, tx)
 
     action = "session.ended_everywhere" if everywhere else "session.ended"
@@ -78,6 +82,8 @@ async def change_password(runtime: Runtime, by: Operator, *, current: str, passw
     A session left open is not enough: the current password is needed.
     """
     one, users = person(by), Users(runtime.store)
+    if one.identity:
+        raise InvalidError("you signed in with an identity provider; there is no password to change here")
     check_password(password)
     if await users.verify(one.name, current) is None:
         raise InvalidError("the current password is another one", "current")
@@ -111,7 +117,7 @@ def person(by: Operator) -> SessionCaller:
 
 def _own(by: Operator) -> Operator:
     """On the trail of the person's own tenant, whichever they look at."""
-    return msgspec.structs.replace(by, tenant_id=next(iter(by.caller.roles)))
+    return msgspec.structs.replace(by, tenant_id=own_tenant(by.caller))
 
 
 def _as(by: Operator, user: User) -> Operator:

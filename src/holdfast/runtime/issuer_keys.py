@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
 
 from holdfast.clock import Clock
-from holdfast.config import Issuer, is_private
+from holdfast.config import Config, Issuer, is_private
 from holdfast.errors import RetryLaterError
+from holdfast.kit.access.identities import Identities
+from holdfast.kit.access.oidc import Oidc
 from holdfast.kit.access.oidc_keys import Fetch
 from holdfast.providers.rest import Call, CallLimits, RestClient, fault_by_status
+from holdfast.store import Store
 
 DISCOVERY: Final = ".well-known/openid-configuration"
 _LIMITS: Final = CallLimits(call_s=5.0, attempts_max=1, response_bytes_max=262_144)
+
+
+def identities_of(config: Config, store: Store) -> Identities:
+    """The identities of the configured issuers, as callers."""
+    oidc = Oidc(config.oidc, partial(key_fetcher, clock=store.clock), clock=store.clock)
+    return Identities(store, oidc)
 
 
 def key_fetcher(issuer: Issuer, *, clock: Clock) -> Fetch:

@@ -37,6 +37,7 @@ from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import documents_of
 from holdfast.runtime.health import HealthMonitor, queue_of
 from holdfast.runtime.inbox_sources import handlers_by_source, reconcile_jobs
+from holdfast.runtime.issuer_keys import identities_of
 from holdfast.runtime.part_registry import KIT_PART, name_parts
 from holdfast.runtime.settings import settings_of, vault_of
 from holdfast.service import AuditPart, Context, Health, Loop, MeterPart, OutboxPart, Parts, Service
@@ -66,6 +67,7 @@ class Runtime:
         self.clock = store.clock
         self.inbox = Inbox(store)
         self.roles = roles_of(store, documents_of(services))
+        self.identities = identities_of(config, store)
         self._audit = lru_cache(AUDITS_MAX)(self._open_audit)
         self._sender = RawSender(AddressGuard(allow=config.allow))
         self._shares = ConnectionShares()

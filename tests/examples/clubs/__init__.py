@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from holdfast.errors import AlreadyExistsError, NotFoundError
@@ -112,27 +113,32 @@ async def me(by: By) -> dict[str, str | None]:
 
 
 @action_route("/clubs", Clubs.found)
-async def found(operations: Any, by: By, data: JSONBody[NewClub]) -> dict[str, str]:
+async def found(operations: NamedDependency[Any], by: By, data: JSONBody[NewClub]) -> dict[str, str]:
     return {"id": await operations.found(by, data.id or ulid().lower())}
 
 
 @read_route(f"{CLUB}/notes", area="notes", tenant="club_id")
-async def notes(operations: Any, tenant_id: TenantId) -> dict[str, Any]:
+async def notes(operations: NamedDependency[Any], tenant_id: TenantId) -> dict[str, Any]:
     return dict(await operations.notes(tenant_id))
 
 
 @read_route(f"{CLUB}/ledger", "admin", area="notes", tenant="club_id")
-async def ledger(operations: Any, tenant_id: TenantId) -> dict[str, Any]:
+async def ledger(operations: NamedDependency[Any], tenant_id: TenantId) -> dict[str, Any]:
     return dict(await operations.notes(tenant_id))
 
 
+@read_route(f"{CLUB}/deed", "owner", area="clubs", tenant="club_id")
+async def deed(tenant_id: TenantId) -> dict[str, str]:
+    return {"club": tenant_id}
+
+
 @action_route(f"{CLUB}/notes", Clubs.write_note, tenant="club_id")
-async def write_note(operations: Any, by: By, data: JSONBody[NoteText]) -> dict[str, str]:
+async def write_note(operations: NamedDependency[Any], by: By, data: JSONBody[NoteText]) -> dict[str, str]:
     return {"id": await operations.write_note(by, ulid().lower(), text=data.text)}
 
 
 @read_route("/notes/{note_id:str}", "person", area="notes")
-async def note(operations: Any, by: By, note_id: FromPath[str]) -> dict[str, str]:
+async def note(operations: NamedDependency[Any], by: By, note_id: FromPath[str]) -> dict[str, str]:
     """A note by its id alone: the document has the tenant, and its access decides."""
     stored = await operations.store.privileged().get(ClubNote, note_id)
     if stored is None:
@@ -143,7 +149,7 @@ async def note(operations: Any, by: By, note_id: FromPath[str]) -> dict[str, str
 
 
 @read_route("/own", area="notes")
-async def own(operations: Any, tenant_id: TenantId) -> dict[str, Any]:
+async def own(operations: NamedDependency[Any], tenant_id: TenantId) -> dict[str, Any]:
     return dict(await operations.notes(tenant_id))
 
 
@@ -164,7 +170,7 @@ def build(context: Context) -> Parts:
         return {}
 
     return Parts(
-        routes=[open_page, seat, me, found, notes, ledger, write_note, note, own, census, sweep],
+        routes=[open_page, seat, me, found, notes, ledger, deed, write_note, note, own, census, sweep],
         pages=[Page(path="", title="Clubs", template="clubs.html", data=start_page, needs="person")],
         operations=operations,
     )

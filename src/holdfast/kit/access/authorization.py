@@ -56,6 +56,11 @@ def privileged(caller: Caller) -> bool:
     return caller.service or caller.roles.get(NO_TENANT) in PLATFORM_ROLES
 
 
+def own_tenant(caller: Caller) -> str:
+    """The tenant of the caller's first role; the platform where they have none."""
+    return next(iter(caller.roles), NO_TENANT)
+
+
 def check_act(caller: Caller, needs: str, *, area: str, action: str, tenant_id: str) -> None:
     """Refuse an act unless the caller meets what it needs, and a token has the scope."""
     if needs == PUBLIC:

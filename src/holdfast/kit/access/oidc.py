@@ -9,15 +9,16 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from joserfc import jws
 from joserfc.errors import JoseError
+from msgspec import Meta
 
 from holdfast.clock import Clock
-from holdfast.config import Issuer, IssuerGrant
-from holdfast.errors import ForbiddenError, UnverifiedError
+from holdfast.config import RESERVED_PREFIXES, Issuer, IssuerGrant
+from holdfast.errors import UnverifiedError
 from holdfast.kit.access.oidc_keys import Fetch, IssuerKeys
 from holdfast.model import Caller
 
@@ -36,13 +37,24 @@ class _OidcHeader(msgspec.Struct, frozen=True):
 
 class _OidcClaims(msgspec.Struct, frozen=True):
     iss: str
-    sub: str
+    sub: Annotated[str, Meta(min_length=1, max_length=255)]
     aud: str | tuple[str, ...]
     exp: float
     iat: float | None = None
     nbf: float | None = None
     email: str | None = None
     email_verified: bool | str = False
+    name: str = ""
+    nonce: str | None = None
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """A person or machine as its issuer knows it; `email` only where the issuer has verified it."""
+
+    issuer: str
+    subject: str
+    email: str = ""
+    name: str = ""
 
 
 class Oidc:
@@ -50,7 +62,7 @@ class Oidc:
 
     `fetch_of` returns the function that fetches an issuer's keys.
 
-    Example: `caller = await Oidc(config.oidc, fetch_of, clock=clock).verify(token)`
+    Example: `identity = await Oidc(config.oidc, fetch_of, clock=clock).verify(token)`
     """
 
     def __init__(
@@ -59,14 +71,29 @@ class Oidc:
         self._clock = clock
         self._issuers = {one.issuer: (one, IssuerKeys(fetch_of(one), clock=clock)) for one in issuers}
 
-    async def verify(self, token: str) -> Caller:
-        """The caller; `UnverifiedError` for an invalid token, `ForbiddenError` for an unknown person."""
+    async def verify(self, token: str) -> Identity:
+        """Whose token this is; `UnverifiedError` for one that is invalid or for another audience."""
+        identity, _ = await self._verified(token, lambda issuer: issuer.audiences)
+        return identity
+
+    async def verify_sign_in(self, token: str, *, issuer: str, nonce: str) -> Identity:
+        """Who signed in: the token must be of this issuer, for its client, and carry the nonce."""
+        identity, claims = await self._verified(token, lambda one: (one.client_id,))
+        if identity.issuer != issuer:
+            raise UnverifiedError("the identity token is of another issuer than the one that was asked")
+        if claims.nonce != nonce:
+            raise UnverifiedError("the identity token answers another sign-in; start again")
+        return identity
+
+    async def _verified(
+        self, token: str, audiences_of: Callable[[Issuer], Sequence[str]]
+    ) -> tuple[Identity, _OidcClaims]:
         header, claims = _read(token)
         issuer, keys = self._issuers.get(claims.iss, (None, None))
         if issuer is None or keys is None:
             raise UnverifiedError("the identity token's issuer is not configured")
         _check_header(header)
-        _check_claims(claims, issuer, now_s=self._clock.now().timestamp())
+        _check_claims(claims, audiences_of(issuer), issuer.leeway_s, now_s=self._clock.now().timestamp())
         key = await keys.find(header.kid)
         if key is None:
             raise UnverifiedError("the identity token is signed with a key that its issuer does not publish")
@@ -74,19 +101,39 @@ class Oidc:
             jws.deserialize_compact(token, key, algorithms=[header.alg], registry=_REGISTRY)
         except (JoseError, ValueError, TypeError):
             raise UnverifiedError("the identity token's signature is invalid") from None
-        return caller_of(claims.sub, _verified_email(claims), issuer.allow)
+        email = _verified_email(claims)
+        return Identity(issuer=claims.iss, subject=claims.sub, email=email, name=claims.name), claims
+
+    def caller(self, identity: Identity) -> Caller:
+        """The identity as a caller, with the roles that the settings grant it; perhaps none."""
+        issuer, _ = self._issuers.get(identity.issuer, (None, None))
+        if issuer is None:
+            raise UnverifiedError("the identity's issuer is no longer configured")
+        return caller_of(identity, issuer)
+
+    def signs_in(self, identity: Identity) -> bool:
+        """Whether people sign in with this identity's issuer."""
+        issuer, _ = self._issuers.get(identity.issuer, (None, None))
+        return issuer is not None and bool(issuer.client_id)
 
 
-def caller_of(subject: str, email: str, grants: Sequence[IssuerGrant]) -> Caller:
-    """The caller that the grants make of a subject and its verified e-mail address."""
-    matching = [one for one in grants if _matches(one, subject, email)]
-    if not matching:
-        raise ForbiddenError(
-            "the identity token is valid, but its owner has no access; add them to `allow` of the issuer"
-        )
-    roles = {one.tenant: one.role for one in matching if one.role != "service"}
+def caller_of(identity: Identity, issuer: Issuer) -> Caller:
+    """The caller that an issuer's settings make of an identity."""
+    matching = [one for one in issuer.allow if _matches(one, identity.subject, identity.email)]
     service = any(one.role == "service" for one in matching)
-    return Caller(user_id=f"oidc:{email or subject}", roles={} if service else roles, service=service)
+    roles = {one.tenant: one.role for one in matching if not service}
+    return Caller(user_id=_user_id(identity, issuer), roles=roles, service=service, email=identity.email)
+
+
+def _user_id(identity: Identity, issuer: Issuer) -> str:
+    by_email = issuer.user_id == "email" and identity.email
+    if issuer.user_id == "email" and not identity.email and "@" in identity.subject:
+        # It could be spelled like the address of somebody else.
+        raise UnverifiedError("the issuer has not verified an e-mail address of this person")
+    user_id = f"{issuer.user_prefix}{identity.email if by_email else identity.subject}"
+    if user_id.startswith(RESERVED_PREFIXES):
+        raise UnverifiedError("the identity's subject is spelled like an id of this server's own")
+    return user_id
 
 
 def _matches(grant: IssuerGrant, subject: str, email: str) -> bool:
@@ -117,15 +164,20 @@ def _check_header(header: _OidcHeader) -> None:
         raise UnverifiedError("the identity token has an unsupported type or critical header")
 
 
-def _check_claims(claims: _OidcClaims, issuer: Issuer, *, now_s: float) -> None:
+def _check_claims(claims: _OidcClaims, accepted: Sequence[str], leeway_s: float, *, now_s: float) -> None:
     audiences = (claims.aud,) if isinstance(claims.aud, str) else claims.aud
-    if not set(audiences) & set(issuer.audiences):
+    if not set(audiences) & {one for one in accepted if one}:
         raise UnverifiedError("the identity token is for another audience")
-    if now_s >= claims.exp + issuer.leeway_s:
-        raise UnverifiedError("the identity token has expired; get a new one")
-    valid_from = max(claims.nbf or 0.0, claims.iat or 0.0)
-    if now_s < valid_from - issuer.leeway_s:
-        raise UnverifiedError("the identity token is not valid yet; check the clocks")
+    if now_s >= claims.exp + leeway_s:
+        raise UnverifiedError(
+            f"the identity token expired {now_s - claims.exp:.0f} s ago; get a new one, "
+            "and if it is new, set this server's clock"
+        )
+    early_s = max(claims.nbf or 0.0, claims.iat or 0.0) - now_s
+    if early_s > leeway_s:
+        raise UnverifiedError(
+            f"the identity token is not valid for another {early_s:.0f} s; check this server's clock"
+        )
 
 
 def _verified_email(claims: _OidcClaims) -> str:

@@ -18,7 +18,9 @@ log = structlog.get_logger("holdfast.oidc")
 
 Fetch = Callable[[], Awaitable[Mapping[str, Any]]]
 KEYS_MAX: Final = 100
-_KINDS: Final = ("RSA", "EC")
+# Shorter RSA keys can be factored; the curves of the accepted algorithms have 256 bits and more.
+_BITS_MIN: Final = {"RSA": 2_048, "EC": 256}
+_KINDS: Final = tuple(_BITS_MIN)
 
 
 class KeyPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +98,10 @@ def parse_keys(document: Mapping[str, Any]) -> dict[str, Key]:
         try:
             keys[id] = import_key(entry)
             # Read now: the library would report a broken key only at its first use.
-            keys[id].public_key  # noqa: B018
+            public_key: Any = keys[id].public_key
+            if public_key.key_size < _BITS_MIN[entry["kty"]]:
+                log.warning("issuer key refused: too short", kid=id, bits=public_key.key_size)
+                del keys[id]
         except (JoseError, ValueError, TypeError, KeyError):
             keys.pop(id, None)
     return keys

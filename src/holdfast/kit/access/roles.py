@@ -25,6 +25,15 @@ def roles_of(store: Store, classes: Iterable[type[Document]]) -> Roles | None:
     return Roles(store, schema.cls)
 
 
+def with_role(caller: Caller, tenant_id: str, role: str | None) -> Caller:
+    """The caller with this role in the tenant too; of two, the higher one counts."""
+    known = [one for one in (role, caller.roles.get(tenant_id)) if one in ROLES]
+    if not known:
+        return caller
+    roles = {**caller.roles, tenant_id: max(known, key=ROLES.index)}
+    return msgspec.structs.replace(caller, roles=roles)
+
+
 class Roles:
     """Looks up roles, and caches them for a few seconds.
 
@@ -82,11 +91,7 @@ class Roles:
         if tenant_id == NO_TENANT or not is_person(caller):
             return caller
         assert caller.user_id is not None
-        roles = [await self.role(caller.user_id, tenant_id), caller.roles.get(tenant_id)]
-        best = max((role for role in roles if role in ROLES), key=ROLES.index, default=None)
-        if best is None:
-            return caller
-        return msgspec.structs.replace(caller, roles={**caller.roles, tenant_id: best})
+        return with_role(caller, tenant_id, await self.role(caller.user_id, tenant_id))
 
     def forget(self, user_id: str) -> None:
         """Drop a user's cached roles, after a change of their membership."""

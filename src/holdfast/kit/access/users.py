@@ -107,7 +107,7 @@ class Users:
 
     async def verify(self, name: str, password: str) -> User | None:
         """The user; None for a wrong password, an unknown name and a disabled user alike."""
-        user = await self._find(normalize_name(name))
+        user = await self.find(normalize_name(name))
         stored = user.password if user is not None and user.disabled_at is None else ""
         return user if await verify_password(password, stored or None) else None
 
@@ -115,15 +115,16 @@ class Users:
         return msgspec.structs.replace(await self._get_or_raise(name, transaction), password="")
 
     async def _get_or_raise(self, name: str, transaction: Transaction | None) -> User:
-        user = await self._find(normalize_name(name), transaction)
+        user = await self.find(normalize_name(name), transaction)
         if user is None:
             raise NotFoundError(f"nobody is called {name!r}")
         return user
 
     async def exists(self, name: str) -> bool:
-        return await self._find(normalize_name(name)) is not None
+        return await self.find(normalize_name(name)) is not None
 
-    async def _find(self, name: str, transaction: Transaction | None = None) -> User | None:
+    async def find(self, name: str, transaction: Transaction | None = None) -> User | None:
+        """The user with this normalized name, with their password hash; None where there is none."""
         if not re.fullmatch(_NAME, name):
             return None
         user = await (transaction or self._store).get(User, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from litestar.handlers import HTTPRouteHandler
@@ -14,32 +14,52 @@ from holdfast.errors import AlreadyExistsError
 from holdfast.http.guard import declared_routes
 from holdfast.kit.access import ApiTokens, Sessions, Users
 from holdfast.kit.access.sessions import COOKIE, csrf_of
+from holdfast.store import create
+from tests.examples.clubs import ClubMember
 from tests.http.bed import TENANT, Bed
 from tests.http.issuer import StandIn
 
 ROLES = ("viewer", "developer", "admin", "owner")
 SAFE = ("GET", "HEAD", "OPTIONS")
-Standing = Literal["nobody", "known", "forbidden"]
+HERE, ELSEWHERE = "acme", "other"
+MEMBERS: Mapping[str, Mapping[str, str]] = {
+    "viewer": {HERE: "viewer"},
+    "owner": {HERE: "owner"},
+    "owner-elsewhere": {ELSEWHERE: "owner"},
+    "admin-and-viewer": {HERE: "admin", ELSEWHERE: "viewer"},
+}
 
 
 class Visitor(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody at the door: what they bring, and what they are to be taken for."""
 
     headers: Mapping[str, str] = {}
-    query: str = ""
-    standing: Standing = "known"
-    role: str = ""
-    of_the_whole: bool = False
+    asks: str = ""  # the tenant that the query names
+    known: bool = True
+    person: bool = False
+    service: bool = False
+    roles: Mapping[str, str] = {}  # of the caller itself
+    memberships: Mapping[str, str] = {}  # by the collection that a service declares
+    scoped: bool = True  # False: a token whose scopes cover nothing
     acts: bool = True  # False: may look, but an act must be refused
     foreign: bool = False  # sent by another site's page: acts are refused even where all may come
+
+    @property
+    def query(self) -> str:
+        return f"?tenant={self.asks}" if self.asks else ""
+
+    @property
+    def of_the_whole(self) -> bool:
+        return self.roles.get(TENANT) in ("admin", "owner")
 
 
 class Route(msgspec.Struct, frozen=True):
     method: str
     path: str
     needs: str
-    platform: bool
-    page: bool
+    platform: bool = False
+    page: bool = False
+    tenant: str = ""
 
     @property
     def name(self) -> str:
@@ -47,18 +67,22 @@ class Route(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        return re.sub(r"\{[^}]+:(\w+)\}", lambda found: "1" if found[1] == "int" else "none", self.path)
+        path = self.path.replace(f"{{{self.tenant}:str}}", HERE) if self.tenant else self.path
+        return re.sub(r"\{[^}]+:(\w+)\}", lambda found: "1" if found[1] == "int" else "none", path)
 
 
 def routes_of(bed: Bed) -> list[Route]:
-    """Every route the application has, from its own table; the one that ends a session at the end."""
+    """Every route the application has, from its own table; what changes the caller comes last."""
     found = [_route(path, method, handler) for path, method, handler in declared_routes(bed.surface.app)]
-    return sorted(found, key=lambda route: route.path == "/sign-out")
+    return sorted(
+        found, key=lambda one: (one.needs == "person" and one.method not in SAFE, one.path == "/sign-out")
+    )
 
 
 def _route(path: str, method: str, handler: HTTPRouteHandler) -> Route:
     opt = handler.opt
-    return Route(method, path, opt["needs"], bool(opt.get("platform")), bool(opt.get("page")))
+    page, platform = bool(opt.get("page")), bool(opt.get("platform"))
+    return Route(method, path, opt["needs"], platform, page, opt.get("tenant", ""))
 
 
 def expected(route: Route, visitor: Visitor) -> int | None:
@@ -68,20 +92,31 @@ def expected(route: Route, visitor: Visitor) -> int | None:
         return 403
     if route.needs == "public":
         return None
-    if visitor.standing == "nobody":
+    if not visitor.known or route.needs == "visitor":
         return 303 if route.page and route.method == "GET" else 401
-    if visitor.standing == "forbidden" or (acts and not visitor.acts):
+    if not visitor.scoped or (acts and not visitor.acts):
         return 403
-    if visitor.role == "service":
-        return None
-    if route.needs == "service" or (route.platform and not visitor.of_the_whole):
-        return 403
-    return None if ROLES.index(visitor.role) >= ROLES.index(route.needs) else 403
+    return None if _meets(route, visitor) else 403
+
+
+def _meets(route: Route, visitor: Visitor) -> bool:
+    if route.needs == "person":
+        return visitor.person
+    if visitor.service or route.needs == "service":
+        return visitor.service
+    own = next(iter(visitor.roles or visitor.memberships), TENANT)
+    tenant = HERE if route.tenant else visitor.asks or own
+    roles = {**visitor.memberships, **visitor.roles}
+    if not route.tenant and visitor.asks and visitor.asks not in roles and not visitor.of_the_whole:
+        return False
+    role = roles.get(TENANT if route.platform or visitor.of_the_whole else tenant)
+    return role is not None and ROLES.index(role) >= ROLES.index(route.needs)
 
 
 async def visitors(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
     """All of them, by name."""
-    return {**await _nobodies(bed, issuer), **await _known(bed, issuer), **await _in_browsers(bed)}
+    found = {**await _nobodies(bed, issuer), **await _known(bed, issuer), **await _in_browsers(bed)}
+    return {**found, **await _members(bed, issuer)}
 
 
 def _bearer(token: str) -> dict[str, str]:
@@ -105,30 +140,51 @@ async def _nobodies(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
         "a session never begun": {"cookie": f"{COOKIE}={'a' * 43}"},
         "a bad token with a good session": {**_bearer("nonsense"), **await _session(bed, "mixed", "owner")},
     }
-    return {name: Visitor(headers=headers, standing="nobody") for name, headers in brought.items()}
+    return {name: Visitor(headers=headers, known=False) for name, headers in brought.items()}
 
 
 async def _known(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
     found: dict[str, Visitor] = {
-        "the service": Visitor(headers=_bearer(await bed.token("service")), role="service"),
-        "an admin by identity": Visitor(headers=_bearer(issuer.token()), role="admin", of_the_whole=True),
+        "the service": Visitor(headers=_bearer(await bed.token("service")), service=True),
+        "an admin by identity": Visitor(
+            headers=_bearer(issuer.token()), roles={TENANT: "admin"}, person=True
+        ),
         "a tenant's viewer by identity": Visitor(
-            headers=_bearer(issuer.token(sub="s-acme", email=None)), role="viewer"
+            headers=_bearer(issuer.token(sub="s-acme", email=None)), roles={HERE: "viewer"}, person=True
         ),
         "an identity token of a stranger": Visitor(
-            headers=_bearer(issuer.token(email="eve@other.example")), standing="forbidden"
+            headers=_bearer(issuer.token(email="eve@other.example")), person=True
         ),
         "a token without the scope": Visitor(
-            headers=_bearer(await bed.token("owner", scopes=["nothing:read"])), standing="forbidden"
+            headers=_bearer(await bed.token("owner", scopes=["nothing:read"])), scoped=False
         ),
     }
     for role in ROLES:
-        whole, theirs = await bed.token(role), await bed.token(role, "acme")
-        found[f"{role} of the whole"] = Visitor(headers=_bearer(whole), role=role, of_the_whole=True)
-        found[f"{role} of a tenant"] = Visitor(headers=_bearer(theirs), role=role)
+        whole, theirs = await bed.token(role), await bed.token(role, HERE)
+        found[f"{role} of the whole"] = Visitor(headers=_bearer(whole), roles={TENANT: role})
+        found[f"{role} of a tenant"] = Visitor(headers=_bearer(theirs), roles={HERE: role})
         found[f"{role} of another tenant"] = Visitor(
-            headers=_bearer(theirs), query="?tenant=other", standing="forbidden"
+            headers=_bearer(theirs), roles={HERE: role}, asks=ELSEWHERE
         )
+    return found
+
+
+async def _members(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
+    """People whom only a membership names, in one tenant or in two."""
+    if bed.runtime.roles is None:
+        return {}
+    found: dict[str, Visitor] = {}
+    for name, memberships in MEMBERS.items():
+        email = f"{name}@people.example"
+        for club, role in memberships.items():
+            member = ClubMember(user_id=f"oidc:{email}", club_id=club, role=role)  # type: ignore[arg-type]
+            await bed.runtime.store.tenant(club).commit(create(member))
+        headers = _bearer(issuer.token(email=email))
+        found[f"{name} by membership"] = Visitor(headers=headers, memberships=memberships, person=True)
+    both = found["admin-and-viewer by membership"]
+    found["a member who asks for their other tenant"] = msgspec.structs.replace(both, asks=ELSEWHERE)
+    outsider = found["viewer by membership"]
+    found["a member who asks for another's tenant"] = msgspec.structs.replace(outsider, asks=ELSEWHERE)
     return found
 
 
@@ -141,14 +197,14 @@ async def _in_browsers(bed: Bed) -> dict[str, Visitor]:
         cookie = await _session(bed, "ann", "admin")
         token = csrf_of(_value(cookie)) if csrf is None else csrf
         headers = {**cookie, **where, **({"x-csrf-token": token} if token else {})}
-        return Visitor(headers=headers, role="admin", of_the_whole=True, **more)
+        return Visitor(headers=headers, roles={TENANT: "admin"}, person=True, **more)
 
     viewer = await _session(bed, "vic", "viewer")
     theirs = csrf_of(_value(viewer))
     return {
         "a session": await ann(here),
         "a viewer's session": Visitor(
-            headers={**viewer, **here, "x-csrf-token": theirs}, role="viewer", of_the_whole=True
+            headers={**viewer, **here, "x-csrf-token": theirs}, roles={TENANT: "viewer"}, person=True
         ),
         "a session by its origin": await ann(origin),
         "a session without the page's token": await ann(here, csrf="", acts=False),
