@@ -11,9 +11,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.browser.look import Watched, chromium
+
+# A page's own five seconds are too few where every core has other work.
+expect.set_options(timeout=30_000)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -124,7 +124,7 @@ async def test_without_a_connection_the_page_says_so_and_finds_back(page: Page, 
         bed.renew_changes()
         await Audit(bed.runtime.store, tenant_id="-").append(AuditEntry(action="seen.later", actor="cli:me"))
         await page.context.set_offline(False)
-        await expect(page.locator("#live-state")).to_have_text("live", timeout=15_000)
+        await expect(page.locator("#live-state")).to_have_text("live")
         await expect(page.get_by_role("cell", name="seen.later")).to_be_visible()
         await not_reloaded(page)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
         await expect(rms_cells(page).first).to_have_text("not sent")
         await page.get_by_label("Send to").fill(rms.webhook_url(PROPERTY))
         await page.get_by_role("button", name="Set").click()
+        # The field is there, empty, before the dialog opens.
+        await expect(page.get_by_role("dialog")).to_contain_text("It is shown once.")
         secret = await page.get_by_label("What to keep").input_value()
         await confirm(page, "Close", says="It is shown once.")
         rms.run(Behave(secret=secret))
@@ -67,6 +70,32 @@ async def test_the_rms_is_told_of_one_and_of_many_after_saying_how_many(page: Pa
         await not_reloaded(page)
         counts = rms.state.counts()
         assert (counts["accepted"], counts["repeated"]) == (3 + run.high, 0)
+
+
+async def test_what_is_typed_and_a_secret_shown_once_outlast_refreshes_and_the_session(
+    page: Page, tmp_path: Path
+) -> None:
+    async with renewals(tmp_path, work=False) as (bed, rms):
+        await scene.settle(bed.runtime, per_property=20)
+        await come_in(page, bed, HOUSE)
+        await page.get_by_label("Send to").fill(rms.webhook_url(PROPERTY))
+        jobs = scene.renewals_of(bed.runtime).jobs(scene.TENANT)
+        await jobs.start(PROPERTY, as_of=date(2026, 3, 1), by="scene")
+        await expect(page.get_by_text("Waiting for a worker to calculate as of 2026-03-01.")).to_be_visible()
+        await expect(page.get_by_label("Send to")).to_have_value(rms.webhook_url(PROPERTY))
+        await page.get_by_role("button", name="Set").click()
+        secret = page.get_by_label("What to keep")
+        await expect(secret).to_be_visible()
+        await expect(page.get_by_text("No RMS is set")).to_have_count(0)
+        await page.context.clear_cookies()
+        # The second refresh begins when the first is over.
+        for property_id in scene.PROPERTIES[1:3]:
+            async with page.expect_response("**/sign-in*"):
+                await jobs.start(property_id, as_of=date(2026, 3, 1), by="scene")
+        await not_reloaded(page)
+        await expect(secret).to_have_value(re.compile("^whsec_"))
+        await confirm(page, "Close", says="It is shown once.")
+        await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
 async def test_a_tier_of_a_great_many_is_told_of_while_the_page_shows_how_far_it_is(

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from holdfast.kit.runs import RunFields, Runs
 
 
-async def until(true: Callable[[], bool], *, within_s: float = 10.0) -> None:
+async def until(true: Callable[[], bool], *, within_s: float = 30.0) -> None:
     """Return once it is true; fail when it is not in time."""
     async with asyncio.timeout(within_s):
         while not true():  # noqa: ASYNC110 - what is waited for tells nobody when it comes true
@@ -22,7 +22,7 @@ async def until_found(ask: Callable[[], Awaitable[object]], *, within_s: float =
             await asyncio.sleep(0.01)
 
 
-async def ended(runs: Runs, run_id: str, *, within_s: float = 20.0) -> RunFields:
+async def ended(runs: Runs, run_id: str, *, within_s: float = 30.0) -> RunFields:
     """The run once it is over; where it never is, the failure shows how it stands."""
     run: RunFields | None = None
     try:

@@ -8,6 +8,7 @@ const dialog = document.getElementById("confirm");
 const toast = document.getElementById("toast");
 const csrf = document.querySelector("meta[name=csrf]").content;
 let toastTimer;
+let answered = Promise.resolve();
 
 class Refused extends Error {}
 
@@ -53,7 +54,13 @@ function part(name) {
   return document.getElementById(`confirm-${name}`);
 }
 
-function ask({ title, text, verb, shown = "" }) {
+// Dialogs wait for each other: a second one would replace a secret that is shown once.
+function ask(question) {
+  answered = answered.then(() => open(question));
+  return answered;
+}
+
+function open({ title, text, verb, shown = "" }) {
   part("title").textContent = title;
   part("text").textContent = text;
   part("ok").textContent = verb;
@@ -71,6 +78,7 @@ function ask({ title, text, verb, shown = "" }) {
 async function finish(element, result) {
   const { then, show, done: words, if: field, else: otherwise } = element.dataset;
   if (then) {
+    await answered;
     location.assign(then);
     return;
   }

@@ -25,7 +25,8 @@ async function fetchOnce() {
   // The header keeps an unattended page from extending its session.
   const response = await fetch(location.href, { headers: { accept: "text/html", "x-live": "1" } });
   if (response.redirected && new URL(response.url).pathname === "/sign-in") {
-    location.reload();
+    // An open dialog may show a secret that is shown once; the refresh after it reloads.
+    if (!document.querySelector("dialog[open]")) location.reload();
     return;
   }
   if (!response.ok) return;

@@ -2,8 +2,9 @@
 // Elements with the same `data-key` or `id` are matched, also when they have moved.
 const OWN = new Set(["open", "aria-busy", "data-busy"]);
 
+// Attributes, not properties: a form with a field named `id` returns that field as its `id`.
 function keyOf(node) {
-  return node.nodeType === Node.ELEMENT_NODE ? node.dataset?.key ?? node.id ?? "" : "";
+  return node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("data-key") ?? node.getAttribute("id") ?? "" : "";
 }
 
 function alike(one, other) {
