@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 import uvloop
 from argon2 import PasswordHasher
 
@@ -51,11 +52,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_MISSING] = {}
     config.stash[_SAID] = []
     config.pluginmanager.register(_EngineCount(config), "engine-count")
+    _log_plain_tracebacks()
     # Workers find what is theirs in the environment.
     if not hasattr(config, "workerinput"):
         work_in_memory(config)
         if config.getoption("numprocesses", None):
             _start_for_workers(config)
+
+
+def _log_plain_tracebacks() -> None:
+    """A traceback with local values, which structlog writes where it is not configured, takes seconds."""
+    renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], renderer])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -115,13 +115,14 @@ async def test_nothing_is_kept_or_sent_while_nobody_traces(bed: Bed) -> None:
 async def test_log_lines_name_the_trace_they_belong_to(
     exported: InMemorySpanExporter, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    before = structlog.get_config()
     try:
         log_to_stdout()
         with tracing.span("a", kind="consumer", parent=_FROM_OUTSIDE):
             structlog.get_logger().info("inside")
         structlog.get_logger().info("outside")
     finally:
-        structlog.reset_defaults()
+        structlog.configure(**before)
     inside, outside = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert inside["trace_id"] == f"{_TRACE_ID:032x}"
     assert "trace_id" not in outside
