@@ -3,6 +3,7 @@
 HoldfastError
 ├── ConfigError               fix the setting named in the message
 ├── DeclarationError          fix the document class
+├── IncompatibleReleaseError  start another release, or stop the processes that the message names
 ├── InvalidError              fix the input; nothing was written
 │   ├── WrongTypeError            a field has the wrong type or breaks its own rule
 │   ├── UnknownFieldError         the document declares no such field
@@ -67,6 +68,10 @@ class ConfigError(HoldfastError):
 
 class DeclarationError(HoldfastError):
     code = "bad_declaration"
+
+
+class IncompatibleReleaseError(HoldfastError):
+    code = "incompatible_release"
 
 
 class InvalidError(HoldfastError):

@@ -21,7 +21,7 @@ from holdfast.model.path import split_key
 from holdfast.store import Capabilities, Catalog, Committed, Snapshot, Subscription
 from holdfast.store.commit import Commit, Outcome, Write
 from holdfast.store.plan import QueryPlan
-from holdfast.store.port import ClaimRequest
+from holdfast.store.port import MIGRATE_ALL, ClaimRequest, MigrationRequest
 from holdfast.store.query import fitting, rows_of, totals_of
 from holdfast.store.write_rules import Change, decide
 from tests.contract.query_matcher import Position, column_of, matches, position
@@ -149,10 +149,10 @@ class Reference:
     async def now_us(self, local_us: int) -> int:
         return local_us
 
-    async def migrate(self) -> list[str]:
+    async def migrate(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
         return []
 
-    async def diff(self) -> list[str]:
+    async def diff(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
         return []
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from holdfast.app import open_store
 from holdfast.clock import to_us
 from holdfast.model import Claim, Document, Index, document, schema_of
-from holdfast.store import Query, Store, create
+from holdfast.store import MigrationRequest, Query, Store, create
 from holdfast.store.sql.backfill import Backfill, prepare_row
 from holdfast.store.sqlite.statements import SqliteTable
 
@@ -37,6 +37,11 @@ class Ranked(Document):
     id: str
     rank: int = 0
     labels: list[str] = []
+
+
+@document("retyped/{id}")
+class Unranked(Document):
+    id: str
 
 
 def _rank_as_text(fields: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +92,26 @@ async def test_a_column_of_another_type_is_filled_and_indexed_by_one_migration(u
     await store.close()
     assert [doc.rank for doc in page.docs] == sorted(map(str, range(12)))
     assert "create index retyped__rank" in steps
-    assert "drop table retyped__labels__items" in steps
+    assert "replace column retyped.rank" in steps
+
+
+async def test_what_is_no_longer_declared_is_dropped_only_on_request(url: str) -> None:
+    store = await migrated(url, Ranked)
+    await store.commit(create(Ranked(id="a", rank=1, labels=["x"])))
+    await store.close()
+    store = await migrated(url, Unranked)
+    drop = MigrationRequest(drop=True)
+    steps = await store.diff(drop)
+    assert steps == [
+        "drop column retyped.rank", "drop table retyped__labels__items", "drop index retyped__rank",
+    ]  # fmt: skip
+    assert await store.migrate(drop) == steps
+    assert (await store.diff(drop), await store.diff()) == ([], [])
+    await store.close()
+    store = await migrated(url, Ranked)
+    page = await store.query(Query(Ranked).where("labels", "array-contains", "x"))
+    await store.close()
+    assert [doc.rank for doc in page.docs] == [1]
 
 
 def test_a_backfill_keeps_what_a_claim_wrote_to_a_new_column() -> None:

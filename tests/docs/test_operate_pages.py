@@ -15,7 +15,14 @@ from holdfast.http.metrics import Metrics
 
 _DOCS = Path(__file__).parents[2] / "docs"
 AUTHENTICATION = (_DOCS / "explanation" / "authentication.md").read_text()
+UPGRADE = (_DOCS / "operate" / "upgrade.md").read_text()
 OBSERVABILITY = (_DOCS / "operate" / "observability.md").read_text()
+
+
+def test_the_example_of_a_roll_out_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (source,) = re.findall(r"^```python\n(.*?)^```$", UPGRADE, re.MULTILINE | re.DOTALL)
+    exec(compile(source, "upgrade.md", "exec", dont_inherit=True), {"__name__": "upgrade"})
 
 
 @pytest.mark.parametrize("table", [RequestLimits, Issuer, IssuerGrant])

@@ -12,12 +12,15 @@ from holdfast.kit.access import LoginAttempts
 from holdfast.kit.audit import AuditEvent, AuditHead
 from holdfast.kit.cache import CacheFields
 from holdfast.kit.leases.models import LeaseDocument
+from holdfast.kit.processes import PROCESS_DOCUMENTS
 from holdfast.model import Document
 from holdfast.store import Store
 from holdfast.store.commit import Commit, Committed, Outcome
 
 # The kit's own bookkeeping: no act of anybody, and never on record.
-BOOKKEEPING: tuple[type[Document], ...] = (AuditHead, CacheFields, LeaseDocument, LoginAttempts)
+BOOKKEEPING: tuple[type[Document], ...] = (
+    AuditHead, CacheFields, LeaseDocument, LoginAttempts, *PROCESS_DOCUMENTS,
+)  # fmt: skip
 
 
 class LoggedCommit(msgspec.Struct, frozen=True):

@@ -6,22 +6,28 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from holdfast import __version__
 from holdfast.app import ddl, open_store
 from holdfast.cli.document_classes import document_classes
 from holdfast.config import load_config
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, IncompatibleReleaseError
+from holdfast.kit.processes import PROCESS_DOCUMENTS, ProcessRegistry, describe
 from holdfast.model.document import Document, schema_of
 from holdfast.model.export import FORMATS, export
 from holdfast.store.catalog import Catalog
+from holdfast.store.port import MigrationRequest
 from holdfast.store.store import Store
+
+T = TypeVar("T")
 
 commands = typer.Typer(no_args_is_help=True)
 
 _DIALECTS: Final = {"sql-sqlite": "sqlite", "sql-postgres": "postgres"}
+_DROP: Final = MigrationRequest(drop=True)
 ALL_FORMATS: Final = (*_DIALECTS, *FORMATS)
 
 
@@ -94,7 +100,7 @@ def diff_command(
     check: Annotated[bool, typer.Option("--check", help="Exit 1 when there is something to do.")] = False,
     as_json: _AsJson = False,
 ) -> None:
-    """Tell what `migrate` would do to the store; changes nothing.
+    """Tell what `migrate` would do to the store, and what `prune` would drop; changes nothing.
 
     \b
     Examples:
@@ -104,8 +110,8 @@ def diff_command(
 
     Exit code 0; with --check 1 when the store differs. 2 is wrong usage.
     """
-    changes = _on_store(lambda opened: opened.diff(), models, store)
-    _tell(changes, "nothing to do: the store is as declared", as_json=as_json)
+    changes, unused = _on_store(_diff, models, store)
+    _tell(changes, "nothing to do: the store is as declared", as_json=as_json, unused=unused)
     if check and changes:
         raise typer.Exit(1)
 
@@ -114,15 +120,71 @@ def diff_command(
 def migrate_command(models: _Models = None, store: _StoreUrl = None, as_json: _AsJson = False) -> None:
     """Bring the store to what the classes declare, while it is in use.
 
-    Safe to repeat; when it is interrupted, the next run goes on.
+    Safe to repeat; when it is interrupted, the next run goes on. It drops nothing, and is refused where it
+    would break a process of another release that is at work.
 
     \b
     Examples:
       holdfast schema migrate --models shop.models
       holdfast schema migrate --store postgresql://localhost/shop
     """
-    changes = _on_store(lambda opened: opened.migrate(), models, store)
+    changes = _on_store(_migrate, models, store)
     _tell(changes, "nothing to do: the store is as declared", as_json=as_json)
+
+
+@commands.command("prune")
+def prune_command(
+    models: _Models = None,
+    store: _StoreUrl = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be dropped.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Drop the columns, indexes and list tables that no class declares any more.
+
+    Documents lose nothing. Refused while processes of another release are at work; an older release that is
+    started later adds and fills what it needs.
+
+    \b
+    Examples:
+      holdfast schema prune --dry-run
+      holdfast schema prune --yes
+    """
+    unused = _on_store(_prunable, models, store)
+    if unused and not dry_run:
+        if not yes:
+            typer.echo("\n".join(unused), err=True)
+            typer.confirm(f"Do these {len(unused)} steps?", abort=True, err=True)
+        unused = _on_store(_prune, models, store)
+    _tell(unused, "nothing to drop: everything stored is declared", as_json=as_json)
+
+
+async def _diff(store: Store) -> tuple[list[str], list[str]]:
+    return await store.diff(), await store.diff(_DROP)
+
+
+async def _migrate(store: Store) -> list[str]:
+    registry = ProcessRegistry(store, version=__version__)
+    steps = await registry.start()
+    await registry.close()
+    return steps
+
+
+async def _prunable(store: Store) -> list[str]:
+    if waiting := await store.diff():
+        raise ConfigError(
+            f"the store is not as declared yet ({waiting[0]}): run `holdfast schema migrate` first"
+        )
+    return await store.diff(_DROP)
+
+
+async def _prune(store: Store) -> list[str]:
+    if others := await ProcessRegistry(store, version=__version__).other_releases():
+        raise IncompatibleReleaseError(
+            f"processes of another release use what would be dropped: {', '.join(map(describe, others))}; "
+            "stop them, or wait until the roll-out has ended"
+        )
+    return await store.migrate(_DROP)
 
 
 def _exported(classes: Sequence[type[Document]], format: str, env: str) -> str:
@@ -133,13 +195,12 @@ def _exported(classes: Sequence[type[Document]], format: str, env: str) -> str:
     return "".join(f"{statement.strip().removesuffix(';')};\n" for statement in ddl(dialect, catalog))
 
 
-def _on_store(
-    act: Callable[[Store], Awaitable[list[str]]], models: list[str] | None, url: str | None
-) -> list[str]:
-    classes = document_classes(models or [])
+def _on_store(act: Callable[[Store], Awaitable[T]], models: list[str] | None, url: str | None) -> T:
+    own: list[type[Document]] = [] if act is _diff else list(PROCESS_DOCUMENTS)
+    classes = [*document_classes(models or []), *own]
     config = load_config({"store": url})
 
-    async def run() -> list[str]:
+    async def run() -> T:
         opened = await open_store(config.store, classes, env=config.prefix)
         try:
             return await act(opened)
@@ -149,9 +210,11 @@ def _on_store(
     return asyncio.run(run())
 
 
-def _tell(changes: list[str], otherwise: str, *, as_json: bool) -> None:
+def _tell(changes: list[str], otherwise: str, *, as_json: bool, unused: Sequence[str] = ()) -> None:
     if as_json:
-        answer: dict[str, Any] = {"changes": changes}
+        answer: dict[str, Any] = {"changes": changes, **({"unused": unused} if unused else {})}
         typer.echo(json.dumps(answer, ensure_ascii=False))
         return
     typer.echo("\n".join(changes) if changes else otherwise)
+    if unused:
+        typer.echo("\nno longer declared; `holdfast schema prune` would:\n" + "\n".join(unused))

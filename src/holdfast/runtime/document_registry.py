@@ -18,8 +18,8 @@ from holdfast.kit.inbox import InboxChunk, InboxItem, InboxQueue, InboxUpload
 from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.metering import Allowance, UsageEvent, UsageSum
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane
+from holdfast.kit.processes import PROCESS_DOCUMENTS
 from holdfast.kit.rate_limit import RateLimitDocument, RateWindow
-from holdfast.kit.releases import Release
 from holdfast.kit.runs import RunDocument, StepDocument
 from holdfast.kit.schedules import Schedule, SlotRun
 from holdfast.kit.vault import Rotation
@@ -32,7 +32,7 @@ KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Connection, Consent, Copy,
     DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument,
     InboxChunk, InboxItem, InboxQueue, InboxUpload,
-    LeaseDocument, ActivityMinute, RateLimitDocument, RateWindow, Release, Rotation, RunDocument, Schedule,
+    LeaseDocument, ActivityMinute, RateLimitDocument, RateWindow, *PROCESS_DOCUMENTS, Rotation, RunDocument, Schedule,
     Session, Setup, SignInLink, SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User,
     VisitorSession, Watch,
 )  # fmt: skip

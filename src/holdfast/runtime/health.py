@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from holdfast.clock import SharedClock
+from holdfast.errors import HoldfastError
 from holdfast.kit.channels import ChannelFields
 from holdfast.kit.channels.alarm import expiring_channels
 from holdfast.kit.inbox import InboxItem
@@ -25,7 +26,10 @@ SKEW_S_MAX: Final = 5.0
 
 
 class HealthMonitor:
-    """Checks queues, channels and services; `loops` reports on the loops, None where none run."""
+    """Checks queues, channels and services.
+
+    `loops` reports on the loops, None where none run; `refusal` is why this release can't go on, if so.
+    """
 
     def __init__(
         self,
@@ -35,8 +39,9 @@ class HealthMonitor:
         outboxes: Mapping[str, OutboxPart],
         channel_kinds: Sequence[type[ChannelFields]],
         loops: Callable[[], Health | None],
+        refusal: Callable[[], HoldfastError | None] = lambda: None,
     ) -> None:
-        self._store, self._parts, self._loops = store, parts, loops
+        self._store, self._parts, self._loops, self._refusal = store, parts, loops, refusal
         self._outboxes, self._channel_kinds = outboxes, channel_kinds
         self._running_check: asyncio.Task[Health] | None = None
 
@@ -66,6 +71,8 @@ class HealthMonitor:
         if problem is not None:
             # Nothing else can be asked of a store that answers nobody.
             return Health("critical", (f"store: {problem}",))
+        if (refusal := self._refusal()) is not None:
+            return Health("critical", (f"release: {refusal.message}",))
         results: dict[str, Health] = {"backlog": await self._backlog_health()}
         results["channels"] = await self._channel_health()
         results["clock"] = self._clock_health()

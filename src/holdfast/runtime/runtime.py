@@ -25,7 +25,7 @@ from holdfast.kit.inbox import Inbox, InboxWorker
 from holdfast.kit.metering import METER_MODELS, Meter, MeterModels
 from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, EndpointSecrets, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
-from holdfast.kit.releases import note_release
+from holdfast.kit.processes import ProcessRegistry
 from holdfast.kit.retention import Sweeper
 from holdfast.kit.runs import Runs
 from holdfast.kit.schedules import Scheduler
@@ -65,6 +65,7 @@ class Runtime:
     def __init__(self, config: Config, store: Store, services: Sequence[Service], *, vault: Vault) -> None:
         self.config, self.store, self.services, self.vault = config, store, services, vault
         self.clock = store.clock
+        self.processes = ProcessRegistry(store, version=__version__)
         self.inbox = Inbox(store)
         self.roles = roles_of(store, documents_of(services))
         self.identities = identities_of(config, store)
@@ -103,6 +104,7 @@ class Runtime:
             outboxes=self.outboxes,
             channel_kinds=self.channel_kinds(),
             loops=self._loops_health,
+            refusal=lambda: self.processes.refusal,
         )
 
     @classmethod
@@ -121,17 +123,16 @@ class Runtime:
         documents = documents_of(chosen)
         store = await open_store(config.store, documents, env=config.prefix, clock=clock)
         try:
-            if migrate:
-                steps = await store.migrate()
-                if steps:
-                    log.info("migrated", steps=len(steps), last=steps[-1])
-                await refuse_unfinished_copy(store)
-                await note_release(store, __version__)
             runtime = cls(config, store, chosen, vault=vault)
         except BaseException:
             await store.close()
             raise
         try:
+            steps = await runtime.processes.start(migrate=migrate)
+            if steps:
+                log.info("migrated", steps=len(steps), last=steps[-1])
+            if migrate:
+                await refuse_unfinished_copy(store)
             for parts in runtime.parts.values():
                 if parts.start is not None:
                     await parts.start()
@@ -143,12 +144,18 @@ class Runtime:
         return runtime
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Run every loop until `stop` is set."""
+        """Run every loop until `stop` is set, which also happens when this release can't go on."""
         self.working = True
+        refusal = asyncio.create_task(self._stop_when_refused(stop))
         try:
             await self.supervisor.run(stop)
         finally:
+            refusal.cancel()
             self.working = False
+
+    async def _stop_when_refused(self, stop: asyncio.Event) -> None:
+        await self.processes.refused.wait()
+        stop.set()
 
     async def drain(self, seconds: float) -> bool:
         """Work on due documents for at most `seconds`; True once none is due.
@@ -255,6 +262,7 @@ class Runtime:
         """Close every part, the store last, also after one fails; failures are logged and raised."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(_close, "store", self.store.close)
+            stack.push_async_callback(_close, "process registry", self.processes.close)
             stack.push_async_callback(_close, "sender", self._sender.close)
             stack.push_async_callback(_close, "HTTP session", self._http_session.close)
             stack.push_async_callback(_close, "subprocess pool", self._subprocess_pool.close)

@@ -18,7 +18,7 @@ from holdfast.store.commit import (
     put,
     upsert,
 )
-from holdfast.store.port import Capabilities, Engine, Subscription
+from holdfast.store.port import Capabilities, Engine, MigrationRequest, Subscription
 from holdfast.store.query import Query, QueryPage
 from holdfast.store.store import Store
 from holdfast.store.transaction import Transaction
@@ -36,6 +36,7 @@ __all__ = [
     "Fence",
     "Increment",
     "Maximum",
+    "MigrationRequest",
     "Minimum",
     "Query",
     "QueryPage",

@@ -6,8 +6,8 @@ tenants named. It stores, queries, claims and notifies; the write rules are not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -44,6 +44,27 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     after_lane: str | None = None
     skip_lanes: frozenset[str] = frozenset()
     only_lanes: frozenset[str] | None = None
+
+
+class MigrationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which steps of a migration to take.
+
+    Beside processes of `other_releases` it only adds: what would take something from them waits, or is
+    refused where the declared schema can't do without. `drop` asks for the opposite: only to drop what is no
+    longer declared. `only` restricts it to some collections; `refill` names columns and list indexes
+    (`labels[]`) to be written anew from the documents.
+    """
+
+    only: tuple[Schema[Any], ...] | None = None
+    other_releases: bool = False
+    drop: bool = False
+    refill: Mapping[Schema[Any], frozenset[str]] = {}
+
+    def covers(self, schema: Schema[Any]) -> bool:
+        return self.only is None or schema in self.only
+
+
+MIGRATE_ALL: Final = MigrationRequest()
 
 
 class Subscription(Protocol):
@@ -110,10 +131,13 @@ class Engine(Protocol):
     def problem(self) -> str | None:
         """Why commits can't be made at this moment, as far as this process knows; None where they can."""
 
-    async def migrate(self) -> list[str]:
-        """Bring the store to what the catalog declares; return the steps. Safe to repeat and to resume."""
+    async def migrate(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
+        """Bring the store to what the catalog declares; return the steps. Safe to repeat and to resume.
 
-    async def diff(self) -> list[str]:
+        Drops nothing, unless the request asks for that.
+        """
+
+    async def diff(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
         """Return the steps that `migrate` would take."""
 
     async def close(self) -> None:

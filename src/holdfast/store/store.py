@@ -29,7 +29,14 @@ from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Committed, Outcome, Snapshot, Write, check_commit, delete
 from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.store.plan import Aggregate, QueryPlan, resolve, selectable
-from holdfast.store.port import Capabilities, ClaimRequest, Engine, Subscription
+from holdfast.store.port import (
+    MIGRATE_ALL,
+    Capabilities,
+    ClaimRequest,
+    Engine,
+    MigrationRequest,
+    Subscription,
+)  # fmt: skip
 from holdfast.store.query import Query, QueryPage
 from holdfast.store.transaction import Transaction
 
@@ -298,13 +305,13 @@ class Store:
         """Subscribe to commits to these collections: wait on it instead of polling."""
         return self.engine.watch([self._schema(cls, read=False) for cls in classes])
 
-    async def migrate(self) -> list[str]:
-        """Bring the store to what the classes declare; return the steps."""
-        return await self.engine.migrate()
+    async def migrate(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
+        """Bring the store to what the classes declare; return the steps. What is not declared stays."""
+        return await self.engine.migrate(request)
 
-    async def diff(self) -> list[str]:
+    async def diff(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
         """Return the steps that `migrate` would take."""
-        return await self.engine.diff()
+        return await self.engine.diff(request)
 
     async def close(self) -> None:
         await self.engine.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import asyncpg
 
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointSecrets, new_secret
-from holdfast.kit.releases import Release
+from holdfast.kit.processes import SchemaState
 from holdfast.kit.vault import new_key
 from holdfast.runtime import Runtime
 from holdfast.store import create, put
@@ -71,7 +71,7 @@ def test_an_old_schema(tmp_path: Path) -> None:
 
 def test_a_store_that_a_newer_release_worked_on(tmp_path: Path) -> None:
     async def act(runtime: Runtime) -> None:
-        await runtime.store.privileged().commit(put(Release(version="99.1.0", at=_LONG_AGO)))
+        await runtime.store.privileged().commit(put(SchemaState(version="99.1.0", at=_LONG_AGO)))
 
     keep(tmp_path, act)
     assert "holdfast>=99.1.0" in fault(tmp_path, "release")

@@ -10,7 +10,7 @@ from holdfast.clock import SharedClock
 from holdfast.errors import DecryptionError
 from holdfast.kit.access import ApiTokens
 from holdfast.kit.access.users import Users
-from holdfast.kit.releases import is_newer, release_of
+from holdfast.kit.processes import describe, is_newer, newer_collections, store_state
 from holdfast.kit.schedules import Schedule
 from holdfast.model import Document, schema_of
 from holdfast.model.path import split_key
@@ -27,6 +27,7 @@ _MAY_ALL: Final = ("admin", "owner", "service")
 async def kept(runtime: Runtime) -> AsyncIterator[CheckResult]:
     """Every check of a store that is as declared."""
     yield await release(runtime)
+    yield await processes(runtime)
     yield await admin(runtime)
     yield await sealed(runtime)
     yield clock_skew(runtime)
@@ -48,11 +49,22 @@ def _told(name: str, health: Health) -> CheckResult:
 
 
 async def release(runtime: Runtime) -> CheckResult:
-    found = await release_of(runtime.store)
-    if found and is_newer(found, than=__version__):
-        said = f"Holdfast {found} has worked on this store, and this is {__version__}"
-        return CheckResult("release", False, said, f"upgrade: pip install 'holdfast>={found}'")
-    return CheckResult("release", True, f"Holdfast {__version__}")
+    state = await store_state(runtime.store)
+    if state is None or not is_newer(state.version, than=__version__):
+        return CheckResult("release", True, f"Holdfast {__version__}")
+    newer = newer_collections(runtime.processes.release, state)
+    can = f"it can't start: {'; '.join(newer)}" if newer else "it can work beside and after it"
+    said = f"Holdfast {state.version} has worked on this store, and this is {__version__}; {can}"
+    return CheckResult("release", False, said, f"upgrade: pip install 'holdfast>={state.version}'")
+
+
+async def processes(runtime: Runtime) -> CheckResult:
+    """Name the living processes; more than one release is a roll-out that has not ended."""
+    living, others = await runtime.processes.living(), await runtime.processes.other_releases()
+    if not others:
+        return CheckResult("processes", True, f"{len(living)} at work")
+    said = f"processes of another release work on this store: {', '.join(map(describe, others))}"
+    return CheckResult("processes", False, said, "finish the roll-out: stop them, or start that release here")
 
 
 def clock_skew(runtime: Runtime) -> CheckResult:

@@ -14,6 +14,7 @@ from holdfast.store.firestore import wire
 from holdfast.store.firestore.client import FirestoreClient
 from holdfast.store.firestore.faults import translate
 from holdfast.store.firestore.values import decode_fields, encode_fields
+from holdfast.store.port import MigrationRequest
 
 COLLECTION: Final = "_holdfast_schema"
 
@@ -26,25 +27,35 @@ class DeployedSchema:
         self._name = f"{client.address.root}/{COLLECTION}/{catalog.env}"
         self._wanted = _declared(catalog)
 
-    async def diff(self) -> list[str]:
-        found = await self._client.read([self._name])
-        known = decode_fields(found[self._name].fields) if found else {}
+    async def diff(self, request: MigrationRequest) -> list[str]:
+        known = await self._known()
+        if request.only is not None:
+            return []
         lines: list[str] = []
         for kind, (word, advice) in _KINDS.items():
             old, new = set(known.get(kind, ())), set(self._wanted[kind])
-            lines += [f"add {word} {name}{advice}" for name in sorted(new - old)]
-            lines += [f"drop {word} {name}{advice}" for name in sorted(old - new)]
+            if request.drop:
+                lines += [f"drop {word} {name}{advice}" for name in sorted(old - new)]
+            else:
+                lines += [f"add {word} {name}{advice}" for name in sorted(new - old)]
         return lines
 
-    async def migrate(self) -> list[str]:
-        lines = await self.diff()
+    async def migrate(self, request: MigrationRequest) -> list[str]:
+        lines = await self.diff(request)
         if lines:
-            document = wire.Document(name=self._name, fields=encode_fields(self._wanted))
+            # What other releases declared stays on record, until it is dropped on request.
+            known = {} if request.drop else await self._known()
+            recorded = {kind: sorted({*known.get(kind, ()), *names}) for kind, names in self._wanted.items()}
+            document = wire.Document(name=self._name, fields=encode_fields(recorded))
             try:
                 await self._client.commit([wire.Write(update=document)])
             except GoogleAPICallError as fault:
                 raise translate(fault) from fault
         return lines
+
+    async def _known(self) -> dict[str, Any]:
+        found = await self._client.read([self._name])
+        return decode_fields(found[self._name].fields) if found else {}
 
 
 _DEPLOY: Final = ": deploy the exported firestore.indexes.json"

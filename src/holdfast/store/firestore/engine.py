@@ -19,7 +19,7 @@ from holdfast.store.firestore.shutdown_gate import ShutdownGate
 from holdfast.store.firestore.writes import FirestoreWriter
 from holdfast.store.notifier import CommitSubscription
 from holdfast.store.plan import QueryPlan
-from holdfast.store.port import Capabilities, ClaimRequest
+from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.query import rows_of
 
 CAPABILITIES: Final = Capabilities(name="firestore", counter_shards=10, writes_max=500)
@@ -99,13 +99,13 @@ class FirestoreEngine:
         with self._gate.entered():
             return await self._client.now_us()
 
-    async def migrate(self) -> list[str]:
+    async def migrate(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
         with self._gate.entered():
-            return await self._deployed.migrate()
+            return await self._deployed.migrate(request)
 
-    async def diff(self) -> list[str]:
+    async def diff(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
         with self._gate.entered():
-            return await self._deployed.diff()
+            return await self._deployed.diff(request)
 
     async def close(self) -> None:
         await self._gate.close()

@@ -8,7 +8,13 @@ from holdfast.model.schema import Prepared
 from holdfast.store.postgres.inspection import SCHEMA_TABLE
 from holdfast.store.postgres.pool import PgConnection
 from holdfast.store.postgres.statement import PostgresTable, TableChange, change_sql
-from holdfast.store.sql.backfill import Backfill, backfill_note, prepare_row, select_next
+from holdfast.store.sql.backfill import (
+    Backfill,
+    backfill_note,
+    delete_orphans,
+    prepare_row,
+    select_next,
+)  # fmt: skip
 from holdfast.store.sql.tables import KEY, PARENT
 
 
@@ -18,21 +24,25 @@ async def fill_next(connection: PgConnection, mapping: PostgresTable) -> bool:
     note = await connection.fetchval(f"SELECT value FROM {SCHEMA_TABLE} WHERE name = $1", name)
     if note is None:
         return False
-    backfill = msgspec.json.decode(note, type=Backfill)
+    noted = msgspec.json.decode(note, type=Backfill)
+    backfill = noted.known_to(mapping)
     rows = await connection.fetch(f"{select_next(mapping)} FOR UPDATE", backfill.after)
-    if not rows:
-        await connection.execute(f"DELETE FROM {SCHEMA_TABLE} WHERE name = $1", name)
-        return False
     prepared = [prepare_row(mapping, row, backfill) for row in rows]
     for change in _changes(mapping, backfill, prepared):
         await connection.execute(change_sql(change), *zip(*change.rows, strict=True))
-    continued = backfill.continued(rows[-1][0])
-    await connection.execute(f"UPDATE {SCHEMA_TABLE} SET value = $2 WHERE name = $1", name, continued)
-    return True
+    if not rows:
+        for table in backfill.lists:
+            await connection.execute(delete_orphans(mapping, table))
+    left = noted.continued(rows[-1][0]) if rows else noted.without(backfill)
+    await connection.execute(f"UPDATE {SCHEMA_TABLE} SET value = $2 WHERE name = $1", name, left)
+    await connection.execute(f"DELETE FROM {SCHEMA_TABLE} WHERE name = $1 AND value = ''", name)
+    return bool(rows)
 
 
 def _changes(mapping: PostgresTable, backfill: Backfill, prepared: list[Prepared]) -> list[TableChange]:
-    changes = []
+    changes: list[TableChange] = []
+    if not prepared:
+        return changes
     if backfill.columns:
         fixed = (KEY, PARENT)
         chosen = [n for n, name in enumerate(mapping.names) if name in backfill.columns or name in fixed]
@@ -44,6 +54,9 @@ def _changes(mapping: PostgresTable, backfill: Backfill, prepared: list[Prepared
         changes.append(change)
     for items in mapping.lists:
         if items.table in backfill.lists:
+            removal = TableChange("delete", items.table, items.names, items.arrays)
+            removal.rows += [(one.key,) for one in prepared]
+            changes.append(removal)
             change = TableChange("item", items.table, items.names, items.arrays)
             for one in prepared:
                 change.rows += items.rows(one.key, one.tenant, document=mapping.schema.document_of(one))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
-from holdfast.store.port import Capabilities, ClaimRequest
+from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.postgres.address import parse_url
 from holdfast.store.postgres.claims import claim_statement, unconfirmed_statement
 from holdfast.store.postgres.migrate import PostgresMigration
@@ -109,11 +109,11 @@ class PostgresEngine(SqlEngine[PostgresTable]):
         now: int = await self._pool.read(lambda connection: connection.fetchval(text))
         return now
 
-    async def migrate(self) -> list[str]:
-        return await self._migration.apply()
+    async def migrate(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
+        return await self._migration.apply(request)
 
-    async def diff(self) -> list[str]:
-        return await self._migration.diff()
+    async def diff(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
+        return await self._migration.diff(request)
 
     async def close(self) -> None:
         self._queue.close()

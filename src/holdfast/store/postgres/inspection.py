@@ -53,7 +53,7 @@ async def inspect(connection: PgConnection, tables: Sequence[Table]) -> Inspecte
     for row in await connection.fetch(_INDEXES, names):
         columns = tuple(row["columns"])
         shape = (columns, tuple(row["options"]), row["partial"])
-        index = InspectedIndex(columns, row["valid"] and shape == declared.get(row["name"]))
+        index = InspectedIndex(columns, shape == declared.get(row["name"]), usable=row["valid"])
         found.indexes.setdefault(row["table"], {})[row["name"]] = index
     return found
 

@@ -12,6 +12,7 @@ import asyncpg
 from holdfast.errors import StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
+from holdfast.store.port import MigrationRequest
 from holdfast.store.postgres import security
 from holdfast.store.postgres.backfill import fill_next
 from holdfast.store.postgres.faults import explain, is_disconnected
@@ -25,7 +26,7 @@ from holdfast.store.postgres.pool import (
 )  # fmt: skip
 from holdfast.store.postgres.statement import BATCHES, SEQUENCE, PostgresTable
 from holdfast.store.postgres.writer import VERSIONS_PER_BLOCK
-from holdfast.store.sql.migration import MigrationStep, create_statements, plan_table
+from holdfast.store.sql.migration import MigrationStep, create_statements, plan_table, select_steps
 
 LOCK = 0x686F6C64  # "hold": the advisory lock of whoever migrates
 STATEMENT_S_MAX = 86_400.0
@@ -55,13 +56,15 @@ class PostgresMigration:
         self._pool = pool
         self._mappings = {mapping.table: mapping for mapping in mappings.values()}
 
-    async def diff(self) -> list[str]:
-        return [step.label for step in await self._pool.read(self._steps)]
+    async def diff(self, request: MigrationRequest) -> list[str]:
+        return [
+            step.label for step in await self._pool.read(lambda connection: self._steps(connection, request))
+        ]
 
-    async def apply(self) -> list[str]:
+    async def apply(self, request: MigrationRequest) -> list[str]:
         try:
             async with self._exclusively(), self._connection() as connection:
-                steps = await self._pool.pinned(connection, self._steps)
+                steps = await self._pool.pinned(connection, lambda pinned: self._steps(pinned, request))
                 for group in _grouped(steps):
                     await self._execute(connection, group)
                 return [step.label for step in steps]
@@ -91,32 +94,34 @@ class PostgresMigration:
             yield
             await connection.execute("COMMIT")
 
-    async def _steps(self, connection: PgConnection) -> list[MigrationStep]:
-        tables = [table for mapping in self._mappings.values() for table in mapping.tables]
-        found = await inspect(connection, tables)
+    async def _steps(self, connection: PgConnection, request: MigrationRequest) -> list[MigrationStep]:
+        mappings = [one for one in self._mappings.values() if request.covers(one.schema)]
+        found = await inspect(connection, [table for one in mappings for table in one.tables])
         steps = []
         if not found.has_own_tables:
             label = "create the store's own tables"
             steps.append(MigrationStep(label=label, statements=tuple(_own_tables()), unused=True))
-        for mapping in self._mappings.values():
-            steps += plan_table(mapping, found)
-        return steps + list(self._security_steps(found))
+        for mapping in mappings:
+            steps += plan_table(mapping, found, request)
+        return select_steps([*steps, *self._security_steps(mappings, found)], request)
 
-    def _security_steps(self, found: InspectedDatabase) -> Iterator[MigrationStep]:
+    def _security_steps(
+        self, mappings: list[PostgresTable], found: InspectedDatabase
+    ) -> Iterator[MigrationStep]:
         if not found.has_role and not found.may_create_role:
             yield MigrationStep(
                 label=f"row-level security is off: this user may not create the role {security.ROLE}; let an"
                 f" administrator run CREATE ROLE {security.ROLE} NOLOGIN, then migrate again"
             )
             return
-        for mapping in self._mappings.values():
+        for mapping in mappings:
             statements = [*security.create_role(), *security.protect(mapping)]
             digest = hashlib.blake2b("\n".join(statements).encode(), digest_size=12).hexdigest()
             note, is_new = f"security {mapping.table}", mapping.table not in found.columns
             if found.notes.get(note) != digest or is_new or not found.has_role:
                 yield MigrationStep(
                     label=f"protect {mapping.table}", statements=tuple(statements), notes={note: digest},
-                    unused=is_new,
+                    unused=is_new, effect="add" if is_new else "align",
                 )  # fmt: skip
 
     async def _execute(self, connection: PgConnection, steps: list[MigrationStep]) -> None:

@@ -34,6 +34,21 @@ class Backfill(msgspec.Struct, frozen=True):
         """Return the note that continues behind a key."""
         return msgspec.json.encode(Backfill(self.columns, self.lists, after)).decode()
 
+    def known_to(self, mapping: TableMapping) -> Backfill:
+        """Return what of it this release declares; the rest is for the release that noted it."""
+        columns, lists = {c.stored for c in mapping.columns}, {t.name for t in mapping.tables if t.items_of}
+        return Backfill(
+            tuple(c for c in self.columns if c in columns),
+            tuple(t for t in self.lists if t in lists),
+            self.after,
+        )
+
+    def without(self, filled: Backfill) -> str:
+        """Return the note of what is left once something is filled; empty where nothing is."""
+        columns = tuple(c for c in self.columns if c not in filled.columns)
+        lists = tuple(t for t in self.lists if t not in filled.lists)
+        return msgspec.json.encode(Backfill(columns, lists)).decode() if columns or lists else ""
+
 
 def backfill_note(table: str) -> str:
     """Return the name of the note that holds a table's `Backfill`."""
@@ -46,6 +61,18 @@ def select_next(mapping: TableMapping) -> str:
     return (
         f"SELECT {shown} FROM {quote(mapping.table)} WHERE {key} > {mapping.dialect.placeholder(1)}"
         f" ORDER BY {key} LIMIT {ROWS_PER_STEP}"
+    )
+
+
+def delete_orphans(mapping: TableMapping, table: str) -> str:
+    """Return the statement that deletes a list's rows whose document is gone.
+
+    A release without that list index deletes documents, and leaves their rows there.
+    """
+    key, main = quote(KEY), quote(mapping.table)
+    return (
+        f"DELETE FROM {quote(table)} WHERE NOT EXISTS"
+        f" (SELECT 1 FROM {main} AS t WHERE t.{key} = {quote(table)}.{key})"
     )
 
 

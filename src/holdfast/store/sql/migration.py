@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final, Literal
 
 import msgspec
 
+from holdfast.errors import IncompatibleReleaseError
+from holdfast.store.port import MIGRATE_ALL, MigrationRequest
 from holdfast.store.sql.backfill import Backfill, backfill_note
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.table_mapping import TableMapping
@@ -13,10 +16,11 @@ from holdfast.store.sql.tables import PATCH, Table, TableColumn, create_index, c
 
 
 class InspectedIndex(msgspec.Struct, frozen=True):
-    """An index of the database: its columns, and whether it is as declared."""
+    """An index of the database: its columns, whether it is as declared, and whether it was built entirely."""
 
     columns: tuple[str, ...]
     as_declared: bool
+    usable: bool = True
 
 
 class InspectedSchema(msgspec.Struct, kw_only=True):
@@ -25,6 +29,13 @@ class InspectedSchema(msgspec.Struct, kw_only=True):
     columns: dict[str, dict[str, str]] = {}
     indexes: dict[str, dict[str, InspectedIndex]] = {}
     notes: dict[str, str] = {}
+
+
+# What a step means to processes of other releases: nothing; a policy they declare otherwise; the loss of
+# something they use; the loss of something that only other releases use.
+Effect = Literal["add", "align", "replace", "drop"]
+_REPLACE: Final[Effect] = "replace"
+_DROP: Final[Effect] = "drop"
 
 
 class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +52,21 @@ class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):
     concurrent: bool = False
     unused: bool = False
     backfill: str = ""
+    effect: Effect = "add"
+
+
+def select_steps(steps: list[MigrationStep], request: MigrationRequest) -> list[MigrationStep]:
+    """Return the steps that a request asks for; refuses what would break processes of other releases."""
+    if request.drop:
+        return [step for step in steps if step.effect == "drop"]
+    breaking = [step.label for step in steps if step.effect == "replace"]
+    if breaking and request.other_releases:
+        raise IncompatibleReleaseError(
+            "processes of another release work on this store, and this would break them: "
+            f"{', '.join(breaking)}; stop them, then start again"
+        )
+    wanted = ("add",) if request.other_releases else ("add", "align", "replace")
+    return [step for step in steps if step.effect in wanted]
 
 
 def create_statements(tables: Iterable[Table]) -> list[str]:
@@ -53,26 +79,31 @@ def column_type(column: TableColumn) -> str:
     return column.type.removesuffix(" NOT NULL")
 
 
-def plan_table(mapping: TableMapping, found: InspectedSchema) -> list[MigrationStep]:
-    """Return the steps that bring one collection's tables to their declaration."""
-    return list(_TablePlan(mapping, found).steps())
+def plan_table(
+    mapping: TableMapping, found: InspectedSchema, request: MigrationRequest = MIGRATE_ALL
+) -> list[MigrationStep]:
+    """Return the steps that bring a collection's tables to their declaration, and those that drop more."""
+    return list(_TablePlan(mapping, found, request.refill.get(mapping.schema, frozenset())).steps())
 
 
 class _TablePlan:
-    def __init__(self, mapping: TableMapping, found: InspectedSchema) -> None:
+    def __init__(self, mapping: TableMapping, found: InspectedSchema, refill: frozenset[str]) -> None:
         self._mapping, self._found, self._dialect = mapping, found, mapping.dialect
+        self._refill = refill
         self._tables = mapping.tables
         self._is_new = mapping.table not in found.columns
         self._note = backfill_note(mapping.table)
         note = found.notes.get(self._note)
         self._backfill = Backfill() if note is None else msgspec.json.decode(note, type=Backfill)
-        self._dropped: set[str] = set()  # indexes that go with a column
+        self._dropped: set[str] = set()  # indexes that go with a replaced column
 
     def steps(self) -> Iterator[MigrationStep]:
         for table in self._tables:
             yield from self._table_steps(table)
         yield from self._undeclared_lists()
-        if self._backfill.columns or self._backfill.lists:
+        yield from self._refill_steps()
+        to_fill = self._backfill.known_to(self._mapping)
+        if to_fill.columns or to_fill.lists:
             yield MigrationStep(label=f"fill {self._mapping.table}", backfill=self._mapping.table)
         for table in self._tables:
             yield from self._index_steps(table)
@@ -85,7 +116,8 @@ class _TablePlan:
         for column in table.columns:
             if existing.get(column.name) == column_type(column):
                 continue
-            statements = self._drop(table, column.name) if column.name in existing else []
+            replaced = column.name in existing
+            statements = self._replace(table, column.name) if replaced else []
             statements.append(
                 f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {column_type(column)}"
             )
@@ -94,11 +126,14 @@ class _TablePlan:
                 self._backfill = self._backfill.with_column(table, column.name)
                 notes = self._backfill_note()
             yield MigrationStep(
-                label=f"add column {table.name}.{column.name}", statements=tuple(statements), notes=notes
-            )
+                label=f"{'replace' if replaced else 'add'} column {table.name}.{column.name}",
+                statements=tuple(statements), notes=notes, effect="replace" if replaced else "add",
+            )  # fmt: skip
         for name in sorted(existing.keys() - {c.name for c in table.columns}):
+            # Columns of a list's table are never null, so that with one too many no row could be inserted.
+            drop, effect = (self._replace, _REPLACE) if table.items_of else (self._drop, _DROP)
             yield MigrationStep(
-                label=f"drop column {table.name}.{name}", statements=tuple(self._drop(table, name))
+                label=f"drop column {table.name}.{name}", statements=tuple(drop(table, name)), effect=effect
             )
 
     def _create(self, table: Table) -> MigrationStep:
@@ -116,11 +151,28 @@ class _TablePlan:
     def _backfill_note(self) -> dict[str, str]:
         return {self._note: msgspec.json.encode(self._backfill).decode()}
 
+    def _refill_steps(self) -> Iterator[MigrationStep]:
+        """Note what other releases left out, to be written by the backfill that follows."""
+        existing = self._found.columns.get(self._mapping.table, {})
+        columns = [c.stored for c in self._mapping.columns if c.stored in self._refill & existing.keys()]
+        lists = [t for t in self._tables if t.items_of and f"{t.items_of}[]" in self._refill]
+        for name in columns:
+            self._backfill = self._backfill.with_column(self._tables[0], name)
+        for table in lists:
+            self._backfill = self._backfill.with_list(table.name)
+        if columns or lists:
+            yield MigrationStep(label=f"fill {self._mapping.table} again", notes=self._backfill_note())
+
+    def _replace(self, table: Table, column: str) -> list[str]:
+        """Drop a column whose indexes are then created anew."""
+        indexes = self._found.indexes.get(table.name, {})
+        self._dropped.update(name for name, index in indexes.items() if column in index.columns)
+        return self._drop(table, column)
+
     def _drop(self, table: Table, column: str) -> list[str]:
         """Drop a column, and first the indexes on it, which SQLite does not drop with it."""
         indexes = self._found.indexes.get(table.name, {})
         dropped = [name for name, index in indexes.items() if column in index.columns]
-        self._dropped.update(dropped)
         statements = [f"DROP INDEX IF EXISTS {quote(name)}" for name in dropped]
         return [*statements, f"ALTER TABLE {quote(table.name)} DROP COLUMN {quote(column)}"]
 
@@ -133,6 +185,7 @@ class _TablePlan:
                     label=f"drop table {table}",
                     statements=(f"DROP TABLE IF EXISTS {quote(table)}",),
                     forget=note,
+                    effect="drop",
                 )
 
     def _index_steps(self, table: Table) -> Iterator[MigrationStep]:
@@ -140,15 +193,23 @@ class _TablePlan:
         existing = self._found.indexes.get(table.name, {})
         wanted = {index.name: index for index in table.indexes}
         how = self._dialect.concurrently if table.name in self._found.columns else ""
-        current = {name for name, index in existing.items() if index.as_declared and name in wanted}
+        current = {n for n, index in existing.items() if index.as_declared and index.usable and n in wanted}
         for name in sorted(existing.keys() - current - self._dropped):
             drop = f"DROP INDEX {self._dialect.concurrently}IF EXISTS {quote(name)}"
             yield MigrationStep(
-                label=f"drop index {name}", statements=(drop,), concurrent=bool(self._dialect.concurrently)
-            )
+                label=f"drop index {name}", statements=(drop,), concurrent=bool(self._dialect.concurrently),
+                effect=_effect_of_drop(existing[name], declared=name in wanted),
+            )  # fmt: skip
         for name, index in wanted.items():
             if name not in current or name in self._dropped:
                 yield MigrationStep(
                     label=f"create index {name}", statements=(create_index(index, how),),
                     concurrent=bool(how), unused=not how,
                 )  # fmt: skip
+
+
+def _effect_of_drop(index: InspectedIndex, *, declared: bool) -> Effect:
+    """An index that was never built to the end serves nobody; one that is not declared may serve others."""
+    if not declared:
+        return "drop"
+    return "replace" if index.usable else "add"

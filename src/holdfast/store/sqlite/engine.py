@@ -15,7 +15,7 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.model.schema import Schema
 from holdfast.store.catalog import Catalog
 from holdfast.store.commit import Commit, Outcome, Snapshot
-from holdfast.store.port import Capabilities, ClaimRequest
+from holdfast.store.port import MIGRATE_ALL, Capabilities, ClaimRequest, MigrationRequest
 from holdfast.store.query import fitting
 from holdfast.store.sql.engine import SqlEngine
 from holdfast.store.sql.table_mapping import Row
@@ -89,11 +89,11 @@ class SqliteEngine(SqlEngine[SqliteTable]):
         now: int = await self._writer.do(lambda tx: shared_now_us(tx.connection, local_us))
         return now
 
-    async def migrate(self) -> list[str]:
-        return await self._migration.apply()
+    async def migrate(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
+        return await self._migration.apply(request)
 
-    async def diff(self) -> list[str]:
-        return await self._migration.diff()
+    async def diff(self, request: MigrationRequest = MIGRATE_ALL) -> list[str]:
+        return await self._migration.diff(request)
 
     async def back_up(self, target: Path) -> int:
         """Copy the database to a new file while others write; returns its size in bytes."""

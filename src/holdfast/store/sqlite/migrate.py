@@ -10,7 +10,8 @@ import msgspec
 
 from holdfast.model.schema import Prepared, Schema
 from holdfast.store.catalog import Catalog
-from holdfast.store.sql.backfill import Backfill, backfill_note, prepare_row, select_next
+from holdfast.store.port import MigrationRequest
+from holdfast.store.sql.backfill import Backfill, backfill_note, delete_orphans, prepare_row, select_next
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.migration import (
     InspectedIndex,
@@ -18,6 +19,7 @@ from holdfast.store.sql.migration import (
     MigrationStep,
     create_statements,
     plan_table,
+    select_steps,
 )  # fmt: skip
 from holdfast.store.sql.tables import KEY, Table, create_index
 from holdfast.store.sqlite.statements import SqliteTable
@@ -35,11 +37,11 @@ class SqliteMigration:
         self._writer = writer
         self._mappings = {mapping.table: mapping for mapping in mappings.values()}
 
-    async def diff(self) -> list[str]:
-        return [step.label for step in await self._plan()]
+    async def diff(self, request: MigrationRequest) -> list[str]:
+        return [step.label for step in await self._plan(request)]
 
-    async def apply(self) -> list[str]:
-        steps = await self._plan()
+    async def apply(self, request: MigrationRequest) -> list[str]:
+        steps = await self._plan(request)
         for step in steps:
             await self._execute(step)
         return [step.label for step in steps]
@@ -52,14 +54,15 @@ class SqliteMigration:
         while await self._writer.do(lambda transaction: _fill(transaction.connection, mapping)):
             pass
 
-    async def _plan(self) -> list[MigrationStep]:
-        steps: list[MigrationStep] = await self._writer.do(self._steps)
+    async def _plan(self, request: MigrationRequest) -> list[MigrationStep]:
+        steps: list[MigrationStep] = await self._writer.do(lambda tx: self._steps(tx, request))
         return steps
 
-    def _steps(self, transaction: WriteTransaction) -> list[MigrationStep]:
-        tables = [table for mapping in self._mappings.values() for table in mapping.tables]
-        found = _inspect(transaction.connection, tables)
-        return [step for mapping in self._mappings.values() for step in plan_table(mapping, found)]
+    def _steps(self, transaction: WriteTransaction, request: MigrationRequest) -> list[MigrationStep]:
+        mappings = [one for one in self._mappings.values() if request.covers(one.schema)]
+        found = _inspect(transaction.connection, [table for one in mappings for table in one.tables])
+        steps = [step for one in mappings for step in plan_table(one, found, request)]
+        return select_steps(steps, request)
 
 
 def _inspect(connection: apsw.Connection, tables: list[Table]) -> InspectedSchema:
@@ -106,17 +109,18 @@ def _fill(connection: apsw.Connection, mapping: SqliteTable) -> bool:
     row = connection.execute("SELECT value FROM _holdfast_meta WHERE name = ?", (note,)).fetchone()
     if row is None:
         return False
-    backfill = msgspec.json.decode(str(row[0]), type=Backfill)
+    noted = msgspec.json.decode(str(row[0]), type=Backfill)
+    backfill = noted.known_to(mapping)
     rows = connection.execute(select_next(mapping), (backfill.after,)).fetchall()
-    if not rows:
-        connection.execute("DELETE FROM _holdfast_meta WHERE name = ?", (note,))
-        return False
     for row in rows:
         _fill_row(connection, mapping, prepare_row(mapping, row, backfill), backfill=backfill)
-    connection.execute(
-        "UPDATE _holdfast_meta SET value = ? WHERE name = ?", (backfill.continued(str(rows[-1][0])), note)
-    )
-    return True
+    if not rows:
+        for table in backfill.lists:
+            connection.execute(delete_orphans(mapping, table))
+    left = noted.continued(str(rows[-1][0])) if rows else noted.without(backfill)
+    connection.execute("UPDATE _holdfast_meta SET value = ? WHERE name = ?", (left, note))
+    connection.execute("DELETE FROM _holdfast_meta WHERE name = ? AND value = ''", (note,))
+    return bool(rows)
 
 
 def _fill_row(

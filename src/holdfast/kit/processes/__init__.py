@@ -1,0 +1,21 @@
+"""Living processes and their releases: overlap while a store's schema only grows, refusal where it can't."""
+
+from holdfast.kit.processes.decision import describe, is_newer, newer_collections, release_of
+from holdfast.kit.processes.models import Layout, Process, Release, SchemaState
+from holdfast.kit.processes.registry import BEAT_S, LIVE_S, PROCESS_DOCUMENTS, ProcessRegistry, store_state
+
+__all__ = [
+    "BEAT_S",
+    "LIVE_S",
+    "PROCESS_DOCUMENTS",
+    "Layout",
+    "Process",
+    "ProcessRegistry",
+    "Release",
+    "SchemaState",
+    "describe",
+    "is_newer",
+    "newer_collections",
+    "release_of",
+    "store_state",
+]
