@@ -32,8 +32,8 @@ KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     Connection, Consent, Copy,
     DeadLetter, Delivery, Endpoint, EndpointNotice, FifoLane, IdempotencyDocument,
     InboxChunk, InboxItem, InboxQueue, InboxUpload,
-    LeaseDocument, ActivityMinute, RateLimitDocument, RateWindow, *PROCESS_DOCUMENTS, Rotation, RunDocument, Schedule,
-    Session, Setup, SignInLink, SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User,
+    LeaseDocument, ActivityMinute, RateLimitDocument, RateWindow, *PROCESS_DOCUMENTS, Rotation, RunDocument,
+    Schedule, Session, Setup, SignInLink, SlotRun, StepDocument, LoginAttempts, UsageEvent, UsageSum, User,
     VisitorSession, Watch,
 )  # fmt: skip
 KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
