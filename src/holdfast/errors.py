@@ -43,7 +43,7 @@ Each class has a stable `code`, used in HTTP responses, logs and the command lin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class HoldfastError(Exception):
@@ -57,7 +57,7 @@ class HoldfastError(Exception):
         self.path = path
 
     @property
-    def details(self) -> Mapping[str, str] | None:
+    def details(self) -> Mapping[str, Any] | None:
         """Machine-readable details in addition to the message."""
         return {"path": self.path} if self.path else None
 
@@ -142,6 +142,10 @@ class ForbiddenError(HoldfastError):
         self.needs = needs
         self.has = has
 
+    @property
+    def details(self) -> Mapping[str, Any] | None:
+        return {"needs": list(self.needs), "has": self.has} if self.needs else super().details
+
 
 class WrongTenantError(ForbiddenError):
     code = "wrong_tenant"
@@ -189,7 +193,7 @@ class JobFailedError(HoldfastError):
         self._details = details
 
     @property
-    def details(self) -> Mapping[str, str] | None:
+    def details(self) -> Mapping[str, Any] | None:
         return self._details
 
 
@@ -198,7 +202,37 @@ class LeaseLostError(HoldfastError):
 
 
 class LimitReachedError(HoldfastError):
+    """`usage` of `limit` is taken under the `plan`; `after_s` is how long until some is free, where known."""
+
     code = "limit_reached"
+
+    def __init__(
+        self,
+        message: str,
+        path: str | None = None,
+        *,
+        usage: float | None = None,
+        limit: float | None = None,
+        plan: str = "",
+        after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, path)
+        self.usage, self.limit, self.plan, self.after_s = usage, limit, plan, after_s
+
+    @property
+    def details(self) -> Mapping[str, Any] | None:
+        known = {"usage": self.usage, "limit": self.limit, "plan": self.plan or None, "path": self.path}
+        return {name: value for name, value in known.items() if value is not None} or None
+
+    def under(self, plan: str, *, after_s: float | None = None) -> LimitReachedError:
+        """The same with the plan that sets the limit, and how long until some is free.
+
+        Example: `raise fault.under("free", after_s=30) from None`
+        """
+        return LimitReachedError(
+            f"{self.message} by the plan {plan}", self.path, usage=self.usage, limit=self.limit, plan=plan,
+            after_s=after_s,
+        )  # fmt: skip
 
 
 class RetryLaterError(HoldfastError):

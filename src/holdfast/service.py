@@ -27,6 +27,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from holdfast.clock import Clock
+from holdfast.error_format import PLATFORM_FORMAT, ErrorFormat
 from holdfast.errors import InvalidError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import CurrentVisitor, Roles, VisitorSessions
@@ -388,6 +389,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     documents: Sequence[type[Document]]
     build: Callable[[Context], Parts]
     settings: type[msgspec.Struct] = NoSettings
+    errors: ErrorFormat = PLATFORM_FORMAT  # of its routes and webhooks
     sealed: Mapping[type[Document], Sequence[str]] = {}  # fields the vault seals, for `keys rotate`
     # A typer.Typer, mounted as `holdfast <name>`; a folder of `holdfast.services` has it in its module
     # `commands`.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from holdfast import errors
-from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, TooLargeError
+from holdfast.errors import HoldfastError, InvalidError, LimitReachedError, RetryLaterError, TooLargeError
 
 FORM_BYTES_MAX: Final = 10_000
 
 SIGN_IN: Final = "/sign-in"
+_PRINTABLE: Final = "".join(map(chr, range(33, 127)))
 # The first class that fits decides, so narrow ones stand before wide ones.
 _STATUSES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
     (errors.TooLargeError, 413),
@@ -36,7 +37,8 @@ def status_of(fault: HoldfastError) -> int:
 
 def retry_after(fault: HoldfastError) -> str | None:
     """Whole seconds for `Retry-After`, at least one, never too few; None where waiting is of no use."""
-    return str(max(1, math.ceil(fault.after_s))) if isinstance(fault, RetryLaterError) else None
+    after_s = fault.after_s if isinstance(fault, (RetryLaterError, LimitReachedError)) else None
+    return None if after_s is None else str(max(1, math.ceil(after_s)))
 
 
 def next_of(path: str, query: str = "") -> str:
@@ -44,9 +46,10 @@ def next_of(path: str, query: str = "") -> str:
 
     Example: `next_of("//evil.example")` gives `/`
     """
-    whole = f"{path}?{query}" if query else path
+    # Headers are ASCII, and so is a URL.
+    whole = quote(f"{path}?{query}" if query else path, safe=_PRINTABLE, errors="replace")
     # Browsers read a backslash as a slash and drop control characters, so both could hide a host.
-    foreign = whole.startswith("//") or "\\" in whole or any(ord(char) < 33 for char in whole)
+    foreign = whole.startswith("//") or "\\" in whole or any(ord(char) < 33 for char in path + query)
     return "/" if foreign or not whole.startswith("/") else whole
 
 

@@ -178,6 +178,7 @@ async def test_whoever_signs_in_goes_on_where_they_wanted_to(tmp_path: Path, iss
     ("path", "query", "after"),
     [
         ("/a", "b=c", "/a?b=c"),
+        ("/café", "q=日本", "/caf%C3%A9?q=%E6%97%A5%E6%9C%AC"),
         ("//evil.example", "", "/"),
         ("/\\evil.example", "", "/"),
         ("/\t/evil.example", "", "/"),

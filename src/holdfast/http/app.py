@@ -16,7 +16,7 @@ from holdfast.http import routes
 from holdfast.http.asgi import AsgiApp
 from holdfast.http.authentication import Authenticator, SessionAuthenticator, TokenAuthenticator
 from holdfast.http.change_stream import ChangeStream, topics_of
-from holdfast.http.error_responses import exception_handlers
+from holdfast.http.error_responses import ErrorFormats, exception_handlers
 from holdfast.http.guard import RouteGuard, check_declared
 from holdfast.http.ingest import LARGE_AT_ONCE, Ingest
 from holdfast.http.metrics import Metrics
@@ -53,7 +53,9 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
     visitors = VisitorReader(runtime, at_root=at_root)
     guard = RouteGuard(runtime, _readers(runtime), rate_limiter=_rate_limiter(runtime), visitors=[visitors])
     dependencies = _dependencies(runtime, visitors)
-    state = State({"runtime": runtime, "openapi": description(handlers, dependencies)})
+    formats = ErrorFormats(runtime.services, at_root=at_root)
+    described = description(handlers, dependencies, formats)
+    state = State({"runtime": runtime, "openapi": described, "error_formats": formats})
     app = Litestar(
         handlers,
         guards=[guard],
@@ -67,7 +69,7 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
     check_declared(app)
     surface = AsgiApp(
         app, _hooks(runtime, at_root=at_root), _metrics(runtime), config=runtime.config,
-        changes=ChangeStream(runtime.store, topics_of(runtime)),
+        changes=ChangeStream(runtime.store, topics_of(runtime)), formats=formats,
     )  # fmt: skip
     app.state.surface = surface
     return surface
@@ -163,7 +165,9 @@ def _hooks(runtime: Runtime, *, at_root: bool) -> dict[str, Ingest]:
             for path in _places(service, hook.path, at_root=at_root):
                 if path in found:
                     raise DeclarationError(f"two hooks at {path}")
-                found[path] = Ingest(hook, runtime.inbox, time_limit_s=time_limit_s, large=large)
+                found[path] = Ingest(
+                    hook, runtime.inbox, time_limit_s=time_limit_s, large=large, errors=service.errors
+                )
     return found
 
 

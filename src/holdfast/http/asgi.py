@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
-import msgspec
 import structlog
 from litestar import Litestar
 
@@ -20,7 +19,7 @@ from holdfast import tracing
 from holdfast.config import Config
 from holdfast.http import time_limit
 from holdfast.http.change_stream import ChangeStream
-from holdfast.http.error_responses import ErrorResponse, internal, refusal
+from holdfast.http.error_responses import ErrorFormats, encode_error, internal, refusal
 from holdfast.http.guard import HEAD
 from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
 from holdfast.http.metrics import Metrics
@@ -53,7 +52,9 @@ class AsgiApp:
         *,
         changes: ChangeStream,
         config: Config,
+        formats: ErrorFormats,
     ) -> None:
+        self._formats = formats
         self.app, self.webhooks, self.metrics = app, webhooks, metrics
         self.ready = False
         self.changes = changes
@@ -92,10 +93,12 @@ class AsgiApp:
         except Exception as fault:
             if isinstance(fault, TimeoutError) and limit.expired():
                 log.warning("request given up", path=scope["path"], request_id=request_id)
-                await answering.instead(504, refusal("timed_out", _TOO_SLOW, request_id))
+                late = refusal("timed_out", _TOO_SLOW, request_id)
+                await answering.instead(504, encode_error(late, self._formats.of(scope)))
             else:
                 log.error("request failed", path=scope["path"], request_id=request_id, exc_info=fault)
-                await answering.instead(500, internal(request_id))
+                broken = encode_error(internal(request_id), self._formats.of(scope))
+                await answering.instead(500, broken)
         return answering.status
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -143,12 +146,11 @@ class _Answering:
             message["headers"] = headers + [pair for pair in self._usual.items() if pair[0] not in there]
         await self._send(message)
 
-    async def instead(self, status: int, fault: ErrorResponse) -> None:
+    async def instead(self, status: int, body: bytes) -> None:
         """Answer with a fault in place of what did not come."""
         if self.status:
             # The answer has begun: cutting it off is the only way left to say that it is not whole.
             raise ConnectionError("the answer broke off")
-        body = msgspec.json.encode(fault)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await self({"type": "http.response.start", "status": status, "headers": headers})
         await self({"type": "http.response.body", "body": body})

@@ -9,14 +9,13 @@ from contextlib import AsyncExitStack
 from io import BytesIO
 from typing import Any, Final
 
-import msgspec
-
+from holdfast.error_format import PLATFORM_FORMAT, ErrorFormat
 from holdfast.errors import HoldfastError, InvalidError, NotOursError, TooLargeError, UnverifiedError
-from holdfast.http.error_responses import answer_to, internal, log, refusal
+from holdfast.http.error_responses import answer_to, encode_error, internal, log, refusal, status_in
 from holdfast.ids import ulid
 from holdfast.kit.inbox import Inbox
 from holdfast.service import Webhook
-from holdfast.web import retry_after, status_of
+from holdfast.web import retry_after
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,7 +31,6 @@ _IGNORED: Final = b'{"status":"ignored"}'
 # Nothing is lost: nobody was told that it is kept, and if it was after all, it is known when it comes again.
 _TOO_SLOW: Final = "it could not be kept in time; send it again, it is kept once however often it comes"
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{8,64}")
-_ENCODE: Final = msgspec.json.Encoder().encode
 
 
 class Ingest:
@@ -42,15 +40,23 @@ class Ingest:
     that memory is bounded; a sender without a place is not read from meanwhile.
     """
 
-    def __init__(self, hook: Webhook, inbox: Inbox, *, time_limit_s: float, large: asyncio.Semaphore) -> None:
-        self.hook, self._inbox, self._large = hook, inbox, large
+    def __init__(
+        self,
+        hook: Webhook,
+        inbox: Inbox,
+        *,
+        time_limit_s: float,
+        large: asyncio.Semaphore,
+        errors: ErrorFormat = PLATFORM_FORMAT,
+    ) -> None:
+        self.hook, self._inbox, self._large, self._errors = hook, inbox, large, errors
         self._time_limit_s = time_limit_s if hook.time_limit_s is None else hook.time_limit_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Take a message in and answer; gives the answer's status."""
         if scope["method"] != "POST":
             id = request_id_of(scope)
-            refused = _ENCODE(refusal("method_not_allowed", "use POST", id))
+            refused = encode_error(refusal("method_not_allowed", "use POST", id), self._errors)
             return await _answer(send, 405, refused, (b"allow", b"POST"), _told(id))
         limit = asyncio.timeout(self._time_limit_s)
         try:
@@ -64,10 +70,10 @@ class Ingest:
             id = request_id_of(scope)
             if isinstance(fault, TimeoutError) and limit.expired():
                 log.warning("webhook given up", path=scope["path"], request_id=id)
-                late = _ENCODE(refusal("timed_out", _TOO_SLOW, id))
+                late = encode_error(refusal("timed_out", _TOO_SLOW, id), self._errors)
                 return await _answer(send, 504, late, _told(id), (b"retry-after", b"1"))
             log.error("webhook failed", path=scope["path"], request_id=id, exc_info=fault)
-            return await _answer(send, 500, _ENCODE(internal(id)), _told(id))
+            return await _answer(send, 500, encode_error(internal(id), self._errors), _told(id))
         if received.duplicate:
             return await _answer(send, self.hook.statuses.duplicate, _KNOWN)
         return await _answer(send, self.hook.statuses.stored, _KEPT)
@@ -105,10 +111,11 @@ class Ingest:
         elif isinstance(fault, InvalidError) and not isinstance(fault, TooLargeError):
             status = self.hook.statuses.malformed
         else:
-            status = status_of(fault)
+            status = status_in(fault, self._errors)
         after = retry_after(fault)
         extra = [(b"retry-after", after.encode())] if after else []
-        return await _answer(send, status, _ENCODE(answer_to(fault, id)), _told(id), *extra)
+        body = encode_error(answer_to(fault, id), self._errors)
+        return await _answer(send, status, body, _told(id), *extra)
 
 
 def request_id_of(scope: Scope) -> str:

@@ -13,7 +13,7 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.spec import Components, Reference, SecurityScheme
 
 from holdfast import __version__
-from holdfast.http.error_responses import ErrorResponse
+from holdfast.http.error_responses import ErrorFormats
 
 _REFUSALS: Final = {
     400: "It can't be read.", 401: "No credentials, or none that count.", 403: "The caller may not do this.",
@@ -26,7 +26,9 @@ _PLACE: Final = "#/components/schemas/{name}"
 _FRAMEWORKS_OWN: Final = "Bad request syntax or unsupported method"
 
 
-def description(handlers: Sequence[Any], dependencies: Mapping[str, Provide]) -> Callable[[], dict[str, Any]]:
+def description(
+    handlers: Sequence[Any], dependencies: Mapping[str, Provide], formats: ErrorFormats
+) -> Callable[[], dict[str, Any]]:
     """Describes the handlers when first asked.
 
     The application that serves has no documentation routes of its framework's own, each of which would
@@ -46,15 +48,16 @@ def description(handlers: Sequence[Any], dependencies: Mapping[str, Provide]) ->
             security=[{"token": []}],
         )  # fmt: skip
         twin = Litestar(handlers, dependencies=dependencies, openapi_config=config, logging_config=None)
-        return _with_refusals(twin.openapi_schema.to_schema())
+        return _with_refusals(twin.openapi_schema.to_schema(), formats)
 
     return describe
 
 
-def _with_refusals(described: dict[str, Any]) -> dict[str, Any]:
-    (shape,), parts = msgspec.json.schema_components([ErrorResponse], ref_template=_PLACE)
-    described["components"].setdefault("schemas", {}).update(parts)
-    for operation in _operations(described):
+def _with_refusals(described: dict[str, Any], formats: ErrorFormats) -> dict[str, Any]:
+    for path, operation in _operations(described):
+        response = formats.of({"path": path}).response
+        (shape,), parts = msgspec.json.schema_components([response], ref_template=_PLACE)
+        described["components"].setdefault("schemas", {}).update(parts)
         answers = operation.setdefault("responses", {})
         if answers.get("400", {}).get("description") == _FRAMEWORKS_OWN:
             del answers["400"]
@@ -64,6 +67,6 @@ def _with_refusals(described: dict[str, Any]) -> dict[str, Any]:
     return described
 
 
-def _operations(described: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for path in described.get("paths", {}).values():
-        yield from (one for one in path.values() if isinstance(one, dict) and "operationId" in one)
+def _operations(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in described.get("paths", {}).items():
+        yield from ((path, one) for one in methods.values() if isinstance(one, dict) and "operationId" in one)

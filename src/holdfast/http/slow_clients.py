@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from holdfast.http.error_responses import ErrorResponse, refusal
+from holdfast.error_format import ErrorBody
+from holdfast.http.error_responses import encode_error, refusal
 from holdfast.ids import ulid
 
 HEAD_BYTES_MAX: Final = 65_536
@@ -75,13 +75,13 @@ class SlowClientProtocol(HttpToolsProtocol):
         if self.reading_since_s is not None and self.loop.time() - self.reading_since_s > read_s:
             self.drop(408, refusal("timed_out", f"the request did not arrive within {read_s:g} s", ulid()))
 
-    def drop(self, status: int, body: ErrorResponse) -> None:
+    def drop(self, status: int, body: ErrorBody) -> None:
         if self.transport.is_closing():
             return
         self.reading_since_s = None
         # Where a part of the request was let through, the application has the word.
         if self._in_head:
-            text = msgspec.json.encode(body)
+            text = encode_error(body)
             self.transport.write(
                 b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\nconnection: close\r\n"
                 b"content-length: %d\r\n\r\n%s" % (status, _REASONS[status], len(text), text)

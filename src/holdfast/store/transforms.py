@@ -24,7 +24,11 @@ class Increment(msgspec.Struct, frozen=True):
     def apply(self, old: Any) -> Any:
         total = (old or 0) + self.by
         if self.at_most is not None and total > self.at_most:
-            raise LimitReachedError(f"{old or 0} used, {self.by} requested, {self.at_most} allowed")
+            raise LimitReachedError(
+                f"{old or 0} used, {self.by} requested, {self.at_most} allowed",
+                usage=old or 0,
+                limit=self.at_most,
+            )
         return total if self.at_least is None else max(total, self.at_least)
 
 

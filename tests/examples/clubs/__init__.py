@@ -8,9 +8,11 @@ from typing import Any, Literal
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
-from holdfast.errors import AlreadyExistsError, NotFoundError
+from holdfast.error_format import ErrorFormat, FlatErrorResponse
+from holdfast.errors import AlreadyExistsError, LimitReachedError, NotFoundError
 from holdfast.ids import ulid
 from holdfast.kit.access import Gate
+from holdfast.kit.metering import Meter
 from holdfast.model import Access, CompositeId, Document, Index, Membership, document
 from holdfast.operation import Operator, operation
 from holdfast.routing import By, RequestBody, TenantId, action_route, call_route, read_route
@@ -18,6 +20,7 @@ from holdfast.service import Context, Page, PageRequest, Parts, Service
 from holdfast.store import Query, Store, Transaction, create
 
 CLUB = "/clubs/{club_id:str}"
+TOASTS_MAX = 2
 
 
 @document("clubs/{id}", tenant="id", access=Access(read=["viewer", "service"]))
@@ -67,6 +70,20 @@ class Clubs:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+
+    @operation("club.toast_held", area="clubs", verb="toast", needs="developer", subject="text")
+    async def hold_toast(self, by: Operator, text: str) -> str:
+        """Hold one of the toasts that the plan allows in a club."""
+        take = Meter(self.store, tenant_id=by.tenant_id).writes_take("toasts", limit=TOASTS_MAX)
+
+        async def act(tx: Transaction) -> None:
+            tx.write(*take)
+
+        try:
+            await by.commit(act)
+        except LimitReachedError as fault:
+            raise fault.under("free", after_s=30) from None
+        return text
 
     @operation("club.founded", area="clubs", verb="create", needs="person", subject="club_id")
     async def found(self, by: Operator, club_id: str) -> str:
@@ -137,6 +154,11 @@ async def write_note(operations: NamedDependency[Any], by: By, data: JSONBody[No
     return {"id": await operations.write_note(by, ulid().lower(), text=data.text)}
 
 
+@action_route(f"{CLUB}/toasts", Clubs.hold_toast, tenant="club_id")
+async def hold_toast(operations: NamedDependency[Any], by: By, data: JSONBody[NoteText]) -> dict[str, str]:
+    return {"said": await operations.hold_toast(by, data.text)}
+
+
 @read_route("/notes/{note_id:str}", "person", area="notes")
 async def note(operations: NamedDependency[Any], by: By, note_id: FromPath[str]) -> dict[str, str]:
     """A note by its id alone: the document has the tenant, and its access decides."""
@@ -170,10 +192,24 @@ def build(context: Context) -> Parts:
         return {}
 
     return Parts(
-        routes=[open_page, seat, me, found, notes, ledger, deed, write_note, note, own, census, sweep],
+        routes=[
+            open_page,
+            seat,
+            me,
+            found,
+            notes,
+            ledger,
+            deed,
+            hold_toast,
+            write_note,
+            note,
+            own,
+            census,
+            sweep,
+        ],
         pages=[Page(path="", title="Clubs", template="clubs.html", data=start_page, needs="person")],
         operations=operations,
-    )
+    )  # fmt: skip
 
 
 service = Service(
@@ -181,4 +217,5 @@ service = Service(
     summary="A route for each kind of caller.",
     documents=[Club, ClubMember, ClubNote],
     build=build,
+    errors=ErrorFormat(response=FlatErrorResponse, statuses={LimitReachedError: 403}),
 )

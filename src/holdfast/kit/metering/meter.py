@@ -143,7 +143,7 @@ class Meter:
         if amount < 1:
             raise BadQueryError("take at least 1")
         if amount > limit:
-            raise LimitReachedError(f"{amount} requested, {limit} allowed")
+            raise LimitReachedError(f"{amount} requested, {limit} allowed", limit=limit)
         row = self._models.allowance(tenant_id=self._tenant_id, name=_fact_id(name), used=amount, limit=limit)
         return [upsert(row, {"used": Increment(amount, at_most=limit), "limit": limit})]
 
