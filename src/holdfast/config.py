@@ -26,6 +26,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "port": ("HOLDFAST_PORT", "PORT"),
     "public_url": ("HOLDFAST_PUBLIC_URL",),
     "keys": ("HOLDFAST_KEYS",),
+    "legacy_key": ("HOLDFAST_LEGACY_KEY",),
     "allow": ("HOLDFAST_ALLOW",),
     "proxies": ("HOLDFAST_PROXIES",),
     "oidc": ("HOLDFAST_OIDC",),
@@ -146,6 +147,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8000
     public_url: str = ""
     keys: str = ""
+    legacy_key: str = ""
     allow: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()
     oidc: tuple[Issuer, ...] = ()
@@ -167,6 +169,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             "port": self.port,
             "public_url": self.public_url,
             "keys": "***" if self.keys else "",
+            "legacy_key": "***" if self.legacy_key else "",
             "allow": ", ".join(self.allow),
             "proxies": ", ".join(self.proxies),
             "oidc": ", ".join(issuer.issuer for issuer in self.oidc),

@@ -34,7 +34,7 @@ from holdfast.kit.access import CurrentVisitor, Roles, VisitorSessions
 from holdfast.kit.access.authorization import has_role
 from holdfast.kit.audit import AuditFactory, AuditModels
 from holdfast.kit.cache import Cache
-from holdfast.kit.connections import Connections, OAuthProvider
+from holdfast.kit.connections import Connections, ConsentPurpose, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import MeterFactory, MeterModels
 from holdfast.kit.outbox import Dispatcher, Endpoint, Outbox, OutboxModels
@@ -268,6 +268,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[], Awaitable[None]] | None = None
     close: Callable[[], Awaitable[None]] | None = None
     oauth_providers: Mapping[str, OAuthProvider] = {}  # by the provider's name
+    consent_purposes: Sequence[ConsentPurpose] = ()
     # Parts of the kit in the service's own collections, shown and operated by every surface.
     outboxes: Sequence[OutboxPart] = ()
     runs: Sequence[RunPart] = ()

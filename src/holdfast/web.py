@@ -13,6 +13,8 @@ FORM_BYTES_MAX: Final = 10_000
 
 SIGN_IN: Final = "/sign-in"
 _PRINTABLE: Final = "".join(map(chr, range(33, 127)))
+CONSENT_START: Final = "/oauth/start"
+CONSENT_CALLBACK: Final = "/oauth/callback"
 # The first class that fits decides, so narrow ones stand before wide ones.
 _STATUSES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
     (errors.TooLargeError, 413),
@@ -65,3 +67,19 @@ def parse_form(body: bytes) -> dict[str, str]:
     except ValueError:
         raise InvalidError("this is no form that can be read") from None
     return {name: values[-1] for name, values in fields.items()}
+
+
+def start_url(public_url: str, token: str) -> str:
+    """The URL of a start link, by which somebody connects an account."""
+    return f"{_origin(public_url)}{CONSENT_START}?link={token}"
+
+
+def callback_url(public_url: str) -> str:
+    """The redirect URI of connections, to be registered with each provider."""
+    return f"{_origin(public_url)}{CONSENT_CALLBACK}"
+
+
+def _origin(public_url: str) -> str:
+    if not public_url:
+        raise errors.InvalidError("set HOLDFAST_PUBLIC_URL: providers send people back to it", "public_url")
+    return public_url.rstrip("/")

@@ -8,23 +8,27 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from holdfast.kit.connections import Connection
+from holdfast.kit.connections import Connection, ConsentPurpose
 from holdfast.providers.google_calendar import CALENDAR_SCOPE
 from holdfast.providers.google_oauth import OAuthClient, UserGrants
 from holdfast.providers.rest import CallLimits
 from holdfast.runtime import Runtime
 from holdfast.service import Context, Parts, Service
+from holdfast.web import callback_url
 from tests.providers.provider_fixture import Setting
 
-BACK = "https://app.example/back"
+PUBLIC_URL = "http://app.example"
+BACK = f"{PUBLIC_URL}/back"
+PURPOSE = ConsentPurpose(name="desk", provider="google", scopes=[CALENDAR_SCOPE], title="a calendar")
 
 
 def desk(setting: Setting) -> Service:
-    client = OAuthClient.parse(msgspec.json.encode(setting.google.oauth_client(redirect_uris=[BACK])))
+    uris = [BACK, callback_url(PUBLIC_URL)]
+    client = OAuthClient.parse(msgspec.json.encode(setting.google.oauth_client(redirect_uris=uris)))
 
     def build(context: Context) -> Parts:
         grants = UserGrants(setting.session, client, clock=context.clock, limits=CallLimits(attempts_max=1))
-        return Parts(oauth_providers={"google": grants})
+        return Parts(oauth_providers={"google": grants}, consent_purposes=[PURPOSE])
 
     return Service(name="desk", summary="Connects accounts.", documents=(), build=build)
 
@@ -47,7 +51,12 @@ async def connect(
     started = await connections.start(
         "google", scopes=scopes, redirect_uri=BACK, tenant_id=tenant_id, hint=email
     )
-    async with setting.session.get(started.url, allow_redirects=False) as page:
+    return await connections.finish(*await consent(setting, started.url))
+
+
+async def consent(setting: Setting, url: str) -> tuple[str, str]:
+    """Somebody consents at Google: the state and the code they bring back."""
+    async with setting.session.get(url, allow_redirects=False) as page:
         assert page.status == 302, await page.text()
         brought = parse_qs(urlsplit(page.headers["Location"]).query)
-    return await connections.finish(started.state, brought["code"][0])
+    return brought["state"][0], brought["code"][0]

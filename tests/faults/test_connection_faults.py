@@ -12,13 +12,13 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.clock import SystemClock
-from holdfast.kit.connections import Connection, Connections
+from holdfast.kit.connections import Connection, Connections, connection_id
 from holdfast.kit.vault import Vault, new_key
 from holdfast.providers.google_calendar import CALENDAR_SCOPE
 from holdfast.providers.google_oauth import OAuthClient, UserGrants
 from holdfast.simulators.google import AddPerson, GoogleSimulator
 from holdfast.store import Store
-from tests.faults.connection_worker import ALL
+from tests.faults.connection_worker import ALL, PURPOSE, ChatAccount
 from tests.faults.controlled_process import ControlledProcess, Order, run_processes
 from tests.kit.eventually import until
 
@@ -56,7 +56,9 @@ async def bed(url: str) -> AsyncIterator[Bed]:
         google.run(AddPerson(email="ann@hoge.jp"))
         client = OAuthClient.parse(msgspec.json.encode(google.oauth_client(redirect_uris=[BACK])))
         grants = UserGrants(session, client, clock=store.clock)
-        connections = Connections(store, Vault.from_settings(keys), {"google": grants})
+        connections = Connections(
+            store, Vault.from_settings(keys), {"google": grants}, purposes={"chat": PURPOSE}
+        )
         started = await connections.start(
             "google", scopes=[CALENDAR_SCOPE], redirect_uri=BACK, tenant_id="acme"
         )
@@ -121,3 +123,48 @@ async def test_an_answer_from_before_a_long_pause_does_not_replace_a_newer_one(b
         assert await faint.hear() == newer
     kept = await bed.connections.get(bed.connection.id)
     assert (await bed.token(), kept.generation, bed.refreshes) == (newer, 2, 2)
+
+
+async def _sign_in(bed: Bed) -> str:
+    """State and code of somebody who opened a start link and consented."""
+    link = bed.connections.link("chat", tenant_id="hoge", redirect_uri=BACK, payload={"chat": "-100"})
+    await bed.store.tenant("hoge").commit(link.write)
+    opened = await bed.connections.open_link(link.token, bound_to="browser")
+    async with aiohttp.ClientSession() as session, session.get(opened.url, allow_redirects=False) as page:
+        brought = parse_qs(urlsplit(page.headers["Location"]).query)
+    return f"{brought['state'][0]} {brought['code'][0]}"
+
+
+async def _both(bed: Bed) -> tuple[bool, bool]:
+    """Whether the connection is stored, and the service's own row."""
+    id = connection_id("hoge", "google", bed.connection.account)
+    store = bed.store.tenant("hoge")
+    account = await store.get(ChatAccount, bed.connection.account)
+    return await store.get(Connection, id) is not None, account is not None
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_of_processes_with_one_callback_one_connects_with_the_services_row(bed: Bed) -> None:
+    async with run_processes(WORKER, "finish", *[bed.order] * 2) as workers:
+        await _ready(workers)
+        brought = await _sign_in(bed)
+        for worker in workers:
+            worker.say(brought)
+        assert sorted([await worker.hear() for worker in workers]) == ["connected", "refused"]
+    assert await _both(bed) == (True, True)
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_one_killed_before_its_grant_is_stored_leaves_neither_and_the_next_link_works(bed: Bed) -> None:
+    async with run_processes(WORKER, "finish", bed.order | FAINT, bed.order) as (faint, other):
+        await _ready([faint, other])
+        brought = await _sign_in(bed)
+        faint.say(brought)
+        await until(lambda: faint.paused, within_s=30)
+        await faint.kill()
+        assert await _both(bed) == (False, False)
+        other.say(brought)
+        assert await other.hear() == "refused"
+        other.say(await _sign_in(bed))
+        assert await other.hear() == "connected"
+    assert await _both(bed) == (True, True)

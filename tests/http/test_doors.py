@@ -43,6 +43,8 @@ DECLARED: Final = {
     "POST /api/v1/channels/{watch_id:str}/stop": "admin",
     "GET /api/v1/connections": "admin",
     "GET /api/v1/connections/{connection_id:str}": "admin",
+    "POST /api/v1/connections/links": "admin",
+    "POST /api/v1/connections/{connection_id:str}/reconnect": "admin",
     "POST /api/v1/connections/{connection_id:str}/check": "admin",
     "POST /api/v1/connections/{connection_id:str}/revoke": "admin",
     "GET /api/v1/deliveries": "viewer",

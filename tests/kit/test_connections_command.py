@@ -15,8 +15,9 @@ from typer.testing import CliRunner, Result
 
 from holdfast.cli import app
 from holdfast.config import load_config
-from holdfast.errors import HoldfastError, ReauthRequiredError, RetryLaterError
+from holdfast.errors import HoldfastError, NotFoundError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.audit import Audit
+from holdfast.kit.connections import ConsentPurpose
 from holdfast.kit.vault import new_key
 from holdfast.runtime import Runtime, runtime
 from holdfast.service import Context, Parts, Service
@@ -36,9 +37,11 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registrar: FakeOAuthP
     """An installation with one service, at whose provider people connect."""
 
     def build(context: Context) -> Parts:
-        return Parts(oauth_providers={"registrar": registrar})
+        purpose = ConsentPurpose(name="desk", provider="registrar", scopes=["calendar"])
+        return Parts(oauth_providers={"registrar": registrar}, consent_purposes=[purpose])
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_PUBLIC_URL", "https://app.example")
     desk = Service(name="desk", summary="Connects accounts", documents=(), build=build)
     monkeypatch.setattr(runtime, "find_services", lambda: [desk])
 
@@ -111,6 +114,34 @@ def test_a_revoked_connection_is_ended_at_the_provider_and_on_the_audit_trail(
 
     assert _within(trail) == ["connection.revoked"]
     assert json.loads(_run("list", "--tenant", "acme", "--status", "revoked", "--json").stdout)["items"]
+
+
+def _follow(link: str) -> str:
+    """Somebody opens a link, consents, and comes back: the connection's id."""
+    token = link.strip().removeprefix("https://app.example/oauth/start?link=")
+
+    async def act(runtime: Runtime) -> str:
+        opened = await runtime.connections.open_link(token, bound_to="browser")
+        (code,) = parse_qs(urlsplit(opened.url).query)["code"]
+        return (await runtime.connections.finish(opened.state, code, bound_to="browser")).id
+
+    return _within(act)
+
+
+def test_a_printed_link_connects_an_account_and_connects_it_again(registrar: FakeOAuthProvider) -> None:
+    first = _run("connect", "desk", "--tenant", "acme")
+    assert first.exit_code == 0, first.output
+    id = _follow(first.output)
+    again = json.loads(_run("reconnect", id, "--json").stdout)
+    assert _follow(again["url"]) == id
+    assert _run("show", id).output.count("purpose: desk") == 1
+    assert isinstance(_run("connect", "mail").exception, NotFoundError)
+
+
+def test_a_local_end_is_not_told_to_the_provider(registrar: FakeOAuthProvider) -> None:
+    id = _connect(registrar, "ann")
+    assert _run("revoke", id, "--local").exit_code == 0
+    assert (_run("check", id).exit_code, registrar.revoked) == (0, [])
 
 
 def test_what_the_provider_could_not_be_told_is_told_by_a_check(registrar: FakeOAuthProvider) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.kit.access import ApiTokens, SessionCaller, Sessions, SignInLinks, Users
 from holdfast.kit.channels.models import OpenChannel, Watch
-from holdfast.kit.connections import Connection
+from holdfast.kit.connections import Connection, GrantedConsent
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.metering import Meter, UsageSum
 from holdfast.kit.runs import RunDocument
@@ -30,7 +30,7 @@ from holdfast.operations import (
 )
 from holdfast.runtime import Runtime
 from holdfast.store import Query, create, patch
-from tests.console.desk import connect
+from tests.console.desk import BACK, PUBLIC_URL, PURPOSE, connect, consent
 from tests.console.workshop import Workshop
 from tests.operations.commit_log import CommitLog
 from tests.providers.provider_fixture import ALICE, Setting
@@ -137,6 +137,32 @@ _TOKENS = "the kit stores tokens after a provider's answer, which no transaction
 
 async def _connection(world: World) -> Connection:
     return await connect(world, world.setting, ALICE)
+
+
+@scenario(connections.create_link)
+async def _(world: World) -> None:
+    link = await world.act(connections.create_link(world.runtime, world.by, PURPOSE.name))
+    assert link.url.startswith(f"{PUBLIC_URL}/oauth/start?link=")
+
+
+@scenario(connections.reconnect)
+async def _(world: World) -> None:
+    connection = await connections.connect(world.runtime, world.by, await _granted(world))
+    await world.act(connections.reconnect(world.runtime, world.by, connection.id))
+
+
+@scenario(connections.connect)
+async def _(world: World) -> None:
+    made = await world.act(connections.connect(world.runtime, world.by, await _granted(world)))
+    assert made.status == "connected"
+
+
+async def _granted(world: World) -> GrantedConsent:
+    link = world.runtime.connections.link(PURPOSE.name, tenant_id=TENANT, redirect_uri=BACK, hint=ALICE)
+    await world.runtime.store.tenant(TENANT).commit(link.write)
+    opened = await world.runtime.connections.open_link(link.token, bound_to="browser")
+    state, code = await consent(world.setting, opened.url)
+    return await world.runtime.connections.exchange(state, code, bound_to="browser")
 
 
 @scenario(connections.check, follow_up=("Connection",), why=_TOKENS)

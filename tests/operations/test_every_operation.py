@@ -19,7 +19,7 @@ from holdfast.operation import Operator
 from holdfast.runtime import Runtime, find_services
 from holdfast.services.hackernews.domain.selection import StoriesQuery
 from holdfast.store import Query
-from tests.console.desk import desk
+from tests.console.desk import PUBLIC_URL, desk
 from tests.console.workshop import Workshop
 from tests.operations.commit_log import CommitLog, LoggedCommit
 from tests.operations.discovery import Function, operations_of, reads_of
@@ -42,7 +42,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     workshop = Workshop()
     async with a_setting() as setting:
         services = [desk(setting), workshop.service(works=False), *find_services()]
-        config = load_config({"home": tmp_path, "allow": "127.0.0.1"}, environ={})
+        config = load_config({"home": tmp_path, "allow": "127.0.0.1", "public_url": PUBLIC_URL}, environ={})
         runtime = await Runtime.open(config, services=services, clock=SystemClock())
         try:
             yield World(runtime, CommitLog(runtime.store), setting, workshop)

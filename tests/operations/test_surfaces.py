@@ -28,6 +28,7 @@ from tests.operations.discovery import operations_of
 OPERATIONS: Final = "holdfast.operations."
 # Operations that a surface does not offer, and why.
 NOT_BY_COMMAND: Final = {
+    "connections.connect": "a person comes back from the provider in a browser",
     "sessions.change_password": "one's own password, in one's own session; `users password` sets anybody's",
     "sessions.make_first_link": "the server prints it when it starts",
     "sessions.sign_in": "a session is a browser's",
@@ -36,11 +37,15 @@ NOT_BY_COMMAND: Final = {
     "inbox.replay": "`inbox replay` takes one or many, by inbox.replay_selection",
 }
 NOT_BY_HTTP: Final = {
+    "connections.connect": "a person comes back from the provider to a page of the console",
     "sessions.make_first_link": "the server prints it when it starts",
     "sessions.sign_in": "programs send a token",
     "sessions.use_link": "programs send a token",
 }
-NOT_IN_CONSOLE: Final = {"sessions.make_first_link": "the server prints it when it starts"}
+NOT_IN_CONSOLE: Final = {
+    "connections.connect": "its page, the callback, calls it without a form",
+    "sessions.make_first_link": "the server prints it when it starts",
+}
 # Forms of strangers: their pages call the operation themselves.
 _FORMS: Final = {
     ("POST", "/sign-in"): f"{OPERATIONS}sessions.sign_in",

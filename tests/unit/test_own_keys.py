@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import stat
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import pytest
 
 from holdfast.config import Config, load_config
 from holdfast.errors import ConfigError
+from holdfast.kit.vault.keys import legacy_cipher
 from holdfast.runtime import KEYS_FILE, vault_of
 
 _ON_A_FULL_DISK = """
@@ -63,3 +66,12 @@ def test_a_file_that_holds_no_keys_is_told_by_its_name_and_never_replaced(
     with pytest.raises(ConfigError, match=rf"{file} .* restore it from a backup"):
         vault_of(_config(tmp_path))
     assert file.read_bytes() == content
+
+
+def test_the_legacy_key_of_the_settings_opens_values_of_the_former_system(tmp_path: Path) -> None:
+    key = "the former system's key"
+    iv = os.urandom(12)
+    sealed = base64.b64encode(iv + legacy_cipher(key).encrypt(iv, b"1//0gToken", None)).decode()
+    config = load_config({"home": tmp_path}, environ={"HOLDFAST_LEGACY_KEY": key})
+    assert vault_of(config).open(sealed, "accounts", "1", "token").reveal() == "1//0gToken"
+    assert key not in f"{config!r} {config.redacted()}"

@@ -1,4 +1,4 @@
-"""`holdfast connections`: list connected accounts, check whether grants still work, revoke one."""
+"""`holdfast connections`: list and connect accounts, check whether grants still work, revoke one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.errors import HoldfastError
 from holdfast.kit.connections.models import Status
 from holdfast.operation import Operator
 from holdfast.operations import connections
-from holdfast.operations.connections import REVOKED, ConnectionRow
+from holdfast.operations.connections import REVOKED, ConnectionRow, LinkRow
 from holdfast.runtime import Runtime
 
 commands = typer.Typer(no_args_is_help=True)
@@ -74,24 +74,58 @@ def show_command(connection_id: _Id, as_json: AsJson = False) -> None:
         print_facts(row)
 
 
+@commands.command("connect")
+def connect_command(
+    purpose: Annotated[str, typer.Argument(metavar="PURPOSE", help="As the service names it.")],
+    tenant: Tenant = PLATFORM,
+    as_json: AsJson = False,
+) -> None:
+    """Print a link by which somebody connects an account, once, within ten minutes.
+
+    \b
+    Example:
+      holdfast connections connect c4lendar --tenant acme
+    """
+    link = operate(tenant, lambda runtime, by: connections.create_link(runtime, by, purpose))
+    print_result(link, link.url, as_json=as_json)
+
+
+@commands.command("reconnect")
+def reconnect_command(connection_id: _Id, as_json: AsJson = False) -> None:
+    """Print a link by which its owner connects an account again, once, within ten minutes.
+
+    \b
+    Example:
+      holdfast connections reconnect 2f0c5d8a91b34e67a0c1d2e3f4a5b6c7
+    """
+
+    async def act(runtime: Runtime, by: Operator) -> LinkRow:
+        return await connections.reconnect(runtime, await _owner(runtime, by, connection_id), connection_id)
+
+    link = operate(PLATFORM, act)
+    print_result(link, link.url, as_json=as_json)
+
+
 @commands.command("revoke")
 def revoke_command(
     connection_id: _Id,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; people see it.")] = REVOKED,
+    local: Annotated[bool, typer.Option("--local", help="Don't tell the provider.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """End a grant: here at once, then at the provider; its tokens are forgotten.
 
     \b
-    Example:
+    Examples:
       holdfast connections revoke 2f0c5d8a91b34e67a0c1d2e3f4a5b6c7 --reason left
+      holdfast connections revoke 2f0c5d8a91b34e67a0c1d2e3f4a5b6c7 --local
 
     Exit code 1 when the provider could not be told: it is ended here, and `connections check` tells it later.
     """
 
     async def act(runtime: Runtime, by: Operator) -> ConnectionRow:
         owner = await _owner(runtime, by, connection_id)
-        return await connections.revoke(runtime, owner, connection_id, reason=reason)
+        return await connections.revoke(runtime, owner, connection_id, reason=reason, at_provider=not local)
 
     ended = operate(PLATFORM, act)
     print_result(ended, f"revoked {ended.provider} {ended.name or ended.account}", as_json=as_json)

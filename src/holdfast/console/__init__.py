@@ -16,6 +16,7 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ExceptionHandlersMap
 
+from holdfast.console.consent_pages import ConsentPages
 from holdfast.console.page_registry import HOME, MountedPage
 from holdfast.console.shell import AnyRequest, Shell
 from holdfast.console.sign_in import SignIn
@@ -33,7 +34,7 @@ def routes(runtime: Runtime, at_root: bool = False) -> list[Any]:
     shell = Shell(runtime)
     taken = runtime.parts[runtime.services[0].name].paths if at_root else set()
     sign_in = SignIn(shell)
-    pages = [shell.assets.route(), *sign_in.pages(), _root(), _nowhere()]
+    pages = [shell.assets.route(), *sign_in.pages(), *ConsentPages(shell).pages(), _root(), _nowhere()]
     pages += [_page(shell, place) for place in shell.places]
     free = [one for one in pages if one.paths.isdisjoint(taken)]
     acts = [one for one in sign_in.acts() if one.paths.isdisjoint(taken)]

@@ -1,18 +1,20 @@
-"""Connections: list, show, check with the provider, revoke; never their tokens."""
+"""Connections: sign-in links, list, show, check with the provider, revoke; never their tokens."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from holdfast.errors import ConfigError, DecryptionError, ForbiddenError, NotFoundError, RetryLaterError
-from holdfast.kit.connections import Connection
+from holdfast.kit.access.authorization import PUBLIC
+from holdfast.kit.connections import Connection, GrantedConsent, connection_id
 from holdfast.kit.connections.models import Status
 from holdfast.operation import Operator, operation
 from holdfast.runtime import Runtime
 from holdfast.store import Query, Transaction
+from holdfast.web import callback_url, next_of, start_url
 
 REASON_CHARACTERS_MAX: Final = 500
 REVOKED: Final = "revoked by an operator"
@@ -28,6 +30,7 @@ class ConnectionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     provider: str
     account: str
     name: str
+    purpose: str
     status: Status
     reason: str
     scopes: list[str]
@@ -38,6 +41,13 @@ class ConnectionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     retry_at: datetime | None
     ended_at: datetime | None
     failures: int
+
+
+class LinkRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A link that starts a sign-in once."""
+
+    url: str
+    expires_at: datetime
 
 
 class ConnectionPage(msgspec.Struct, frozen=True):
@@ -67,6 +77,59 @@ async def get(runtime: Runtime, tenant_id: str, connection_id: str) -> Connectio
     return stored.doc
 
 
+@operation("connection.link_made", area="connections", verb="create", needs="admin", subject="purpose")
+async def create_link(runtime: Runtime, by: Operator, purpose: str, *, return_path: str = "") -> LinkRow:
+    """Make a link by which somebody connects an account, once, within ten minutes.
+
+    `return_path` is the page of this site that they come back to.
+    """
+    declared = runtime.consent_purposes.get(purpose)
+    if declared is None or not declared.for_operators:
+        raise NotFoundError(f"no service offers to connect accounts for {purpose!r} here")
+    return await _commit_link(runtime, by, purpose, return_path=return_path)
+
+
+@operation("connection.link_made", area="connections", verb="create", needs="admin", subject="connection_id")
+async def reconnect(runtime: Runtime, by: Operator, connection_id: str, *, return_path: str = "") -> LinkRow:
+    """Make a link by which its owner connects an account again, for the same purpose."""
+    known = await get(runtime, by.tenant_id, connection_id)
+    if known.purpose not in runtime.consent_purposes:
+        raise NotFoundError(f"no service here can connect this account of {known.provider} again")
+    return await _commit_link(
+        runtime, by, known.purpose, return_path=return_path, hint=known.name, payload=known.payload
+    )
+
+
+async def _commit_link(
+    runtime: Runtime, by: Operator, purpose: str, *, return_path: str, **options: Any
+) -> LinkRow:
+    public_url = runtime.config.public_url
+    link = runtime.connections.link(
+        purpose, tenant_id=by.tenant_id, redirect_uri=callback_url(public_url),
+        return_path=next_of(return_path) if return_path else "", **options,
+    )  # fmt: skip
+
+    async def act(tx: Transaction) -> None:
+        tx.write(link.write)
+
+    await by.commit(act, details={"purpose": purpose})
+    return LinkRow(url=start_url(public_url, link.token), expires_at=link.expires_at)
+
+
+@operation("connection.connected", area="connections", verb="create", needs=PUBLIC)
+async def connect(runtime: Runtime, by: Operator, granted: GrantedConsent) -> Connection:
+    """Store what a person has granted: the connection, and the rows of the service that asked for it."""
+    consent, account = granted.consent, granted.grant.account
+    owner = msgspec.structs.replace(by, tenant_id=consent.tenant_id)
+    details = {"provider": consent.provider, "account": account, "purpose": consent.purpose}
+    return await runtime.connections.store_grant(
+        lambda: owner.commit(
+            lambda tx: runtime.connections.connect(tx, granted), across=True, details=details,
+            subject=connection_id(consent.tenant_id, consent.provider, account),
+        )
+    )  # fmt: skip
+
+
 @operation("connection.checked", area="connections", verb="check", needs="admin", subject="connection_id")
 async def check(runtime: Runtime, by: Operator, connection_id: str) -> ConnectionRow:
     """Refresh the grant to see whether it still works; tell the provider of an end that it missed.
@@ -84,9 +147,9 @@ async def check(runtime: Runtime, by: Operator, connection_id: str) -> Connectio
 
 @operation("connection.revoked", area="connections", verb="revoke", needs="admin", subject="connection_id")
 async def revoke(
-    runtime: Runtime, by: Operator, connection_id: str, *, reason: str = REVOKED
+    runtime: Runtime, by: Operator, connection_id: str, *, reason: str = REVOKED, at_provider: bool = True
 ) -> ConnectionRow:
-    """End the grant here, then at the provider, and forget its tokens.
+    """End the grant here, then (`at_provider`) at the provider, and forget its tokens.
 
     `RetryLaterError` where it is ended here and the provider could not be told: checking it tells it later.
     """
@@ -95,10 +158,11 @@ async def revoke(
 
     async def end(tx: Transaction) -> bool:
         nonlocal ended
-        ended, now = await runtime.connections.end(tx, connection_id, reason=reason)
+        ended, now = await runtime.connections.end(tx, connection_id, reason=reason, at_provider=at_provider)
         return now
 
-    await by.commit(end, details={"provider": known.provider, "account": known.account, "reason": reason})
+    details = {"provider": known.provider, "account": known.account, "reason": reason}
+    await by.commit(end, details=details | {"atProvider": at_provider})
     try:
         return row(await runtime.connections.notify_provider(ended))
     except (RetryLaterError, ForbiddenError, ConfigError, DecryptionError) as fault:

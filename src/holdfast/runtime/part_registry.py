@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from holdfast.errors import DeclarationError
+from holdfast.kit.connections import ConsentPurpose
 from holdfast.model import Document
+from holdfast.service import Parts
 
 KIT_PART: Final = "holdfast"
 
@@ -40,4 +42,19 @@ def name_parts(what: str, own: P, announced: Iterable[P], *, plural: str = "") -
                 "declare a subclass of its own"
             )
         named[part.name] = part
+    return named
+
+
+def purposes_by_name(parts: Mapping[str, Parts]) -> dict[str, ConsentPurpose]:
+    """The consent purposes of all services; DeclarationError for a name taken or a provider missing."""
+    named: dict[str, ConsentPurpose] = {}
+    for service, own in parts.items():
+        for purpose in own.consent_purposes:
+            if purpose.name in named:
+                raise DeclarationError(f"two consent purposes are named {purpose.name!r}; rename one")
+            if purpose.provider not in own.oauth_providers:
+                raise DeclarationError(
+                    f"consent purpose {purpose.name!r}: {service} has no provider {purpose.provider!r}"
+                )
+            named[purpose.name] = purpose
     return named

@@ -20,7 +20,7 @@ from holdfast.kit.access.roles import roles_of
 from holdfast.kit.activity import ActivityRecorder
 from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditModels
 from holdfast.kit.channels import ChannelFields
-from holdfast.kit.connections import Connections, OAuthProvider
+from holdfast.kit.connections import Connections, ConsentPurpose, OAuthProvider
 from holdfast.kit.inbox import Inbox, InboxWorker
 from holdfast.kit.metering import METER_MODELS, Meter, MeterModels
 from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, EndpointSecrets, Outbox, OutboxModels
@@ -38,7 +38,7 @@ from holdfast.runtime.document_registry import documents_of
 from holdfast.runtime.health import HealthMonitor, queue_of
 from holdfast.runtime.inbox_sources import handlers_by_source, reconcile_jobs
 from holdfast.runtime.issuer_keys import identities_of
-from holdfast.runtime.part_registry import KIT_PART, name_parts
+from holdfast.runtime.part_registry import KIT_PART, name_parts, purposes_by_name
 from holdfast.runtime.settings import settings_of, vault_of
 from holdfast.service import AuditPart, Context, Health, Loop, MeterPart, OutboxPart, Parts, Service
 from holdfast.store import Store
@@ -78,11 +78,13 @@ class Runtime:
         )
         self._subprocess_pool = StoreSubprocessPool(config.store, env=config.prefix)
         self._oauth_providers: dict[str, OAuthProvider] = {}
-        self.connections = Connections(store, vault, self._oauth_providers)
+        self.consent_purposes: dict[str, ConsentPurpose] = {}
+        self.connections = Connections(store, vault, self._oauth_providers, purposes=self.consent_purposes)
         self.visitors = {s.name: VisitorSessions(store, vault, service=s.name) for s in services}
         self.parts: dict[str, Parts] = {s.name: s.build(self._context(s)) for s in services}
         for parts in self.parts.values():
             self._oauth_providers.update(parts.oauth_providers)
+        self.consent_purposes.update(purposes_by_name(self.parts))
         outbox = OutboxPart(name=KIT_PART, models=OUTBOX_MODELS, dispatcher=self.dispatcher)
         outboxes = self._announced(lambda parts: parts.outboxes)
         self.outboxes = name_parts("outbox", outbox, outboxes, plural="outboxes")

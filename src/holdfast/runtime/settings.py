@@ -33,7 +33,7 @@ def settings_of(service: Service, config: Config) -> Any:
 
 def vault_of(config: Config) -> Vault:
     """The vault, with the configured keys or those in the home."""
-    return Vault.from_settings(config.keys or _own_keys(config.home))
+    return Vault.from_settings(config.keys or _own_keys(config.home), legacy_key=config.legacy_key or None)
 
 
 def _own_keys(home: Path) -> str:

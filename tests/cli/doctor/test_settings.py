@@ -63,6 +63,13 @@ def test_the_same_key_under_two_names(home: Path) -> None:
     assert "same key" in fault(home, "keys", HOLDFAST_KEYS=f"{key},{key.replace('k1:', 'k2:')}")
 
 
+@pytest.mark.parametrize(
+    ("key", "why"), [("schlüssel-des-alten-systems", "plain ASCII"), ("hunter2", "weak: 7 characters")]
+)
+def test_a_legacy_key_that_is_no_key_or_a_weak_one(home: Path, key: str, why: str) -> None:
+    assert why in fault(home, "legacy key", HOLDFAST_LEGACY_KEY=key)
+
+
 def test_a_keys_file_that_others_can_read(home: Path) -> None:
     (home / ".holdfast" / "keys").chmod(0o644)
     assert "chmod 600" in fault(home, "keys file")

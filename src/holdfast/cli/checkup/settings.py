@@ -16,15 +16,16 @@ import msgspec
 
 from holdfast.config import FILE_NAME, Config
 from holdfast.errors import ConfigError
-from holdfast.kit.vault.keys import Keyring
+from holdfast.kit.vault.keys import Keyring, legacy_cipher
 from holdfast.net import AddressGuard
 from holdfast.runtime import KEYS_FILE, keys_in
 from holdfast.service import CheckResult
 
 ASK_S: Final = 5.0
 SKEW_S_MAX: Final = 30.0
+LEGACY_CHARACTERS_MIN: Final = 16
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-_SECRET_WORDS: Final = ("keys", "password", "secret", "token", "://")
+_SECRET_WORDS: Final = ("keys", "legacy_key", "password", "secret", "token", "://")
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
@@ -37,6 +38,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
 def settings(config: Config) -> Iterator[CheckResult]:
     """Every check of a setting."""
     yield keys(config)
+    yield legacy_key(config.legacy_key)
     yield keys_file(config.home / KEYS_FILE)
     yield settings_file(Path(FILE_NAME))
     yield allow(config.allow)
@@ -57,6 +59,19 @@ def keys(config: Config) -> CheckResult:
         said = fault.message if isinstance(fault, ConfigError) else f"{file} can't be read"
         return CheckResult("keys", False, said, "make one with `holdfast keys new ID` and put it first")
     return CheckResult("keys", True, f"{ring.current} seals" + (f", from {file}" if own else ""))
+
+
+def legacy_key(key: str) -> CheckResult:
+    if not key:
+        return CheckResult("legacy key", True, "none is set; only what the vault sealed can be opened")
+    try:
+        legacy_cipher(key)
+    except ConfigError as fault:
+        return CheckResult("legacy key", False, fault.message, "set it as the former system had it")
+    if len(key) < LEGACY_CHARACTERS_MIN:
+        remedy = "seal all with `holdfast keys rotate`, then remove the setting"
+        return CheckResult("legacy key", False, f"it is weak: {len(key)} characters", remedy)
+    return CheckResult("legacy key", True, "opens values of the former system; remove it after a rotation")
 
 
 def keys_file(file: Path) -> CheckResult:

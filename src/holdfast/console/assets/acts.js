@@ -79,7 +79,7 @@ async function finish(element, result) {
   const { then, show, done: words, if: field, else: otherwise } = element.dataset;
   if (then) {
     await answered;
-    location.assign(then);
+    location.assign(fill(then, result));
     return;
   }
   if (show) {

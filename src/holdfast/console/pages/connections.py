@@ -22,7 +22,10 @@ def pages(runtime: Runtime) -> list[Page]:
         page = await connections.list_connections(
             runtime, ask.tenant_id, status=wanted, limit=ROWS, cursor=ask.cursor
         )
-        return {"rows": page.items, "after": page.cursor, "state": state, "states": _STATES}
+        offered = [one for one in runtime.consent_purposes.values() if one.for_operators]
+        return {
+            "rows": page.items, "after": page.cursor, "state": state, "states": _STATES, "offered": offered,
+        }  # fmt: skip
 
     async def one(ask: PageRequest) -> Mapping[str, Any]:
         stored = await connections.get(runtime, ask.tenant_id, ask.path["connection_id"])
@@ -30,6 +33,7 @@ def pages(runtime: Runtime) -> list[Page]:
         return {
             "title": f"Connection {stored.id}", "one": connections.row(stored),
             "to_be_told": bool(stored.access_token or stored.refresh_token),
+            "can_reconnect": stored.purpose in runtime.consent_purposes,
         }  # fmt: skip
 
     live = ("connections",)

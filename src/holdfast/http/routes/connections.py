@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 from litestar.params import FromPath, FromQuery, JSONBody
 
 from holdfast.http.dependencies import RuntimeDependency
 from holdfast.kit.connections.models import Status
 from holdfast.operations import connections
-from holdfast.operations.connections import ConnectionPage, ConnectionRow
+from holdfast.operations.connections import ConnectionPage, ConnectionRow, LinkRow
 from holdfast.routing import By, Cursor, Limit, RequestBody, TenantId, action_route, read_route
 
 _CONNECTION: Final = "/connections/{connection_id:str}"
@@ -18,9 +19,22 @@ _PROVIDER_S: Final = 90
 
 
 class RevokeRequest(RequestBody, frozen=True):
-    """`reason` is shown with the connection."""
+    """`reason` is shown with the connection; without `atProvider` it is ended here alone."""
 
     reason: connections.RevokeReason = connections.REVOKED
+    at_provider: bool = True
+
+
+class ReconnectRequest(RequestBody, frozen=True):
+    """`returnPath` is the page of this site that the person comes back to."""
+
+    return_path: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
+
+
+class LinkRequest(ReconnectRequest, frozen=True, kw_only=True):
+    """`purpose` is one that a service declares."""
+
+    purpose: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 @read_route("/connections", "admin", area="connections")
@@ -43,6 +57,20 @@ async def get_connection(
     return connections.row(await connections.get(runtime, tenant_id, connection_id))
 
 
+@action_route("/connections/links", connections.create_link, status=201)
+async def create_link(runtime: RuntimeDependency, by: By, data: JSONBody[LinkRequest]) -> LinkRow:
+    """Make a link by which somebody connects an account, once, within ten minutes."""
+    return await connections.create_link(runtime, by, data.purpose, return_path=data.return_path)
+
+
+@action_route(f"{_CONNECTION}/reconnect", connections.reconnect, status=201)
+async def reconnect(
+    runtime: RuntimeDependency, by: By, connection_id: FromPath[str], data: JSONBody[ReconnectRequest]
+) -> LinkRow:
+    """Make a link by which its owner connects the account again."""
+    return await connections.reconnect(runtime, by, connection_id, return_path=data.return_path)
+
+
 @action_route(f"{_CONNECTION}/check", connections.check, time_limit_s=_PROVIDER_S)
 async def check(runtime: RuntimeDependency, by: By, connection_id: FromPath[str]) -> ConnectionRow:
     """Refresh the grant to see whether it still works; tell the provider of an end that it missed."""
@@ -54,7 +82,9 @@ async def revoke(
     runtime: RuntimeDependency, by: By, connection_id: FromPath[str], data: JSONBody[RevokeRequest]
 ) -> ConnectionRow:
     """End the grant: here at once, then at the provider; its tokens are forgotten."""
-    return await connections.revoke(runtime, by, connection_id, reason=data.reason)
+    return await connections.revoke(
+        runtime, by, connection_id, reason=data.reason, at_provider=data.at_provider
+    )
 
 
-ROUTES: Final = (list_connections, get_connection, check, revoke)
+ROUTES: Final = (list_connections, get_connection, create_link, reconnect, check, revoke)

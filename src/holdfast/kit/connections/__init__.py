@@ -12,9 +12,12 @@
 Any provider that implements `OAuthProvider` will do. The vault seals tokens, each for its row.
 """
 
-from holdfast.kit.connections.connections import AuthorizationRequest, Connections, ConnectionTokens
+from holdfast.kit.connections.connections import Connections, ConnectionTokens
+from holdfast.kit.connections.consents import StartLink
 from holdfast.kit.connections.models import Connection, Consent, connection_id
 from holdfast.kit.connections.port import Grant, OAuthProvider
+from holdfast.kit.connections.purpose import ConsentHook, ConsentPurpose, FinishedConsent
+from holdfast.kit.connections.sign_in import AuthorizationRequest, GrantedConsent
 
 __all__ = [
     "AuthorizationRequest",
@@ -22,7 +25,12 @@ __all__ = [
     "ConnectionTokens",
     "Connections",
     "Consent",
+    "ConsentHook",
+    "ConsentPurpose",
+    "FinishedConsent",
     "Grant",
+    "GrantedConsent",
     "OAuthProvider",
+    "StartLink",
     "connection_id",
 ]

@@ -1,36 +1,39 @@
-"""The connections of a tenant, or of all: start, finish, use, revoke."""
+"""The connections of a tenant, or of all: sign-in, use, end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from holdfast.errors import ForbiddenError, InvalidError, NotFoundError, ReauthRequiredError, RetryLaterError
-from holdfast.kit import NO_TENANT
-from holdfast.kit.connections.consents import Consents
-from holdfast.kit.connections.decision import LAST_S, decide, expiry_of, is_valid_for, merge_grant
-from holdfast.kit.connections.models import Connection, Consent, connection_id
-from holdfast.kit.connections.port import Grant, OAuthProvider
-from holdfast.kit.connections.token_refresh import LEASE_S, Refresher, SealedTokens, retry_store
+from holdfast.errors import (
+    NotFoundError,
+    ReauthRequiredError,
+    RetryLaterError,
+    WrongTenantError,
+)
+from holdfast.kit.connections.decision import (
+    LAST_S,
+    decide,
+    is_valid_for,
+    without_tokens,
+)
+from holdfast.kit.connections.models import Connection
+from holdfast.kit.connections.port import OAuthProvider
+from holdfast.kit.connections.purpose import ConsentPurpose
+from holdfast.kit.connections.sign_in import SignIns
+from holdfast.kit.connections.token_refresh import LEASE_S, Refresher
 from holdfast.kit.vault import Vault
-from holdfast.store import Store, Transaction, put
+from holdfast.store import Query, Store, Transaction, put
 
 MEMORY_S: Final = 60.0
 REFRESHES_MAX: Final = 3
 
 
-class AuthorizationRequest(msgspec.Struct, frozen=True):
-    """The URL to send the person to, and the state they bring back."""
-
-    url: str
-    state: str
-
-
-class Connections:
+class Connections(SignIns):
     """OAuth grants of outside accounts. A tenant's handle is limited to its own; any other crosses tenants.
 
     `lease_s` is how long one process may call a provider before another does: longer than the provider's
@@ -42,75 +45,28 @@ class Connections:
     """
 
     def __init__(
-        self, store: Store, vault: Vault, providers: Mapping[str, OAuthProvider], *, lease_s: float = LEASE_S
-    ) -> None:
-        self._store = store if store.tenant_id else store.privileged()
-        self._clock = store.clock
-        self._tokens = SealedTokens(vault)
-        self._consents = Consents(self._store, vault)
-        self._refresher = Refresher(self._store, self._tokens, providers=providers, lease_s=lease_s)
-        self._refreshes: dict[str, asyncio.Task[Connection]] = {}
-
-    async def start(
         self,
-        provider: str,
+        store: Store,
+        vault: Vault,
+        providers: Mapping[str, OAuthProvider],
         *,
-        scopes: Sequence[str],
-        redirect_uri: str,
-        tenant_id: str | None = None,
-        hint: str = "",
-        bound_to: str = "",
-    ) -> AuthorizationRequest:
-        """Start a sign-in, to be finished once, within ten minutes, in the same browser (`bound_to`)."""
-        oauth_provider = self._refresher.provider(provider)
-        tenant = self._store.tenant_id or tenant_id or NO_TENANT
-        consent = await self._consents.create(
-            provider, tenant_id=tenant, scopes=scopes, redirect_uri=redirect_uri, bound_to=bound_to
-        )
-        url = oauth_provider.authorize_url(
-            state=consent.state,
-            challenge=consent.challenge,
-            redirect_uri=redirect_uri,
-            scopes=scopes,
-            hint=hint,
-        )
-        return AuthorizationRequest(url, consent.state)
-
-    async def finish(self, state: str, code: str = "", *, error: str = "", bound_to: str = "") -> Connection:
-        """Turn the provider's callback into a connection, new or in place of the one with this account.
-
-        `UnverifiedError` for an invalid state, `ForbiddenError` when the person declined (`error`).
-        """
-        consent, verifier = await self._consents.redeem(state, bound_to=bound_to)
-        if error or not code:
-            raise ForbiddenError(f"{consent.provider} was not granted: {error[:100] or 'no code came back'}")
-        provider = self._refresher.provider(consent.provider)
-        grant = await provider.exchange(code, verifier=verifier.reveal(), redirect_uri=consent.redirect_uri)
-        if not grant.account:
-            raise InvalidError(f"{consent.provider} did not identify the account")
-        # The code is spent: the grant exists nowhere else until it is stored.
-        return await retry_store(
-            self._clock.sleep, lambda: self._store.transact(lambda tx: self._connect(tx, consent, grant))
-        )
-
-    async def _connect(self, tx: Transaction, consent: Consent, grant: Grant) -> Connection:
-        id = connection_id(consent.tenant_id, consent.provider, grant.account)
-        seal, now = self._tokens.sealer(id), self._clock.now()
-        stored = await tx.get(Connection, id)
-        granted = Connection(
-            id=id, tenant_id=consent.tenant_id, provider=consent.provider, account=grant.account,
-            name=grant.name, scopes=list(grant.scopes) or consent.scopes, asked=consent.scopes,
-            access_token=seal("access_token", grant.access_token),
-            refresh_token=seal("refresh_token", grant.refresh_token),
-            expires_at=expiry_of(grant, now), connected_at=now,
-        )  # fmt: skip
-        connection = merge_grant(granted, None if stored is None else stored.doc)
-        tx.write(put(connection))
-        return connection
+        purposes: Mapping[str, ConsentPurpose] | None = None,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        super().__init__(store, vault, providers, purposes={} if purposes is None else purposes)
+        self._refresher = Refresher(self._store, self._tokens, provider=self._provider, lease_s=lease_s)
+        self._refreshes: dict[str, asyncio.Task[Connection]] = {}
 
     async def get(self, id: str) -> Connection:
         """The stored connection; `NotFoundError` where there is none."""
         return await self._refresher.get(id)
+
+    async def by_account(self, provider: str, account: str) -> list[Connection]:
+        """The connections of one account in all tenants, ended ones too; no tenant's handle can ask."""
+        if self._store.tenant_id:
+            raise WrongTenantError("only a handle that crosses tenants can look up an account in all of them")
+        query = Query(Connection).where("provider", "==", provider).where("account", "==", account)
+        return [found.doc async for found in self._store.scan(query)]
 
     def tokens(self, id: str) -> ConnectionTokens:
         """A token source for clients of the provider; keep it, because it caches the token for a minute."""
@@ -171,12 +127,19 @@ class Connections:
         except ReauthRequiredError:
             return await self.get(id)
 
-    async def revoke(self, id: str, *, reason: str = "") -> Connection:
-        """End a grant, here first and then at the provider; call it again if the provider was unavailable."""
-        ended, _ = await self._store.transact(lambda tx: self.end(tx, id, reason=reason))
+    async def revoke(self, id: str, *, reason: str = "", at_provider: bool = True) -> Connection:
+        """End a grant, here first and then at the provider; call it again if the provider was unavailable.
+
+        Without `at_provider` it is ended here alone, and its tokens are deleted in the same commit.
+        """
+        ended, _ = await self._store.transact(
+            lambda tx: self.end(tx, id, reason=reason, at_provider=at_provider)
+        )
         return await self.notify_provider(ended)
 
-    async def end(self, tx: Transaction, id: str, *, reason: str = "") -> tuple[Connection, bool]:
+    async def end(
+        self, tx: Transaction, id: str, *, reason: str = "", at_provider: bool = True
+    ) -> tuple[Connection, bool]:
         """End a grant here, in the caller's transaction; call `notify_provider` after it.
 
         Returns the ended grant, and False where it had ended before.
@@ -190,26 +153,37 @@ class Connections:
         ended = msgspec.structs.replace(
             stored.doc, status="revoked", reason=reason, ended_at=now, retry_at=None
         )
+        ended = ended if at_provider else without_tokens(ended)
         tx.write(put(ended))
         return ended, True
 
     async def notify_provider(self, ended: Connection) -> Connection:
-        """Revoke an ended grant at the provider, and delete its tokens."""
+        """Revoke an ended grant at the provider, and delete its tokens.
+
+        Where another tenant has a connection with the same account, the tokens are only deleted: providers
+        revoke all that the account has granted. A tenant's own handle can't know of others, and tells.
+        """
         token = self._tokens.open(ended, "refresh_token") or self._tokens.open(ended, "access_token")
         if not token:
             return ended
-        with contextlib.suppress(ReauthRequiredError):  # it is gone already
-            await self._refresher.provider(ended.provider).revoke(token)
+        if not await self._is_shared(ended):
+            with contextlib.suppress(ReauthRequiredError):  # it is gone already
+                await self._provider(ended.provider).revoke(token)
         return await self._store.transact(lambda tx: self._delete_tokens(tx, ended.id, ended.generation))
+
+    async def _is_shared(self, ended: Connection) -> bool:
+        # After the end is committed: of tenants that end at once, the last one sees no other.
+        if self._store.tenant_id:
+            return False
+        others = await self.by_account(ended.provider, ended.account)
+        return any(one.status != "revoked" for one in others)
 
     async def _delete_tokens(self, tx: Transaction, id: str, generation: int) -> Connection:
         """Delete the tokens of an ended grant, unless the account was connected again meanwhile."""
         stored = await tx.get(Connection, id)
         if stored is None or stored.doc.generation != generation or stored.doc.status != "revoked":
             return await self.get(id)
-        cleared = msgspec.structs.replace(
-            stored.doc, access_token="", refresh_token="", former_refresh_token="", expires_at=None
-        )
+        cleared = without_tokens(stored.doc)
         tx.write(put(cleared))
         return cleared
 

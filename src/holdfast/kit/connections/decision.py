@@ -82,3 +82,8 @@ def delay_retry(connection: Connection, now: datetime, *, after_s: float, reason
 
 def expiry_of(grant: Grant, now: datetime) -> datetime | None:
     return None if grant.expires_in_s is None else now + timedelta(seconds=grant.expires_in_s)
+
+
+def without_tokens(connection: Connection) -> Connection:
+    """The connection with its tokens deleted."""
+    return replace(connection, access_token="", refresh_token="", former_refresh_token="", expires_at=None)

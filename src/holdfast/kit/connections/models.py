@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -33,6 +33,7 @@ def connection_id(tenant_id: str, provider: str, account: str) -> str:
         Index("status", "-connected_at"),
         Index("-connected_at", across="tenants"),
         Index("status", "-connected_at", across="tenants"),
+        Index("provider", "account", across="tenants"),
     ],
     lifecycle=Lifecycle(
         "status",
@@ -52,7 +53,7 @@ class Connection(Document, rename="camel"):
 
     `generation` counts grants and refreshes: the answer to an older request never overwrites a newer one.
     `former_refresh_token` is stored until its successor has worked. A revoked connection has its tokens until
-    the provider was told.
+    the provider was told. `purpose` and `payload` are those of the consent, for the next one of this account.
     """
 
     id: str
@@ -60,6 +61,8 @@ class Connection(Document, rename="camel"):
     provider: str
     account: str
     name: str = ""
+    purpose: str = ""
+    payload: dict[str, Any] = {}
     scopes: list[str] = []
     asked: list[str] = []
     access_token: str = ""
@@ -89,14 +92,21 @@ class Connection(Document, rename="camel"):
     access=SERVICE_ONLY,
 )
 class Consent(Document, rename="camel"):
-    """A person was sent to a provider and is expected back, once. The id is the hash of their state."""
+    """A person was sent to a provider and is expected back, once. The id is the hash of their state.
+
+    Before they open their start link it has no verifier, and its id is the hash of the link's token.
+    """
 
     id: str
     tenant_id: str = NO_TENANT
     provider: str
     scopes: list[str]
     redirect_uri: str
-    verifier: str
+    purpose: str = ""
+    payload: dict[str, Any] = {}
+    hint: str = ""
+    return_path: str = ""
+    verifier: str = ""
     bound_to: str = ""
     created_at: datetime
     expires_at: datetime

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
 import structlog
 
-from holdfast.errors import ConfigError, NotFoundError, ReauthRequiredError, RetryLaterError
+from holdfast.errors import NotFoundError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.connections.decision import apply_refresh, delay_retry, mark_refused
 from holdfast.kit.connections.models import SEALED_TOKENS, Connection
 from holdfast.kit.connections.port import Grant, OAuthProvider
@@ -54,17 +54,12 @@ class Refresher:
     """Refreshes the token of a connection."""
 
     def __init__(
-        self, store: Store, tokens: SealedTokens, *, providers: Mapping[str, OAuthProvider], lease_s: float
+        self, store: Store, tokens: SealedTokens, *, provider: Callable[[str], OAuthProvider], lease_s: float
     ) -> None:
-        self._store, self._clock, self._tokens, self._providers = store, store.clock, tokens, providers
+        self._store, self._clock, self._tokens, self._provider = store, store.clock, tokens, provider
         self._lease_s = lease_s
         self._leases: dict[str, Leases] = {}
         self._owner = secrets.token_hex(6)
-
-    def provider(self, name: str) -> OAuthProvider:
-        if name not in self._providers:
-            raise ConfigError(f"no service here connects accounts of {name!r}")
-        return self._providers[name]
 
     async def get(self, id: str) -> Connection:
         stored = await self._store.get(Connection, id)
@@ -94,7 +89,7 @@ class Refresher:
                 await leases.release(lease)
 
     async def _call_provider(self, connection: Connection, lease: Lease) -> Connection:
-        provider, now = self.provider(connection.provider), self._clock.now()
+        provider, now = self._provider(connection.provider), self._clock.now()
         try:
             grant, used = await self._request_grant(provider, connection, lease)
         except ReauthRequiredError as fault:

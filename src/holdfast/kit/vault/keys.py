@@ -17,6 +17,7 @@ from holdfast.errors import ConfigError
 
 KEY_BYTES_MIN: Final = 32
 SETTING: Final = "HOLDFAST_KEYS"
+LEGACY_SETTING: Final = "HOLDFAST_LEGACY_KEY"
 _KEY_ID: Final = re.compile(r"[a-z0-9-]{1,32}")
 _LEGACY_KEY_LENGTH: Final = 32
 _HOW_TO: Final = f"make one with `holdfast keys new` and put it first in {SETTING}"
@@ -86,9 +87,7 @@ def legacy_cipher(key: str) -> AESGCM:
     """The cipher of values from before the vault: the key's characters, padded with "0", cut at 32."""
     material = key.ljust(_LEGACY_KEY_LENGTH, "0")[:_LEGACY_KEY_LENGTH].encode()
     if not key or len(material) != _LEGACY_KEY_LENGTH:
-        raise ConfigError(
-            "the legacy encryption key must be plain ASCII text and not empty", "ENCRYPTION_KEY"
-        )
+        raise ConfigError(f"{LEGACY_SETTING}: the legacy key is plain ASCII text, not empty", LEGACY_SETTING)
     return AESGCM(material)
 
 

@@ -1,0 +1,78 @@
+"""The way to a provider and back: opening a start link, and the callback that makes a connection."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+from litestar import Response, get
+from litestar.datastructures import Cookie
+from litestar.exceptions import MethodNotAllowedException
+from litestar.handlers import HTTPRouteHandler
+
+from holdfast.console.shell import AnyRequest, Shell
+from holdfast.errors import UnverifiedError
+from holdfast.kit import NO_TENANT
+from holdfast.kit.access.authorization import PUBLIC
+from holdfast.model.access import ANONYMOUS
+from holdfast.operations import connections
+from holdfast.web import CONSENT_CALLBACK, CONSENT_START
+
+COOKIE: Final = "holdfast_consent"
+# Longer than a consent is valid, so that a callback that comes too late is told so.
+COOKIE_S: Final = 3_600
+_PUBLIC: Final = {"needs": PUBLIC}
+
+
+class ConsentPages:
+    """Pages of people who connect an account; they need no session of the console."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell, self._runtime = shell, shell.runtime
+        self._stranger = self._runtime.operator(ANONYMOUS, NO_TENANT)
+
+    def pages(self) -> list[HTTPRouteHandler]:
+        @get(CONSENT_START, opt=_PUBLIC, include_in_schema=False)
+        async def start(request: AnyRequest) -> Response[Any]:
+            return await self._start(request)
+
+        @get(CONSENT_CALLBACK, opt=_PUBLIC, include_in_schema=False)
+        async def callback(request: AnyRequest) -> Response[Any]:
+            return await self._callback(request)
+
+        return [start, callback]
+
+    async def _start(self, request: AnyRequest) -> Response[Any]:
+        _refuse_head(request)
+        browser = request.cookies.get(COOKIE) or secrets.token_urlsafe(32)
+        token = request.query_params.get("link", "")
+        try:
+            opened = await self._runtime.connections.open_link(token, bound_to=browser)
+        except UnverifiedError as spent:
+            return self._shell.error(request, 410, spent.message)
+        cookie = Cookie(
+            key=COOKIE, value=browser, max_age=COOKIE_S, path=CONSENT_START.rpartition("/")[0], httponly=True,
+            samesite="lax", secure=self._runtime.config.public_url.startswith("https:"),
+        )  # fmt: skip
+        return Response(None, status_code=303, headers={"location": opened.url}, cookies=[cookie])
+
+    async def _callback(self, request: AnyRequest) -> Response[Any]:
+        _refuse_head(request)
+        query, browser = request.query_params, request.cookies.get(COOKIE, "")
+        try:
+            granted = await self._runtime.connections.exchange(
+                query.get("state", ""), query.get("code", ""), error=query.get("error", ""), bound_to=browser
+            )
+        except UnverifiedError as spent:
+            return self._shell.error(request, 410, spent.message)
+        connection = await connections.connect(self._runtime, self._stranger, granted)
+        if granted.consent.return_path:
+            return Response(None, status_code=303, headers={"location": granted.consent.return_path})
+        data = {"title": "Connected", "fault": "", "one": connections.row(connection)}
+        return self._shell.html("connected.html", data, self._shell.frame(request))
+
+
+def _refuse_head(request: AnyRequest) -> None:
+    """Link previews ask for the head, which must not use up what works once."""
+    if request.scope["state"].get("head"):
+        raise MethodNotAllowedException("this link works once, so only GET opens it")
