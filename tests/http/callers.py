@@ -36,6 +36,7 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     asks: str = ""  # the tenant that the query names
     known: bool = True
+    visits: str = ""  # the service whose visitor this is
     person: bool = False
     service: bool = False
     roles: Mapping[str, str] = {}  # of the caller itself
@@ -92,6 +93,8 @@ def expected(route: Route, visitor: Visitor) -> int | None:
         return 403
     if route.needs == "public":
         return None
+    if route.needs == "visitor" and route.path.startswith(f"/{visitor.visits}/"):
+        return None
     if not visitor.known or route.needs == "visitor":
         return 303 if route.page and route.method == "GET" else 401
     if not visitor.scoped or (acts and not visitor.acts):
@@ -138,9 +141,15 @@ async def _nobodies(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:
         "an identity token for others": _bearer(issuer.token(aud="https://other.example")),
         "an expired identity token": _bearer(issuer.token(exp=ended)),
         "a session never begun": {"cookie": f"{COOKIE}={'a' * 43}"},
+        "a visitor's forged session": {"cookie": f"clubs_visitor={'a' * 43}.{'b' * 43}"},
         "a bad token with a good session": {**_bearer("nonsense"), **await _session(bed, "mixed", "owner")},
     }
-    return {name: Visitor(headers=headers, known=False) for name, headers in brought.items()}
+    found = {name: Visitor(headers=headers, known=False) for name, headers in brought.items()}
+    if "clubs" in bed.runtime.visitors:
+        cookie = await bed.runtime.visitors["clubs"].begin("vera")
+        headers = {"cookie": f"clubs_visitor={cookie}"}
+        found["a visitor of a service"] = Visitor(headers=headers, known=False, visits="clubs")
+    return found
 
 
 async def _known(bed: Bed, issuer: StandIn) -> dict[str, Visitor]:

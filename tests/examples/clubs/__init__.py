@@ -61,6 +61,10 @@ class NoteText(RequestBody, frozen=True):
     text: str = ""
 
 
+class Toast(RequestBody, frozen=True):
+    text: str
+
+
 class NewClub(RequestBody, frozen=True):
     id: str = ""
 
@@ -155,7 +159,7 @@ async def write_note(operations: NamedDependency[Any], by: By, data: JSONBody[No
 
 
 @action_route(f"{CLUB}/toasts", Clubs.hold_toast, tenant="club_id")
-async def hold_toast(operations: NamedDependency[Any], by: By, data: JSONBody[NoteText]) -> dict[str, str]:
+async def hold_toast(operations: NamedDependency[Any], by: By, data: JSONBody[Toast]) -> dict[str, str]:
     return {"said": await operations.hold_toast(by, data.text)}
 
 
