@@ -37,10 +37,11 @@ from holdfast.kit.cache import Cache
 from holdfast.kit.connections import Connections, ConsentPurpose, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import MeterFactory, MeterModels
+from holdfast.kit.model_checks import check_model
 from holdfast.kit.outbox import Dispatcher, Endpoint, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.rate_limit import WindowQuota
-from holdfast.kit.runs import Join, RunModels
+from holdfast.kit.runs import RUN_INDEXES, Join, RunFields, RunModels, Runner, Workflow
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller, Document
@@ -245,10 +246,17 @@ class MeterPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPart(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs with documents of a service's own; `joins` take part in the commit that cancels or retries one."""
+    """Runs with documents of a service's own, and the workflows that the process's runner executes there.
+
+    `joins` take part in every commit of a run, also in that which cancels or retries it.
+    """
 
     models: RunModels
     joins: Sequence[Join] = ()
+    workflows: Sequence[Workflow] = ()
+
+    def __post_init__(self) -> None:
+        check_model(self.models.run, RunFields, indexes=RUN_INDEXES)
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,6 +267,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     handlers: Mapping[str, Handler] = {}
     jobs: Sequence[Job] = ()
     loops: Mapping[str, Loop] = {}
+    workflows: Sequence[Workflow] = ()  # with runs in the kit's collection; others are in their `RunPart`
     pages: Sequence[Page] = ()
     public_pages: Sequence[PublicPage] = ()
     public_forms: Sequence[PublicForm] = ()
@@ -366,6 +375,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     connections: Connections  # with the `Parts.oauth_providers` of all services
     audit: AuditFactory  # of the platform's trail, or with `models` of the service's own
     meter: MeterFactory  # likewise
+    runner: Runner  # of this process; executes the workflows of all `Parts`
     roles: Roles | None  # by the membership collection that a service declares
     visitors: VisitorSessions  # of this service's own visitors
     subprocess_pool: SubprocessPool

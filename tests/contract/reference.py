@@ -121,11 +121,14 @@ class Reference:
         self._notify({request.schema} if taken else set())
         return [_snapshot(key, row) for key, row in taken]
 
-    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
+    async def next_due(
+        self, schema: Schema[Any], tenant: str | None, *, after_us: int | None = None
+    ) -> int | None:
         assert schema.claim is not None
         mine = [row.stored for row in self._rows(schema).values() if tenant in (None, row.tenant)]
         times = [due for document in mine if (due := getattr(document, schema.claim.due)) is not None]
-        return to_us(min(times)) if times else None
+        later = [due for due in times if after_us is None or to_us(due) > after_us]
+        return to_us(min(later)) if later else None
 
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         assert schema.claim is not None
@@ -233,12 +236,17 @@ def _may_claim(request: ClaimRequest, row: Row) -> bool:
     if request.tenant is not None and row.tenant != request.tenant:
         return False
     lane = getattr(row.stored, claim.lane) if claim.lane else None
+    if request.lane_prefix and not (
+        str(lane).startswith(request.lane_prefix) and lane != request.lane_prefix
+    ):
+        return False
     return lane not in request.skip_lanes and (request.only_lanes is None or lane in request.only_lanes)
 
 
 def _round_robin(request: ClaimRequest, due: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
     """At most `per_lane` of each lane, lanes in their order, beginning after `after_lane`."""
-    if request.per_lane is None and request.only_lanes is None and not request.skip_lanes:
+    chosen = request.only_lanes is not None or request.skip_lanes or request.lane_prefix
+    if request.per_lane is None and not chosen:
         return due
     assert request.schema.claim is not None
     assert request.schema.claim.lane is not None

@@ -106,7 +106,7 @@ def test_every_declared_index_was_asked() -> None:
 
 LANES: list[dict[str, Any]] = [
     {}, {"per_lane": 2}, {"per_lane": 2, "after_lane": "m"}, {"only_lanes": frozenset("ab")},
-    {"skip_lanes": frozenset("a")},
+    {"lane_prefix": "ab"}, {"skip_lanes": frozenset("a")},
 ]  # fmt: skip
 
 

@@ -37,8 +37,8 @@ ALL: list[type[Document]] = [*KIT.documents, Effect]
 opened = opener(ALL)
 
 
-def four_steps(act: Act) -> Workflow:
-    workflow = Workflow("faulty")
+def four_steps(act: Act, name: str = "faulty") -> Workflow:
+    workflow = Workflow(name)
     for name in STEPS:
         workflow.step(name=name, retries=0, back_off=BackOff(first_s=0.01))(act)
     return workflow
@@ -73,7 +73,8 @@ async def gated(order: Order, say: Say, hear: Hear) -> None:
         return await finish(step, order["me"])
 
     async with opened(order["url"]) as store:
-        say(await carry(store, four_steps(act), order, stop))
+        workflow = four_steps(act, order.get("workflow", "faulty"))
+        say(await carry(store, workflow, order, stop))
 
 
 async def steady(order: Order, say: Say, hear: Hear) -> None:
@@ -97,7 +98,8 @@ async def steady(order: Order, say: Say, hear: Hear) -> None:
 
     async with opened(order["url"]) as store:
         say("open")
-        working = asyncio.create_task(carry(store, four_steps(act), order, stop))
+        workflow = four_steps(act, order.get("workflow", "faulty"))
+        working = asyncio.create_task(carry(store, workflow, order, stop))
         await hear()
         stop.set()
         say(await working)

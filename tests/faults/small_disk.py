@@ -53,7 +53,8 @@ async def main(folder: Path) -> None:
             _fill(folder)
     except HoldfastError as fault:
         told["refused"] = fault.code
-    health = await HealthMonitor(store, {}, outboxes={}, channel_kinds=[], loops=lambda: None).health()
+    monitor = HealthMonitor(store, {}, outboxes={}, run_queues={}, channel_kinds=[], loops=lambda: None)
+    health = await monitor.health()
     told["health"] = "; ".join(health.reasons)
     (folder / "rest").unlink()
     async with asyncio.timeout(20):

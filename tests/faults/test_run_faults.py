@@ -22,6 +22,7 @@ FIRESTORE_RUNS = int(os.environ.get("HOLDFAST_FAULT_RUNS_FIRESTORE", "6"))
 ROUNDS_MAX = 10
 LEASE_S = 1.0
 WORKER = "tests.faults.run_worker"
+LEFT = {"left-1", "left-2"}
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite", "postgres", "firestore"], indirect=True)
 
@@ -72,6 +73,52 @@ async def test_the_run_of_a_killed_worker_is_found_when_its_claim_is_over(url: s
         await _assert_whole(store, run)
     assert [step.attempts for step in run.steps] == [1, 2, 1, 1]
     assert found_s < LEASE_S + 3
+
+
+async def test_a_killed_workers_runs_wait_for_one_that_knows_them_and_others_leave_them_alone(
+    url: str,
+) -> None:
+    order = {"url": url, "lease_s": LEASE_S, "stops": 0.0}
+    left, right = four_steps(_nothing, "left"), four_steps(_nothing, "right")
+    async with opened(url) as store:
+        await store.migrate()
+        runs = Runs(store.tenant(TENANT))
+        mine = [(await runs.start(left, input=0)).id for _ in range(3)]
+        async with (
+            run_processes(WORKER, "gated", order | {"me": "left-1", "workflow": "left"}) as (old,),
+            run_processes(WORKER, "steady", order | {"me": "right-1", "workflow": "right"}) as (other,),
+        ):
+            await old.hear_until("s2 begins")
+            await old.kill()
+            # Of the same collection: each turn of the other process sees the dead one's runs come due.
+            theirs = [(await runs.start(right, input=0)).id for _ in range(3)]
+            done = [await ended(runs, run_id, within_s=60) for run_id in theirs]
+            await _until_due(store, mine)
+            done += [await ended(runs, (await runs.start(right, input=0)).id, within_s=60)]
+            waiting = [await runs.get(run_id) for run_id in mine]
+            assert {run.held_by for run in waiting if run is not None} <= {"", "left-1"}
+            async with run_processes(WORKER, "steady", order | {"me": "left-2", "workflow": "left"}) as (
+                new,
+            ):
+                finished = [await ended(runs, run_id, within_s=60) for run_id in mine]
+                new.say("stop")
+                assert (await new.end())[-1] == "lost 0 faults 0 None"
+            other.say("stop")
+            assert (await other.end())[-1] == "lost 0 faults 0 None"
+        for run, workers in [*((one, {"right-1"}) for one in done), *((one, LEFT) for one in finished)]:
+            await _assert_whole(store, run)
+            assert {effect.worker for effect in (await _stored(store, run))[1]} <= workers
+
+
+async def _until_due(store: Store, run_ids: list[str]) -> None:
+    """Return once the leases of the dead are over, and their runs due."""
+    async with asyncio.timeout(60):
+        while True:
+            found = [await Runs(store.tenant(TENANT)).get(run_id) for run_id in run_ids]
+            now = store.clock.now()
+            if all(one is not None and one.due_at is not None and one.due_at <= now for one in found):
+                return
+            await asyncio.sleep(0.05)
 
 
 async def test_runs_survive_workers_that_are_killed_and_paused_at_random(url: str) -> None:

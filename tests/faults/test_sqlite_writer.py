@@ -128,7 +128,8 @@ async def test_callers_and_health_hear_of_a_writer_that_has_ended(tmp_path: Path
                 await store.engine._writer.do(end)
         with pytest.raises(StoreUnavailableError, match="has ended; restart the process"):
             await store.commit(create(Filling(id="after")))
-        health = await HealthMonitor(store, {}, outboxes={}, channel_kinds=[], loops=lambda: None).health()
+        monitor = HealthMonitor(store, {}, outboxes={}, run_queues={}, channel_kinds=[], loops=lambda: None)
+        health = await monitor.health()
         assert (health.status, "has ended" in health.reasons[0]) == ("critical", True)
     finally:
         await store.close()

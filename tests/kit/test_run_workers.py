@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from holdfast.errors import LeaseLostError, NotFoundError
-from holdfast.kit.runs import KIT, RunDocument, Runner, Runs, Step, StepWaits, Workflow
+from holdfast.errors import DeclarationError, LeaseLostError, NotFoundError
+from holdfast.kit.runs import KIT, RunDocument, RunModels, Runner, Runs, Step, StepWaits, Workflow
 from holdfast.store import Fence, Store, Transaction, create, patch
 from holdfast.testing import ManualClock, settle
 from tests.kit.eventually import ended, until
-from tests.kit.run_fixture import OwnRun, OwnStep, Result, carried, one, simple
+from tests.kit.run_fixture import SOON, OwnRun, OwnStep, OwnSummary, Result, carried, one, simple
 
 DOCUMENTS = [*KIT.documents, OwnRun, OwnStep, Result]
 
@@ -151,7 +151,7 @@ async def test_a_worker_told_to_stop_finishes_the_step_and_leaves_the_next(live_
     assert [step.status for step in run.steps] == ["completed", "pending"]
 
 
-async def test_a_run_of_an_unknown_workflow_is_left_to_others(live_store: Store) -> None:
+async def test_a_run_of_an_unknown_workflow_is_left_to_others_untouched(live_store: Store) -> None:
     known, unknown = simple(one), Workflow("unknown")
     unknown.step(name="s")(one)
     runs = Runs(live_store.tenant("acme"))
@@ -159,9 +159,90 @@ async def test_a_run_of_an_unknown_workflow_is_left_to_others(live_store: Store)
     async with carried(live_store, known) as runner:
         await ended(runs, (await runs.start(known, input={"n": 1})).id)
         await until(lambda: runner.status().held == 0)
-    found = await runs.get(left.id)
-    assert found is not None
-    assert (found.held_by, found.steps[0].status) == ("", "pending")
+        found = await runs.get(left.id)
+        assert found is not None
+        assert (found.due_at, found.fence) == (left.due_at, 0), "not even claimed, so nothing holds it back"
+        async with carried(live_store, unknown):
+            assert (await ended(runs, left.id)).status == "completed"
+        assert runner.status().claimed == 1
+
+
+async def test_runs_that_nobody_here_knows_delay_no_timer_of_those_that_are_known(live_store: Store) -> None:
+    attempts: list[int] = []
+
+    async def fails_once(step: Step) -> str:
+        attempts.append(step.attempt)
+        if len(attempts) == 1:
+            raise RuntimeError("once")
+        return "done"
+
+    unknown, runs = Workflow("unknown"), Runs(live_store.tenant("acme"))
+    unknown.step(name="s")(one)
+    await runs.start(unknown, input={"n": 1})
+    workflow = simple(fails_once)
+    async with carried(live_store, workflow, poll_s=600):
+        run = await ended(runs, (await runs.start(workflow)).id)
+    assert (run.status, attempts) == ("completed", [1, 2])
+
+
+async def test_one_runner_executes_workflows_of_several_collections(live_store: Store) -> None:
+    own = RunModels(run=OwnRun, step=OwnStep, summary=OwnSummary)
+    here, there = simple(one), simple(one)
+    runner, stop = Runner(live_store.privileged(), [here]), asyncio.Event()
+    runner.add([there], models=own)
+    kit, others = Runs(live_store.tenant("acme")), Runs(live_store.tenant("acme"), models=own)
+    working = asyncio.create_task(runner.run(stop))
+    first = await kit.start(here, input={"n": 1})
+    second = await others.start(there, input={"n": 5}, fields={"repo_id": "r1"})
+    results = [(await ended(kit, first.id)).result, (await ended(others, second.id)).result]
+    await until(lambda: runner.idle)
+    stop.set()
+    await working
+    assert results == [{"n": 2}, {"n": 6}]
+    assert [runner.status(one).settled for one in (here, there)] == [1, 1]
+    with pytest.raises(DeclarationError, match="two workflows are named 'w' in OwnRun"):
+        runner.add([simple(one)], models=own)
+
+
+async def test_a_workflow_that_fills_the_process_leaves_others_their_share(live_store: Store) -> None:
+    go_on = asyncio.Event()
+
+    async def hangs(step: Step) -> str:
+        await go_on.wait()
+        return "done"
+
+    crowd, small = Workflow("crowd"), Workflow("small")
+    crowd.step(name="s")(hangs)
+    small.step(name="s", back_off=SOON)(one)
+    runs = Runs(live_store.tenant("acme"))
+    many = [await runs.start(crowd) for _ in range(8)]
+    async with carried(live_store, crowd, small, concurrency=4) as runner:
+        await until(lambda: runner.status(crowd).held == 3)
+        late = await runs.start(small, input={"n": 1})
+        assert (await ended(runs, late.id)).status == "completed"
+        assert runner.status(crowd).claimed == 3
+        go_on.set()
+        assert {(await ended(runs, run.id)).status for run in many} == {"completed"}
+
+
+async def test_a_tenant_that_holds_all_it_may_leaves_room_for_another(live_store: Store) -> None:
+    go_on = asyncio.Event()
+
+    async def hangs(step: Step) -> str:
+        if step.run.tenant_id == "crowd":
+            await go_on.wait()
+        return "done"
+
+    workflow = simple(hangs)
+    crowd, small = Runs(live_store.tenant("crowd")), Runs(live_store.tenant("small"))
+    writes = [write for _ in range(36) for write in crowd.writes_start(workflow)[1]]
+    await live_store.tenant("crowd").commit(*writes)
+    async with carried(live_store, workflow, concurrency=32) as runner:
+        await until(lambda: runner.status().held == 31)
+        late = await small.start(workflow)
+        assert (await ended(small, late.id)).status == "completed"
+        go_on.set()
+        await until(lambda: runner.status().settled == 37)
 
 
 async def test_many_runs_go_on_at_once_and_a_crowded_tenant_delays_no_other(live_store: Store) -> None:

@@ -59,6 +59,16 @@ class Metrics:
         self._held = self._gauge(
             "holdfast_deliveries_held", "Deliveries this process holds.", "outbox", "stage"
         )
+        self._runs = self._gauge(
+            "holdfast_runs_since_start",
+            "What this process did with runs.",
+            "collection",
+            "workflow",
+            "outcome",
+        )
+        self._runs_held = self._gauge(
+            "holdfast_runs_held", "Runs this process works on.", "collection", "workflow"
+        )
         self._dead_letters = self._gauge(
             "holdfast_dead_letters", "Unresolved dead letters of all tenants.", "outbox"
         )
@@ -113,12 +123,21 @@ class Metrics:
             self._show_deliveries(name, outbox.dispatcher.status())
         for cache in [one for parts in runtime.parts.values() for one in parts.caches]:
             self._show_cache(cache.name, cache.stats)
+        self._show_runs(runtime)
         return generate_latest(self.registry)
 
     def _show_cache(self, cache: str, stats: CacheStats) -> None:
         for level in ("memory", "store", "source", "stale"):
             self._cached.labels(cache, level).set(getattr(stats, level))
         self._loads.labels(cache).set(stats.loads)
+
+    def _show_runs(self, runtime: Runtime) -> None:
+        for queue in runtime.runner.queues:
+            collection, name = runtime.store.catalog.table(schema_of(queue.models.run)), queue.workflow.name
+            done = {"settled": queue.settled, "lost": queue.lost, "error": queue.faults}
+            for outcome, count in done.items():
+                self._runs.labels(collection, name, outcome).set(count)
+            self._runs_held.labels(collection, name).set(queue.under_way)
 
     def _show_deliveries(self, outbox: str, status: DispatcherStatus) -> None:
         done = {

@@ -37,19 +37,21 @@ class HealthMonitor:
         parts: Mapping[str, Parts],
         *,
         outboxes: Mapping[str, OutboxPart],
+        run_queues: Mapping[str, type[Document]],
         channel_kinds: Sequence[type[ChannelFields]],
         loops: Callable[[], Health | None],
         refusal: Callable[[], HoldfastError | None] = lambda: None,
     ) -> None:
         self._store, self._parts, self._loops, self._refusal = store, parts, loops, refusal
         self._outboxes, self._channel_kinds = outboxes, channel_kinds
+        self.queues = self._queues(run_queues)
         self._running_check: asyncio.Task[Health] | None = None
 
     async def backlog(self) -> dict[str, float]:
         """Seconds that the oldest due document has waited, by queue; 0 where nothing is due."""
         store, now = self._store.privileged(), self._store.clock.now()
         waited: dict[str, float] = {}
-        for name, kind in self._queues().items():
+        for name, kind in self.queues.items():
             due = await store.next_due(kind)
             waited[name] = 0.0 if due is None else max(0.0, (now - due).total_seconds())
         return waited
@@ -57,7 +59,7 @@ class HealthMonitor:
     async def depths(self) -> dict[str, int]:
         """The number of due documents by queue, counted up to `DEPTH_MAX`."""
         store = self._store.privileged()
-        return {name: await store.count_due(kind, limit=DEPTH_MAX) for name, kind in self._queues().items()}
+        return {name: await store.count_due(kind, limit=DEPTH_MAX) for name, kind in self.queues.items()}
 
     async def health(self) -> Health:
         """The worst status of all parts, with their reasons; concurrent callers share one check."""
@@ -104,12 +106,12 @@ class HealthMonitor:
         late = [one for kind in self._channel_kinds for one in await expiring_channels(self._store, kind)]
         return Health("degraded" if late else "ok", tuple(str(one) for one in late))
 
-    def _queues(self) -> dict[str, type[Document]]:
+    def _queues(self, run_queues: Mapping[str, type[Document]]) -> dict[str, type[Document]]:
         outgoing = {queue_of(one): one.models.delivery for one in self._outboxes.values()}
         of_services = {
             f"{name}.{label}": kind for name, p in self._parts.items() for label, kind in p.queues.items()
         }
-        return {"inbox": InboxItem, **outgoing, "schedules": Schedule, **of_services}
+        return {"inbox": InboxItem, **outgoing, "schedules": Schedule, **run_queues, **of_services}
 
 
 def queue_of(outbox: OutboxPart) -> str:

@@ -7,8 +7,10 @@ from typing import Final, Protocol, TypeVar
 
 from holdfast.errors import DeclarationError
 from holdfast.kit.connections import ConsentPurpose
-from holdfast.model import Document
+from holdfast.kit.runs import KIT, RunFields, Runner
+from holdfast.model import Document, schema_of
 from holdfast.service import Parts
+from holdfast.store.catalog import Catalog
 
 KIT_PART: Final = "holdfast"
 
@@ -58,3 +60,22 @@ def purposes_by_name(parts: Mapping[str, Parts]) -> dict[str, ConsentPurpose]:
                 )
             named[purpose.name] = purpose
     return named
+
+
+def add_workflows(runner: Runner, parts: Mapping[str, Parts], catalog: Catalog) -> dict[str, type[RunFields]]:
+    """Have the process's runner execute all workflows; return the collections of their runs by queue."""
+    queues: dict[str, type[RunFields]] = {}
+    owners: dict[type[RunFields], str] = {KIT.run: KIT_PART}
+    for name, one in parts.items():
+        runner.add(one.workflows)
+        queues |= {"runs": KIT.run} if one.workflows else {}
+        for part in one.runs:
+            kind = part.models.run
+            if owners.setdefault(kind, name) != name:
+                raise DeclarationError(
+                    f"runs of {name!r} share {kind.__name__} with {owners[kind]!r}; declare its own class"
+                )
+            runner.add(part.workflows, models=part.models, joins=part.joins)
+            if part.workflows and kind not in one.queues.values():
+                queues[f"{name}.{catalog.table(schema_of(kind))}"] = kind
+    return queues

@@ -27,7 +27,7 @@ from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, EndpointSecrets, Outb
 from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.processes import ProcessRegistry
 from holdfast.kit.retention import Sweeper
-from holdfast.kit.runs import Runs
+from holdfast.kit.runs import Runner, Runs
 from holdfast.kit.schedules import Scheduler
 from holdfast.kit.vault import Vault
 from holdfast.model import Caller
@@ -38,7 +38,7 @@ from holdfast.runtime.document_registry import documents_of
 from holdfast.runtime.health import HealthMonitor, queue_of
 from holdfast.runtime.inbox_sources import handlers_by_source, reconcile_jobs
 from holdfast.runtime.issuer_keys import identities_of
-from holdfast.runtime.part_registry import KIT_PART, name_parts, purposes_by_name
+from holdfast.runtime.part_registry import KIT_PART, add_workflows, name_parts, purposes_by_name
 from holdfast.runtime.settings import settings_of, vault_of
 from holdfast.service import AuditPart, Context, Health, Loop, MeterPart, OutboxPart, Parts, Service
 from holdfast.store import Store
@@ -77,6 +77,7 @@ class Runtime:
             store, self._sender, signing=EndpointSecrets(vault).signing, shares=self._shares
         )
         self._subprocess_pool = StoreSubprocessPool(config.store, env=config.prefix)
+        self.runner = Runner(store.privileged())
         self._oauth_providers: dict[str, OAuthProvider] = {}
         self.consent_purposes: dict[str, ConsentPurpose] = {}
         self.connections = Connections(store, vault, self._oauth_providers, purposes=self.consent_purposes)
@@ -85,6 +86,7 @@ class Runtime:
         for parts in self.parts.values():
             self._oauth_providers.update(parts.oauth_providers)
         self.consent_purposes.update(purposes_by_name(self.parts))
+        run_queues = add_workflows(self.runner, self.parts, store.catalog)
         outbox = OutboxPart(name=KIT_PART, models=OUTBOX_MODELS, dispatcher=self.dispatcher)
         outboxes = self._announced(lambda parts: parts.outboxes)
         self.outboxes = name_parts("outbox", outbox, outboxes, plural="outboxes")
@@ -104,6 +106,7 @@ class Runtime:
             store,
             self.parts,
             outboxes=self.outboxes,
+            run_queues=run_queues,
             channel_kinds=self.channel_kinds(),
             loops=self._loops_health,
             refusal=lambda: self.processes.refusal,
@@ -193,15 +196,23 @@ class Runtime:
             if self.clock.monotonic() >= end:
                 return False
             await self.clock.sleep(DRAIN_POLL_S)
-            idle = not self._in_flight() and max((await self.backlog()).values()) <= 0
+            idle = not self._in_flight() and await self._nothing_due()
             idle_checks = idle_checks + 1 if idle else 0
         return True
+
+    async def _nothing_due(self) -> bool:
+        """Whether nothing is due that this process works on; due runs may be of others' workflows."""
+        of_runs = set(self.runner.kinds)
+        queues = [name for name, kind in self._health.queues.items() if kind not in of_runs]
+        backlog = await self.backlog()
+        return (self.runner.idle or not of_runs) and max(backlog[name] for name in queues) <= 0
 
     def _in_flight(self) -> int:
         loops = [loop for parts in self.parts.values() for loop in parts.loops.values()]
         outgoing = [outbox.dispatcher.under_way for outbox in self.outboxes.values()]
         of_services = [getattr(loop, "under_way", 0) for loop in loops]
-        return sum(outgoing) + sum(of_services) + self.inbox_worker.under_way + self.scheduler.under_way
+        own = (self.inbox_worker, self.scheduler, self.runner)
+        return sum(outgoing) + sum(of_services) + sum(loop.under_way for loop in own)
 
     async def backlog(self) -> dict[str, float]:
         """Seconds that the oldest due document has waited, by queue; 0 where nothing is due."""
@@ -279,7 +290,8 @@ class Runtime:
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), local_dispatcher=self.dispatcher),
             dispatcher=self._dispatcher_for, connections=self.connections,
             subprocess_pool=self._subprocess_pool, http_session=self._http_session,
-            audit=self.audit, meter=self.meter, roles=self.roles, visitors=self.visitors[service.name],
+            audit=self.audit, meter=self.meter, runner=self.runner, roles=self.roles,
+            visitors=self.visitors[service.name],
         )  # fmt: skip
 
     def _dispatcher_for(
@@ -295,6 +307,7 @@ class Runtime:
             "inbox": self.inbox_worker,
             **{queue_of(outbox): outbox.dispatcher for outbox in self.outboxes.values()},
             "schedules": self.scheduler,
+            **({"runs": self.runner} if self.runner.queues else {}),
             "retention": Sweeper(self.store, documents_of(self.services)),
             "pulse": ActivityRecorder(self.store, counts=self._work_counts, waited_s=self._longest_wait_s),
         }

@@ -44,6 +44,13 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     after_lane: str | None = None
     skip_lanes: frozenset[str] = frozenset()
     only_lanes: frozenset[str] | None = None
+    lane_prefix: str = ""
+
+    @property
+    def lanes_below(self) -> str | None:
+        """The first text that sorts after every lane with the prefix; None without one."""
+        prefix = self.lane_prefix
+        return f"{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}" if prefix else None
 
 
 class MigrationRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,8 +119,13 @@ class Engine(Protocol):
     async def claim(self, request: ClaimRequest) -> list[Snapshot[Any]]:
         """Lease and fence due documents, each to one caller at a time, earliest first."""
 
-    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
-        """Return when the earliest claimable document is due, in microseconds since 1970, or None."""
+    async def next_due(
+        self, schema: Schema[Any], tenant: str | None, *, after_us: int | None = None
+    ) -> int | None:
+        """Return when the earliest claimable document is due, in microseconds since 1970, or None.
+
+        With `after_us`, those that are due by then are left out.
+        """
 
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         """Count the documents of all tenants that are due by then, up to `limit`."""

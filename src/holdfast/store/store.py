@@ -229,11 +229,12 @@ class Store:
         after_lane: str | None = None,
         skip_lanes: Iterable[str] = (),
         only_lanes: Iterable[str] | None = None,
+        lane_prefix: str = "",
     ) -> list[Snapshot[D]]:
         """Claim up to `limit` due documents for `lease_s`; nobody else gets them until the lease ends.
 
         With `per_lane`, at most so many of each lane, in round-robin order from `after_lane` on; `skip_lanes`
-        are excluded, and `only_lanes`, where given, are the only ones.
+        are excluded, and `only_lanes`, or those that begin with `lane_prefix` and go on, are the only ones.
         """
         schema = self._schema(cls)
         if schema.claim is None:
@@ -241,7 +242,8 @@ class Store:
         if limit < 1 or lease_s <= 0 or (per_lane is not None and per_lane < 1):
             raise BadQueryError("claim_due needs limit >= 1, lease_s > 0 and, where given, per_lane >= 1")
         skip_lanes, only_lanes = tuple(skip_lanes), None if only_lanes is None else tuple(only_lanes)
-        if schema.claim.lane is None and (per_lane or after_lane or skip_lanes or only_lanes is not None):
+        chosen = per_lane or after_lane or skip_lanes or lane_prefix or only_lanes is not None
+        if schema.claim.lane is None and chosen:
             raise BadQueryError(f"{schema.name} declares its claim without a lane, so lanes can't be chosen")
         if isinstance(self.clock, SharedClock) and self.clock.stale:
             await self.clock.sync(self.engine.now_us)
@@ -250,18 +252,22 @@ class Store:
             limit=limit, owner=owner,
             tenant=self.tenant_id if schema.tenant else None, per_lane=per_lane, after_lane=after_lane,
             skip_lanes=frozenset(skip_lanes),
-            only_lanes=None if only_lanes is None else frozenset(only_lanes),
+            only_lanes=None if only_lanes is None else frozenset(only_lanes), lane_prefix=lane_prefix,
         ))  # fmt: skip
         IO_COUNTERS.reads += len(claimed)
         IO_COUNTERS.writes += len(claimed)
         return claimed
 
-    async def next_due(self, cls: type[D]) -> datetime | None:
-        """Return when the next document is due, which may be past, or None: a worker can sleep until then."""
+    async def next_due(self, cls: type[D], *, after: datetime | None = None) -> datetime | None:
+        """Return when the next document is due, or None: a worker can sleep until then.
+
+        That may be past, unless `after` leaves out those that are due by then.
+        """
         schema = self._schema(cls)
         if schema.claim is None:
             raise BadQueryError(f"{schema.name} declares no claim=Claim(...)")
-        due_us = await self.engine.next_due(schema, self.tenant_id if schema.tenant else None)
+        tenant, after_us = self.tenant_id if schema.tenant else None, None if after is None else to_us(after)
+        due_us = await self.engine.next_due(schema, tenant, after_us=after_us)
         return None if due_us is None else from_us(due_us)
 
     async def count_due(self, cls: type[D], *, limit: int = 1_000) -> int:

@@ -18,6 +18,7 @@ from holdfast.clock import SystemClock
 from holdfast.config import load_config
 from holdfast.http.app import create_app
 from holdfast.kit.access import ApiTokens
+from holdfast.kit.runs import Runner
 from holdfast.model import Document
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
@@ -27,6 +28,7 @@ from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
 from holdfast.services.renewals.domain.dates import months_before
 from holdfast.services.renewals.models import (
+    JOBS,
     LeaseRow,
     LedgerRow,
     OfferRow,
@@ -190,7 +192,9 @@ class Server:
 async def calculating(server: Server) -> AsyncIterator[None]:
     """Work on calculations alone."""
     stop = asyncio.Event()
-    task = asyncio.create_task(server.runtime.parts["renewals"].loops["calculations"].run(stop))
+    renewals = server.runtime.parts["renewals"].operations
+    runner = Runner(server.runtime.store.privileged(), [renewals.workflow], models=JOBS)
+    task = asyncio.create_task(runner.run(stop))
     try:
         yield
     finally:

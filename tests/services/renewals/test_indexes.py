@@ -191,7 +191,7 @@ async def settled(url: str, home: Path) -> AsyncIterator[Renewals]:
     renewals: Renewals = runtime.parts["renewals"].operations
     by, stop = runtime.operator(SERVICE, "-"), asyncio.Event()
     await settle_in(renewals.store("-"))
-    working = asyncio.create_task(runtime.parts["renewals"].loops["calculations"].run(stop))
+    working = asyncio.create_task(runtime.runner.run(stop))
     try:
         job = await renewals.calculate(by, P, as_of=AS_OF)
         assert (await renewals.jobs("-").wait(job.id, within_s=30)).status == "completed"

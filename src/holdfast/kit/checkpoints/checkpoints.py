@@ -10,7 +10,8 @@ import msgspec
 
 from holdfast.errors import TooLargeError
 from holdfast.kit import NO_TENANT
-from holdfast.kit.checkpoints.models import CheckpointDocument, CheckpointFields
+from holdfast.kit.checkpoints.models import CHECKPOINT_INDEXES, CheckpointDocument, CheckpointFields
+from holdfast.kit.model_checks import check_model
 from holdfast.store.commit import PRESENT, Write, create, patch
 from holdfast.store.query import Query
 from holdfast.store.store import Store
@@ -29,6 +30,7 @@ class Checkpoints:
     """
 
     def __init__(self, store: Store, *, kind: type[CheckpointFields] = CheckpointDocument) -> None:
+        check_model(kind, CheckpointFields, path=("checkpoint_id",), indexes=CHECKPOINT_INDEXES)
         self._tenant_id = store.tenant_id or NO_TENANT
         self._store = store.tenant(self._tenant_id)
         self._kind = kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from holdfast.kit import NO_TENANT
 from holdfast.model import SERVICE_ONLY, Document, Index, Retention, document
@@ -27,10 +27,13 @@ class CheckpointFields(Document, rename="camel"):
     expires_at: datetime | None = None
 
 
+CHECKPOINT_INDEXES: Final = (Index("run_id", "is_latest"), Index("run_id", "-number"))
+
+
 @document(
     "holdfast_checkpoints/{checkpoint_id}",
     tenant="tenant_id",
-    indexes=[Index("run_id", "is_latest"), Index("run_id", "-number")],
+    indexes=CHECKPOINT_INDEXES,
     immutable=["run_id", "step_id", "number", "state", "created_at"],
     retention=Retention("expires_at"),
     access=SERVICE_ONLY,

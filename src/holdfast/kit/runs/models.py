@@ -8,7 +8,8 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.kit import NO_TENANT
-from holdfast.kit.checkpoints import CheckpointDocument, CheckpointFields
+from holdfast.kit.checkpoints import CHECKPOINT_INDEXES, CheckpointDocument, CheckpointFields
+from holdfast.kit.model_checks import check_model
 from holdfast.model import SERVICE_ONLY, Claim, Document, Index, Lifecycle, Retention, TimestampId, document
 
 RunStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
@@ -38,7 +39,13 @@ RUN_INDEXES = (
     Index("type", "-created_at"),
     Index("type", "status", "-created_at"),
 )
-RUN_CLAIM = Claim(due="due_at", fence="fence", owner="held_by", lane="tenant_id", state=("status", "running"))
+STEP_INDEXES = (Index("number"),)
+RUN_CLAIM = Claim(due="due_at", fence="fence", owner="held_by", lane="lane", state=("status", "running"))
+
+
+def lane_of(workflow: str, tenant_id: str) -> str:
+    """The lane in which a run is claimed: a worker claims those of the workflows that it knows."""
+    return f"{workflow}:{tenant_id}"
 
 
 class TokenUsage(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,7 +101,7 @@ class RunFields(Document, rename="camel"):
     """The fields of a run; declare a subclass for a service's own fields and collection name.
 
     `due_at`, `fence` and `held_by` are the run's claim: held for a minute, renewed, and released with a new
-    fencing number, so that nothing an earlier holder sends can land.
+    fencing number, so that nothing an earlier holder sends can land. `lane` is made of workflow and tenant.
     """
 
     id: str = ""
@@ -112,6 +119,7 @@ class RunFields(Document, rename="camel"):
     due_at: datetime | None = None
     fence: int = 0
     held_by: str = ""
+    lane: str = ""
     wakes: int = 0
     deadline_at: datetime | None = None
     created_at: datetime
@@ -119,6 +127,9 @@ class RunFields(Document, rename="camel"):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     duration_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        self.lane = self.lane or lane_of(self.type, self.tenant_id)
 
 
 @document(
@@ -139,7 +150,7 @@ class RunDocument(RunFields, rename="camel"):
 @document(
     "holdfast_runs/{run_id}/holdfast_run_steps/{id}",
     tenant="tenant_id",
-    indexes=[Index("number")],
+    indexes=STEP_INDEXES,
     lifecycle=STEP_LIFE,
     retention=Retention("completed_at", after_s=90 * 86_400),
     access=SERVICE_ONLY,
@@ -155,6 +166,11 @@ class RunModels(msgspec.Struct, frozen=True, kw_only=True):
     step: type[StepFields] = StepDocument
     summary: type[StepSummary] = StepSummary
     checkpoint: type[CheckpointFields] = CheckpointDocument
+
+    def __post_init__(self) -> None:
+        check_model(self.run, RunFields, path=("id",), claim=RUN_CLAIM)
+        check_model(self.step, StepFields, path=("run_id", "id"), indexes=STEP_INDEXES)
+        check_model(self.checkpoint, CheckpointFields, path=("checkpoint_id",), indexes=CHECKPOINT_INDEXES)
 
     @property
     def documents(self) -> list[type[Document]]:

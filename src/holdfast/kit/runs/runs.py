@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast import ids
 from holdfast.errors import ConflictError, DeclarationError, InvalidError, NotFoundError, TooLargeError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.checkpoints import Checkpoints
@@ -16,7 +15,7 @@ from holdfast.kit.runs.decision import End
 from holdfast.kit.runs.models import KIT, RunFields, RunModels, RunStatus, StepFields
 from holdfast.kit.runs.transitions import Join, end_transition, retry_transition
 from holdfast.kit.runs.workflow import StepWaits, Workflow
-from holdfast.model.document import schema_of
+from holdfast.model import ProvidedId, schema_of
 from holdfast.store.commit import Write, create, patch
 from holdfast.store.query import Query, QueryPage
 from holdfast.store.store import Store
@@ -65,9 +64,9 @@ class Runs:
         now = self._store.clock.now()
         run = self._models.run(
             tenant_id=self._tenant_id, type=workflow.name, input=msgspec.to_builtins(input),
-            due_at=now + timedelta(seconds=delay_s), created_at=now, updated_at=now,
-            **{"id": ids.timestamp_id("run"), **(fields or {})},
+            due_at=now + timedelta(seconds=delay_s), created_at=now, updated_at=now, **(fields or {}),
         )  # fmt: skip
+        schema_of(self._models.run).assign_id(run)
         steps = self._steps_of(run, workflow)
         run.steps = [self._models.summary(id=one.id, run_id=run.id, name=one.name) for one in steps]
         return run, [create(run), *map(create, steps)]
@@ -209,13 +208,12 @@ class Runs:
         return True
 
     def _steps_of(self, run: RunFields, workflow: Workflow) -> list[StepFields]:
-        return [
-            self._models.step(
-                id=f"step-{number:03}-{name}",
-                run_id=run.id,
-                tenant_id=run.tenant_id,
-                name=name,
-                number=number,
-            )
-            for number, name in enumerate(workflow.steps, 1)
-        ]
+        """The steps, with ids as their class declares them; provided ones are of the number and the name."""
+        schema, steps = schema_of(self._models.step), list[StepFields]()
+        provided = isinstance(schema.declared.id, ProvidedId)
+        for number, name in enumerate(workflow.steps, 1):
+            id = f"step-{number:03}-{name}" if provided else ""
+            step = self._models.step(id=id, run_id=run.id, tenant_id=run.tenant_id, name=name, number=number)
+            schema.assign_id(step)
+            steps.append(step)
+        return steps

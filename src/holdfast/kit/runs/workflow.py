@@ -43,7 +43,7 @@ class StepDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workflow:
-    """Steps in the order of their declaration.
+    """Steps in the order of their declaration; a process works on at most `concurrency` of its runs at once.
 
     Example:
         autopilot = Workflow("autopilot")
@@ -57,8 +57,11 @@ class Workflow:
             return f"patch for complexity {step.input['complexity']}"
     """
 
-    def __init__(self, name: str, *, limit_s: float = RUN_LIMIT_S) -> None:
+    def __init__(self, name: str, *, limit_s: float = RUN_LIMIT_S, concurrency: int | None = None) -> None:
+        if not name or ":" in name:
+            raise DeclarationError(f"a workflow's name is not empty and has no ':', unlike {name!r}")
         self.name = name
+        self.concurrency = concurrency
         self.limit_s = limit_s
         self.steps: dict[str, StepDefinition] = {}
 

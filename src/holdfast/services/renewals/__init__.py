@@ -28,13 +28,9 @@ from holdfast.services.renewals.models import (
     TriggerJob,
 )
 
-# How many jobs of a kind one process works on at the same time.
-CONCURRENCY = 4
-
 
 def build(context: Context) -> Parts:
     # Imported here, because the scoring subprocess needs none of it and starts in half the time.
-    from holdfast.kit.runs import Runner
     from holdfast.services.renewals.jobs.rms_outbox import rms_outbox
     from holdfast.services.renewals.metrics import RenewalsMetrics
     from holdfast.services.renewals.operations import Renewals
@@ -42,26 +38,29 @@ def build(context: Context) -> Parts:
     from holdfast.services.renewals.views import attention, pages
 
     renewals = Renewals(context.store, context.settings, subprocess_pool=context.subprocess_pool)
-    store = context.store.privileged()
     refresh, outbox = renewals.refresh, rms_outbox(context.dispatcher)
-    runner = Runner(store, [renewals.workflow], models=JOBS, concurrency=CONCURRENCY)
-    trigger_runner = Runner(store, [renewals.trigger_workflow], models=TRIGGER_JOBS, concurrency=CONCURRENCY)
+    calculations, triggers = renewals.workflow, renewals.trigger_workflow
     return Parts(
         routes=ROUTES,
         jobs=[refresh.job()] if refresh.in_use else [],
-        loops={
-            "calculations": runner,
-            "triggers": trigger_runner,
-            **({"source": refresh} if refresh.in_use else {}),
-        },
+        loops={"source": refresh} if refresh.in_use else {},
         outboxes=[outbox],
-        runs=[RunPart(models=JOBS), RunPart(models=TRIGGER_JOBS)],
+        runs=[
+            RunPart(models=JOBS, workflows=[calculations]),
+            RunPart(models=TRIGGER_JOBS, workflows=[triggers]),
+        ],
         queues={"calculations": CalculationJob, "triggers": TriggerJob},
         pages=pages(renewals),
         health=refresh.health,
         attention=partial(attention, renewals),
         checks=[refresh.check],
-        metrics=RenewalsMetrics(outbox.dispatcher, runner, trigger_runner, refresh),
+        metrics=RenewalsMetrics(
+            outbox.dispatcher,
+            context.runner,
+            calculations=calculations,
+            triggers=triggers,
+            refreshing=refresh,
+        ),
         operations=renewals,
     )
 

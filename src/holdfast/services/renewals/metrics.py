@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from holdfast.kit.outbox import Dispatcher
-from holdfast.kit.runs import Runner
+from holdfast.kit.runs import Runner, RunnerStatus, Workflow
 from holdfast.services.renewals.ingest.refresh import SourceRefresh
 
 _PREFIX: Final = "holdfast_renewals_"
@@ -19,10 +19,16 @@ class RenewalsMetrics(Collector):
     """Read when asked for; nothing is counted twice."""
 
     def __init__(
-        self, dispatcher: Dispatcher, runner: Runner, trigger_runner: Runner, refreshing: SourceRefresh
+        self,
+        dispatcher: Dispatcher,
+        runner: Runner,
+        *,
+        calculations: Workflow,
+        triggers: Workflow,
+        refreshing: SourceRefresh,
     ) -> None:
-        self._dispatcher, self._runner, self._teller = dispatcher, runner, trigger_runner
-        self._refreshing = refreshing
+        self._dispatcher, self._runner, self._refreshing = dispatcher, runner, refreshing
+        self._calculations, self._triggers = calculations, triggers
 
     def collect(self) -> Iterable[Metric]:
         sending = self._dispatcher.status()
@@ -37,8 +43,10 @@ class RenewalsMetrics(Collector):
         ):
             attempts.add_metric([outcome], count)
         yield attempts
-        yield _jobs("calculations", "Calculation jobs this process took, by outcome.", self._runner)
-        yield _jobs("trigger_jobs", "Trigger jobs this process took, by outcome.", self._teller)
+        calculations = self._runner.status(self._calculations)
+        triggers = self._runner.status(self._triggers)
+        yield _jobs("calculations", "Calculation jobs this process took, by outcome.", calculations)
+        yield _jobs("trigger_jobs", "Trigger jobs this process took, by outcome.", triggers)
         refreshes = CounterMetricFamily(
             _PREFIX + "refreshes", "Times this process read the source, by outcome.", labels=["outcome"]
         )
@@ -47,13 +55,13 @@ class RenewalsMetrics(Collector):
         yield refreshes
         under_way = GaugeMetricFamily(_PREFIX + "under_way", "What is in hand now.", labels=["what"])
         under_way.add_metric(["deliveries"], self._dispatcher.under_way)
-        under_way.add_metric(["calculations"], self._runner.under_way)
-        under_way.add_metric(["trigger_jobs"], self._teller.under_way)
+        under_way.add_metric(["calculations"], calculations.held)
+        under_way.add_metric(["trigger_jobs"], triggers.held)
         yield under_way
 
 
-def _jobs(name: str, said: str, runner: Runner) -> Metric:
-    runs, family = runner.status(), CounterMetricFamily(_PREFIX + name, said, labels=["outcome"])
+def _jobs(name: str, said: str, runs: RunnerStatus) -> Metric:
+    family = CounterMetricFamily(_PREFIX + name, said, labels=["outcome"])
     for outcome, count in (("carried", runs.settled), ("lost", runs.lost), ("faulty", runs.faults)):
         family.add_metric([outcome], count)
     return family

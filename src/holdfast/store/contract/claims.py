@@ -190,6 +190,24 @@ class ClaimContract:
         assert names(both) == "c1"
         assert names(await worker.claim_due(QueuedJob, limit=9, lease_s=60, skip_lanes=["b", "c"])) == "a0 a1"
 
+    async def test_lanes_with_a_prefix_take_turns_among_themselves(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await keep_lanes(store, clock, {"a": 2, "b:": 1, "b:x": 3, "b:y": 3, "b;": 1, "bb": 1})
+        worker, after, turns = store.privileged(), None, list[str]()
+        for after in (None, "b:x", "b:y", "zzz", None):
+            taken = await worker.claim_due(
+                QueuedJob, limit=1, lease_s=60, per_lane=1, after_lane=after, lane_prefix="b:"
+            )
+            turns.append(names(taken))
+        assert turns == ["b:x0", "b:y0", "b:x1", "b:x2", "b:y1"]
+        taken = await worker.claim_due(
+            QueuedJob, limit=9, lease_s=60, lane_prefix="b:", skip_lanes=["b:x"], after_lane="b:y"
+        )
+        assert names(taken) == "b:y2"
+        assert await worker.claim_due(QueuedJob, limit=9, lease_s=60, lane_prefix="c:") == []
+        assert len(await worker.claim_due(QueuedJob, limit=9, lease_s=60)) == 5
+
     async def test_a_tenants_worker_takes_its_own_alone(self, store: Store, clock: ManualClock) -> None:
         now = clock.now()
         await keep(store, job("t1", now, tenant="t"), job("u1", now, tenant="u"), job("u2", now, tenant="u"))
@@ -221,6 +239,17 @@ class ClaimContract:
         await store.privileged().commit(delete(QueuedJob, "a"))
         assert await store.privileged().next_due(QueuedJob) == taken.doc.due
 
+    async def test_the_next_due_time_after_a_time_leaves_out_what_is_due(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        now = clock.now()
+        past, soon, later = (now + timedelta(seconds=s) for s in (-9, 0.000001, 9))
+        await keep(store, job("a", past), job("b", now), job("c", later, tenant="u"))
+        assert await store.privileged().next_due(QueuedJob, after=now) == later
+        await keep(store, job("d", soon, tenant="u"))
+        assert await store.privileged().next_due(QueuedJob, after=now) == soon
+        assert await store.tenant("t").next_due(QueuedJob, after=now) is None
+
     async def test_what_is_made_due_again_is_claimed_again(self, store: Store, clock: ManualClock) -> None:
         await store.commit(create(Chore(id="c")))
         assert await store.claim_due(Chore, limit=1, lease_s=1) == []
@@ -244,6 +273,7 @@ class ClaimContract:
             {"after_lane": "a"},
             {"skip_lanes": ["a"]},
             {"only_lanes": ["a"]},
+            {"lane_prefix": "a"},
         ]
         for lanes in unlaned:
             with pytest.raises(BadQueryError):

@@ -60,12 +60,13 @@ class Claimer:
                 await back_off(attempt)
         return [item for _, item in sorted(taken, key=lambda pair: (pair[0], pair[1].key))]
 
-    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
+    async def next_due(self, schema: Schema[Any], tenant: str | None, after_us: int | None) -> int | None:
         """Return when the earliest document is due: what a claim at the end of time would find first."""
         end = to_us(datetime.max.replace(tzinfo=UTC))
         request = ClaimRequest(schema=schema, now_us=end, lease_us=0, limit=1, owner="", tenant=tenant)
         due = schema.claim_columns[0]
-        async for page in self._pages(request, [], [due.stored], size=1):
+        later = [] if after_us is None else [compare(due.stored, ">", encode(from_us(after_us)))]
+        async for page in self._pages(request, later, [due.stored], size=1):
             return to_us(due.read(page[0].doc)) if page else None
         return None
 
@@ -154,10 +155,11 @@ class Claimer:
 
     async def _visit_lanes(self, request: ClaimRequest, choice: _Choice) -> None:
         """Visit the lanes from `after_lane` on, once round."""
-        start = request.after_lane or ""
+        first = request.lane_prefix
+        start = max(request.after_lane or "", first)
         await self._visit_range(request, choice, low=start, high=None)
-        if start:
-            await self._visit_range(request, choice, low="", high=start)
+        if start != first:
+            await self._visit_range(request, choice, low=first, high=start)
 
     async def _visit_range(
         self, request: ClaimRequest, choice: _Choice, *, low: str, high: str | None
@@ -165,6 +167,8 @@ class Claimer:
         assert choice.lane is not None
         lane, due = choice.lane, request.schema.claim_columns[0].stored
         upper = [] if high is None else [compare(lane.stored, "<=", encode(high))]
+        if request.lanes_below is not None:
+            upper.append(compare(lane.stored, "<", encode(request.lanes_below)))
         position: str | None = low
         while position is not None:
             bounds = [compare(lane.stored, ">", encode(position)), *upper]
@@ -230,6 +234,9 @@ class _Choice:
         only = self._request.only_lanes
         if lane in self._request.skip_lanes or (only is not None and lane not in only):
             return 0
+        prefix = self._request.lane_prefix
+        if prefix and not (lane.startswith(prefix) and lane != prefix):
+            return 0
         left = self.wanted - len(self.items)
         share = self._request.per_lane
         return left if share is None else min(left, share - self._used[lane])
@@ -249,7 +256,8 @@ class _Choice:
 
 def _lane(request: ClaimRequest) -> Column | None:
     """Return the lane's column where the request chooses lanes."""
-    asked = request.per_lane is not None or request.only_lanes is not None or bool(request.skip_lanes)
+    asked = request.per_lane is not None or request.only_lanes is not None
+    asked = asked or bool(request.skip_lanes or request.lane_prefix)
     claim = request.schema.claim
     if not asked or claim is None or claim.lane is None:
         return None

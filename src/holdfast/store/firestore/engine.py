@@ -80,9 +80,11 @@ class FirestoreEngine:
         with self._gate.entered():
             return await self._claimer.claim(request)
 
-    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
+    async def next_due(
+        self, schema: Schema[Any], tenant: str | None, *, after_us: int | None = None
+    ) -> int | None:
         with self._gate.entered():
-            return await self._claimer.next_due(schema, tenant)
+            return await self._claimer.next_due(schema, tenant, after_us)
 
     async def count_due(self, schema: Schema[Any], *, now_us: int, limit: int) -> int:
         with self._gate.entered():

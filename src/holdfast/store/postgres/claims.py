@@ -92,11 +92,16 @@ def _lanes(mapping: PostgresTable, request: ClaimRequest, bound: Bound) -> str:
         if after is not None:
             names.sort(key=lambda name: name.encode() <= after.encode())
         return f"SELECT lane FROM unnest({bound.add(names)}::text[]) AS lane"
+    lane, within = quote(lane_column(mapping).stored), "true"
+    if request.lane_prefix:
+        low, below = bound.add(request.lane_prefix), bound.add(request.lanes_below)
+        within = f"{lane} > {low} AND {lane} < {below}"
     if after is None:
-        return _lanes_within(mapping, request, bound, within="true")
-    edge, lane = bound.add(after), quote(lane_column(mapping).stored)
-    ahead = _lanes_within(mapping, request, bound, within=f"{lane} > {edge}")
-    return f"{ahead} UNION ALL {_lanes_within(mapping, request, bound, within=f'{lane} <= {edge}')}"
+        return _lanes_within(mapping, request, bound, within=within)
+    edge = bound.add(after)
+    ahead = _lanes_within(mapping, request, bound, within=f"{within} AND {lane} > {edge}")
+    behind = _lanes_within(mapping, request, bound, within=f"{within} AND {lane} <= {edge}")
+    return f"{ahead} UNION ALL {behind}"
 
 
 def _lanes_within(mapping: PostgresTable, request: ClaimRequest, bound: Bound, *, within: str) -> str:

@@ -13,7 +13,8 @@ from holdfast.store.sql.tables import claim_index, claimable
 
 
 def uses_lanes(request: ClaimRequest) -> bool:
-    return request.per_lane is not None or request.only_lanes is not None or bool(request.skip_lanes)
+    chosen = request.only_lanes is not None or bool(request.skip_lanes or request.lane_prefix)
+    return request.per_lane is not None or chosen
 
 
 def lane_column(mapping: TableMapping) -> Column:
@@ -50,10 +51,12 @@ def claim_values(mapping: TableMapping, request: ClaimRequest) -> list[tuple[Col
     ]
 
 
-def next_due_statement(mapping: TableMapping, tenant: str | None) -> tuple[str, list[Any]]:
-    """Return the statement that finds when the earliest document is due."""
+def next_due_statement(mapping: TableMapping, tenant: str | None, after: Any = None) -> tuple[str, list[Any]]:
+    """Return the statement that finds when the earliest document is due, among those due after a time."""
     bound, due = Bound(mapping.dialect), quote(mapping.claim_columns[0].stored)
     rows = f"{claimable_rows(mapping, lanes=False)}{tenant_condition(mapping, tenant, bound)}"
+    if after is not None:
+        rows += f" AND {due} > {bound.add(after)}"
     return f"SELECT {due} {rows} ORDER BY {due} LIMIT 1", bound.values
 
 

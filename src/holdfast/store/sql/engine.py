@@ -71,9 +71,12 @@ class SqlEngine(ABC, Generic[M]):
     async def _sums(self, statement: tuple[str, list[Any]]) -> list[Row]:
         return await self._execute(statement, list, rows_max=sys.maxsize)
 
-    async def next_due(self, schema: Schema[Any], tenant: str | None) -> int | None:
+    async def next_due(
+        self, schema: Schema[Any], tenant: str | None, *, after_us: int | None = None
+    ) -> int | None:
         mapping = self._mappings[schema]
-        rows = await self._execute(next_due_statement(mapping, tenant), list, rows_max=1)
+        after = None if after_us is None else from_us(after_us)
+        rows = await self._execute(next_due_statement(mapping, tenant, after), list, rows_max=1)
         unbind = mapping.dialect.unbind.get("time")
         return None if not rows else to_us(rows[0][0] if unbind is None else unbind(rows[0][0]))
 

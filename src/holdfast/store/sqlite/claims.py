@@ -75,20 +75,23 @@ def _due_by_lane(transaction: WriteTransaction, mapping: SqliteTable, request: C
 
 
 def _lanes(transaction: WriteTransaction, mapping: SqliteTable, request: ClaimRequest) -> Iterator[str]:
-    start = request.after_lane or ""
+    low, below = request.lane_prefix, request.lanes_below
+    start = max(request.after_lane or "", low)
     if request.only_lanes is not None:
         names = sorted(request.only_lanes - request.skip_lanes)
         yield from [n for n in names if n > start] + [n for n in names if n <= start]
         return
     lane = quote(lane_column(mapping).stored)
-    sql = f"SELECT {lane} {claimable_rows(mapping, lanes=True)} AND {lane} > ? ORDER BY {lane} LIMIT 1"
+    bounds = f"{lane} > ?" + ("" if below is None else f" AND {lane} < ?")
+    ends = () if below is None else (below,)
+    sql = f"SELECT {lane} {claimable_rows(mapping, lanes=True)} AND {bounds} ORDER BY {lane} LIMIT 1"
     visited, name, wrapped = 0, start, False
     while visited < LANES_VISITED_MAX:
-        row = transaction.connection.execute(sql, (name,)).fetchone()
+        row = transaction.connection.execute(sql, (name, *ends)).fetchone()
         if row is None or (wrapped and row[0] > start):
-            if wrapped or not start:
+            if wrapped or start == low:
                 return
-            name, wrapped = "", True
+            name, wrapped = low, True
             continue
         name, visited = row[0], visited + 1
         if name not in request.skip_lanes:

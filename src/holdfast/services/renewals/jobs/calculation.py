@@ -43,6 +43,8 @@ from holdfast.store import Fence, Store, Write, check, create_encoded, patch
 
 WORKFLOW: Final = "calculate"
 RUN_LIMIT_S: Final = 3_600.0
+# How many jobs of the kind one process works on at the same time.
+CONCURRENCY: Final = 4
 # From how many residents on a process of its own is worth its start.
 SUBPROCESS_MIN: Final = 20_000
 ORDERS_A_COMMIT: Final = 100
@@ -57,7 +59,7 @@ def workflow(
     subprocess_min: int = SUBPROCESS_MIN,
 ) -> Workflow:
     """What a calculation job does, so many residents at a time; of many, the scoring is done beside."""
-    made = Workflow(WORKFLOW, limit_s=RUN_LIMIT_S)
+    made = Workflow(WORKFLOW, limit_s=RUN_LIMIT_S, concurrency=CONCURRENCY)
 
     @made.step(limit_s=RUN_LIMIT_S)
     async def score(step: Step) -> dict[str, int]:

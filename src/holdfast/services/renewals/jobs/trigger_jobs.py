@@ -34,11 +34,13 @@ from holdfast.store import Fence, QueryPage, Store, Transaction, patch, put
 WORKFLOW: Final = "trigger"
 COLLECTION: Final = schema_of(TriggerJob).path.names[0]
 RUN_LIMIT_S: Final = 3_600.0
+# How many jobs of the kind one process works on at the same time.
+CONCURRENCY: Final = 4
 
 
 def trigger_workflow(store: Store, *, batch: int = BATCH) -> Workflow:
     """The workflow of trigger jobs, `batch` residents a commit."""
-    made = Workflow(WORKFLOW, limit_s=RUN_LIMIT_S)
+    made = Workflow(WORKFLOW, limit_s=RUN_LIMIT_S, concurrency=CONCURRENCY)
 
     @made.step(limit_s=RUN_LIMIT_S)
     async def send(step: Step) -> dict[str, int]:
