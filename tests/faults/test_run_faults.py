@@ -75,9 +75,7 @@ async def test_the_run_of_a_killed_worker_is_found_when_its_claim_is_over(url: s
     assert found_s < LEASE_S + 3
 
 
-async def test_a_killed_workers_runs_wait_for_one_that_knows_them_and_others_leave_them_alone(
-    url: str,
-) -> None:
+async def test_a_killed_workers_runs_are_left_alone_by_those_who_do_not_know_them(url: str) -> None:
     order = {"url": url, "lease_s": LEASE_S, "stops": 0.0}
     left, right = four_steps(_nothing, "left"), four_steps(_nothing, "right")
     async with opened(url) as store:
