@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,8 +19,13 @@ from holdfast.operation import Operator
 from holdfast.runtime import Runtime
 from holdfast.services.hackernews import service
 from holdfast.services.hackernews.domain.selection import StoriesQuery
+from holdfast.services.hackernews.models import Story
 from holdfast.services.hackernews.operations import HackerNews
 from holdfast.simulators.hackernews import HackerNewsSimulator
+from holdfast.store import Store, put
+from holdfast.testing import ManualClock
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -65,3 +72,27 @@ async def news_harness(url: str, clock: Clock, home: Path, **settings: Any) -> A
         opened(url, clock, home, hackernews=hackernews, **settings) as harness,
     ):
         yield harness
+
+
+def a_story(story_id: int, *, score: int, at: datetime, **fields: Any) -> Story:
+    """A stored story."""
+    usual: dict[str, Any] = {"by": "ada_l", "title": f"Story {story_id}", "updated": at}
+    return Story(id=story_id, score=score, time=at, **(usual | fields))
+
+
+async def store_stories(store: Store, stories: Iterable[Story]) -> None:
+    """Store stories as the worker does, in batches."""
+    writes = [put(story) for story in stories]
+    for start in range(0, len(writes), 400):
+        await store.commit(*writes[start : start + 400])
+
+
+async def while_time_passes(clock: Clock, doing: Coroutine[Any, Any, T], *, step_s: float = 0.1) -> T:
+    """Wait for something that itself waits by the test's clock."""
+    assert isinstance(clock, ManualClock)
+    task = asyncio.ensure_future(doing)
+    async with asyncio.timeout(30):
+        while not task.done():
+            await asyncio.sleep(0.005)
+            await clock.advance(step_s)
+    return task.result()

@@ -285,9 +285,8 @@ class Cache(Generic[T]):
         if epoch != self._epoch or (known is not None and known.revision > doc.revision):
             return
         self._memory.pop(key, None)
-        # The same object while it is the same value, so that callers can remember what they derived from it.
-        same = known is not None and (known.revision, known.cached_at_ms) == (doc.revision, doc.cached_at_ms)
-        value = known.value if known is not None and same else doc.value
+        # The same object while the value is equal, so that callers can remember what they derived from it.
+        value = known.value if known is not None and known.value == doc.value else doc.value
         self._memory[key] = _Entry(value, doc.cached_at_ms, doc.revision, self._clock.monotonic())
         if len(self._memory) > KEYS_MAX:
             del self._memory[next(iter(self._memory))]

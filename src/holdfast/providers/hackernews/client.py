@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
-import aiohttp
 import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import ConfigError, HoldfastError, RetryLaterError, TooManyRequestsError
+from holdfast.net import HttpSession
 from holdfast.providers.hackernews.types import Item, StoryList, Updates
 from holdfast.providers.rest import Call, CallLimits, RestClient, RestResponse, fault_by_status, path_of
 
@@ -43,7 +43,7 @@ class HackerNewsApi:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        session: HttpSession,
         *,
         clock: Clock,
         base_url: str = API_URL,
@@ -83,7 +83,7 @@ class HackerNewsSite:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        session: HttpSession,
         *,
         clock: Clock,
         base_url: str = SITE_URL,

@@ -7,6 +7,7 @@ from holdfast.services.hackernews.jobs import jobs_of
 from holdfast.services.hackernews.models import DOCUMENTS
 from holdfast.services.hackernews.operations import HackerNews
 from holdfast.services.hackernews.settings import HackerNewsSettings
+from holdfast.services.hackernews.views import health_of, pages_of
 
 
 def build(context: Context) -> Parts:
@@ -15,7 +16,8 @@ def build(context: Context) -> Parts:
     return Parts(
         jobs=jobs_of(operations) if operations.settings.enabled else [],
         caches=[operations.cache.cache],
-        close=operations.close,
+        pages=pages_of(operations),
+        health=health_of(operations),
         metrics=operations.metrics,
         operations=operations,
     )

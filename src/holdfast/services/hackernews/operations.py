@@ -12,15 +12,16 @@ from typing import Final
 
 import msgspec
 
+from holdfast.clock import from_us
 from holdfast.operation import Operator, operation
 from holdfast.service import Context
 from holdfast.services.hackernews.backfill import Backfill, BackfillProgress, Report
 from holdfast.services.hackernews.domain.ranking import RankedStory
 from holdfast.services.hackernews.domain.selection import StoriesQuery, filter_stories, visible_stories
-from holdfast.services.hackernews.domain.spans import PAGE_MAX, SpanName, span_of
+from holdfast.services.hackernews.domain.spans import PAGE_MAX, SPANS, SpanName, span_of
 from holdfast.services.hackernews.hidden_stories import HiddenPage, HiddenStories
 from holdfast.services.hackernews.metrics import HackerNewsMetrics
-from holdfast.services.hackernews.models import StoryRound
+from holdfast.services.hackernews.models import CachedSpan, StoryRound
 from holdfast.services.hackernews.sources import HackerNewsSources
 from holdfast.services.hackernews.story_cache import StoryCache
 from holdfast.services.hackernews.story_store import stored_stories
@@ -40,6 +41,14 @@ class StoriesPage(msgspec.Struct, frozen=True, kw_only=True):
     cached_at: datetime
 
 
+class CachedList(msgspec.Struct, frozen=True, rename="camel"):
+    """The cached list of a timespan: how many stories, and the time of the query that found them."""
+
+    timespan: str
+    stories: int = 0
+    cached_at: datetime | None = None
+
+
 class HackerNews:
     """The service as its routes, commands and pages use it.
 
@@ -49,7 +58,7 @@ class HackerNews:
     def __init__(self, context: Context) -> None:
         self.settings, self.clock, self.store = context.settings, context.clock, context.store
         self.metrics = HackerNewsMetrics()
-        self.sources = HackerNewsSources(self.settings, clock=context.clock)
+        self.sources = HackerNewsSources(self.settings, session=context.http_session, clock=context.clock)
         self.cache, self.hides = StoryCache(context.store), HiddenStories(context.store)
         self.worker = StoryWorker(context.store, self.sources, cache=self.cache, metrics=self.metrics)
         self.backfills = Backfill(context.store, self.sources, cache=self.cache)
@@ -116,6 +125,19 @@ class HackerNews:
         """Return the latest rounds of the worker, newest first."""
         return await self.worker.rounds(limit=limit)
 
+    async def spans(self) -> list[CachedList]:
+        """Return what is cached of each timespan, as it is in the store."""
+        found = await self.store.get_many(CachedSpan, list(SPANS))
+        docs = [None if one is None else one.doc for one in found]
+        return [
+            CachedList(name, len(doc.value), from_us(doc.cached_at_ms * 1_000)) if doc else CachedList(name)
+            for name, doc in zip(SPANS, docs, strict=True)
+        ]
+
+    async def newest_id(self) -> int:
+        """Return the largest id that Hacker News has."""
+        return await self.sources.api().max_item_id()
+
     # -- acts of operators ------------------------------------------------------------------------
 
     @operation(
@@ -157,7 +179,3 @@ class HackerNews:
         self.sources.require_enabled()
         await by.append(details={"from": first_id, "to": last_id})
         return await self.backfills.run(first_id, last_id, report=report)
-
-    async def close(self) -> None:
-        """Close the connections to Hacker News."""
-        await self.sources.close()

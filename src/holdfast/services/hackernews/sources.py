@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import aiohttp
 import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.net import HttpSession
 from holdfast.providers.hackernews import HackerNewsApi, HackerNewsSite, Item, StoryList
 from holdfast.services.hackernews.settings import HackerNewsSettings
 
@@ -26,11 +26,10 @@ class StoryIds(msgspec.Struct, frozen=True):
 
 
 class HackerNewsSources:
-    """Clients of Hacker News, made on first use."""
+    """Clients of Hacker News; without the setting `enabled` they are refused."""
 
-    def __init__(self, settings: HackerNewsSettings, *, clock: Clock) -> None:
-        self._settings, self._clock = settings, clock
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, settings: HackerNewsSettings, *, session: HttpSession, clock: Clock) -> None:
+        self._settings, self._session, self._clock = settings, session, clock
 
     def require_enabled(self) -> None:
         """Raise ConfigError where the settings say that nothing is fetched."""
@@ -41,14 +40,14 @@ class HackerNewsSources:
         """Return the client of the public API."""
         self.require_enabled()
         return HackerNewsApi(
-            self._http(), clock=self._clock, base_url=self._settings.api_url, call_s=self._settings.call_s
+            self._session, clock=self._clock, base_url=self._settings.api_url, call_s=self._settings.call_s
         )
 
     def site(self) -> HackerNewsSite:
         """Return the client of the site, for signing in."""
         self.require_enabled()
         return HackerNewsSite(
-            self._http(), clock=self._clock, base_url=self._settings.site_url, call_s=self._settings.call_s
+            self._session, clock=self._clock, base_url=self._settings.site_url, call_s=self._settings.call_s
         )
 
     async def listed(self) -> StoryIds:
@@ -79,13 +78,3 @@ class HackerNewsSources:
             for _ in range(min(self._settings.fetch_concurrency, len(ids))):
                 tasks.create_task(fetch(queue))
         return [(one, found[one]) for one in ids]
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-        self._session = None
-
-    def _http(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession()
-        return self._session
