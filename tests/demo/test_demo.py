@@ -172,6 +172,16 @@ def test_mending_the_rms_leaves_what_somebody_paused_and_a_property_without_an_e
     assert demo.ask(f"{path}/resume", token=token, body={})[1]["status"] == "active"
 
 
+def test_a_story_that_somebody_posts_is_near_the_top_of_every_list(stand: Stand) -> None:
+    home, demo, token = stand
+    assert "is posted" in _run_control(demo, token, "hackernews/post")
+    for span in ("Day", "Year"):
+        best = ["hackernews", "stories", "--timespan", span, "--limit", "50"]
+        wait_for(lambda best=best: [one for one in list_items(home, *best) if "yourself" in one["title"]])  # type: ignore[misc]
+    assert len(list_items(home, "hackernews", "stories", "--timespan", "All", "--limit", "500")) == 500
+    assert "voted" in _run_control(demo, token, "hackernews/hour")
+
+
 def test_only_those_who_may_can_press_and_an_unknown_button_is_told(stand: Stand) -> None:
     _, demo, token = stand
     assert demo.ask("/demo/scenes/webhooks/break", body={})[0] == 401

@@ -52,6 +52,11 @@ class BackfillProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     def total(self) -> int:
         return self.last_id - self.first_id + 1
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to try: the same range, run once more, starts over."""
+        return self.next_id > self.last_id and not self.failed
+
 
 Report = Callable[[BackfillProgress], None]
 
@@ -79,8 +84,8 @@ class Backfill:
         run_id = f"hackernews-backfill-{first_id}-{last_id}"
         latest = await self._checkpoints.latest(run_id)
         progress = BackfillProgress(first_id=first_id, last_id=last_id, next_id=first_id)
-        if latest is not None:
-            progress = msgspec.convert({**latest.state, "resumed": True}, BackfillProgress)
+        if latest is not None and not (stored := msgspec.convert(latest.state, BackfillProgress)).finished:
+            progress = msgspec.structs.replace(stored, resumed=True)
         report(progress)
         again, progress = progress.failed, msgspec.structs.replace(progress, failed=())
         while again or progress.next_id <= last_id:
@@ -92,8 +97,8 @@ class Backfill:
             latest = await self._commit(lease, run_id, progress, batch=batch, waiting=again, after=latest)
             await self._cache.apply(batch.ranked)
             report(progress)
-        if latest is not None and not progress.failed:
-            await self._store.commit(lease.guard(), *self._checkpoints.writes_retire(latest, is_latest=False))
+        if latest is not None and progress.finished:
+            await self._store.commit(lease.guard(), *self._checkpoints.writes_retire(latest))
         return progress
 
     async def _fetch(
