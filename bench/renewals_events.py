@@ -55,19 +55,19 @@ def to_delivered(delivery: DeliveryState) -> timedelta:
     return delivery.finished_at - delivery.created_at
 
 
-async def trigger(store: Store, number: int) -> TriggerResult:
-    events = RiskEvents(store)
+async def trigger(store: Store, number: int, dispatcher: Dispatcher) -> TriggerResult:
+    events = RiskEvents(store, local_dispatcher=dispatcher)
     (result,) = await store.transact(lambda tx: events.add(tx, [score(number)]))
     return result
 
 
-async def steadily(store: Store, numbers: list[int]) -> list[TriggerResult]:
+async def steadily(store: Store, numbers: list[int], dispatcher: Dispatcher) -> list[TriggerResult]:
     """Call one after another at a fixed rate; a late one does not delay those after it."""
     loop, tasks = asyncio.get_running_loop(), []
     start = loop.time()
     for n, number in enumerate(numbers):
         await asyncio.sleep(max(0.0, start + n / PER_S - loop.time()))
-        tasks.append(asyncio.create_task(trigger(store, number)))
+        tasks.append(asyncio.create_task(trigger(store, number, dispatcher)))
     return await asyncio.gather(*tasks)
 
 
@@ -98,7 +98,8 @@ def p95_of(length: Length, limit_ms: float) -> Open:
             await home.commit(create(Property(id=PROPERTY, name="Bench")), create(endpoint))
 
             async def ours() -> float:
-                told = await steadily(home, [next(numbers) for _ in range(place.scale(600, 200))])
+                chosen = [next(numbers) for _ in range(place.scale(600, 200))]
+                told = await steadily(home, chosen, dispatcher)
                 lengths = [length(one).total_seconds() * 1_000 for one in await finished(home, told)]
                 return statistics.quantiles(lengths, n=20)[-1]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,8 @@ from holdfast.kit.outbox import (
     delivery_id,
 )
 from holdfast.net import AddressGuard, RawSender
-from holdfast.store import Store, create, put
+from holdfast.store import Snapshot, Store, Transaction, create, put
+from holdfast.store.port import ClaimRequest
 from tests.kit.eventually import until
 from tests.kit.outbox_fixture import (
     SECRET,
@@ -180,6 +183,31 @@ async def test_a_delivery_put_out_beside_a_dispatcher_is_its_own_from_the_first_
         await state_is(live_store, "evt-2", "delivered")
     assert (first.fence, first.attempts[0].fence) == (1, 1)
     assert Counter(r.headers["webhook-id"] for r in receiver.requests) == {"evt-1": 1, "evt-2": 1}
+
+
+async def test_a_delivery_of_a_transaction_is_handed_over_once_that_is_committed(live_store: Store) -> None:
+    async def claim_nothing(request: ClaimRequest) -> list[Snapshot[Any]]:
+        return []
+
+    live_store.engine.claim = claim_nothing  # type: ignore[method-assign]
+    attempts = count(1)
+
+    home = live_store.tenant("-")
+
+    async def act(tx: Transaction) -> None:
+        await tx.get(Endpoint, "other")
+        await outbox.add(tx, Event(id="evt-1", type="t", body=b"{}"), [endpoint])
+        if next(attempts) == 1:
+            # The first attempt conflicts: what it reserved is given back, and nothing is sent.
+            await endpoint_at(live_store, receiver.url(), "other")
+
+    async with receiving() as receiver, dispatching(live_store) as dispatcher:
+        endpoint = await endpoint_at(live_store, receiver.url())
+        outbox = Outbox(live_store, local_dispatcher=dispatcher)
+        await home.transact(act)
+        await state_is(live_store, "evt-1", "delivered")
+    assert next(attempts) == 3
+    assert [r.headers["webhook-id"] for r in receiver.requests] == ["evt-1"]
 
 
 async def test_a_drain_delivers_what_is_due_and_ends_by_itself(live_store: Store) -> None:

@@ -205,17 +205,20 @@ class Store:
         `act` may run several times, so it must only read and write through its transaction.
         """
         for attempt in range(1, attempts + 1):
-            transaction = Transaction(self)
-            result = await act(transaction)
+            transaction, committed = Transaction(self), False
             try:
-                await transaction.commit()
-            except (ConflictError, RetryLaterError) as conflict:
-                if attempt == attempts or not transaction.may_retry(conflict):
-                    raise
-                # Short and the same for all: a back-off that grows with each conflict would starve the loser.
-                await asyncio.sleep(random.uniform(0, back_off_s * min(3, attempt)))
-            else:
-                return result
+                result = await act(transaction)
+                try:
+                    await transaction.commit()
+                    committed = True
+                    return result
+                except (ConflictError, RetryLaterError) as conflict:
+                    if attempt == attempts or not transaction.may_retry(conflict):
+                        raise
+            finally:
+                transaction.end(committed=committed)
+            # Short and the same for all: a back-off that grows with each conflict would starve the loser.
+            await asyncio.sleep(random.uniform(0, back_off_s * min(3, attempt)))
         raise BadQueryError("a transaction needs at least one attempt")
 
     async def claim_due(

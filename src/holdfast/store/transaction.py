@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import AlreadyExistsError, HoldfastError, OutcomeUnknownError
@@ -22,6 +23,7 @@ class Transaction:
         self._store = store
         self._read: dict[tuple[type, str], tuple[type[Document], Snapshot[Any] | None]] = {}
         self._writes: list[Write] = []
+        self._on_end: list[Callable[[bool], None]] = []
 
     async def get(self, cls: type[D], *ids: str) -> Snapshot[D] | None:
         found = await self._store.get(cls, *ids)
@@ -32,6 +34,14 @@ class Transaction:
     def write(self, *writes: Write) -> None:
         """Add writes to the final commit."""
         self._writes.extend(writes)
+
+    def on_end(self, callback: Callable[[bool], None]) -> None:
+        """Have it called once this attempt has ended, with whether it was committed."""
+        self._on_end.append(callback)
+
+    def end(self, *, committed: bool) -> None:
+        for callback in self._on_end:
+            callback(committed)
 
     async def commit(self) -> None:
         if self._writes:

@@ -32,24 +32,36 @@ class DirectHandoff:
 
     async def commit(self, deliveries: Sequence[Delivery], commit: Callable[[], Awaitable[None]]) -> None:
         """Claim what there is room for, commit, and send it at once."""
+        end = self.claim(deliveries)
+        committed = False
+        try:
+            await commit()
+            committed = True
+        finally:
+            end(committed)
+
+    def claim(self, deliveries: Sequence[Delivery]) -> Callable[[bool], None]:
+        """Claim what there is room for; return what to call once it is known whether that was committed."""
         places = [(delivery, queue) for delivery in deliveries if (queue := self._reserve(delivery))]
         until_s = self._clock.monotonic() + self._lease_s
         for delivery, _ in places:
             delivery.status, delivery.owner, delivery.fence = "sending", self._owner, 1
             delivery.next_attempt_at = delivery.created_at + timedelta(seconds=self._lease_s)
-        try:
-            await commit()
-        except BaseException:
-            for _, queue in places:
+
+        def end(committed: bool) -> None:
+            for delivery, queue in places:
                 queue.unreserve()
-            raise
-        for delivery, queue in places:
-            queue.unreserve()
-            queue.add(ClaimedDelivery(delivery, until_s))
-            if self._worker.stopping:
-                self._worker.release(queue)
-            else:
-                self._worker.send_waiting(queue)
+                if committed:
+                    self._send(ClaimedDelivery(delivery, until_s), queue)
+
+        return end
+
+    def _send(self, claimed: ClaimedDelivery, queue: EndpointQueue) -> None:
+        queue.add(claimed)
+        if self._worker.stopping:
+            self._worker.release(queue)
+        else:
+            self._worker.send_waiting(queue)
 
     def _reserve(self, delivery: Delivery) -> EndpointQueue | None:
         if not self.open or self._worker.stopping or delivery.status != "pending":

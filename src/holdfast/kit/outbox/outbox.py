@@ -74,8 +74,18 @@ class Outbox:
         return [create(delivery) for delivery, _ in deliveries]
 
     async def add(self, tx: Transaction, event: Event, endpoints: Iterable[Endpoint]) -> list[str]:
-        """Add an event's deliveries to the caller's transaction; return their ids."""
-        deliveries = self._deliveries(event, endpoints)
+        """Add an event's deliveries to the caller's transaction; return their ids.
+
+        With a `local_dispatcher`, what it has room for is claimed in that commit and sent right after it.
+        """
+        chosen = list(endpoints)
+        if self._handoff is not None:
+            await self._handoff.load(chosen)
+        deliveries = self._deliveries(event, chosen)
+        if self._handoff is not None:
+            tx.on_end(
+                self._handoff.claim([delivery for delivery, is_ordered in deliveries if not is_ordered])
+            )
         for delivery, is_ordered in deliveries:
             if is_ordered:
                 await ordering.join(tx, delivery, models=self._models, now=delivery.created_at)

@@ -37,8 +37,11 @@ def build(context: Context) -> Parts:
     from holdfast.services.renewals.routes import ROUTES
     from holdfast.services.renewals.views import attention, pages
 
-    renewals = Renewals(context.store, context.settings, subprocess_pool=context.subprocess_pool)
-    refresh, outbox = renewals.refresh, rms_outbox(context.dispatcher)
+    outbox = rms_outbox(context.dispatcher)
+    renewals = Renewals(
+        context.store, context.settings, subprocess_pool=context.subprocess_pool, dispatcher=outbox.dispatcher
+    )
+    refresh = renewals.refresh
     calculations, triggers = renewals.workflow, renewals.trigger_workflow
     return Parts(
         routes=ROUTES,

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.errors import ConflictError, InvalidError, NotFoundError
-from holdfast.kit.outbox import Deliveries, Report, Selection
+from holdfast.kit.outbox import Deliveries, Dispatcher, Report, Selection
 from holdfast.operation import Operator, operation
 from holdfast.service import SubprocessPool
 from holdfast.services.renewals.domain.rules import RulesRequest, merge_rules
@@ -72,8 +72,9 @@ class Renewals:
         settings: RenewalsSettings = RenewalsSettings(),  # noqa: B008
         *,
         subprocess_pool: SubprocessPool | None = None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
-        self._store, self.clock = store, store.clock
+        self._store, self.clock, self._dispatcher = store, store.clock, dispatcher
         self.workflow = workflow(store, subprocess_pool=subprocess_pool)
         self.trigger_workflow = trigger_workflow(store)
         self.refresh = SourceRefresh(store, settings)
@@ -101,6 +102,9 @@ class Renewals:
 
     def outcomes(self, tenant_id: str) -> Outcomes:
         return Outcomes(self.store(tenant_id))
+
+    def _events(self, tenant_id: str) -> RiskEvents:
+        return RiskEvents(self.store(tenant_id), local_dispatcher=self._dispatcher)
 
     async def source_state(self, tenant_id: str) -> SourceState | None:
         """Where a portfolio's data comes from and how old it is; None before the first import."""
@@ -132,7 +136,7 @@ class Renewals:
             raise NotFoundError(f"no score of resident {resident_id!r} in the latest run", "resident")
         if scores[0].risk_tier not in FLAGGED:
             raise ConflictError(f"resident {resident_id!r} is not flagged: the latest run says low risk")
-        events = RiskEvents(portfolio.store)
+        events = self._events(by.tenant_id)
         (result,) = await by.commit(
             lambda tx: events.add(tx, scores), subject=event_id_of(scores[0]),
             details=lambda results: {"status": results[0].status},
@@ -172,7 +176,7 @@ class Renewals:
 
     async def _send(self, by: Operator, scores: Sequence[RiskScore]) -> list[TriggerResult]:
         """Commit batch by batch; the audit event of each says what became of its residents."""
-        events, results = RiskEvents(self.store(by.tenant_id)), list[TriggerResult]()
+        events, results = self._events(by.tenant_id), list[TriggerResult]()
         for start in range(0, len(scores), BATCH):
             batch = scores[start : start + BATCH]
             results += await by.commit(lambda tx, batch=batch: events.add(tx, batch), details=counts_of)  # type: ignore[misc]

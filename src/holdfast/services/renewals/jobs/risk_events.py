@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast.errors import ConflictError
-from holdfast.kit.outbox import Deliveries, Event, Outbox, delivery_id
+from holdfast.kit.outbox import Deliveries, Dispatcher, Event, Outbox, delivery_id
 from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.model.limits import ID_BYTES_MAX
 from holdfast.services.renewals.domain.scoring import Tier
@@ -131,9 +131,9 @@ class RiskEvents:
     Example: `results = await store.transact(lambda tx: RiskEvents(store).add(tx, scores))`
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, local_dispatcher: Dispatcher | None = None) -> None:
         self._store = store
-        self._outbox = Outbox(store, models=OUTBOX_MODELS)
+        self._outbox = Outbox(store, models=OUTBOX_MODELS, local_dispatcher=local_dispatcher)
         self._deliveries = Deliveries(store, models=OUTBOX_MODELS)
 
     async def require_endpoint(self, property_id: str) -> RmsEndpoint:
