@@ -24,7 +24,7 @@ from holdfast.testing import OwnPostgresServer
 from tests.faults.severing_proxy import Loss, severing_proxy
 
 CALLERS = 12
-RESUMES_WITHIN_S = 5.0
+RESUMES_WITHIN_S = 20.0
 
 
 @document("counters/{id}")

@@ -72,7 +72,7 @@ async def test_the_run_of_a_killed_worker_is_found_when_its_claim_is_over(url: s
             assert await working == "lost 0 faults 0 None"
         await _assert_whole(store, run)
     assert [step.attempts for step in run.steps] == [1, 2, 1, 1]
-    assert found_s < LEASE_S + 3
+    assert found_s < LEASE_S + 20
 
 
 async def test_a_killed_workers_runs_are_left_alone_by_those_who_do_not_know_them(url: str) -> None:

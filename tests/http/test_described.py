@@ -1,4 +1,8 @@
-"""Thousands of generated requests at a real server, fitting and not: it answers as it describes itself."""
+"""Generated requests at a real server, fitting and not: it answers as it describes itself.
+
+`HOLDFAST_TEST_REQUESTS` says how many are sent at least; every operation gets some of each kind however few.
+The long form is 5,000.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +35,9 @@ from holdfast.runtime import Runtime
 from tests.http.bed import SECRET, SERVICE
 from tests.http.processes import announce, holdfast_process
 
-REQUESTS_MIN = int(os.environ.get("HOLDFAST_TEST_REQUESTS", "5000"))
+REQUESTS_MIN = int(os.environ.get("HOLDFAST_TEST_REQUESTS", "1000"))
 # How many of each kind an operation gets in one round; those with few parameters run out before.
-EXAMPLES = 30
+EXAMPLES = 8
 ROUNDS_MAX = 20
 # These take their time for each request.
 FEW = {"/work/drain": 3, "/api/v1/audit/verify": 5}
@@ -60,9 +64,7 @@ async def server(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
         yield address, token
 
 
-def test_it_answers_thousands_of_generated_requests_as_it_describes(
-    server: tuple[str, str], record_property: Any
-) -> None:
+def test_it_answers_generated_requests_as_it_describes(server: tuple[str, str], record_property: Any) -> None:
     address, token = server
     asked = _Asking(address, token)
     described = asked.session.get(f"{address}/openapi.json", timeout=10).json()

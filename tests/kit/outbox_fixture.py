@@ -101,7 +101,7 @@ async def delivery(store: Store, event_id: str, endpoint_id: str = "ep") -> Deli
     return found.doc
 
 
-async def state_is(store: Store, event_id: str, status: str, *, within_s: float = 15.0) -> Delivery:
+async def state_is(store: Store, event_id: str, status: str, *, within_s: float = 30.0) -> Delivery:
     """Wait for a delivery to reach a state."""
     async with asyncio.timeout(within_s):
         while (found := await delivery(store, event_id)).status != status:  # noqa: ASYNC110 - told by nobody

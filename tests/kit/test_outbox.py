@@ -112,7 +112,7 @@ async def test_a_paused_endpoint_gets_nothing_until_it_is_resumed(live_store: St
                 await other.received(n + 1)
             assert receiver.requests == []
             await operator.resume("ep", by="ada")
-            await state_is(live_store, "evt-1", "delivered", within_s=3)
+            await state_is(live_store, "evt-1", "delivered")
 
 
 async def test_a_late_answer_of_a_lost_lease_can_not_overwrite_a_newer_state(live_store: Store) -> None:
@@ -156,7 +156,7 @@ async def test_a_stopped_dispatcher_finishes_what_is_under_way_and_gives_back_th
         assert states == {"delivered": 1, "pending": 3}
         async with dispatching(live_store):
             for n in range(4):
-                await state_is(live_store, f"evt-{n}", "delivered", within_s=5)
+                await state_is(live_store, f"evt-{n}", "delivered")
     assert len(receiver.requests) == 4
 
 

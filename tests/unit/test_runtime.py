@@ -176,7 +176,7 @@ async def test_a_loop_that_does_not_stop_in_time_is_ended() -> None:
     stop = asyncio.Event()
     task = asyncio.create_task(supervisor.run(stop))
     stop.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 30)
     assert not supervisor.status()[0].running
 
 

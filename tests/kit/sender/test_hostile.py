@@ -34,7 +34,7 @@ async def test_bytes_that_come_while_resting_end_the_connection(sender: RawSende
     async with serving(talk) as receiver:
         await sender.send(outgoing(receiver.url()))
         late.set()
-        await asyncio.wait_for(receiver.ended.wait(), 5)
+        await asyncio.wait_for(receiver.ended.wait(), 30)
         assert (await sender.send(outgoing(receiver.url()))).excerpt == b"ok"
         assert receiver.connections == 2
 
