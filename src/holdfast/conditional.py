@@ -47,7 +47,7 @@ def conditional_response(
     varies = f"{vary}, accept-encoding" if vary else "accept-encoding"
     sent = {"etag": shown.tag, "cache-control": cache_control, "vary": varies}
     if _has_copy(headers.get("if-none-match", ""), shown.tag):
-        return Response(None, status_code=304, headers=sent)
+        return Response(b"", status_code=304, headers=sent, media_type=shown.media_type)
     body = shown.body
     if takes_gzip(headers.get("accept-encoding", "")) and shown.compressed is not None:
         body, sent["content-encoding"] = shown.compressed, "gzip"

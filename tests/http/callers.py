@@ -61,6 +61,7 @@ class Route(msgspec.Struct, frozen=True):
     platform: bool = False
     page: bool = False
     tenant: str = ""
+    scheduler: bool = False
 
     @property
     def name(self) -> str:
@@ -83,7 +84,8 @@ def routes_of(bed: Bed) -> list[Route]:
 def _route(path: str, method: str, handler: HTTPRouteHandler) -> Route:
     opt = handler.opt
     page, platform = bool(opt.get("page")), bool(opt.get("platform"))
-    return Route(method, path, opt["needs"], platform, page, opt.get("tenant", ""))
+    scheduler = bool(opt.get("scheduler"))
+    return Route(method, path, opt["needs"], platform, page, opt.get("tenant", ""), scheduler)
 
 
 def expected(route: Route, visitor: Visitor) -> int | None:
@@ -95,6 +97,8 @@ def expected(route: Route, visitor: Visitor) -> int | None:
         return None
     if route.needs == "visitor" and route.path.startswith(f"/{visitor.visits}/"):
         return None
+    if route.scheduler and not visitor.known:
+        return 403
     if not visitor.known or route.needs == "visitor":
         return 303 if route.page and route.method == "GET" else 401
     if not visitor.scoped or (acts and not visitor.acts):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from holdfast.services.hackernews.operations import HackerNews
-from holdfast.simulators.hackernews import AddStories
+from holdfast.simulators.hackernews import AddAccount, AddStories
 from holdfast.testing import ManualClock
 from tests.operations.commit_log import CommitLog
 from tests.operations.scenarios import World, scenario
@@ -25,6 +25,24 @@ async def _news(world: World) -> AsyncIterator[Harness]:
             harness.hackernews.run(AddStories(count=20, days=3))
             world.log = CommitLog(harness.runtime.store)
             yield harness
+
+
+@scenario(HackerNews.sign_in)
+async def _(world: World) -> None:
+    async with _news(world) as news:
+        news.hackernews.run(AddAccount(acct="pg", pw="secret"))
+        cookie = await world.act(news.operations.sign_in(news.by, "pg", password="secret"))
+        assert (await news.operations.visitors.verify(cookie)).caller is not None
+
+
+@scenario(HackerNews.sign_out)
+async def _(world: World) -> None:
+    async with _news(world) as news:
+        cookie = await news.operations.visitors.begin("pg")
+        visitor = await news.operations.visitors.verify(cookie)
+        assert visitor.caller is not None
+        await world.act(news.operations.sign_out(news.runtime.operator(visitor.caller, "-")))
+        assert (await news.operations.visitors.verify(cookie)).caller is None
 
 
 @scenario(HackerNews.hide)

@@ -15,8 +15,8 @@ from holdfast.conditional import Representation, conditional_response
 from holdfast.errors import NotFoundError
 
 KINDS: Final = {
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css",
+    ".js": "text/javascript",
     ".png": "image/png",
     ".svg": "image/svg+xml",
     ".webp": "image/webp",

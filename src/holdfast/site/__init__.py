@@ -35,7 +35,7 @@ __all__ = ["routes"]
 log = structlog.get_logger("holdfast.site")
 
 ERROR: Final = "error.html"
-_HTML: Final = "text/html; charset=utf-8"
+_HTML: Final = "text/html"
 _INTERNAL: Final = "Something went wrong here; please try again in a moment."
 AnyRequest = Request[Any, Any, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -51,13 +51,19 @@ class Harness:
 
 @contextlib.asynccontextmanager
 async def opened(
-    url: str, clock: Clock, home: Path, *, hackernews: HackerNewsSimulator, **settings: Any
+    url: str,
+    clock: Clock,
+    home: Path,
+    *,
+    hackernews: HackerNewsSimulator,
+    config: Mapping[str, Any] = {},
+    **settings: Any,
 ) -> AsyncIterator[Harness]:
     """One more process on the store."""
     table = {"enabled": True, "api_url": hackernews.api_url, "site_url": hackernews.url, **settings}
-    config = load_config({"home": home, "store": url}, environ={})
-    config = msgspec.structs.replace(config, services={"hackernews": table})
-    runtime = await Runtime.open(config, services=[service], clock=clock)
+    loaded = load_config({"home": home, "store": url, **config}, environ={})
+    loaded = msgspec.structs.replace(loaded, services={"hackernews": table})
+    runtime = await Runtime.open(loaded, services=[service], clock=clock)
     try:
         yield Harness(hackernews, runtime, clock)
     finally:

@@ -8,18 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 import msgspec
 
 from holdfast.clock import from_us
+from holdfast.conditional import Representation
+from holdfast.errors import (
+    ConfigError,
+    ForbiddenError,
+    OutcomeUnknownError,
+    RetryLaterError,
+    UnverifiedError,
+)
+from holdfast.kit.access import VisitorCaller
+from holdfast.kit.rate_limit import WindowQuota
+from holdfast.model import Caller
 from holdfast.operation import Operator, operation
 from holdfast.service import Context
 from holdfast.services.hackernews.backfill import Backfill, BackfillProgress, Report
+from holdfast.services.hackernews.domain.presentation import StoriesResponse, StoryCard, story_card
 from holdfast.services.hackernews.domain.ranking import RankedStory
 from holdfast.services.hackernews.domain.selection import StoriesQuery, filter_stories, visible_stories
 from holdfast.services.hackernews.domain.spans import PAGE_MAX, SPANS, SpanName, span_of
-from holdfast.services.hackernews.hidden_stories import HiddenPage, HiddenStories
+from holdfast.services.hackernews.hidden_stories import HiddenPage, HiddenStories, check_reader
 from holdfast.services.hackernews.metrics import HackerNewsMetrics
 from holdfast.services.hackernews.models import CachedSpan, StoryRound
 from holdfast.services.hackernews.sources import HackerNewsSources
@@ -29,9 +42,12 @@ from holdfast.services.hackernews.worker import StoryWorker
 
 AREA: Final = "hackernews"
 PAGES_MAX: Final = 200
+# Sign-ins of an address, whether they succeed or not.
+SIGN_INS: Final = WindowQuota(name="hackernews sign-in", count=10, period_s=900)
+_NO_SIGN_IN: Final = "signing in is off on this server; what you hide is kept in this browser"
 
 
-class StoriesPage(msgspec.Struct, frozen=True, kw_only=True):
+class StoriesPage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A page of stories; `next_skip` continues after it, None at the end."""
 
     timespan: SpanName
@@ -39,6 +55,22 @@ class StoriesPage(msgspec.Struct, frozen=True, kw_only=True):
     skip: int
     next_skip: int | None
     cached_at: datetime
+
+    @cached_property
+    def cards(self) -> list[StoryCard]:
+        """The stories as readers get them, computed once for a page that many ask for."""
+        return [story_card(story) for story in self.stories]
+
+    @cached_property
+    def json(self) -> Representation:
+        """The page as the API returns it."""
+        response = StoriesResponse(self.timespan, self.cards, self.skip, self.next_skip, self.cached_at)
+        return Representation(msgspec.json.encode(response), "application/json")
+
+
+def reader_of(caller: Caller | None) -> str:
+    """The name of the reader behind a request; empty for a stranger."""
+    return caller.name if isinstance(caller, VisitorCaller) else ""
 
 
 class CachedList(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,6 +93,7 @@ class HackerNews:
         self.sources = HackerNewsSources(self.settings, session=context.http_session, clock=context.clock)
         self.cache, self.hides = StoryCache(context.store), HiddenStories(context.store)
         self.worker = StoryWorker(context.store, self.sources, cache=self.cache, metrics=self.metrics)
+        self.visitors, self.public_url = context.visitors, context.public_url
         self.backfills = Backfill(context.store, self.sources, cache=self.cache)
         # Pages that need nothing of a reader, by what was asked for; of the list as it is now.
         self._pages: dict[tuple[str, int, int], tuple[Sequence[RankedStory], StoriesPage]] = {}
@@ -114,13 +147,6 @@ class HackerNews:
         """Return the stored stories with these ids, for lists that only have ids, such as hidden ones."""
         return await stored_stories(self.store, story_ids)
 
-    async def sign_in(self, account: str, password: str) -> bool:
-        """Whether Hacker News itself lets this account in; the password is passed on and forgotten.
-
-        TooManyRequestsError and RetryLaterError say that Hacker News gave no verdict.
-        """
-        return await self.sources.site().sign_in(account, password)
-
     async def rounds(self, *, limit: int = 20) -> list[StoryRound]:
         """Return the latest rounds of the worker, newest first."""
         return await self.worker.rounds(limit=limit)
@@ -137,6 +163,37 @@ class HackerNews:
     async def newest_id(self) -> int:
         """Return the largest id that Hacker News has."""
         return await self.sources.api().max_item_id()
+
+    # -- readers' sessions ------------------------------------------------------------------------
+
+    @operation(
+        "hackernews.signed_in", area=AREA, verb="sign-in", needs="public", subject="account", platform=True
+    )
+    async def sign_in(self, by: Operator, account: str, *, password: str, replaces: str = "") -> str:
+        """Return the cookie of a new session if Hacker News lets the account in, else UnverifiedError.
+
+        The password is passed on and forgotten. TooManyRequestsError and RetryLaterError say that Hacker News
+        gave no verdict. The session that it `replaces` ends.
+        """
+        check_reader(account)
+        try:
+            matches = bool(password) and await self.sources.site().sign_in(account, password)
+        except ConfigError:
+            raise ForbiddenError(_NO_SIGN_IN) from None
+        except OutcomeUnknownError:
+            raise RetryLaterError("Hacker News gave no answer; try again in a minute", after_s=60) from None
+        if not matches:
+            raise UnverifiedError("that name and password don't match at Hacker News")
+        return await by.commit(lambda tx: self.visitors.begin(account, tx, replaces=replaces), across=True)
+
+    @operation("hackernews.signed_out", area=AREA, verb="sign-out", needs="public", platform=True)
+    async def sign_out(self, by: Operator) -> None:
+        """End the caller's session, for copies of its cookie too; nothing happens without one."""
+        caller = by.caller
+        if isinstance(caller, VisitorCaller):
+            await by.commit(
+                lambda tx: self.visitors.end(caller.session_id, tx), subject=caller.name, across=True
+            )
 
     # -- acts of operators ------------------------------------------------------------------------
 
