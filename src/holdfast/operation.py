@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
@@ -26,7 +27,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.access.authorization import KINDS, check_act
 from holdfast.kit.audit import AUDIT_MODELS, Audit, AuditEntry, AuditFactory, AuditModels, AuditOutcome
 from holdfast.model import Caller
-from holdfast.store import Transaction
+from holdfast.store import Transaction, Write
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,6 +62,55 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         check_act(caller, self.needs, area=self.area, action=self.verb, tenant_id=place)
 
 
+class DeferredCommit:
+    """Holds the one commit of an act back until more can be written with it, such as the answer to a request.
+
+    Example: `async with DeferredCommit() as deferred: ...; await deferred.commit(*writes)`
+    """
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self._transaction: Transaction | None = None
+
+    async def __aenter__(self) -> DeferredCommit:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.abandon()
+
+    @property
+    def begun(self) -> bool:
+        return self._transaction is not None
+
+    async def begin(self, audit: Audit, *, across: bool) -> Transaction:
+        """The transaction of the act, in the trail's queue until this is committed or abandoned."""
+        self.check_unused()
+        self._transaction = await audit.begin(self._stack, across=across)
+        return self._transaction
+
+    def check_unused(self) -> None:
+        """Raise DeclarationError where the act has made its commit."""
+        if self.begun:
+            raise DeclarationError(
+                "the operation of an idempotent route commits once; declare the route REPEATABLE"
+            )
+
+    async def commit(self, *writes: Write) -> None:
+        """Commit the act with these writes."""
+        assert self._transaction is not None
+        self._transaction.write(*writes)
+        await self._transaction.commit()
+
+    def may_retry(self, fault: HoldfastError) -> bool:
+        """Whether running the act again can help."""
+        return self._transaction is None or self._transaction.may_retry(fault)
+
+    async def abandon(self) -> None:
+        """Leave the queue; what was not committed never happened."""
+        self._transaction = None
+        await self._stack.aclose()
+
+
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
     """Who acts, on which tenant's documents, and the audit trail that records it.
 
@@ -75,6 +125,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     enter: Callable[[Caller, str], Awaitable[Caller]] | None = None
     operation: Operation | None = None
     subject: str = ""
+    # Set for an idempotent route: its commit takes the answer along.
+    deferred: DeferredCommit | None = None
 
     async def in_tenant(self, tenant_id: str) -> Operator:
         """The same caller on another tenant's documents, with their role there.
@@ -83,6 +135,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
         Example: `await operations.approve(await by.in_tenant(candidate.tenant_id), candidate.id)`
         """
+        if self.deferred is not None:
+            raise DeclarationError("an idempotent route can't change tenants; declare it REPEATABLE")
         caller = self.caller if self.enter is None else await self.enter(self.caller, tenant_id)
         return msgspec.structs.replace(self, tenant_id=tenant_id, caller=caller)
 
@@ -109,6 +163,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
                 await self.record(tx, details=said, subject=subject, action=action, fields=fields)
             return result
 
+        if self.deferred is not None:
+            return await both(await self.deferred.begin(self._audit(), across=across))
         return await self._audit().transact(both, across=across)
 
     async def record(
@@ -124,10 +180,14 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         outcome: AuditOutcome = "done",
     ) -> None:  # fmt: skip
         """Append the audit event by itself: for acts whose effects are committed elsewhere, or are none."""
+        if self.deferred is not None:
+            self.deferred.check_unused()
         await self._audit().append(self._entry(outcome, details, subject=subject, action=action))
 
     async def record_failure(self, fault: Exception) -> None:
         """Put an act that was refused or failed on record; a trail that can't be written is only logged."""
+        if self.deferred is not None:
+            await self.deferred.abandon()
         outcome: AuditOutcome = "refused" if isinstance(fault, ForbiddenError) else "failed"
         details = {"error": "internal", "message": type(fault).__name__}
         if isinstance(fault, HoldfastError):

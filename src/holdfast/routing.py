@@ -28,6 +28,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Operation as OpenAPIOperation
 from litestar.params import QueryParameter
 
+from holdfast.idempotent_route import RESPONSE_HEADER, Idempotent, idempotent_handler
 from holdfast.kit.access import CurrentVisitor
 from holdfast.operation import Operator, declaration_of
 
@@ -104,15 +105,23 @@ def action_route(
     prefix: str = PREFIX,
     status: int = 200,
     include_in_schema: bool = True,
+    idempotent: Idempotent | None = None,
     **opt: Any,
 ) -> Decorator:
     """Declare a POST route that calls an operation; who may call it is what the operation declares.
 
-    Example: `@action_route("/runs/{collection:str}/{run_id:str}/cancel", runs.cancel)`
+    An `idempotent` one takes an `Idempotency-Key` (`holdfast.idempotent_route`).
+
+    Example: `@action_route("/runs/{collection:str}/{run_id:str}/cancel", runs.cancel, idempotent=ATOMIC)`
     """
-    return post(
-        prefix + path, opt=_declared(operation, opt), status_code=status, include_in_schema=include_in_schema
-    )
+    declared = _declared(operation, {"idempotent": idempotent, **opt})
+    route = post(
+        prefix + path, opt=declared, status_code=status, include_in_schema=include_in_schema,
+        response_headers=[] if idempotent is None else [RESPONSE_HEADER],
+    )  # fmt: skip
+    if idempotent is None:
+        return route
+    return lambda handler: route(idempotent_handler(handler, idempotent, declared=declared, status=status))
 
 
 def scheduler_route(paths: str | list[str], operation: Any, **opt: Any) -> Decorator:

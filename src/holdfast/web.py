@@ -26,6 +26,7 @@ _STATUSES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
     (errors.ConflictError, 409),
     (errors.JobFailedError, 409),
     (errors.LeaseLostError, 409),
+    (errors.InProgressError, 409),
     (errors.LimitReachedError, 429),
     (errors.TooManyRequestsError, 429),
     (errors.RetryLaterError, 503),

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.http.dependencies import OutboxName, RuntimeDependency
+from holdfast.idempotent_route import ATOMIC, REPEATABLE
 from holdfast.kit.outbox import Report
 from holdfast.operations import dead_letters
 from holdfast.operations.dead_letters import DeadLetterPage, DeadLetterResponse, ResolutionNote
@@ -47,7 +48,7 @@ async def list_dead_letters(
     )
 
 
-@action_route("/dead-letters/{outbox:str}/replay", dead_letters.replay_all)
+@action_route("/dead-letters/{outbox:str}/replay", dead_letters.replay_all, idempotent=REPEATABLE)
 async def replay_dead_letters(
     runtime: RuntimeDependency, by: By, outbox: FromPath[str], data: JSONBody[ReplayRequest]
 ) -> Report:
@@ -57,7 +58,7 @@ async def replay_dead_letters(
     )
 
 
-@action_route(f"{_LETTER}/replay", dead_letters.replay)
+@action_route(f"{_LETTER}/replay", dead_letters.replay, idempotent=ATOMIC)
 async def replay_dead_letter(
     runtime: RuntimeDependency, by: By, outbox: FromPath[str], delivery_id: FromPath[str]
 ) -> ReplayResponse:

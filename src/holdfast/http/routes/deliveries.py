@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from litestar.params import FromPath, QueryParameter
 
 from holdfast.http.dependencies import OutboxName, RuntimeDependency
+from holdfast.idempotent_route import ATOMIC
 from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
 from holdfast.operations import deliveries
 from holdfast.operations.deliveries import DeliveryDetail, DeliveryPage, DeliveryRow, ReplayResponse
@@ -43,7 +44,7 @@ async def get_delivery(
     return deliveries.detail(await deliveries.get(runtime, tenant_id, outbox, delivery_id), outbox)
 
 
-@action_route(f"{_DELIVERY}/replay", deliveries.replay)
+@action_route(f"{_DELIVERY}/replay", deliveries.replay, idempotent=ATOMIC)
 async def replay_delivery(
     runtime: RuntimeDependency, by: By, outbox: FromPath[str], delivery_id: FromPath[str]
 ) -> ReplayResponse:

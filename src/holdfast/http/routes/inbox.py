@@ -7,6 +7,7 @@ from typing import Final
 from litestar.params import FromPath, FromQuery, JSONBody
 
 from holdfast.http.dependencies import RuntimeDependency
+from holdfast.idempotent_route import ATOMIC
 from holdfast.kit.inbox.models import Status
 from holdfast.operations import inbox
 from holdfast.operations.inbox import InboxPage, InboxReplay, InboxReplays
@@ -30,7 +31,7 @@ async def list_messages(
     return await inbox.list_messages(runtime, tenant_id, status=status, limit=limit, cursor=cursor)
 
 
-@action_route("/inbox/{item_id:str}/replay", inbox.replay)
+@action_route("/inbox/{item_id:str}/replay", inbox.replay, idempotent=ATOMIC)
 async def replay(runtime: RuntimeDependency, by: By, item_id: FromPath[str]) -> InboxReplay:
     """Let a finished or parked message be worked on again."""
     return await inbox.replay(runtime, by, item_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -75,6 +76,11 @@ class Audit:
         store = self._all.privileged() if across else self._store
         async with self._lock:
             return await store.transact(act, attempts=attempts)
+
+    async def begin(self, stack: AsyncExitStack, *, across: bool = False) -> Transaction:
+        """A transaction for an act that appends here, which the caller commits before the stack closes."""
+        await stack.enter_async_context(self._lock)
+        return Transaction(self._all.privileged() if across else self._store)
 
     async def append(self, *entries: AuditEntry) -> list[AuditFields]:
         """Append in a commit of its own."""

@@ -148,6 +148,10 @@ class Idempotency:
         }  # fmt: skip
         return [patch(self._kind, ticket.id, changes=changes, expect=Fence(ticket.fence))]
 
+    async def commit(self, *writes: Write) -> None:
+        """Commit writes of a record by themselves, where those of the work have been committed."""
+        await self._store.commit(*writes)
+
     def guard(self, ticket: Ticket) -> Write:
         """For commits made on the way to the response: refused when another caller took over."""
         return check(self._kind, ticket.id, expect=Fence(ticket.fence))

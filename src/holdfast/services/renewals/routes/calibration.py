@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
+from holdfast.idempotent_route import ATOMIC
 from holdfast.routing import By, RequestBody, TenantId, action_route, put_route
 from holdfast.services.renewals.domain.calibration import Calibration
 from holdfast.services.renewals.domain.rules import RulesRequest
@@ -26,7 +27,7 @@ class OutcomeRequest(RequestBody, frozen=True):
     decided_on: date
 
 
-@action_route("/outcomes", Renewals.record_outcome, status=201)
+@action_route("/outcomes", Renewals.record_outcome, status=201, idempotent=ATOMIC)
 async def record_outcome(operations: Operations, by: By, data: JSONBody[OutcomeRequest]) -> Outcome:
     """Record whether a lease was renewed or its resident left; recording it again corrects it.
 

@@ -12,6 +12,7 @@ import msgspec
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
+from holdfast.idempotent_route import ATOMIC, REPEATABLE
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Report
 from holdfast.routing import By, Cursor, Limit, RequestBody, TenantId, action_route
 from holdfast.services.renewals.models import DLQ, DeliveryState
@@ -156,7 +157,7 @@ async def dead_letters(
     return RmsDeadLetterPage(rows, page.cursor)
 
 
-@action_route("/dlq/{letter_id:str}/replay", Renewals.replay_dead_letter)
+@action_route("/dlq/{letter_id:str}/replay", Renewals.replay_dead_letter, idempotent=ATOMIC)
 async def replay(operations: Operations, by: By, letter_id: FromPath[str]) -> RmsReplayResponse:
     """Send one again, under its old event id with its old bytes; false where that was done since.
 
@@ -165,7 +166,7 @@ async def replay(operations: Operations, by: By, letter_id: FromPath[str]) -> Rm
     return RmsReplayResponse(letter_id, await operations.replay_dead_letter(by, letter_id))
 
 
-@action_route("/dlq/replay", Renewals.replay_dead_letters, time_limit_s=120.0)
+@action_route("/dlq/replay", Renewals.replay_dead_letters, time_limit_s=120.0, idempotent=REPEATABLE)
 async def replay_all(operations: Operations, by: By, data: JSONBody[RmsReplayRequest]) -> Report:
     """Send dead letters again, at most a thousand at a time; says what it did, or would do.
 

@@ -11,6 +11,7 @@ from litestar import Response
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
+from holdfast.idempotent_route import ATOMIC, REPEATABLE
 from holdfast.kit.runs.models import RunStatus
 from holdfast.routing import PREFIX, By, RequestBody, TenantId, action_route
 from holdfast.services.renewals.domain.scoring import FLAGGED, Tier
@@ -77,7 +78,9 @@ def trigger_job_response(job: TriggerJob) -> TriggerJobResponse:
 
 
 @action_route(
-    "/properties/{property_id:str}/residents/{resident_id:str}/trigger-renewal-event", Renewals.trigger
+    "/properties/{property_id:str}/residents/{resident_id:str}/trigger-renewal-event",
+    Renewals.trigger,
+    idempotent=ATOMIC,
 )
 async def trigger(
     operations: Operations, by: By, property_id: FromPath[str], resident_id: FromPath[str]
@@ -90,7 +93,10 @@ async def trigger(
 
 
 @action_route(
-    "/properties/{property_id:str}/trigger-renewal-events", Renewals.trigger_tiers, time_limit_s=120.0
+    "/properties/{property_id:str}/trigger-renewal-events",
+    Renewals.trigger_tiers,
+    time_limit_s=120.0,
+    idempotent=REPEATABLE,
 )
 async def trigger_many(
     operations: Operations, by: By, property_id: FromPath[str], data: JSONBody[TriggerRequest]
