@@ -22,7 +22,9 @@ from holdfast.services.hackernews.story_store import FetchedBatch, read_batch, s
 from holdfast.store import Store
 
 LEASE: Final = "hackernews-backfill"
-LEASE_S: Final = 60.0
+LEASE_S: Final = 6.0
+# Long enough for the lease of a killed process to run out: typing the command again goes on.
+WAIT_S: Final = 2 * LEASE_S
 BATCH: Final = 200
 FAILED_MAX: Final = 10_000
 STEP: Final = "items"
@@ -77,7 +79,9 @@ class Backfill:
         if not 1 <= first_id <= last_id <= STORY_ID_MAX:
             raise InvalidError(f"a range is from 1 to {STORY_ID_MAX}, the smaller id first", "from")
         self._sources.require_enabled()
-        async with self._leases.hold(LEASE, ttl_s=LEASE_S, owner=self._owner, purpose="back-fill") as lease:
+        async with self._leases.hold(
+            LEASE, ttl_s=LEASE_S, owner=self._owner, purpose="back-fill", wait_s=WAIT_S
+        ) as lease:
             return await self._run(lease, first_id, last_id=last_id, report=report or (lambda _: None))
 
     async def _run(self, lease: Lease, first_id: int, *, last_id: int, report: Report) -> BackfillProgress:
