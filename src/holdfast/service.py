@@ -40,7 +40,7 @@ from holdfast.kit.metering import MeterFactory, MeterModels
 from holdfast.kit.model_checks import check_model
 from holdfast.kit.outbox import Dispatcher, Endpoint, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
-from holdfast.kit.rate_limit import WindowQuota
+from holdfast.kit.rate_limit import RateQuota, SharedRateLimit, WindowQuota
 from holdfast.kit.runs import RUN_INDEXES, Join, RunFields, RunModels, Runner, Workflow
 from holdfast.kit.schedules import Job
 from holdfast.kit.vault import Vault
@@ -380,6 +380,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     visitors: VisitorSessions  # of this service's own visitors
     subprocess_pool: SubprocessPool
     http_session: HttpSession  # for clients of providers; one for the whole process
+    rate_limit: Callable[[str, RateQuota], SharedRateLimit]  # by a name of the service's own
     public_url: str
     home: Path
 

@@ -15,6 +15,8 @@ from holdfast.kit.outbox import (
     Selection,
     delivery_id,
 )
+from holdfast.kit.rate_limit import RateLimitDocument
+from holdfast.model import Document
 from holdfast.store import Store
 from tests.kit.eventually import until
 from tests.kit.outbox_fixture import (
@@ -30,7 +32,7 @@ from tests.kit.outbox_fixture import (
 )
 from tests.kit.receiver import OK, Received
 
-DOCUMENTS = list(OUTBOX_MODELS.all)
+DOCUMENTS: list[type[Document]] = [*OUTBOX_MODELS.all, RateLimitDocument]
 SLACK_S = 5.0
 
 

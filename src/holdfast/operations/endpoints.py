@@ -322,4 +322,4 @@ def _checked_rate(settings: EndpointSettings) -> Rate | None:
         raise InvalidError(failure.message, "url") from None
     if settings.rate_per_s is None:
         return None
-    return Rate(settings.rate_per_s, max(1, int(settings.rate_per_s)))
+    return Rate(settings.rate_per_s)

@@ -26,6 +26,7 @@ from holdfast.kit.metering import METER_MODELS, Meter, MeterModels
 from holdfast.kit.outbox import OUTBOX_MODELS, Dispatcher, EndpointSecrets, Outbox, OutboxModels
 from holdfast.kit.outbox.delivery_worker import Headers
 from holdfast.kit.processes import ProcessRegistry
+from holdfast.kit.rate_limit import SharedRateLimit
 from holdfast.kit.retention import Sweeper
 from holdfast.kit.runs import Runner, Runs
 from holdfast.kit.schedules import Scheduler
@@ -290,6 +291,7 @@ class Runtime:
             outbox=lambda tenant: Outbox(self.store.tenant(tenant), local_dispatcher=self.dispatcher),
             dispatcher=self._dispatcher_for, connections=self.connections,
             subprocess_pool=self._subprocess_pool, http_session=self._http_session,
+            rate_limit=lambda name, quota: SharedRateLimit(self.store, f"{service.name} {name}", quota),
             audit=self.audit, meter=self.meter, runner=self.runner, roles=self.roles,
             visitors=self.visitors[service.name],
         )  # fmt: skip

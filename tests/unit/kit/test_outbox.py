@@ -179,7 +179,7 @@ def test_a_breaker_that_stood_open_lets_a_probe_decide() -> None:
 def a_queue(**settings: object) -> EndpointQueue:
     queue = EndpointQueue("ep")
     endpoint = Endpoint(id="ep", url="http://x/", created_at=NOW, **settings)  # type: ignore[arg-type]
-    queue.configure(endpoint, 1, sign=lambda message_id, at_s, body: [], now=0.0)
+    queue.configure(endpoint, 1, sign=lambda message_id, at_s, body: [])
     return queue
 
 

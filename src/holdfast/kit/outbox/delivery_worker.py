@@ -28,6 +28,7 @@ from holdfast.kit.outbox.outcome import (
     settle_writes,
 )
 from holdfast.kit.outbox.settler import Settlement, Settler
+from holdfast.kit.outbox.shared_rate import EndpointRates, ReservedTurns
 from holdfast.net import ConnectionShares, OutgoingRequest, ReceiverResponse, Sender, SendFailure
 from holdfast.store import Store, Write
 
@@ -36,6 +37,7 @@ Headers = Callable[[Delivery, Endpoint], Sequence[tuple[str, str]]]
 Result = ReceiverResponse | SendFailure
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
+RESERVE_AGAIN_S: Final = 1.0
 _log: Final = structlog.get_logger("holdfast.outbox")
 
 
@@ -71,6 +73,7 @@ class DeliveryWorker:
     ) -> None:
         self._store, self._sender, self._settler, self._shares = store, sender, settler, shares
         self._clock = store.clock
+        self._rates = EndpointRates(store, models)
         self._owner, self._headers, self._on_notice, self._models = owner, headers, on_notice, models
         self._spawn, self._wake, self._look = spawn, wake, look
         self._retries_us: list[int] = []
@@ -85,9 +88,27 @@ class DeliveryWorker:
         while queue.waiting and not self.stopping:
             claimed = queue.take(self._clock.monotonic())
             if claimed is None:
+                self._reserve_turns(queue)
                 return
             self.in_flight += 1
             self._spawn(self._send_in_turn(queue, claimed))
+
+    def _reserve_turns(self, queue: EndpointQueue) -> None:
+        turns, count = queue.turns, queue.turns_wanted(self._clock.monotonic())
+        if turns is not None and count:
+            turns.reserving = True
+            self._spawn(self._reserve(queue, turns, count=count))
+
+    async def _reserve(self, queue: EndpointQueue, turns: ReservedTurns, *, count: int) -> None:
+        try:
+            if queue.endpoint is not None:
+                turns.add(await self._rates.reserve(queue.endpoint, turns.quota, count=count))
+        except HoldfastError as fault:
+            _log.warning("no turns of an endpoint's rate", endpoint=queue.id, code=fault.code)
+            queue.close_until(self._clock.monotonic() + RESERVE_AGAIN_S)
+        finally:
+            turns.reserving = False
+            self._wake()
 
     async def _send_in_turn(self, queue: EndpointQueue, first: ClaimedDelivery) -> None:
         """Send one after another for as long as the queue has something to send."""

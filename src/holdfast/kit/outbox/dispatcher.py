@@ -60,7 +60,7 @@ class Dispatcher(WorkerLoop[Delivery]):
     """Delivers what is due. An endpoint's `timeout_s` is cut to what is left of a lease, of which a
     send gets at least half.
 
-    Limits of an endpoint hold per dispatcher; with n of them, give each endpoint 1/n of what it can take.
+    An endpoint's rate holds for all dispatchers on the store together, its concurrency and breaker for each.
     Dispatchers with one sender share its `shares`.
 
     Example:

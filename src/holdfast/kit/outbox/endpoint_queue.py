@@ -8,9 +8,9 @@ from typing import Final
 
 from holdfast.kit.outbox.circuit_breaker import CircuitBreaker
 from holdfast.kit.outbox.models import Delivery, Endpoint
+from holdfast.kit.outbox.shared_rate import ReservedTurns
 from holdfast.kit.outbox.signing import Sign
 from holdfast.net import SendFailure, read_url
-from holdfast.token_bucket import TokenBucket
 
 # How far ahead a rate-limited queue fetches: what it can send before a lease would run thin.
 RATE_HORIZON_S: Final = 1.0
@@ -52,17 +52,17 @@ class EndpointQueue:
         self.in_flight = 0
         self.reserved = 0  # promised to deliveries whose first commit is under way
         self.has_more = False  # the store may hold more that is due than was fetched
-        self.bucket: TokenBucket | None = None
+        self.turns: ReservedTurns | None = None
         self.breaker: CircuitBreaker | None = None
         self.closed_until = 0.0
         self.answered = self.hung = self.slow = False  # ever; last time; last time it answered
         self.concurrency = 1  # how many it is trusted with now, of its endpoint's concurrency
-        self._pace_per_s = 0.0
+        self._pace_per_s = self._took_s = 0.0
         self._ended, self._ended_since = 0, 0.0
 
     # -- the endpoint -----------------------------------------------------------------------------
 
-    def configure(self, endpoint: Endpoint, version: int, *, sign: Sign, now: float) -> None:
+    def configure(self, endpoint: Endpoint, version: int, *, sign: Sign) -> None:
         """Take on an endpoint's limits; an unchanged limit keeps what it has counted so far."""
         self.endpoint, self.version, self.sign = endpoint, version, sign
         try:
@@ -72,9 +72,9 @@ class EndpointQueue:
         self.concurrency = min(self.concurrency, endpoint.concurrency)
         rate = endpoint.rate
         if rate is None:
-            self.bucket = None
-        elif self.bucket is None or (self.bucket.per_s, self.bucket.burst) != (rate.per_s, rate.burst):
-            self.bucket = TokenBucket(per_s=rate.per_s, burst=rate.burst, now=now)
+            self.turns = None
+        elif self.turns is None or self.turns.rate != rate:
+            self.turns = ReservedTurns(rate)
         if self.breaker is None or self.breaker.policy != endpoint.breaker:
             self.breaker = CircuitBreaker(endpoint.breaker)
 
@@ -134,8 +134,8 @@ class EndpointQueue:
         if not self.waiting and not self.has_more:
             return math.inf
         at = self.open_at(now)
-        if self.bucket is not None and self.waiting and at <= now:
-            return self.bucket.ready_at(now)
+        if self.turns is not None and self.waiting and at <= now:
+            return self.turns.ready_at()
         return at if at > now else math.inf
 
     # -- deliveries -------------------------------------------------------------------------------
@@ -161,12 +161,21 @@ class EndpointQueue:
         self._drop_stale(now, min(endpoint.timeout_s, self._send_s_max))
         if not self.waiting or self.in_flight >= self.concurrency or now < self.closed_until:
             return None
-        if not breaker.allows(now) or (self.bucket is not None and not self.bucket.take(now)):
+        if not breaker.allows(now) or (self.turns is not None and not self.turns.take(now)):
             return None
         claimed = self.waiting.popleft()
         claimed.period = breaker.begin()
         self.in_flight += 1
         return claimed
+
+    def turns_wanted(self, now: float) -> int:
+        """Return how many turns of its rate to reserve for what waits; 0 for an endpoint without a rate."""
+        places = self.concurrency - self.in_flight
+        if self.turns is None or not self.waiting or places < 1 or self.open_at(now) > now:
+            return 0
+        return self.turns.wanted(
+            len(self.waiting), places=places, concurrency=self.concurrency, took_s=self._took_s
+        )
 
     def take_all(self) -> list[ClaimedDelivery]:
         """Return everything not in flight, to be released."""
@@ -195,6 +204,7 @@ class EndpointQueue:
 
         The receiver had it for `took_s`, after it had waited `waited_s` for a connection.
         """
+        self._took_s = took_s
         if not hung:
             self.slow = took_s > SLOW_S
         self._adapt(hung=hung, waited_s=waited_s)

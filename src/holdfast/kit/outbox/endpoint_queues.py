@@ -133,11 +133,11 @@ class EndpointQueues:
         except HoldfastError as fault:
             # Without its secrets nothing may go out; an operator repairs it, so look again now and then.
             _log.error("an endpoint's secrets can't be read", endpoint=queue.id, code=fault.code)
-            queue.configure(snapshot.doc, -1, sign=_refuse, now=now)
+            queue.configure(snapshot.doc, -1, sign=_refuse)
             queue.close_until(now + UNUSABLE_S)
             queue.has_more = True
             return
-        queue.configure(snapshot.doc, snapshot.version, sign=sign, now=now)
+        queue.configure(snapshot.doc, snapshot.version, sign=sign)
         if queue.active and not was_active:
             queue.has_more = True
 

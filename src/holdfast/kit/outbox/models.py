@@ -50,7 +50,7 @@ class BreakerPolicy(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Rate(msgspec.Struct, frozen=True, rename="camel"):
-    """At most `burst` at once and `per_s` a second after that."""
+    """At most `burst` at once and `per_s` a second after that, over all processes together."""
 
     per_s: Seconds
     burst: Positive = 1

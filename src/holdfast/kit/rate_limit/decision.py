@@ -46,8 +46,8 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 def reserve(quota: RateQuota, next_us: int, *, now_us: int, callers: int) -> Reservation:
-    """Give `callers` the next free turns; a turn in the past may be taken at once."""
+    """Give `callers` the next free turns; those that a burst may take at once are now."""
     interval_us = quota.interval_us
     first_us = max(next_us, now_us - (quota.burst - 1) * interval_us)
-    turns = tuple(first_us + n * interval_us for n in range(callers))
+    turns = tuple(max(now_us, first_us + n * interval_us) for n in range(callers))
     return Reservation(turns, first_us + callers * interval_us)

@@ -31,7 +31,7 @@ class SharedRateLimit:
     ) -> None:
         self._tenant_id = store.tenant_id or NO_TENANT
         self._store, self._clock = store.tenant(self._tenant_id), store.clock
-        self._name, self._quota, self._model = name, quota, model
+        self._name, self.quota, self._model = name, quota, model
         self._waiting: dict[str, deque[asyncio.Future[int]]] = {}
         self._reserving: dict[str, asyncio.Task[None]] = {}
         self._commit_s = 0.0
@@ -43,7 +43,7 @@ class SharedRateLimit:
             turn_us = await self._next_turn(key, first=late)
             await self._clock.sleep(max(0.0, (turn_us - self._clock.now_us()) / 1e6))
             # A turn taken too late would fall into the same period as turns of later callers.
-            late = self._clock.now_us() - turn_us > self._quota.late_us_max
+            late = self._clock.now_us() - turn_us > self.quota.late_us_max
             if not late:
                 return self._clock.monotonic() - began_s
 
@@ -67,7 +67,7 @@ class SharedRateLimit:
 
         wait_us = await self._store.transact(act, attempts=ATTEMPTS)
         if wait_us > 0:
-            count, period_s = self._quota.count, self._quota.period_s
+            count, period_s = self.quota.count, self.quota.period_s
             text = f"{self._name} takes {count} in {period_s:g} s; the next is free in {wait_us / 1e6:.1f} s"
             raise TooManyRequestsError(text, after_s=wait_us / 1e6)
 
@@ -81,24 +81,33 @@ class SharedRateLimit:
             del self._waiting[key], self._reserving[key]
 
     async def _reserve_for(self, key: str, batch: list[asyncio.Future[int]]) -> None:
-        async def act(tx: Transaction) -> Reservation:
-            # Turns that would be over before the commit is, are of no use.
-            reservation, _ = await self._reserve(tx, key, callers=len(batch), ahead_s=self._commit_s)
-            self._write(tx, key, reservation)
-            return reservation
-
-        began_s = self._clock.monotonic()
         try:
-            reservation = await self._store.transact(act, attempts=ATTEMPTS)
+            turns_us = await self.reserve(key, callers=len(batch))
         except Exception as fault:
             for turn in batch:
                 if not turn.done():
                     turn.set_exception(fault)
             return
-        self._commit_s = self._clock.monotonic() - began_s
-        for turn, turn_us in zip(batch, reservation.turns_us, strict=True):
+        for turn, turn_us in zip(batch, turns_us, strict=True):
             if not turn.done():
                 turn.set_result(turn_us)
+
+    async def reserve(self, key: str, *, callers: int) -> tuple[int, ...]:
+        """Reserve the next turns, in microseconds of the store's time, for callers that keep to them.
+
+        A turn that is taken later than `quota.late_us_max` after its time must be forfeited.
+        """
+
+        async def act(tx: Transaction) -> Reservation:
+            # Turns that would be over before the commit is, are of no use.
+            reservation, _ = await self._reserve(tx, key, callers=callers, ahead_s=self._commit_s)
+            self._write(tx, key, reservation)
+            return reservation
+
+        began_s = self._clock.monotonic()
+        reservation = await self._store.transact(act, attempts=ATTEMPTS)
+        self._commit_s = self._clock.monotonic() - began_s
+        return reservation.turns_us
 
     async def _reserve(
         self, tx: Transaction, key: str, *, callers: int, ahead_s: float = 0.0
@@ -106,7 +115,7 @@ class SharedRateLimit:
         stored = await tx.get(self._model, self._id(key))
         now_us = self._clock.now_us() + round(ahead_s * 1e6)
         next_us = 0 if stored is None else to_us(stored.doc.next_at)
-        return reserve(self._quota, next_us, now_us=now_us, callers=callers), now_us
+        return reserve(self.quota, next_us, now_us=now_us, callers=callers), now_us
 
     def _write(self, tx: Transaction, key: str, reservation: Reservation) -> None:
         next_at = from_us(reservation.next_us)
