@@ -14,7 +14,7 @@ from holdfast.errors import RetryLaterError, UnverifiedError
 from holdfast.kit.access.oidc import TOKEN_BYTES_MAX, Oidc
 from holdfast.kit.access.oidc_keys import KeyPolicy
 from holdfast.model import Caller
-from holdfast.runtime.issuer_keys import key_fetcher
+from holdfast.runtime.issuers import key_fetcher
 from holdfast.testing import ManualClock
 from tests.http.issuer import AUDIENCE, StandIn, issuing, unsigned
 

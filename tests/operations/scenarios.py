@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.config import Issuer
 from holdfast.kit.access import ApiTokens, SessionCaller, Sessions, SignInLinks, Users
+from holdfast.kit.access.oidc import Identity
 from holdfast.kit.channels.models import OpenChannel, Watch
 from holdfast.kit.connections import Connection, GrantedConsent
 from holdfast.kit.inbox import InboxItem
@@ -37,6 +39,7 @@ from tests.providers.provider_fixture import ALICE, Setting
 
 T = TypeVar("T")
 PASSWORD = "correct horse battery"
+ISSUER = Issuer(issuer="https://id.example", client_id="holdfast")
 TENANT = "-"
 
 
@@ -322,6 +325,13 @@ async def _(world: World) -> None:
     assert await sessions.sign_in(world.runtime, _stranger(world), "ann", password="wrong") is None
     cookie = await world.act(sessions.sign_in(world.runtime, _stranger(world), "Ann", password=PASSWORD))
     assert cookie is not None
+
+
+@scenario(sessions.sign_in_with_identity)
+async def _(world: World) -> None:
+    await Users(world.runtime.store).add(ALICE, role="admin")
+    identity = Identity(issuer=ISSUER.issuer, subject="1042", email=ALICE)
+    await world.act(sessions.sign_in_with_identity(world.runtime, _stranger(world), identity))
 
 
 @scenario(sessions.use_link)

@@ -23,7 +23,7 @@ from tests.console.desk import PUBLIC_URL, desk
 from tests.console.workshop import Workshop
 from tests.operations.commit_log import CommitLog, LoggedCommit
 from tests.operations.discovery import Function, operations_of, reads_of
-from tests.operations.scenarios import SCENARIOS, Scenario, World
+from tests.operations.scenarios import ISSUER, SCENARIOS, Scenario, World
 from tests.providers.provider_fixture import a_setting
 
 for _file in sorted(Path(__file__).parent.glob("*_scenarios.py")):
@@ -42,7 +42,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     workshop = Workshop()
     async with a_setting() as setting:
         services = [desk(setting), workshop.service(works=False), *find_services()]
-        config = load_config({"home": tmp_path, "allow": "127.0.0.1", "public_url": PUBLIC_URL}, environ={})
+        settings = {"home": tmp_path, "allow": "127.0.0.1", "oidc": [ISSUER], "public_url": PUBLIC_URL}
+        config = load_config(settings, environ={})
         runtime = await Runtime.open(config, services=services, clock=SystemClock())
         try:
             yield World(runtime, CommitLog(runtime.store), setting, workshop)

@@ -32,6 +32,7 @@ NOT_BY_COMMAND: Final = {
     "sessions.change_password": "one's own password, in one's own session; `users password` sets anybody's",
     "sessions.make_first_link": "the server prints it when it starts",
     "sessions.sign_in": "a session is a browser's",
+    "sessions.sign_in_with_identity": "a session is a browser's",
     "sessions.sign_out": "a session is a browser's; `users sign-out` ends anybody's",
     "sessions.use_link": "a session is a browser's",
     "inbox.replay": "`inbox replay` takes one or many, by inbox.replay_selection",
@@ -40,11 +41,13 @@ NOT_BY_HTTP: Final = {
     "connections.connect": "a person comes back from the provider to a page of the console",
     "sessions.make_first_link": "the server prints it when it starts",
     "sessions.sign_in": "programs send a token",
+    "sessions.sign_in_with_identity": "programs send their identity token",
     "sessions.use_link": "programs send a token",
 }
 NOT_IN_CONSOLE: Final = {
     "connections.connect": "its page, the callback, calls it without a form",
     "sessions.make_first_link": "the server prints it when it starts",
+    "sessions.sign_in_with_identity": "its page, the callback, calls it without a form",
 }
 # Forms of strangers: their pages call the operation themselves.
 _FORMS: Final = {

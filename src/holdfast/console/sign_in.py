@@ -1,10 +1,14 @@
-"""Signing in and out: with a password, or by a link that works once."""
+"""Signing in and out: with a password, with an identity provider, or by a link that works once."""
 
 from __future__ import annotations
 
+import re
+import secrets
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
+import structlog
 from litestar import Response, get, post
 from litestar.datastructures import Cookie
 from litestar.handlers import HTTPRouteHandler
@@ -12,17 +16,23 @@ from litestar.params import JSONBody
 
 from holdfast.console.page_registry import HOME
 from holdfast.console.shell import AnyRequest, Shell
-from holdfast.errors import HoldfastError, InvalidError, RetryLaterError, UnverifiedError
+from holdfast.errors import ForbiddenError, HoldfastError, InvalidError, RetryLaterError, UnverifiedError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import COOKIE
 from holdfast.kit.access.authorization import PUBLIC
+from holdfast.kit.access.oidc_sign_in import CALLBACK
 from holdfast.kit.access.passwords import check_password
 from holdfast.kit.access.sessions import MAX_AGE_S
+from holdfast.kit.connections.consents import TTL_S
 from holdfast.model.access import ANONYMOUS
 from holdfast.operations import sessions
 from holdfast.routing import By, RequestBody, action_route
-from holdfast.web import SIGN_IN, next_of, parse_form
+from holdfast.web import SIGN_IN, next_of, parse_form, status_of
 
+log = structlog.get_logger("holdfast.console")
+
+BROWSER_COOKIE: Final = "holdfast_sign_in"
+_BROWSER: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 LINK_PATHS: Final = ["/sign-in/first", "/sign-in/link"]
 _PUBLIC: Final = {"needs": PUBLIC}
 _WRONG: Final = "That name and password don't match."
@@ -74,7 +84,15 @@ class SignIn:
         async def use_link(request: AnyRequest) -> Response[Any]:
             return await self._use_link(request)
 
-        return [show, enter, show_link, use_link]
+        @get("/sign-in/oidc", opt=_PUBLIC, include_in_schema=False)
+        async def leave(request: AnyRequest) -> Response[Any]:
+            return await self._send_to_issuer(request)
+
+        @get(CALLBACK, opt=_PUBLIC, include_in_schema=False)
+        async def come_back(request: AnyRequest) -> Response[Any]:
+            return await self._come_back(request)
+
+        return [show, enter, show_link, use_link, leave, come_back]
 
     def acts(self) -> list[HTTPRouteHandler]:
         """The buttons of people who are signed in."""
@@ -113,11 +131,52 @@ class SignIn:
             return self._form(request, after, name=name, fault=_WRONG, status=401)
         return self._welcome(cookie, after)
 
+    async def _send_to_issuer(self, request: AnyRequest) -> Response[Any]:
+        """Send the browser to an issuer, with a secret of its own that it must bring back."""
+        after = next_of(request.query_params.get("next", HOME))
+        browser = request.cookies.get(BROWSER_COOKIE, "")
+        browser = browser if _BROWSER.fullmatch(browser) else secrets.token_urlsafe(32)
+        try:
+            url = await sessions.start_sign_in(
+                self._runtime, request.query_params.get("issuer", ""), after=after, browser=browser
+            )
+        except RetryLaterError as fault:
+            return self._unreachable(request, after, fault)
+        return Response(
+            None, status_code=303, headers={"location": url},
+            cookies=[self._cookie(browser, int(TTL_S), key=BROWSER_COOKIE, path=SIGN_IN)],
+        )  # fmt: skip
+
+    async def _come_back(self, request: AnyRequest) -> Response[Any]:
+        query = request.query_params
+        if "error" in query or not query.get("code"):
+            return self._form(request, HOME, fault="You were not signed in. Try again.", status=401)
+        try:
+            identity, after = await sessions.finish_sign_in(
+                self._runtime, query.get("state", ""), query["code"],
+                browser=request.cookies.get(BROWSER_COOKIE, ""),
+            )  # fmt: skip
+            cookie = await sessions.sign_in_with_identity(self._runtime, self._stranger, identity)
+        except RetryLaterError as fault:
+            return self._unreachable(request, HOME, fault)
+        except (UnverifiedError, ForbiddenError) as fault:
+            return self._form(request, HOME, fault=_sentence(fault), status=status_of(fault))
+        return self._welcome(cookie, after)
+
+    def _unreachable(self, request: AnyRequest, after: str, fault: RetryLaterError) -> Response[str]:
+        log.warning("issuer unreachable", error=fault.message)
+        said = "The identity provider can't be reached now. Try again later, or sign in another way."
+        return self._form(request, after, fault=said, status=503, wait_s=max(1.0, fault.after_s))
+
     def _form(
         self, request: AnyRequest, after: str, *, name: str = "", fault: str = "", status: int = 200,
         wait_s: float = 0,
     ) -> Response[str]:  # fmt: skip
-        data = {"title": "Sign in", "next": after, "name": name, "fault": fault}
+        issuers = [
+            (one.label, f"{SIGN_IN}/oidc?{urlencode({'issuer': one.issuer, 'next': after})}")
+            for one in self._runtime.oidc_sign_in.issuers.values()
+        ]
+        data = {"title": "Sign in", "next": after, "name": name, "fault": fault, "issuers": issuers}
         headers = {"retry-after": str(max(1, round(wait_s)))} if wait_s else None
         frame = self._shell.frame(request)
         return self._shell.html("sign_in.html", data, frame, status=status, headers=headers)
@@ -154,9 +213,9 @@ class SignIn:
             None, status_code=303, headers={"location": after}, cookies=[self._cookie(cookie, int(MAX_AGE_S))]
         )
 
-    def _cookie(self, value: str, max_age_s: int) -> Cookie:
+    def _cookie(self, value: str, max_age_s: int, *, key: str = COOKIE, path: str = "/") -> Cookie:
         return Cookie(
-            key=COOKIE, value=value, max_age=max_age_s, path="/", httponly=True, samesite="lax",
+            key=key, value=value, max_age=max_age_s, path=path, httponly=True, samesite="lax",
             secure=self._runtime.config.public_url.startswith("https:"),
         )  # fmt: skip
 

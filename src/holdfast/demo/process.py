@@ -19,6 +19,7 @@ from holdfast.config import Config
 from holdfast.demo.ready_message import ready_message
 from holdfast.demo.scene import Scene, find_scenes
 from holdfast.demo.service import SceneRunner, demo_service
+from holdfast.demo.sign_in import simulated_issuer
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.errors import ConfigError
 from holdfast.runtime import Runtime, find_services
@@ -75,8 +76,9 @@ async def _run(config: Config, listener: socket.socket) -> None:
         # Services of other packages have no scene, and keep their own settings.
         others = {name: table for name, table in config.services.items() if name not in settings}
         config = msgspec.structs.replace(
-            config, public_url=url, services={**others, **settings}, allow=(*config.allow, LOOPBACK)
-        )
+            config, public_url=url, services={**others, **settings}, allow=(*config.allow, LOOPBACK),
+            oidc=(*config.oidc, simulated_issuer(world)),
+        )  # fmt: skip
 
         scene_runner = SceneRunner(scenes, world)
 

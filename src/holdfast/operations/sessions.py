@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import InvalidError
+from holdfast.errors import ForbiddenError, InvalidError
 from holdfast.kit.access import LoginThrottle, SessionCaller, Sessions, SignInLinks, User, Users
 from holdfast.kit.access.authorization import PERSON, PUBLIC, own_tenant
+from holdfast.kit.access.oidc import Identity
 from holdfast.kit.access.passwords import check_password, hash_password
 from holdfast.kit.access.sign_in_links import Redeem, link_to
 from holdfast.kit.access.users import normalize_name
@@ -46,6 +47,41 @@ async def sign_in(runtime: Runtime, by: Operator, name: str, *, password: str) -
     return await _as(by, user).commit(lambda tx: Sessions(runtime.store).begin(user, tx), subject=user.id)
 
 
+async def start_sign_in(runtime: Runtime, issuer: str, *, after: str, browser: str) -> str:
+    """The URL of an issuer to send a person to.
+
+    Apart from the operations: strangers start too many to record.
+    """
+    return await runtime.oidc_sign_in.start(issuer, after=after, browser=browser)
+
+
+async def finish_sign_in(runtime: Runtime, state: str, code: str, *, browser: str) -> tuple[Identity, str]:
+    """Who came back from an issuer, once for each start, and where they go on."""
+    return await runtime.oidc_sign_in.finish(state, code, browser=browser)
+
+
+@operation("session.began", area="session", verb="create", needs=PUBLIC)
+async def sign_in_with_identity(runtime: Runtime, by: Operator, identity: Identity) -> str:
+    """Begin a session of somebody whom an issuer has identified, and return its cookie.
+
+    Without a service that gives people roles by membership, only those whom the settings or the users
+    name may come in.
+    """
+    user = await runtime.identities.user(identity)
+    caller = await runtime.identities.caller(identity, user)
+    if not caller.roles and runtime.roles is None:
+        name = identity.email or identity.subject
+        raise ForbiddenError(f"{name} is not known here; ask an administrator to add this name as a user")
+    cookie, session = Sessions(runtime.store).write_identity(identity, caller, user=user)
+
+    async def act(tx: Transaction) -> None:
+        tx.write(session)
+
+    own = msgspec.structs.replace(by, tenant_id=own_tenant(caller), actor=caller.user_id or UNKNOWN)
+    await own.commit(act, subject=caller.user_id)
+    return cookie
+
+
 @operation("session.began", area="session", verb="create", needs=PUBLIC)
 async def use_link(runtime: Runtime, by: Operator, code: str, *, name: str, password: str) -> str:
     """Set a password by a one-time link and begin a session: its cookie. Of many at once, one gets in."""
@@ -62,17 +98,19 @@ async def sign_out(runtime: Runtime, by: Operator, *, everywhere: bool = False) 
     """End this session, or every session of the person."""
     one = person(by)
 
+    # The name of an identity is its issuer's word; only its verified address may be a user's.
+    name = one.email if one.identity else one.name
+
     async def act(tx: Transaction) -> None:
-        # The name of an identity is its issuer's word; only its verified address may be a user's.
-        name = one.email if one.identity else one.name
-        if everywhere and one.identity:
-            await Sessions(runtime.store).end_all(one.user_id or "", tx)
         if everywhere and await Users(runtime.store).find(name, tx) is not None:
             await Users(runtime.store).end_sessions(name, tx)
-        await Sessions(runtime.store).end(one.session_id, tx)
+        if everywhere and one.identity:
+            await Sessions(runtime.store).end_all(one.user_id or "", tx)
+        else:
+            await Sessions(runtime.store).end(one.session_id, tx)
 
     action = "session.ended_everywhere" if everywhere else "session.ended"
-    await _own(by).commit(act, action=action, subject=one.name)
+    await _own(by).commit(act, action=action, subject=one.name, across=everywhere)
 
 
 @operation("user.password_set", area="session", verb="update", needs="viewer")

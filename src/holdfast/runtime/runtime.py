@@ -38,7 +38,7 @@ from holdfast.runtime.discovery import find_services, select_services
 from holdfast.runtime.document_registry import documents_of
 from holdfast.runtime.health import HealthMonitor, queue_of
 from holdfast.runtime.inbox_sources import handlers_by_source, reconcile_jobs
-from holdfast.runtime.issuer_keys import identities_of
+from holdfast.runtime.issuers import identities_of, sign_in_of
 from holdfast.runtime.part_registry import KIT_PART, add_workflows, name_parts, purposes_by_name
 from holdfast.runtime.settings import settings_of, vault_of
 from holdfast.service import AuditPart, Context, Health, Loop, MeterPart, OutboxPart, Parts, Service
@@ -70,6 +70,7 @@ class Runtime:
         self.inbox = Inbox(store)
         self.roles = roles_of(store, documents_of(services))
         self.identities = identities_of(config, store)
+        self.oidc_sign_in = sign_in_of(config, store, vault, oidc=self.identities.oidc)
         self._audit = lru_cache(AUDITS_MAX)(self._open_audit)
         self._sender = RawSender(AddressGuard(allow=config.allow))
         self._shares = ConnectionShares()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -18,9 +19,9 @@ log = structlog.get_logger("holdfast.oidc")
 
 Fetch = Callable[[], Awaitable[Mapping[str, Any]]]
 KEYS_MAX: Final = 100
-# Shorter RSA keys can be factored; the curves of the accepted algorithms have 256 bits and more.
-_BITS_MIN: Final = {"RSA": 2_048, "EC": 256}
-_KINDS: Final = tuple(_BITS_MIN)
+# Shorter ones can be factored.
+RSA_BITS_MIN: Final = 2_048
+_KINDS: Final = ("RSA", "EC")
 
 
 class KeyPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,12 +97,17 @@ def parse_keys(document: Mapping[str, Any]) -> dict[str, Key]:
         if not isinstance(id, str) or entry.get("kty") not in _KINDS or entry.get("use", "sig") != "sig":
             continue
         try:
+            if entry["kty"] == "RSA" and _bits(entry["n"]) < RSA_BITS_MIN:
+                log.warning("issuer key refused: too short", kid=id)
+                continue
             keys[id] = import_key(entry)
             # Read now: the library would report a broken key only at its first use.
-            public_key: Any = keys[id].public_key
-            if public_key.key_size < _BITS_MIN[entry["kty"]]:
-                log.warning("issuer key refused: too short", kid=id, bits=public_key.key_size)
-                del keys[id]
+            keys[id].public_key  # noqa: B018
         except (JoseError, ValueError, TypeError, KeyError):
             keys.pop(id, None)
     return keys
+
+
+def _bits(modulus: str) -> int:
+    """The length of a modulus in Base64url."""
+    return int.from_bytes(base64.urlsafe_b64decode(modulus + "=" * (-len(modulus) % 4))).bit_length()
