@@ -13,12 +13,13 @@ from holdfast.error_format import PLATFORM_FORMAT, ErrorFormat
 from holdfast.errors import HoldfastError, InvalidError, NotOursError, TooLargeError, UnverifiedError
 from holdfast.http.error_responses import answer_to, encode_error, internal, log, refusal, status_in
 from holdfast.ids import ulid
-from holdfast.kit.inbox import Inbox
+from holdfast.kit.inbox import Inbox, Receipt
 from holdfast.service import Webhook
 from holdfast.web import retry_after
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LARGE_BYTES: Final = 1_000_000
@@ -60,10 +61,8 @@ class Ingest:
             return await _answer(send, 405, refused, (b"allow", b"POST"), _told(id))
         limit = asyncio.timeout(self._time_limit_s)
         try:
-            async with limit, AsyncExitStack() as places:
-                headers = _headers(scope)
-                body = await self._body(receive, headers, places)
-                received = await self._inbox.receive(self.hook.source, headers, body)
+            async with limit:
+                received = await self._receive(_headers(scope), receive)
         except HoldfastError as fault:
             return await self._refuse(send, fault, request_id_of(scope))
         except Exception as fault:
@@ -78,17 +77,23 @@ class Ingest:
             return await _answer(send, self.hook.statuses.duplicate, _KNOWN)
         return await _answer(send, self.hook.statuses.stored, _KEPT)
 
-    async def _body(self, receive: Receive, headers: Mapping[str, str], places: AsyncExitStack) -> bytes:
-        """The whole body, or a refusal as soon as it is too long."""
-        bytes_max = self.hook.source.body_bytes_max
-        message = await receive()
-        body: bytes = message.get("body", b"")
+    async def _receive(self, headers: Mapping[str, str], receive: Receive) -> Receipt:
+        source, message = self.hook.source, await receive()
         if not message.get("more_body"):
-            return _within(body, bytes_max)
+            body = _within(message.get("body", b""), source.body_bytes_max)
+            return await self._inbox.receive(source, headers, body)
+        async with AsyncExitStack() as places:
+            body = await self._whole_body(message, receive, headers=headers, places=places)
+            return await self._inbox.receive(source, headers, body)
+
+    async def _whole_body(
+        self, message: Message, receive: Receive, *, headers: Mapping[str, str], places: AsyncExitStack
+    ) -> bytes:
+        """The body in several parts, or a refusal as soon as it is too long."""
         # Filled in place: joined parts would take the memory twice.
-        length = headers.get("content-length", "")
+        bytes_max, length = self.hook.source.body_bytes_max, headers.get("content-length", "")
         whole = BytesIO(bytes(min(int(length), bytes_max)) if length.isdecimal() else b"")
-        size, has_place = whole.write(body), False
+        size, has_place = whole.write(message.get("body", b"")), False
         while message.get("more_body"):
             message = await receive()
             if message["type"] == "http.disconnect":

@@ -28,12 +28,9 @@ CHUNKS_AT_ONCE: Final = 2
 
 
 async def store_body(store: Store, item: InboxItem, body: bytes) -> list[Write]:
-    """Put the body into the item, or store its chunks; return what belongs into the item's commit."""
-    item.body_bytes = len(body)
-    if len(body) <= INLINE_BYTES_MAX:
-        item.body = body
-        return []
-    item.upload_id, item.chunks = ulid(), -(-len(body) // CHUNK_BYTES)
+    """Store a body that is too large for its item; return what belongs into the item's commit."""
+    item.body_bytes, item.upload_id = len(body), ulid()
+    item.chunks = -(-len(body) // CHUNK_BYTES)
     numbers = range(item.chunks)
     if item.chunks <= CHUNKS_PER_COMMIT:
         return [_chunk(item, body, number) for number in numbers]

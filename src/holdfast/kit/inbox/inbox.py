@@ -100,8 +100,8 @@ class Inbox:
             if source.is_ours is not None and not await source.is_ours(headers):
                 raise NotOursError("not addressed to this source") from None
             raise
-        tenant_id = await _tenant_of(source, verified)
-        item = _item(source, verified, tenant_id=tenant_id, now=now, headers=headers)
+        tenant_id = source.tenant_of and verified.account and await source.tenant_of(verified.account)
+        item = _item(source, verified, tenant_id=tenant_id or source.tenant_id, now=now, headers=headers)
         item.trace = trace
         try:
             await self._store_item(item, body)
@@ -111,13 +111,13 @@ class Inbox:
         return Receipt(item.id, duplicate=False)
 
     async def _store_item(self, item: InboxItem, body: bytes) -> None:
-        # A duplicate's chunks would be stored for nothing.
-        if (
-            len(body) > INLINE_BYTES_MAX
-            and await self._store.get(InboxItem, _item_id(item.source, item.message_id)) is not None
-        ):
-            raise AlreadyExistsError("received before")
-        chunks = await store_body(self._store, item, body)
+        chunks: list[Write] = []
+        if len(body) <= INLINE_BYTES_MAX:
+            item.body, item.body_bytes = body, len(body)
+        elif await self._store.get(InboxItem, _item_id(item.source, item.message_id)) is None:
+            chunks = await store_body(self._store, item, body)
+        else:
+            raise AlreadyExistsError("received before; its chunks would be stored for nothing")
         if item.queue:
             await self._store.transact(lambda tx: self._join(tx, item, chunks), attempts=50)
         else:
@@ -183,12 +183,6 @@ class Inbox:
         )
         page = await (self._store if tenant_id is None else self._store.tenant(tenant_id)).query(query)
         return page.docs, page.cursor
-
-
-async def _tenant_of(source: Source, verified: Verified) -> str:
-    if source.tenant_of is None or not verified.account:
-        return source.tenant_id
-    return await source.tenant_of(verified.account) or source.tenant_id
 
 
 def _item(
