@@ -38,14 +38,18 @@ bench: .venv/.stamp-dev ## measure against raw driver loops, into bench/out/
 bench-quick: .venv/.stamp-dev ## the same with small numbers
 	$(BIN)/python -m bench --quick
 
-system-packages: ## install Chromium and PgBouncer for the tests, where that can be done unasked (root on Debian)
+system-packages: ## install Chromium, PgBouncer and axe-core for the tests, where that can be done unasked (root on Debian)
 	@missing=""; \
 	command -v chromium >/dev/null 2>&1 || missing="chromium fonts-dejavu-core"; \
 	PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null 2>&1 || missing="$$missing pgbouncer"; \
+	command -v npm >/dev/null 2>&1 || missing="$$missing npm"; \
 	test -z "$$missing" \
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 && apt-get update -qq \
 	     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; } \
 	|| echo "some tests need what is not installed here (Debian: apt-get install $$missing)"
+	@test -f .cache/node_modules/axe-core/axe.min.js \
+	|| npm install --prefix .cache --no-save --silent --no-audit --no-fund axe-core@4 \
+	|| echo "tests of accessibility need axe-core: npm install --prefix .cache --no-save axe-core@4"
 
 screenshots: .venv/.stamp-dev ## pictures of every page of the console, into build/screenshots/
 	$(BIN)/python -m tests.browser.screenshots build/screenshots

@@ -15,10 +15,11 @@ const element = (tag, fields, ...children) => {
 
 const row = ([id, { title, url, at }]) => {
   const safe = /^https?:\/\//i.test(url) ? url : `https://news.ycombinator.com/item?id=${Number(id)}`;
-  const link = element("a", { className: "title", href: safe, rel: "noopener noreferrer", dir: "auto" }, title || `Story ${id}`);
+  const link = element("a", { className: "title", href: safe, dir: "auto" }, title || `Story ${id}`);
   const hid = element("p", {}, `hidden ${new Date(at).toLocaleString()}`);
-  const button = element("button", { ariaLabel: `Show again: ${title || id}` }, "Show again");
-  const story = element("li", { className: "story" }, element("div", { className: "body" }, element("h2", {}, link), hid), element("form", { className: "unhide" }, button));
+  const button = element("button", { className: "hide framed", ariaLabel: `Show again: ${title || id}` }, "Show again");
+  button.setAttribute("form", "unhide");
+  const story = element("li", { className: "story" }, element("div", { className: "body" }, element("h2", {}, link), hid), button);
   story.dataset.id = id;
   return story;
 };
@@ -44,8 +45,8 @@ const show = async (story) => {
 export const start = () => {
   if (!reader) list.append(...Object.entries(localHidden()).sort(([, a], [, b]) => b.at - a.at).map(row));
   count();
-  list.addEventListener("submit", (event) => {
+  document.getElementById("unhide").addEventListener("submit", (event) => {
     event.preventDefault();
-    show(event.target.closest(".story"));
+    show(event.submitter.closest(".story"));
   });
 };

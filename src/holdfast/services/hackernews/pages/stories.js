@@ -181,9 +181,9 @@ const keys = {
 };
 
 export const start = () => {
-  list.addEventListener("submit", (event) => {
+  document.getElementById("hide").addEventListener("submit", (event) => {
     event.preventDefault();
-    hide(event.target.closest(".story"));
+    hide(event.submitter.closest(".story"));
   });
   list.addEventListener("focusin", (event) => {
     const story = event.target.closest(".story");
