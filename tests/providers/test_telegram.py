@@ -24,7 +24,7 @@ from holdfast.providers.rest import CallLimits
 from holdfast.providers.telegram import InlineKeyboardButton, InlineKeyboardMarkup, TelegramBot, Update
 from holdfast.simulators.telegram import (
     AddChat,
-    AddPerson,
+    AddUser,
     InjectedFault,
     MoveBot,
     PressButton,
@@ -48,7 +48,7 @@ async def a_bot(
 ) -> AsyncIterator[tuple[TelegramSimulator, TelegramBot]]:
     clock = HastyClock()
     async with TelegramSimulator(clock=clock) as telegram, aiohttp.ClientSession() as session:
-        telegram.run(AddPerson(id=ANA, first_name="Ana"))
+        telegram.run(AddUser(id=ANA, first_name="Ana"))
         telegram.run(AddChat(id=GROUP, title="Family", administrators=[ANA]))
         bot = TelegramBot(session, token or telegram.token, clock=clock, base_url=telegram.url, limits=limits)
         yield telegram, bot
@@ -101,7 +101,7 @@ async def test_another_library_reads_what_was_sent() -> None:
 
 async def test_an_administrator_is_told_from_a_member() -> None:
     async with a_bot() as (telegram, bot):
-        telegram.run(AddPerson(id=8, first_name="Ben"))
+        telegram.run(AddUser(id=8, first_name="Ben"))
         telegram.run(MoveBot(chat=GROUP, person=ANA))
         assert (await bot.get_chat_member(GROUP, ANA)).administers
         assert not (await bot.get_chat_member(GROUP, 8)).present

@@ -9,8 +9,8 @@ from holdfast.providers.telegram.types import (
     InlineKeyboardButton,
     InlineKeyboardMarkup,
     Message,
+    TelegramUser,
     Update,
-    User,
     WebhookInfo,
 )
 from holdfast.providers.telegram.verifier import TelegramVerifier
@@ -27,8 +27,8 @@ __all__ = [
     "Message",
     "SendLimit",
     "TelegramBot",
+    "TelegramUser",
     "TelegramVerifier",
     "Update",
-    "User",
     "WebhookInfo",
 ]

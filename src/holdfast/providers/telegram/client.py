@@ -18,8 +18,8 @@ from holdfast.providers.telegram.types import (
     ChatMember,
     InlineKeyboardMarkup,
     Message,
+    TelegramUser,
     Update,
-    User,
     WebhookInfo,
 )
 
@@ -81,9 +81,9 @@ class TelegramBot:
         )  # fmt: skip
         self._send_limit = send_limit
 
-    async def get_me(self) -> User:
+    async def get_me(self) -> TelegramUser:
         """Return the bot's own user."""
-        return await self._call("getMe", User, repeatable=True)
+        return await self._call("getMe", TelegramUser, repeatable=True)
 
     async def send_message(
         self,

@@ -13,7 +13,7 @@ class _BotType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pass
 
 
-class User(_BotType, frozen=True):
+class TelegramUser(_BotType, frozen=True):
     id: int
     is_bot: bool = False
     first_name: str = ""
@@ -35,7 +35,7 @@ class Message(_BotType, frozen=True):
     message_id: int
     chat: Chat
     date: int = 0
-    sender: User | None = msgspec.field(name="from", default=None)
+    sender: TelegramUser | None = msgspec.field(name="from", default=None)
     text: str = ""
     caption: str = ""
     reply_to_message: Message | None = None
@@ -51,13 +51,13 @@ class CallbackQuery(_BotType, frozen=True):
     """A person pressed a button below a message."""
 
     id: str
-    sender: User = msgspec.field(name="from")
+    sender: TelegramUser = msgspec.field(name="from")
     message: Message | None = None
     data: str = ""
 
 
 class ChatMember(_BotType, frozen=True):
-    user: User
+    user: TelegramUser
     status: str = "member"
 
     @property
@@ -75,7 +75,7 @@ class ChatMemberUpdated(_BotType, frozen=True):
     """The bot was added to a chat, removed, or given other rights."""
 
     chat: Chat
-    sender: User = msgspec.field(name="from")
+    sender: TelegramUser = msgspec.field(name="from")
     new_chat_member: ChatMember
 
 

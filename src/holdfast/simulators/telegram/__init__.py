@@ -2,13 +2,13 @@
 
 from holdfast.clock import Clock
 from holdfast.simulators.server import InjectedFault
-from holdfast.simulators.telegram.control import AddChat, AddPerson, MoveBot, PressButton, Say, ShowChat
+from holdfast.simulators.telegram.control import AddChat, AddUser, MoveBot, PressButton, Say, ShowChat
 from holdfast.simulators.telegram.simulator import TelegramSimulator
 from holdfast.simulators.telegram.state import TelegramState
 
 __all__ = [
     "AddChat",
-    "AddPerson",
+    "AddUser",
     "InjectedFault",
     "MoveBot",
     "PressButton",

@@ -8,7 +8,7 @@ from holdfast.simulators.server import Command
 from holdfast.simulators.telegram.state import BOT, SimulatedChat, TelegramState
 
 
-class AddPerson(Command[TelegramState], frozen=True):
+class AddUser(Command[TelegramState], frozen=True):
     """A person with a private chat with the bot: {id, firstName}."""
 
     id: int
@@ -122,7 +122,7 @@ def _flat(message: dict[str, Any]) -> dict[str, Any]:
 
 
 COMMANDS: Final[dict[str, type[Command[TelegramState]]]] = {
-    "addPerson": AddPerson,
+    "addUser": AddUser,
     "addChat": AddChat,
     "moveBot": MoveBot,
     "say": Say,

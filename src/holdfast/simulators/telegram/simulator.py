@@ -30,7 +30,7 @@ class TelegramSimulator(SimulatorServer[TelegramState]):
 
     Example:
         async with TelegramSimulator(clock=SystemClock()) as telegram:
-            telegram.run(AddPerson(id=7, first_name="Ana"))
+            telegram.run(AddUser(id=7, first_name="Ana"))
             telegram.run(Say(chat=7, person=7, text="#cal lunch tomorrow noon"))
     """
 
