@@ -1,0 +1,16 @@
+"""A Telegram bot: one chat, many Google calendars."""
+
+from __future__ import annotations
+
+from holdfast.service import Service
+from holdfast.services.c4lendar.models import DOCUMENTS
+from holdfast.services.c4lendar.parts import build
+from holdfast.services.c4lendar.settings import C4lendarSettings
+
+service = Service(
+    name="c4lendar",
+    summary="One Telegram chat, many Google calendars.",
+    documents=DOCUMENTS,
+    settings=C4lendarSettings,
+    build=build,
+)
