@@ -102,6 +102,13 @@ async def test_an_account_that_the_service_refuses_leaves_nothing(
         await connections.finish(*await _come_back(connections, token), bound_to="b1")
     assert await _accounts(kit_store) == []
     assert await connections.by_account("registrar", "1042") == []
+    assert len(registrar.revoked) == 1
+    # What another tenant has of the account must go on.
+    await connect(connections, tenant_id="hoge")
+    token = await _link(connections, kit_store)
+    with pytest.raises(ForbiddenError):
+        await connections.finish(*await _come_back(connections, token), bound_to="b1")
+    assert len(registrar.revoked) == 1
 
 
 async def test_of_many_who_open_a_link_one_gets_in_and_only_in_that_browser(

@@ -123,7 +123,7 @@ async def connect(runtime: Runtime, by: Operator, granted: GrantedConsent) -> Co
     owner = msgspec.structs.replace(by, tenant_id=consent.tenant_id)
     details = {"provider": consent.provider, "account": account, "purpose": consent.purpose}
     return await runtime.connections.store_grant(
-        lambda: owner.commit(
+        granted, lambda: owner.commit(
             lambda tx: runtime.connections.connect(tx, granted), across=True, details=details,
             subject=connection_id(consent.tenant_id, consent.provider, account),
         )

@@ -278,6 +278,11 @@ class Runtime:
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(_close, "store", self.store.close)
             stack.push_async_callback(_close, "process registry", self.processes.close)
+            stack.push_async_callback(self.close_parts)
+
+    async def close_parts(self) -> None:
+        """Close what services and clients have opened; the store stays open."""
+        async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(_close, "sender", self._sender.close)
             stack.push_async_callback(_close, "HTTP session", self._http_session.close)
             stack.push_async_callback(_close, "subprocess pool", self._subprocess_pool.close)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
 
 from holdfast.kit.outbox import DeadLetter, Delivery, Endpoint, EndpointSecrets, new_secret
+from holdfast.kit.outbox.models import EndpointSecret
 from holdfast.kit.processes import SchemaState
 from holdfast.kit.vault import new_key
+from holdfast.kit.vault.keys import legacy_cipher
 from holdfast.runtime import Runtime
 from holdfast.store import create, put
 from tests.cli.doctor.examined import examine, fault, faults, keep, nothing
@@ -91,6 +94,20 @@ def test_secrets_that_the_keys_do_not_open(tmp_path: Path) -> None:
     keep(tmp_path, act)
     assert faults(examine(tmp_path)) == []
     assert "put the key" in fault(tmp_path, "sealed secrets", HOLDFAST_KEYS=new_key("other"))
+
+
+def test_secrets_of_a_former_system_need_its_key(tmp_path: Path) -> None:
+    key, iv = "the former system's key", b"0" * 12
+    former = base64.b64encode(iv + legacy_cipher(key).encrypt(iv, b"whsec_c2VjcmV0", None)).decode()
+
+    async def act(runtime: Runtime) -> None:
+        made = Endpoint(id="there", tenant_id="acme", url="https://rms.example", created_at=_LONG_AGO)
+        made.secrets = [EndpointSecret(former)]
+        await runtime.store.tenant("acme").commit(create(made))
+
+    keep(tmp_path, act)
+    assert "HOLDFAST_LEGACY_KEY" in fault(tmp_path, "sealed secrets")
+    assert faults(examine(tmp_path, HOLDFAST_LEGACY_KEY=key)) == []
 
 
 def test_due_work_that_nobody_does(tmp_path: Path) -> None:

@@ -97,7 +97,10 @@ async def sealed(runtime: Runtime) -> CheckResult:
             unreadable = await _unreadable(runtime, kind, name)
             if unreadable:
                 said = f"the keys that are set don't open {schema_of(kind).name} {unreadable!r}"
-                remedy = "put the key that sealed it back into HOLDFAST_KEYS, after the current one"
+                remedy = (
+                    "put the key that sealed it back into HOLDFAST_KEYS, after the current one; for values "
+                    "of a former system set HOLDFAST_LEGACY_KEY"
+                )
                 return CheckResult("sealed secrets", False, said, remedy)
     return CheckResult("sealed secrets", True, "the keys that are set open them")
 

@@ -112,13 +112,14 @@ async def _in(
     yield CheckResult("schema", True, "the store is as declared")
     # Nothing is sealed here, so a vault without the real keys does.
     runtime = Runtime(config, store, services, vault=_vault(config))
-    async for finding in kept(runtime):
-        yield finding
-    for name, parts in runtime.parts.items():
-        for check in parts.checks:
-            yield await _checked(name, check)
-        if parts.close is not None:
-            await parts.close()
+    try:
+        async for finding in kept(runtime):
+            yield finding
+        for name, parts in runtime.parts.items():
+            for check in parts.checks:
+                yield await _checked(name, check)
+    finally:
+        await runtime.close_parts()
 
 
 async def _checked(service: str, check: Callable[[], Awaitable[CheckResult]]) -> CheckResult:
@@ -132,6 +133,6 @@ async def _checked(service: str, check: Callable[[], Awaitable[CheckResult]]) ->
 def _vault(config: Config) -> Vault:
     file = config.home / KEYS_FILE
     try:
-        return Vault.from_settings(config.keys or keys_in(file))
+        return Vault.from_settings(config.keys or keys_in(file), legacy_key=config.legacy_key or None)
     except (ConfigError, OSError):
         return Vault.from_settings(new_key("none"))

@@ -13,7 +13,6 @@ from holdfast.errors import (
     NotFoundError,
     ReauthRequiredError,
     RetryLaterError,
-    WrongTenantError,
 )
 from holdfast.kit.connections.decision import (
     LAST_S,
@@ -27,7 +26,7 @@ from holdfast.kit.connections.purpose import ConsentPurpose
 from holdfast.kit.connections.sign_in import SignIns
 from holdfast.kit.connections.token_refresh import LEASE_S, Refresher
 from holdfast.kit.vault import Vault
-from holdfast.store import Query, Store, Transaction, put
+from holdfast.store import Store, Transaction, put
 
 MEMORY_S: Final = 60.0
 REFRESHES_MAX: Final = 3
@@ -60,13 +59,6 @@ class Connections(SignIns):
     async def get(self, id: str) -> Connection:
         """The stored connection; `NotFoundError` where there is none."""
         return await self._refresher.get(id)
-
-    async def by_account(self, provider: str, account: str) -> list[Connection]:
-        """The connections of one account in all tenants, ended ones too; no tenant's handle can ask."""
-        if self._store.tenant_id:
-            raise WrongTenantError("only a handle that crosses tenants can look up an account in all of them")
-        query = Query(Connection).where("provider", "==", provider).where("account", "==", account)
-        return [found.doc async for found in self._store.scan(query)]
 
     def tokens(self, id: str) -> ConnectionTokens:
         """A token source for clients of the provider; keep it, because it caches the token for a minute."""
@@ -166,17 +158,11 @@ class Connections(SignIns):
         token = self._tokens.open(ended, "refresh_token") or self._tokens.open(ended, "access_token")
         if not token:
             return ended
-        if not await self._is_shared(ended):
+        # After the end is committed: of tenants that end at once, the last one sees no other.
+        if not await self.is_connected(ended.provider, ended.account):
             with contextlib.suppress(ReauthRequiredError):  # it is gone already
                 await self._provider(ended.provider).revoke(token)
         return await self._store.transact(lambda tx: self._delete_tokens(tx, ended.id, ended.generation))
-
-    async def _is_shared(self, ended: Connection) -> bool:
-        # After the end is committed: of tenants that end at once, the last one sees no other.
-        if self._store.tenant_id:
-            return False
-        others = await self.by_account(ended.provider, ended.account)
-        return any(one.status != "revoked" for one in others)
 
     async def _delete_tokens(self, tx: Transaction, id: str, generation: int) -> Connection:
         """Delete the tokens of an ended grant, unless the account was connected again meanwhile."""

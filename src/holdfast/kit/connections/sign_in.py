@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import ConfigError, ForbiddenError, InvalidError
+from holdfast.errors import (
+    ConfigError,
+    ForbiddenError,
+    HoldfastError,
+    InvalidError,
+    RetryLaterError,
+    WrongTenantError,
+)
 from holdfast.kit import NO_TENANT
 from holdfast.kit.connections.consents import ConsentRequest, Consents, StartLink
 from holdfast.kit.connections.decision import expiry_of, merge_grant
@@ -16,7 +24,7 @@ from holdfast.kit.connections.port import Grant, OAuthProvider
 from holdfast.kit.connections.purpose import ConsentPurpose, FinishedConsent
 from holdfast.kit.connections.token_refresh import SealedTokens, retry_store
 from holdfast.kit.vault import Vault
-from holdfast.store import Store, Transaction, put
+from holdfast.store import Query, Store, Transaction, put
 
 
 class AuthorizationRequest(msgspec.Struct, frozen=True):
@@ -121,7 +129,9 @@ class SignIns:
         `UnverifiedError` for an invalid state, `ForbiddenError` when the person declined (`error`).
         """
         granted = await self.exchange(state, code, error=error, bound_to=bound_to)
-        return await self.store_grant(lambda: self._store.transact(lambda tx: self.connect(tx, granted)))
+        return await self.store_grant(
+            granted, lambda: self._store.transact(lambda tx: self.connect(tx, granted))
+        )
 
     async def exchange(
         self, state: str, code: str = "", *, error: str = "", bound_to: str = ""
@@ -138,12 +148,28 @@ class SignIns:
             raise InvalidError(f"{consent.provider} did not identify the account")
         return GrantedConsent(consent, grant)
 
-    async def store_grant(self, commit: Callable[[], Awaitable[Connection]]) -> Connection:
+    async def store_grant(
+        self, granted: GrantedConsent, commit: Callable[[], Awaitable[Connection]]
+    ) -> Connection:
         """Run a commit of `connect`, and again while the store is unavailable.
 
-        The code is spent: the grant exists nowhere else until it is stored.
+        The code is spent: the grant exists nowhere else until it is stored. One that is refused for good is
+        given back to the provider.
         """
-        return await retry_store(self._clock.sleep, commit)
+        try:
+            return await retry_store(self._clock.sleep, commit)
+        except RetryLaterError:
+            raise  # it may be stored all the same
+        except HoldfastError:
+            await self._give_back(granted)
+            raise
+
+    async def _give_back(self, granted: GrantedConsent) -> None:
+        provider, grant = granted.consent.provider, granted.grant
+        with contextlib.suppress(HoldfastError):
+            # A tenant's handle can't know whether that would end another tenant's grant too.
+            if not self._store.tenant_id and not await self.is_connected(provider, grant.account):
+                await self._provider(provider).revoke(grant.refresh_token or grant.access_token)
 
     async def connect(self, tx: Transaction, granted: GrantedConsent) -> Connection:
         """Store a granted consent, and the rows of the service that wants it, in the caller's commit."""
@@ -165,6 +191,19 @@ class SignIns:
         if hook is not None:
             tx.write(*await hook(tx, FinishedConsent(connection, consent.payload)))
         return connection
+
+    async def by_account(self, provider: str, account: str) -> list[Connection]:
+        """The connections of one account in all tenants, ended ones too; no tenant's handle can ask."""
+        if self._store.tenant_id:
+            raise WrongTenantError("only a handle that crosses tenants can look up an account in all of them")
+        query = Query(Connection).where("provider", "==", provider).where("account", "==", account)
+        return [found.doc async for found in self._store.scan(query)]
+
+    async def is_connected(self, provider: str, account: str) -> bool:
+        """Whether any tenant has a connection with this account; a tenant's handle sees none."""
+        if self._store.tenant_id:
+            return False
+        return any(one.status != "revoked" for one in await self.by_account(provider, account))
 
     def _purpose(self, name: str) -> ConsentPurpose:
         if name not in self._purposes:
