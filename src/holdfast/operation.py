@@ -97,9 +97,12 @@ class DeferredCommit:
 
     async def commit(self, *writes: Write) -> None:
         """Commit the act with these writes."""
-        assert self._transaction is not None
-        self._transaction.write(*writes)
-        await self._transaction.commit()
+        transaction = self._transaction
+        assert transaction is not None
+        transaction.write(*writes)
+        await transaction.commit()
+        self._transaction = None
+        transaction.end(committed=True)
 
     def may_retry(self, fault: HoldfastError) -> bool:
         """Whether running the act again can help."""
@@ -107,7 +110,9 @@ class DeferredCommit:
 
     async def abandon(self) -> None:
         """Leave the queue; what was not committed never happened."""
-        self._transaction = None
+        if self._transaction is not None:
+            self._transaction.end(committed=False)
+            self._transaction = None
         await self._stack.aclose()
 
 

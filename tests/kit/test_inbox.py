@@ -237,6 +237,23 @@ async def test_finished_items_are_pruned_and_pending_ones_stay(kit_store: Store,
     assert len((await inbox.page("pending"))[0]) == 1
 
 
+async def test_an_idle_queue_is_pruned_and_begins_anew_with_the_next_message(
+    kit_store: Store, clock: ManualClock
+) -> None:
+    inbox, store = Inbox(kit_store), kit_store.privileged()
+    await _receive(inbox, "a1", source=ORDERED)
+    clock.tick(timedelta(days=15).total_seconds())
+    assert await store.expire(InboxQueue) == 0, "one that is waited in stays"
+    worker = InboxWorker(kit_store, {"ordered": tally})
+    assert await worker.turn() == 1
+    clock.tick(timedelta(days=15).total_seconds())
+    assert await store.expire(InboxQueue) == 1
+    for name in ("a2", "a3"):
+        await _receive(inbox, name, source=ORDERED)
+    assert [await worker.turn() for _ in range(3)] == [1, 1, 0]
+    assert await _seen(kit_store) == ["a1", "a2", "a3"]
+
+
 async def test_the_loop_starts_on_a_message_at_once_and_finishes_when_told_to_stop(live_store: Store) -> None:
     begun, stop = asyncio.Event(), asyncio.Event()
 

@@ -6,6 +6,7 @@ can't miss each other: one of them conflicts, looks again and sees what the othe
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, TypeVar
 
 from holdfast.kit import NO_TENANT
@@ -14,11 +15,12 @@ from holdfast.store import Query, Store, Transaction, Write, patch, put
 
 
 class OrderedQueueFields(Document, rename="camel"):
-    """Whether a queue has a head at work, and the last position given out."""
+    """Whether a queue has a head at work, since when it has none, and the last position given out."""
 
     id: str
     tenant_id: str = NO_TENANT
     busy: bool = False
+    idle_at: datetime | None = None
     last: int = 0
 
 
@@ -32,7 +34,7 @@ async def join(
     found = await tx.get(kind, queue_id)
     queue = found.doc if found else kind(id=queue_id, tenant_id=tenant_id)
     is_head = not queue.busy
-    queue.last, queue.busy = max(floor, queue.last + 1), True
+    queue.last, queue.busy, queue.idle_at = max(floor, queue.last + 1), True, None
     tx.write(put(queue))
     return queue.last, is_head
 
@@ -41,7 +43,7 @@ async def rejoin(tx: Transaction, kind: type[Q], queue_id: str, *, tenant_id: st
     """Put a finished member back at its old position; return whether it is the head and so due."""
     found = await tx.get(kind, queue_id)
     queue = found.doc if found else kind(id=queue_id, tenant_id=tenant_id)
-    is_head, queue.busy = not queue.busy, True
+    is_head, queue.busy, queue.idle_at = not queue.busy, True, None
     tx.write(put(queue))
     return is_head
 
@@ -61,5 +63,5 @@ async def advance(
         return [patch(type(following.doc), following.doc.id, changes=due, expect=following.unchanged)]
     if queue is None:
         return []
-    queue.doc.busy = False
+    queue.doc.busy, queue.doc.idle_at = False, store.clock.now()
     return [put(queue.doc, queue.unchanged)]

@@ -84,6 +84,40 @@ def test_a_message_signed_by_others_is_accepted_and_named(name: str) -> None:
     assert verifier.verify(headers, body, NOW).message_id == mark
 
 
+@pytest.mark.parametrize(
+    ("body", "account"),
+    [
+        (b'{"action": "opened", "installation": {"id": 42, "node_id": "x"}}', "42"),
+        (b'{"action": "opened"}', ""),
+        (b"payload=%7B%7D", ""),
+        (b'{"installation": "text"}', ""),
+        (b"[" * 100_000, ""),
+        (b'{"a": "\xff"}', ""),
+    ],
+)
+def test_the_account_of_a_github_message_is_its_installation(body: bytes, account: str) -> None:
+    signature = "sha256=" + hmac.digest(SECRET.encode(), body, "sha256").hex()
+    headers = {"x-github-delivery": "d", "x-hub-signature-256": signature}
+    assert GithubVerifier(SECRET).verify(headers, body, NOW).account == account
+
+
+@pytest.mark.parametrize(
+    ("update", "account"),
+    [
+        ({"message": {"chat": {"id": -7}}}, "-7"),
+        ({"edited_message": {"chat": {"id": 7}}}, "7"),
+        ({"my_chat_member": {"chat": {"id": 8}}}, "8"),
+        ({"callback_query": {"id": "q", "message": {"chat": {"id": 9}}}}, "9"),
+        ({"callback_query": {"id": "q"}}, ""),
+        ({"inline_query": {"id": "q"}}, ""),
+    ],
+)
+def test_the_account_of_a_telegram_update_is_its_chat(update: Mapping[str, object], account: str) -> None:
+    headers, _ = _telegram()
+    body = json.dumps({"update_id": 1, **update}).encode()
+    assert TelegramVerifier("s3cret-token").verify(headers, body, NOW).account == account
+
+
 @pytest.mark.parametrize("name", SIGNED_BODY)
 @given(data=st.data())
 def test_a_body_with_one_bit_changed_is_refused(name: str, data: st.DataObject) -> None:

@@ -113,6 +113,12 @@ class InboxItem(Document, rename="camel"):
         self.body_bytes = self.body_bytes or len(self.body)
 
 
-@document("holdfast_inbox_queues/{id}", tenant="tenant_id", access=SERVICE_ONLY)
+# An idle queue goes when no item of it is left, so that positions may begin anew.
+@document(
+    "holdfast_inbox_queues/{id}",
+    tenant="tenant_id",
+    retention=Retention("idle_at", after_s=KEEP_FINISHED_S),
+    access=SERVICE_ONLY,
+)
 class InboxQueue(OrderedQueueFields, rename="camel"):
     """The order of one source's messages with the same order key."""
