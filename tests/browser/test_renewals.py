@@ -48,9 +48,7 @@ async def test_a_calculation_is_watched_through_a_stop_half_way(page: Page, tmp_
         assert await page.locator("progress").get_attribute("value") == str(job.scored)
         await picture(page, "progress")
 
-        working = asyncio.create_task(
-            bed.runtime.parts["renewals"].loops["calculations"].run(asyncio.Event())
-        )
+        working = asyncio.create_task(bed.runtime.runner.run(asyncio.Event()))
         await expect(page.locator("#rows tbody tr")).to_have_count(30)
         await expect(page.locator("#standing .figure").first).to_contain_text(str(MANY))
         await expect(page.locator("progress")).to_have_count(0)

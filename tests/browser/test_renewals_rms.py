@@ -120,7 +120,7 @@ async def test_a_tier_of_a_great_many_is_told_of_while_the_page_shows_how_far_it
         await expect(page.locator("#standing")).to_contain_text(said)
         await picture(page, "sending-many")
         stop = asyncio.Event()
-        working = asyncio.create_task(bed.runtime.parts["renewals"].loops["triggers"].run(stop))
+        working = asyncio.create_task(bed.runtime.runner.run(stop))
         await expect(page.locator("#rows tbody .sent .state", has_text="pending")).to_have_count(run.high)
         await expect(page.locator("progress")).to_have_count(0)
         await not_reloaded(page)

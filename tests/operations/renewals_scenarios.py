@@ -26,7 +26,7 @@ async def _renewals(world: World) -> Renewals:
 
 async def _calculated(world: World) -> Renewals:
     renewals, stop = await _renewals(world), asyncio.Event()
-    working = asyncio.create_task(world.runtime.parts["renewals"].loops["calculations"].run(stop))
+    working = asyncio.create_task(world.runtime.runner.run(stop))
     job = await renewals.calculate(world.by, P, as_of=AS_OF)
     assert (await renewals.jobs(TENANT).wait(job.id, within_s=30)).status == "completed"
     stop.set()
