@@ -13,7 +13,6 @@ import msgspec
 
 from holdfast.clock import SystemClock
 from holdfast.kit.outbox import BreakerPolicy, RetryPolicy
-from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
 from holdfast.operations import endpoints
@@ -24,6 +23,7 @@ from holdfast.services.renewals.domain.dates import months_before
 from holdfast.services.renewals.domain.scoring import FLAGGED, Tier
 from holdfast.services.renewals.jobs.risk_events import TriggerResult
 from holdfast.services.renewals.models import DeliveryState, Property, Resident, RmsEndpoint
+from holdfast.services.renewals.models.deliveries import RmsDeliveryStatus
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.sample_data import SamplePlan, keep
 from holdfast.simulators.rms import Behave, RmsSimulator
@@ -114,7 +114,7 @@ async def record_outcomes(runtime: Runtime, property_id: str = PROPERTIES[0]) ->
         )  # fmt: skip
 
 
-async def settled(runtime: Runtime, property_id: str, *, status: DeliveryStatus, count: int) -> None:
+async def settled(runtime: Runtime, property_id: str, *, status: RmsDeliveryStatus, count: int) -> None:
     """Until so many of a property's deliveries are in this state."""
     store = runtime.store.tenant(TENANT)
     query = Query(DeliveryState).where("endpoint_id", "==", property_id).where("status", "==", status)
@@ -144,7 +144,7 @@ async def fill(runtime: Runtime, rms: RmsSimulator) -> None:
     await settled(runtime, PROPERTIES[0], status="delivered", count=len(sent))
     rms.run(Behave(failure_rate=1.0, failure_status=503))
     sent = await trigger(runtime, PROPERTIES[1], tiers=["high"])
-    await settled(runtime, PROPERTIES[1], status="dead", count=len(sent))
+    await settled(runtime, PROPERTIES[1], status="dlq", count=len(sent))
     rms.run(Behave())
     await pause(runtime, PROPERTIES[1], reason="five failures in a row")
     await trigger(runtime, PROPERTIES[1], tiers=["medium"])

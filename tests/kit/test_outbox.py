@@ -23,7 +23,9 @@ from holdfast.kit.outbox import (
     SignatureVerifier,
     delivery_id,
 )
-from holdfast.net import AddressGuard, RawSender
+from holdfast.kit.outbox.models import ATTEMPTS_IN_DELIVERY_MAX
+from holdfast.kit.outbox.outcome import AttemptOutcome, record_attempt, settle_writes
+from holdfast.net import AddressGuard, RawSender, ReceiverResponse
 from holdfast.store import Snapshot, Store, Transaction, create, put
 from holdfast.store.port import ClaimRequest
 from tests.kit.eventually import until
@@ -208,6 +210,21 @@ async def test_a_delivery_of_a_transaction_is_handed_over_once_that_is_committed
         await state_is(live_store, "evt-1", "delivered")
     assert next(attempts) == 3
     assert [r.headers["webhook-id"] for r in receiver.requests] == ["evt-1"]
+
+
+async def test_every_attempt_is_kept_and_the_delivery_does_not_grow(live_store: Store) -> None:
+    endpoint = await endpoint_at(live_store, "http://127.0.0.1:9/")
+    await send(live_store, endpoint, "evt-1")
+    home, now = live_store.tenant("-"), live_store.clock.now()
+    for number in range(ATTEMPTS_IN_DELIVERY_MAX + 3):
+        (claimed,) = await live_store.privileged().claim_due(Delivery, limit=1, lease_s=60)
+        answer = ReceiverResponse(500 + number, {}, b"x" * 2_000, 0.01)
+        record_attempt(claimed.doc, answer, at=now, latency_s=0.01)
+        await home.commit(*settle_writes(claimed.doc, AttemptOutcome("failed"), now=now))
+    found = await delivery(live_store, "evt-1")
+    assert len(found.attempts) == 3
+    attempts = await Deliveries(home).attempts(found)
+    assert [one.status for one in attempts] == list(range(500, 500 + ATTEMPTS_IN_DELIVERY_MAX + 3))
 
 
 async def test_a_drain_delivers_what_is_due_and_ends_by_itself(live_store: Store) -> None:

@@ -40,7 +40,7 @@ async def _calculated(world: World) -> Renewals:
 async def _dead(world: World) -> tuple[Renewals, str]:
     renewals = await _calculated(world)
     result = await renewals.trigger(world.by, P, "john")
-    for changes in ({"status": "sending"}, {"status": "dead", "next_attempt_at": None}):
+    for changes in ({"status": "sending"}, {"status": "dlq", "next_attempt_at": None}):
         await renewals.store(TENANT).commit(patch(DeliveryState, result.delivery_id, changes=changes))
     return renewals, result.delivery_id
 

@@ -30,8 +30,7 @@ async def test_each_outbox_lists_its_own_deliveries(setting: Setting) -> None:
 
 async def test_a_detail_has_the_fields_that_a_services_own_class_adds(setting: Setting) -> None:
     id = await setting.deliver(await setting.endpoint(), "e1")
-    stored = await deliveries.get(setting.runtime, TENANT, "orchard", id)
-    shown = deliveries.detail(stored, "orchard")
+    shown = await deliveries.detail(setting.runtime, TENANT, "orchard", id)
     assert (shown.outbox, shown.about, shown.body) == ("orchard", {"basket": "b1"}, "{}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
@@ -207,11 +207,20 @@ class Schema(Generic[D]):
             return self.state.read(self.document_of(prepared))
         return prepared.values[self.columns.index(self.state)]
 
-    def load(self, body: bytes | str, ids: tuple[str, ...]) -> D:
-        """Decode a document from its stored JSON, upgraded where it is of an older version."""
-        if not self.declared.path_only and (self._version is None or self._is_current(body)):
+    def load(self, body: bytes | str, ids: tuple[str, ...], newer: Mapping[str, Any] | None = None) -> D:
+        """Decode a document from its stored JSON, upgraded where it is of an older version.
+
+        `newer` fields, by their stored names, replace those of the JSON before the upgrade.
+        """
+        if not self.declared.path_only and not newer and not self.is_outdated(body):
             return self._decoder.decode(body)
-        return self.from_fields(_ANY_DECODER.decode(body), ids)
+        return self.from_fields({**_ANY_DECODER.decode(body), **(newer or {})}, ids)
+
+    @property
+    def version(self) -> int:
+        """The version of the documents that this declaration writes."""
+        field = self.fields.get("schema_version")
+        return field.default if field is not None and isinstance(field.default, int) else 1
 
     def from_fields(self, fields: dict[str, Any], ids: tuple[str, ...]) -> D:
         """Convert a document from its stored fields, for an engine without JSON."""
@@ -239,10 +248,12 @@ class Schema(Generic[D]):
             fields[stored] = version
         return fields
 
-    def _is_current(self, body: bytes | str) -> bool:
-        assert self._version is not None
+    def is_outdated(self, body: bytes | str) -> bool:
+        """Whether a stored document is of an older version than this declaration writes."""
+        if self._version is None:
+            return False
         _, current, peek = self._version
-        return bool(peek.decode(body).schema_version >= current)
+        return bool(peek.decode(body).schema_version < current)
 
     def _version_decoder(self) -> tuple[str, int, msgspec.json.Decoder[Any]] | None:
         if not self.declared.upgrades:

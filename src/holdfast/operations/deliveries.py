@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import BadIdError, ConflictError, NotFoundError
 from holdfast.kit.outbox import Attempt, Delivery, Selection
-from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
+from holdfast.kit.outbox.models import UNDELIVERED
 from holdfast.operation import Operator, operation
 from holdfast.operations.outboxes import deliveries_in, outbox_named, own_fields
 from holdfast.runtime import KIT_PART, Runtime
@@ -24,7 +24,7 @@ class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     event_id: str
     event_type: str
     endpoint_id: str
-    status: DeliveryStatus
+    status: str
     reason: str
     attempt_count: int
     replay_count: int
@@ -63,14 +63,17 @@ def row(delivery: Delivery, outbox: str) -> DeliveryRow:
     return DeliveryRow(outbox=outbox, **{name: getattr(delivery, name) for name in names})
 
 
-def detail(delivery: Delivery, outbox: str) -> DeliveryDetail:
+async def detail(runtime: Runtime, tenant_id: str, outbox: str, delivery_id: str) -> DeliveryDetail:
+    """One delivery with its payload and every attempt, or NotFoundError."""
+    delivery = await get(runtime, tenant_id, outbox, delivery_id)
+    attempts = await deliveries_in(runtime, tenant_id, outbox).attempts(delivery)
     try:
         body, coded = delivery.body.decode(), False
     except UnicodeDecodeError:
         body, coded = base64.b64encode(delivery.body).decode(), True
     return DeliveryDetail(
         **msgspec.structs.asdict(row(delivery, outbox)), occurred_at=delivery.occurred_at,
-        content_type=delivery.content_type, body=body, body_is_base64=coded, attempts=delivery.attempts,
+        content_type=delivery.content_type, body=body, body_is_base64=coded, attempts=attempts,
         about=own_fields(delivery, Delivery),
     )  # fmt: skip
 
@@ -89,7 +92,7 @@ async def list_deliveries(
     tenant_id: str,
     outbox: str = KIT_PART,
     *,
-    statuses: Sequence[DeliveryStatus] = UNDELIVERED,
+    statuses: Sequence[str] = UNDELIVERED,
     endpoint_id: str | None = None,
     limit: int = 50,
     cursor: str | None = None,

@@ -24,7 +24,7 @@ _TONES: Final = {
     ),
     "wait": ("pending", "sending", "processing", "opening", "retrying", "skipped", "ending"),
     "warn": ("degraded", "failed", "paused", "attention", "expired", "missed", "not granted", "warning"),
-    "bad": ("critical", "dead", "parked", "disabled", "broken", "needs_reauth", "reached"),
+    "bad": ("critical", "dead", "dlq", "parked", "disabled", "broken", "needs_reauth", "reached"),
 }  # fmt: skip
 _TONE_OF: Final = {state: tone for tone, states in _TONES.items() for state in states}
 

@@ -111,7 +111,7 @@ async def all_ended(store: Store) -> None:
 
 
 async def everything(store: Store) -> list[DeliveryState]:
-    query = Query(DeliveryState).where("status", "in", ["delivered", "dead"]).order_by("-created_at")
+    query = Query(DeliveryState).where("status", "in", ["delivered", "dlq"]).order_by("-created_at")
     return [item.doc async for item in store.scan(query.limit(500))]
 
 
@@ -141,7 +141,7 @@ async def test_nothing_is_lost_or_doubled_while_the_rms_fails_and_workers_are_ki
         deliveries = await everything(store)
         judge(deliveries, list(rms.state.received), killed=set(killed))
         await every_dead_letter_replays(
-            store, rms, url, keys, dead=sum(d.status == "dead" for d in deliveries)
+            store, rms, url, keys, dead=sum(d.status == "dlq" for d in deliveries)
         )
 
 
@@ -157,7 +157,7 @@ def judge(deliveries: list[DeliveryState], received: list[ReceivedMessage], *, k
         fences = [int(one.headers["x-fence"]) for one in seen]
         recorded = {attempt.fence for attempt in delivery.attempts}
         if delivery.endpoint_id == "refusing":
-            assert (delivery.status, delivery.reason) == ("dead", "HTTP 400")
+            assert (delivery.status, delivery.reason) == ("dlq", "HTTP 400")
             assert delivery.attempt_count == 1
         elif delivery.status == "delivered":
             assert any(one.status == 200 for one in seen)

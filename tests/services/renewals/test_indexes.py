@@ -172,7 +172,7 @@ ASKED: Final[dict[str, tuple[Question, type[Document], str]]] = {
         lambda r: r.privileged_store().expire(TriggerJob), TriggerJob, "completedAt",
     ),
     "retention of deliveries": (
-        lambda r: r.privileged_store().expire(DeliveryState), DeliveryState, "status finishedAt",
+        lambda r: r.privileged_store().expire(DeliveryState), DeliveryState, "status finished_at",
     ),
 }  # fmt: skip
 

@@ -55,7 +55,7 @@ ADDED: dict[str, tuple[type[Document], str, list[str]]] = {
     ),
     "webhook_dead_letter_queue": (DeadLetterRow, "webhook_delivery_state_id reason created_at", ["resolved"]),
 }
-STATES = {"pending", "sending", "delivered", "failed", "dead"}
+STATES = {"pending", "sending", "delivered", "failed", "dlq"}
 
 
 def stored_names(cls: type[Document]) -> set[str]:
@@ -88,7 +88,7 @@ def test_a_delivery_moves_as_the_status_machine_says() -> None:
     life = schema_of(DeliveryState).lifecycle
     assert life is not None
     assert set(life.moves) >= STATES
-    assert set(life.moves["sending"]) == {"pending", "delivered", "failed", "dead"}
+    assert set(life.moves["sending"]) == {"pending", "delivered", "failed", "dlq"}
     assert "delivered" not in life.moves["pending"]
 
 

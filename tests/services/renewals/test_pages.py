@@ -63,7 +63,7 @@ async def _shown(bed: Bed) -> None:
     (first,) = (await portfolio.risk(run, scene.PROPERTIES[0], limit=1)).docs
     by = scene.operator(bed.runtime)
     told = await scene.renewals_of(bed.runtime).trigger(by, scene.PROPERTIES[0], first.resident_id)
-    await scene.settled(bed.runtime, scene.PROPERTIES[0], status="dead", count=1)
+    await scene.settled(bed.runtime, scene.PROPERTIES[0], status="dlq", count=1)
     assert "1 dead letter" in await ann.page("/console")
     assert f"{run.medium} medium" in await ann.page(ROOT)
     house = await ann.page(HOUSE)
@@ -83,7 +83,7 @@ async def _shown(bed: Bed) -> None:
     assert f'/console/deliveries/renewals/{told.delivery_id}"' in unquote(unescape(house))
     assert "HTTP 400" in await ann.page(f"/console/dead-letters?{OUTBOX}")
     assert "Replay" in await ann.page(f"/console/deliveries/renewals/{quote(told.delivery_id, safe='')}")
-    assert told.event_id in await ann.page(f"/console/deliveries?{OUTBOX}&status=dead")
+    assert told.event_id in await ann.page(f"/console/deliveries?{OUTBOX}&status=dlq")
     assert "Score over runs" in await ann.page(f"{ROOT}/residents/{first.resident_id}")
     assert "would change their tier" in await ann.page(f"{HOUSE}/what-if")
 
@@ -184,7 +184,7 @@ async def test_an_event_is_shown_also_when_its_property_is_gone(bed: Bed) -> Non
         rms.run(Behave(failure_rate=1.0, failure_status=400))
         await scene.connect(bed.runtime, rms)
         told = (await scene.trigger(bed.runtime, house))[0]
-        await scene.settled(bed.runtime, house, status="dead", count=1)
+        await scene.settled(bed.runtime, house, status="dlq", count=1)
     await bed.runtime.store.tenant("-").commit(delete(Property, house))
     ann = await bed.signed_in("ann")
     assert told.event_id in await ann.page("/console/dead-letters?outbox=renewals")

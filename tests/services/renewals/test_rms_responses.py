@@ -155,7 +155,7 @@ async def test_every_answer_is_judged_as_it_should_be(
 
 async def every_dead_letter_has_its_delivery(server: Server) -> None:
     letters = (await server.store.query(_letters().limit(100))).docs
-    query = Query(DeliveryState).where("status", "==", "dead").order_by("-created_at")
+    query = Query(DeliveryState).where("status", "==", "dlq").order_by("-created_at")
     dead = (await server.store.query(query.limit(100))).docs
     assert {one.id: one.reason for one in letters} == {one.id: one.reason for one in dead}
     assert len(dead) == sum(status == "dlq" for _, status, _ in FIRST_ANSWERS.values())

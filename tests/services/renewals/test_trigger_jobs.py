@@ -189,7 +189,7 @@ async def test_what_was_given_up_is_put_out_anew_and_what_arrived_is_left(sqlite
         home = store.tenant("-")
         told = await renewals_on(store).trigger_tiers(operator_of(store), P)
         assert isinstance(told, list)
-        for one, status in zip(told, ("dead", "delivered", "skipped"), strict=False):
+        for one, status in zip(told, ("dlq", "delivered", "skipped"), strict=False):
             for step in ("sending", status) if status != "skipped" else ("cancelled",):
                 await home.commit(patch(DeliveryState, one.delivery_id, changes={"status": step}))
         async with trigger_worker(store) as jobs:

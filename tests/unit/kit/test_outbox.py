@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.kit.outbox import LONG_WAITS_S, BreakerPolicy, Delivery, Endpoint, Rate, RetryPolicy
 from holdfast.kit.outbox.circuit_breaker import CircuitBreaker
 from holdfast.kit.outbox.endpoint_queue import ClaimedDelivery, EndpointQueue
-from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX
+from holdfast.kit.outbox.models import ATTEMPTS_IN_DELIVERY_MAX, chunk_id
 from holdfast.kit.outbox.outcome import judge, record_attempt, settle_writes
 from holdfast.net import ReceiverResponse, SendFailure, retry_after_s
 from holdfast.token_bucket import TokenBucket
@@ -113,13 +115,18 @@ def test_retry_after_lengthens_a_wait_within_its_bound_and_only_where_it_counts(
     assert judge(said(500, retry_after="60"), RetryPolicy(), attempt=1, now=NOW).wait_s == 1
 
 
-def test_the_history_keeps_the_newest_attempts_only() -> None:
-    delivery = a_delivery()
-    for number in range(ATTEMPTS_KEPT_MAX + 5):
+def test_attempts_that_no_longer_fit_into_a_delivery_are_moved_with_the_next_outcome() -> None:
+    delivery, failed = a_delivery(), judge(said(500), RetryPolicy(), attempt=1, now=NOW)
+    moved = list[Any]()
+    for number in range(2 * ATTEMPTS_IN_DELIVERY_MAX + 5):
         record_attempt(delivery, said(500 + number), at=NOW, latency_s=0)
-    assert len(delivery.attempts) == ATTEMPTS_KEPT_MAX
-    assert delivery.attempts[-1].status == 500 + ATTEMPTS_KEPT_MAX + 4
-    assert delivery.attempt_count == ATTEMPTS_KEPT_MAX + 5
+        _, *chunks = settle_writes(delivery, failed, now=NOW)
+        moved += [json.loads(chunk.prepared.body) for chunk in chunks if chunk.prepared]
+        assert len(delivery.attempts) <= ATTEMPTS_IN_DELIVERY_MAX
+    kept = [one["status"] for chunk in moved for one in chunk["attempts"]]
+    assert kept + [one.status for one in delivery.attempts] == list(range(500, 545))
+    assert [chunk["id"] for chunk in moved] == [chunk_id(delivery, 1), chunk_id(delivery, 2)]
+    assert (delivery.attempt_chunks, delivery.attempt_count) == (2, 45)
 
 
 def test_a_death_writes_the_delivery_and_its_letter_together() -> None:

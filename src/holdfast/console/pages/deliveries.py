@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.errors import NotFoundError
-from holdfast.kit.outbox import Delivery
+from holdfast.kit.outbox import Deliveries, Delivery
 from holdfast.kit.outbox.deliveries import CANCELLABLE, REPLAYABLE
-from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED
+from holdfast.kit.outbox.models import EVERY_STATUS, UNDELIVERED, every_status
 from holdfast.operations import deliveries, endpoints
 from holdfast.operations.deliveries import DeliveryPage
 from holdfast.operations.outboxes import outbox_named, own_fields
@@ -37,11 +37,12 @@ class DeliveryPages:
         self._runtime = runtime
 
     async def listed(self, ask: PageRequest) -> Mapping[str, Any]:
-        state = ask.choice("status", (_UNDELIVERED, _ALL, *EVERY_STATUS), default=_UNDELIVERED)
         wanted, choice = ask.text("q", characters_max=1_000), await outbox_choice(self._runtime, ask)
+        words = every_status(outbox_named(self._runtime, choice["outbox"]).models)
+        state = ask.choice("status", (_UNDELIVERED, _ALL, *words), default=_UNDELIVERED)
         page = await self._page(ask, state, wanted=wanted, choice=choice)
         return {
-            "state": state, "states": (_UNDELIVERED, *EVERY_STATUS, _ALL), "wanted": wanted,
+            "state": state, "states": (_UNDELIVERED, *words, _ALL), "wanted": wanted,
             "rows": page.items, "after": page.cursor, **choice,
         }  # fmt: skip
 
@@ -51,7 +52,7 @@ class DeliveryPages:
         if wanted:
             found = await deliveries.find_by_id(self._runtime, ask.tenant_id, choice["outbox"], wanted)
             return DeliveryPage(found, None)
-        some: Any = {_UNDELIVERED: UNDELIVERED, _ALL: EVERY_STATUS}.get(state, (state,))
+        some = {_UNDELIVERED: UNDELIVERED, _ALL: EVERY_STATUS}.get(state, (state,))
         return await deliveries.list_deliveries(
             self._runtime, ask.tenant_id, choice["outbox"], statuses=some,
             endpoint_id=choice["endpoint"] or None, limit=ROWS, cursor=ask.cursor,
@@ -69,7 +70,8 @@ class DeliveryPages:
         return {
             "title": f"Delivery {id}", "outbox": outbox, "delivery": delivery,
             "endpoint": endpoint.doc if endpoint else None, "letter": letter.doc if letter else None,
-            "replayable": delivery.status in REPLAYABLE, "cancellable": delivery.status in CANCELLABLE,
+            "replayable": delivery.state in REPLAYABLE, "cancellable": delivery.state in CANCELLABLE,
+            "attempts": await Deliveries(store, models=models).attempts(delivery),
             "about": own_fields(delivery, Delivery),
         }  # fmt: skip
 

@@ -15,7 +15,7 @@ from holdfast.kit import NO_TENANT
 from holdfast.operations import endpoints
 from holdfast.operations.endpoints import EndpointSettings, NewEndpoint
 from holdfast.services.renewals.jobs.risk_events import TriggerResult
-from holdfast.services.renewals.models import DeliveryState, Outcome, RiskScore, RmsEndpoint, TriggerJob
+from holdfast.services.renewals.models import DLQ, DeliveryState, Outcome, RiskScore, RmsEndpoint, TriggerJob
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.queries.portfolio import Portfolio
 from holdfast.services.renewals.sample_data import SamplePlan, keep
@@ -154,7 +154,7 @@ async def facts(stage: Stage) -> list[Fact]:
     store = stage.store.tenant(NO_TENANT)
     delivered, dead = [
         await store.count(Query(DeliveryState).where("status", "==", status).order_by("-created_at"))
-        for status in ("delivered", "dead")
+        for status in ("delivered", DLQ)
     ]
     return [
         ("Residents at high risk", str(sum(run.high for run in runs))),

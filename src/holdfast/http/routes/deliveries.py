@@ -8,7 +8,7 @@ from litestar.params import FromPath, QueryParameter
 
 from holdfast.http.dependencies import OutboxName, RuntimeDependency
 from holdfast.idempotent_route import ATOMIC
-from holdfast.kit.outbox.models import UNDELIVERED, DeliveryStatus
+from holdfast.kit.outbox.models import UNDELIVERED
 from holdfast.operations import deliveries
 from holdfast.operations.deliveries import DeliveryDetail, DeliveryPage, DeliveryRow, ReplayResponse
 from holdfast.routing import By, Cursor, Limit, TenantId, action_route, read_route
@@ -23,7 +23,8 @@ async def list_deliveries(
     tenant_id: TenantId,
     outbox: OutboxName = KIT_PART,
     status: Annotated[
-        list[DeliveryStatus] | None, QueryParameter(description="Default: undelivered.")
+        list[str] | None,
+        QueryParameter(description="By the outbox's own words, such as dlq. Default: undelivered."),
     ] = None,
     endpoint: Annotated[str | None, QueryParameter(max_length=200)] = None,
     limit: Limit = 50,
@@ -41,7 +42,7 @@ async def get_delivery(
     runtime: RuntimeDependency, tenant_id: TenantId, outbox: FromPath[str], delivery_id: FromPath[str]
 ) -> DeliveryDetail:
     """One delivery, with its payload and every attempt."""
-    return deliveries.detail(await deliveries.get(runtime, tenant_id, outbox, delivery_id), outbox)
+    return await deliveries.detail(runtime, tenant_id, outbox, delivery_id)
 
 
 @action_route(f"{_DELIVERY}/replay", deliveries.replay, idempotent=ATOMIC)

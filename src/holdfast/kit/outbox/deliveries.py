@@ -12,13 +12,15 @@ from holdfast.errors import InvalidError, NotFoundError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.outbox import ordering
 from holdfast.kit.outbox.models import (
-    EVERY_STATUS,
     OUTBOX_MODELS,
     UNDELIVERED,
+    Attempt,
     DeadLetter,
     Delivery,
     DeliveryStatus,
     OutboxModels,
+    chunk_id,
+    every_status,
 )
 from holdfast.store import Query, QueryPage, Snapshot, Store, Transaction, put
 
@@ -40,7 +42,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     Example: `Selection(statuses=["dead"], endpoint_id="rms-7", since=yesterday)`
     """
 
-    statuses: Sequence[DeliveryStatus] = UNDELIVERED
+    statuses: Sequence[str] = UNDELIVERED
     endpoint_id: str | None = None
     event_type: str | None = None
     since: datetime | None = None
@@ -90,6 +92,12 @@ class Deliveries:
         query = Query(self._models.delivery).where("event_id", "==", event_id)
         return [item.doc async for item in self._store.scan(query)]
 
+    async def attempts(self, delivery: Delivery) -> list[Attempt]:
+        """Return every attempt of a delivery, the first one first."""
+        ids = [chunk_id(delivery, number + 1) for number in range(delivery.attempt_chunks)]
+        chunks = await self._store.get_many(self._models.attempts, ids) if ids else []
+        return [*(one for chunk in chunks if chunk for one in chunk.doc.attempts), *delivery.attempts]
+
     async def dead_letters(
         self,
         *,
@@ -105,10 +113,7 @@ class Deliveries:
         return await self._store.query(query.order_by("-died_at").limit(limit).after(cursor))
 
     def _query(self, selection: Selection) -> Query[Delivery]:
-        unknown = set(selection.statuses) - set(EVERY_STATUS)
-        if unknown or not selection.statuses:
-            raise InvalidError(f"statuses are some of {', '.join(EVERY_STATUS)}", "statuses")
-        query = Query(self._models.delivery).where("status", "in", list(selection.statuses))
+        query = Query(self._models.delivery).where("status", "in", self._words(selection.statuses))
         if selection.endpoint_id is not None:
             query = query.where("endpoint_id", "==", selection.endpoint_id)
         if selection.since is not None:
@@ -116,6 +121,19 @@ class Deliveries:
         if selection.until is not None:
             query = query.where("created_at", "<", selection.until)
         return query.order_by("-created_at")
+
+    def _words(self, statuses: Collection[str]) -> list[str]:
+        """Return the stored words of these states, which may be given either way."""
+        known = every_status(self._models)
+        words = [self._models.delivery.stored_state(status) for status in statuses]
+        if not words or not set(words) <= set(known):
+            raise InvalidError(f"statuses are some of {', '.join(known)}", "statuses")
+        return words
+
+    def _require(self, selection: Selection, legal: Sequence[str], verb: str) -> None:
+        wrong = set(self._words(selection.statuses)) - set(self._words(legal))
+        if wrong:
+            raise InvalidError(f"can't {verb} what is {', '.join(sorted(wrong))}", "statuses")
 
     # -- changing ---------------------------------------------------------------------------------
 
@@ -133,9 +151,7 @@ class Deliveries:
         Dead letters that are marked as dealt with are left alone; `replay_one` sends also those. It takes a
         commit for each hundred at most; `also` adds to each.
         """
-        wrong = set(selection.statuses) - set(REPLAYABLE)
-        if wrong:
-            raise InvalidError(f"can't replay what is {', '.join(sorted(wrong))}", "statuses")
+        self._require(selection, REPLAYABLE, "replay")
 
         async def act(ids: Sequence[str]) -> int:
             return await self._each_in_commit(ids, self._replay, only=selection.statuses, also=also)
@@ -152,9 +168,7 @@ class Deliveries:
         also: Also | None = None,
     ) -> Report:
         """Cancel deliveries that wait; one that is being sent at this moment is left alone."""
-        wrong = set(selection.statuses) - set(CANCELLABLE)
-        if wrong:
-            raise InvalidError(f"can't cancel what is {', '.join(sorted(wrong))}", "statuses")
+        self._require(selection, CANCELLABLE, "cancel")
 
         async def act(ids: Sequence[str]) -> int:
             return await self._each_in_commit(ids, self._cancel, only=selection.statuses, also=also)
@@ -162,16 +176,18 @@ class Deliveries:
         return await self._each(selection, act, dry_run=dry_run, limit=limit, cursor=cursor)
 
     async def _each_in_commit(
-        self, ids: Sequence[str], step: Step, *, only: Collection[DeliveryStatus], also: Also | None
+        self, ids: Sequence[str], step: Step, *, only: Collection[str], also: Also | None
     ) -> int:
         """Change these in one commit, but of each ordered endpoint only the first: the next one's place
         depends on what that changes, so it gets a commit of its own."""
+
+        words = self._words(only)
 
         async def act(tx: Transaction) -> tuple[int, list[str]]:
             changed, left, ordered = 0, list[str](), set[str]()
             for id in ids:
                 found = await tx.get(self._models.delivery, id)
-                if found is None or found.doc.status not in only:
+                if found is None or found.doc.status not in words:
                     continue
                 if found.doc.endpoint_id in ordered:
                     left.append(id)
@@ -191,7 +207,7 @@ class Deliveries:
         delivery_id: str,
         transaction: Transaction | None = None,
         *,
-        only: Collection[DeliveryStatus] = REPLAYABLE,
+        only: Collection[str] = REPLAYABLE,
     ) -> bool:
         """Replay one, in the caller's transaction, if given; False where it is in flight already, or in no
         state of `only` any more."""
@@ -200,7 +216,7 @@ class Deliveries:
         found = await transaction.get(self._models.delivery, delivery_id)
         if found is None:
             raise NotFoundError(f"no delivery {delivery_id!r}")
-        if found.doc.status not in REPLAYABLE or found.doc.status not in only:
+        if found.doc.state not in REPLAYABLE or found.doc.status not in self._words(only):
             return False
         await self._replay(transaction, found.doc)
         return True
@@ -208,14 +224,15 @@ class Deliveries:
     async def _replay(self, tx: Transaction, delivery: Delivery) -> bool:
         """Return whether it joined its endpoint's order."""
         now = self._store.clock.now()
-        was_dead = delivery.status == "dead"
+        was_dead = delivery.state == "dead"
         endpoint = await tx.get(self._models.endpoint, delivery.endpoint_id)
-        ordered = delivery.status != "failed" and endpoint is not None and endpoint.doc.fifo
+        ordered = delivery.state != "failed" and endpoint is not None and endpoint.doc.fifo
         if ordered:
             await ordering.rejoin(tx, delivery, models=self._models, now=now)
         else:
             delivery.next_attempt_at = now
-        delivery.status, delivery.reason, delivery.finished_at = "pending", "", None
+        delivery.status, delivery.reason = delivery.stored_state("pending"), ""
+        delivery.finished_at = None
         delivery.attempt_count = 0
         delivery.replay_count += 1
         tx.write(put(delivery))
@@ -231,7 +248,7 @@ class Deliveries:
         found = await transaction.get(self._models.delivery, delivery_id)
         if found is None:
             raise NotFoundError(f"no delivery {delivery_id!r}")
-        if found.doc.status not in CANCELLABLE:
+        if found.doc.state not in CANCELLABLE:
             return False
         await self._cancel(transaction, found.doc)
         return True
@@ -240,7 +257,8 @@ class Deliveries:
         """Return whether its endpoint keeps order."""
         now = self._store.clock.now()
         was_head = delivery.next_attempt_at is not None
-        delivery.status, delivery.finished_at, delivery.next_attempt_at = "cancelled", now, None
+        delivery.status = delivery.stored_state("cancelled")
+        delivery.finished_at, delivery.next_attempt_at = now, None
         tx.write(put(delivery))
         endpoint = await tx.get(self._models.endpoint, delivery.endpoint_id)
         ordered = endpoint is not None and endpoint.doc.fifo
@@ -285,7 +303,7 @@ class Deliveries:
 
     async def _open(self, items: Sequence[Snapshot[Delivery]]) -> list[Snapshot[Delivery]]:
         """Return these without dead letters that were resolved."""
-        dead = [item.doc.id for item in items if item.doc.status == "dead"]
+        dead = [item.doc.id for item in items if item.doc.state == "dead"]
         letters = await self._store.get_many(self._models.dead_letter, dead)
         settled = {one.doc.id for one in letters if one is not None and one.doc.resolved}
         return [item for item in items if item.doc.id not in settled]

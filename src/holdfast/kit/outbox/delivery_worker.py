@@ -190,7 +190,7 @@ class DeliveryWorker:
         if outcome.hold_s:
             queue.close_until(monotonic + outcome.hold_s)
         setattr(self.counts, outcome.status, getattr(self.counts, outcome.status) + 1)
-        writes = settle_writes(delivery, outcome, now=now, letters=self._models.dead_letter)
+        writes = settle_writes(delivery, outcome, now=now, models=self._models)
         if endpoint.fifo and outcome.status != "failed":
             self._spawn(self._finish_head(delivery, writes, now))
         else:
@@ -221,7 +221,7 @@ class DeliveryWorker:
         """Give up what waits: its endpoint is no more."""
         now, outcome = self._clock.now(), AttemptOutcome("dead", "the endpoint is gone")
         for claimed in queue.take_all():
-            writes = settle_writes(claimed.delivery, outcome, now=now, letters=self._models.dead_letter)
+            writes = settle_writes(claimed.delivery, outcome, now=now, models=self._models)
             self._settler.add(Settlement(claimed.delivery.id, writes, claimed.until_s))
 
     async def _finish_head(self, delivery: Delivery, writes: Sequence[Write], now: datetime) -> None:

@@ -45,7 +45,8 @@ class DirectHandoff:
         places = [(delivery, queue) for delivery in deliveries if (queue := self._reserve(delivery))]
         until_s = self._clock.monotonic() + self._lease_s
         for delivery, _ in places:
-            delivery.status, delivery.owner, delivery.fence = "sending", self._owner, 1
+            delivery.status = delivery.stored_state("sending")
+            delivery.owner, delivery.fence = self._owner, 1
             delivery.next_attempt_at = delivery.created_at + timedelta(seconds=self._lease_s)
 
         def end(committed: bool) -> None:
@@ -64,7 +65,7 @@ class DirectHandoff:
             self._worker.send_waiting(queue)
 
     def _reserve(self, delivery: Delivery) -> EndpointQueue | None:
-        if not self.open or self._worker.stopping or delivery.status != "pending":
+        if not self.open or self._worker.stopping or delivery.state != "pending":
             return None
         queue = self._queues.loaded(delivery.endpoint_id)
         if queue is None or not queue.reserve(self._clock.monotonic()):

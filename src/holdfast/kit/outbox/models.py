@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +25,7 @@ from holdfast.model import (
     Retention,
     UlidId,
     document,
+    schema_of,
 )
 
 DeliveryStatus = Literal["pending", "sending", "delivered", "failed", "dead", "skipped", "cancelled"]
@@ -31,7 +34,8 @@ NoticeKind = Literal["paused", "resumed", "disabled", "enabled"]
 
 UNDELIVERED: Final = ("pending", "sending", "failed", "dead")
 EVERY_STATUS: Final = ("pending", "sending", "delivered", "failed", "dead", "skipped", "cancelled")
-ATTEMPTS_KEPT_MAX: Final = 20
+# A delivery holds its last attempts; older ones are moved to documents of their own, so many to each.
+ATTEMPTS_IN_DELIVERY_MAX: Final = 20
 EXCERPT_BYTES_MAX: Final = 1_024
 FINISHED_KEPT_S: Final = 30 * 86_400
 # Joins an event's and an endpoint's id; an endpoint's id can't hold it, so no two pairs share one.
@@ -174,13 +178,58 @@ class Delivery(Document, rename="camel"):
     fence: int = 0
     owner: str | None = None
     attempts: list[Attempt] = []
+    attempt_chunks: int = 0
     trace: str = ""
 
+    # The words that a service's own class stores for states of the outbox, such as {"dead": "dlq"}.
+    state_names: ClassVar[Mapping[str, str]] = {}
     # The fields that a service's own class changes in `on_attempt`, stored with the attempt.
     attempt_fields: ClassVar[tuple[str, ...]] = ()
 
     def on_attempt(self, attempt: Attempt) -> None:
         """Called with each attempt as it is recorded; a service's own class may keep more of it."""
+
+    @classmethod
+    def stored_state(cls, state: str) -> Any:
+        """Return the word that is stored for a state of the outbox; a word of the class's own is kept."""
+        return cls.state_names.get(state, state)
+
+    @property
+    def state(self) -> DeliveryStatus:
+        """The state as the outbox names it, whatever the class calls it."""
+        named = next((state for state, word in self.state_names.items() if word == self.status), self.status)
+        return cast(DeliveryStatus, named)
+
+
+@document("holdfast_delivery_attempts/{id}", tenant="tenant_id", append_only=True,
+          retention=Retention("last_at", after_s=2 * 365 * 86_400), access=MEMBERS_READ)  # fmt: skip
+class AttemptChunk(Document, rename="camel"):
+    """Attempts that no longer fit into their delivery, in order; the n-th chunk of a delivery."""
+
+    id: str
+    tenant_id: str = NO_TENANT
+    delivery_id: str
+    attempts: list[Attempt]
+    last_at: datetime
+
+
+def chunk_id(delivery: Delivery, number: int) -> str:
+    """Return the id of a delivery's n-th chunk, counted from 1; outboxes may share the collection."""
+    name = f"{schema_of(type(delivery)).path.names[0]}/{delivery.id}"
+    return f"{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}{JOINT}{number}"
+
+
+def rename_states(lifecycle: Lifecycle, names: Mapping[str, str]) -> Lifecycle:
+    """Return a lifecycle whose states have other names.
+
+    Example: `rename_states(lifecycle, {"dead": "dlq"})`
+    """
+
+    def words(states: Iterable[str]) -> list[str]:
+        return [names.get(state, state) for state in states]
+
+    moves = {names.get(state, state): words(to) for state, to in lifecycle.moves.items()}
+    return Lifecycle(lifecycle.field, initial=words(lifecycle.initial), moves=moves)
 
 
 def delivery_id(event_id: str, endpoint_id: str) -> str:
@@ -241,17 +290,29 @@ class FifoLane(OrderedQueueFields, rename="camel"):
 
 
 class OutboxModels(msgspec.Struct, frozen=True, kw_only=True):
-    """The document classes of an outbox; a service gives subclasses declared under its own names."""
+    """The document classes of an outbox; a service gives subclasses declared under its own names.
+
+    `attempts` may stay the kit's: few deliveries have so many that they need it.
+    """
 
     endpoint: type[Endpoint] = Endpoint
     delivery: type[Delivery] = Delivery
     dead_letter: type[DeadLetter] = DeadLetter
     notice: type[EndpointNotice] = EndpointNotice
     fifo_lane: type[FifoLane] = FifoLane
+    attempts: type[AttemptChunk] = AttemptChunk
 
     @property
     def all(self) -> tuple[type[Document], ...]:
-        return (self.endpoint, self.delivery, self.dead_letter, self.notice, self.fifo_lane)
+        own = (self.endpoint, self.delivery, self.dead_letter, self.notice, self.fifo_lane)
+        return (
+            own if self.attempts is AttemptChunk and self.delivery is not Delivery else (*own, self.attempts)
+        )
 
 
 OUTBOX_MODELS: Final = OutboxModels()
+
+
+def every_status(models: OutboxModels) -> tuple[str, ...]:
+    """Return the words that an outbox stores for the states of its deliveries."""
+    return tuple(models.delivery.stored_state(state) for state in EVERY_STATUS)

@@ -52,7 +52,7 @@ async def advance(store: Store, delivery: Delivery, *, models: OutboxModels, now
     waiting = (
         Query(models.delivery)
         .where("endpoint_id", "==", delivery.endpoint_id)
-        .where("status", "==", "pending")
+        .where("status", "==", models.delivery.stored_state("pending"))
         .order_by("created_at")
     )
     return await ordered_queue.advance(

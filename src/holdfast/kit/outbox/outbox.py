@@ -136,7 +136,7 @@ class Outbox:
         now = self._store.clock.now()
         deliveries = [(endpoint, self._delivery(event, endpoint, now)) for endpoint in endpoints]
         return [
-            (delivery, endpoint.fifo and delivery.status == "pending") for endpoint, delivery in deliveries
+            (delivery, endpoint.fifo and delivery.state == "pending") for endpoint, delivery in deliveries
         ]
 
     def _delivery(self, event: Event, endpoint: Endpoint, now: datetime) -> Delivery:
@@ -154,6 +154,6 @@ class Outbox:
         elif not endpoint.takes(event.type):
             reason = f"the endpoint takes no {event.type}"
         if reason:
-            delivery.status, delivery.reason = "skipped", reason
+            delivery.status, delivery.reason = delivery.stored_state("skipped"), reason
             delivery.next_attempt_at, delivery.finished_at = None, now
         return delivery

@@ -7,10 +7,19 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.kit.outbox.models import ATTEMPTS_KEPT_MAX, EXCERPT_BYTES_MAX, Attempt, DeadLetter, Delivery
+from holdfast.kit.outbox.models import (
+    ATTEMPTS_IN_DELIVERY_MAX,
+    EXCERPT_BYTES_MAX,
+    OUTBOX_MODELS,
+    Attempt,
+    DeadLetter,
+    Delivery,
+    OutboxModels,
+    chunk_id,
+)  # fmt: skip
 from holdfast.kit.outbox.retry_policy import RetryPolicy
 from holdfast.net import ReceiverResponse, SendFailure, retry_after_s
-from holdfast.store import Fence, Increment, Write, patch, upsert
+from holdfast.store import Fence, Increment, Write, create, patch, upsert
 
 GONE: Final = 410
 _WORTH_RETRYING: Final = (408, 425, 429)
@@ -92,28 +101,42 @@ def record_attempt(
         attempt = Attempt(at, latency_ms, delivery.fence, None, result.reason, result.message[:300])
         delivery.last_status = None
     delivery.attempts.append(attempt)
-    del delivery.attempts[:-ATTEMPTS_KEPT_MAX]
     delivery.attempt_count += 1
     delivery.last_attempt_at = at
     delivery.on_attempt(attempt)
 
 
 def settle_writes(
-    delivery: Delivery, outcome: AttemptOutcome, *, now: datetime, letters: type[DeadLetter] = DeadLetter
+    delivery: Delivery, outcome: AttemptOutcome, *, now: datetime, models: OutboxModels = OUTBOX_MODELS
 ) -> list[Write]:
     """Return the writes of an outcome, under the fencing number, with the dead letter where it died."""
-    delivery.status = outcome.status
+    delivery.status = delivery.stored_state(outcome.status)
     delivery.reason = outcome.reason
     delivery.owner = None
     if outcome.status == "failed":
         delivery.next_attempt_at = now + timedelta(seconds=outcome.wait_s)
-        return [_fenced_patch(delivery, _SETTLED + delivery.attempt_fields)]
+        return _attempt_writes(delivery, models)
     delivery.next_attempt_at = None
     delivery.finished_at = now
-    writes = [_fenced_patch(delivery, _SETTLED + delivery.attempt_fields)]
+    writes = _attempt_writes(delivery, models)
     if outcome.status == "dead":
-        writes.append(_dead_letter(letters, delivery, now=now))
+        writes.append(_dead_letter(models.dead_letter, delivery, now=now))
     return writes
+
+
+def _attempt_writes(delivery: Delivery, models: OutboxModels) -> list[Write]:
+    """Patch the delivery; more attempts than it holds are moved to a chunk, so that it does not grow."""
+    if len(delivery.attempts) <= ATTEMPTS_IN_DELIVERY_MAX:
+        return [_fenced_patch(delivery, _SETTLED + delivery.attempt_fields)]
+    moved = delivery.attempts[:ATTEMPTS_IN_DELIVERY_MAX]
+    del delivery.attempts[:ATTEMPTS_IN_DELIVERY_MAX]
+    delivery.attempt_chunks += 1
+    chunk = models.attempts(
+        id=chunk_id(delivery, delivery.attempt_chunks), tenant_id=delivery.tenant_id,
+        delivery_id=delivery.id, attempts=moved, last_at=moved[-1].at,
+    )  # fmt: skip
+    names = (*_SETTLED, "attempt_chunks", *delivery.attempt_fields)
+    return [_fenced_patch(delivery, names), create(chunk)]
 
 
 def _fenced_patch(delivery: Delivery, names: tuple[str, ...]) -> Write:
@@ -136,7 +159,7 @@ def _dead_letter(letters: type[DeadLetter], delivery: Delivery, *, now: datetime
 
 def release_write(delivery: Delivery, *, now: datetime) -> Write:
     """Release a claimed delivery unsent: it is due at once."""
-    delivery.status = "failed" if delivery.attempt_count else "pending"
+    delivery.status = delivery.stored_state("failed" if delivery.attempt_count else "pending")
     delivery.owner = None
     delivery.next_attempt_at = now
     return _fenced_patch(delivery, _RELEASED)

@@ -29,10 +29,8 @@ def layout_of(schema: Schema[Any]) -> Layout:
     columns |= {f"{index.name}[]": "list" for index in schema.indexes if index.member is not None}
     if schema.claim is not None:
         columns[_CLAIM] = f"{schema.claim.due} by {schema.claim.lane}"
-    field = schema.fields.get("schema_version")
-    version = field.default if field is not None and isinstance(field.default, int) else 1
     access = hashlib.blake2b(repr(schema.access).encode(), digest_size=5).hexdigest()
-    return Layout(version, columns, access)
+    return Layout(schema.version, columns, access)
 
 
 def differs(mine: Release, other: Release) -> bool:

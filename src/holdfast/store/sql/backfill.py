@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from holdfast.model.schema import Prepared
 from holdfast.store.sql.dialect import quote
-from holdfast.store.sql.table_mapping import CLAIM_COLUMNS_AT, Row, TableMapping
+from holdfast.store.sql.table_mapping import CLAIM_COLUMNS_AT, Row, TableMapping, merge_json
 from holdfast.store.sql.tables import KEY, Table
 
 ROWS_PER_STEP: Final = 500
@@ -82,10 +81,8 @@ def prepare_row(mapping: TableMapping, row: Row, backfill: Backfill) -> Prepared
     A claim may have changed a claimed column since the body was written, so the column wins, unless it
     is new and nothing was written to it yet.
     """
-    document = mapping.decode(row)
-    columns = zip(mapping.claim_columns, mapping.overlay, strict=True)
-    for position, (column, (path, convert)) in enumerate(columns, CLAIM_COLUMNS_AT):
-        value = row[position]
-        if value is not None or column.stored not in backfill.columns:
-            force_setattr(document, path, value if convert is None else convert(value))
-    return mapping.schema.prepare(document)
+    body = row[2] if row[3] is None else merge_json(row[2], row[3])
+    stored = zip(mapping.claim_columns, row[CLAIM_COLUMNS_AT:], strict=False)
+    new = {c.stored for c, value in stored if value is None and c.stored in backfill.columns}
+    claimed = {name: value for name, value in mapping.claimed(row).items() if name not in new}
+    return mapping.schema.prepare(mapping.load_versioned(row, body, claimed))

@@ -89,13 +89,23 @@ def plan_table(
 class _TablePlan:
     def __init__(self, mapping: TableMapping, found: InspectedSchema, refill: frozenset[str]) -> None:
         self._mapping, self._found, self._dialect = mapping, found, mapping.dialect
-        self._refill = refill
+        self._refill, self._version_notes = refill, dict[str, str]()
         self._tables = mapping.tables
         self._is_new = mapping.table not in found.columns
         self._note = backfill_note(mapping.table)
         note = found.notes.get(self._note)
         self._backfill = Backfill() if note is None else msgspec.json.decode(note, type=Backfill)
         self._dropped: set[str] = set()  # indexes that go with a replaced column
+        self._refill_upgraded()
+
+    def _refill_upgraded(self) -> None:
+        """Documents of an older version are upgraded when they are read; their columns must be, too."""
+        note, version = f"version {self._mapping.table}", self._mapping.schema.version
+        if version > int(self._found.notes.get(note, 1)):
+            self._version_notes = {note: str(version)}
+            if not self._is_new:
+                lists = {f"{table.items_of}[]" for table in self._tables if table.items_of}
+                self._refill = frozenset({*(c.stored for c in self._mapping.columns), *lists})
 
     def steps(self) -> Iterator[MigrationStep]:
         for table in self._tables:
@@ -144,6 +154,8 @@ class _TablePlan:
             if not self._is_new:
                 self._backfill = self._backfill.with_list(table.name)
                 notes |= self._backfill_note()
+        else:
+            notes |= self._version_notes
         return MigrationStep(
             label=f"create table {table.name}", statements=(create_table(table),), notes=notes, unused=True
         )
@@ -160,8 +172,9 @@ class _TablePlan:
             self._backfill = self._backfill.with_column(self._tables[0], name)
         for table in lists:
             self._backfill = self._backfill.with_list(table.name)
-        if columns or lists:
-            yield MigrationStep(label=f"fill {self._mapping.table} again", notes=self._backfill_note())
+        if columns or lists or (self._version_notes and not self._is_new):
+            notes = {**self._backfill_note(), **self._version_notes}
+            yield MigrationStep(label=f"fill {self._mapping.table} again", notes=notes)
 
     def _replace(self, table: Table, column: str) -> list[str]:
         """Drop a column whose indexes are then created anew."""

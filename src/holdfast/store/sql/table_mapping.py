@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -65,18 +65,36 @@ class TableMapping:
         return tables_for(self.schema, self.table, self.dialect)
 
     def decode(self, row: Row) -> Any:
-        """Return the document as its JSON says, without what claims changed."""
-        body = row[2] if row[3] is None else merge_json(row[2], row[3])
-        decode = self.schema.decode
-        return self.schema.load(body, split_key(row[0])) if decode is None else decode(body)
+        """Return the document for a caller that sets the claimed fields itself."""
+        if self.schema.decode is None:
+            return self.load(row)
+        return self.schema.decode(row[2] if row[3] is None else merge_json(row[2], row[3]))
 
     def load(self, row: Row) -> Any:
-        # Once per row read, so `decode` is repeated here instead of called.
         body = row[2] if row[3] is None else merge_json(row[2], row[3])
         decode = self.schema.decode
-        document = self.schema.load(body, split_key(row[0])) if decode is None else decode(body)
+        if decode is None:
+            return self.load_versioned(row, body, self.claimed(row))
+        document = decode(body)
         for position, (path, convert) in enumerate(self.overlay, CLAIM_COLUMNS_AT):
             force_setattr(document, path, row[position] if convert is None else convert(row[position]))
+        return document
+
+    def claimed(self, row: Row) -> dict[str, Any]:
+        """Return what claims changed of a row, by stored names."""
+        columns = zip(self.claim_columns, self.overlay, row[CLAIM_COLUMNS_AT:], strict=False)
+        return {c.stored: value if convert is None else convert(value) for c, (_, convert), value in columns}
+
+    def load_versioned(self, row: Row, body: Any, claimed: Mapping[str, Any]) -> Any:
+        """Return the document with what claims changed; an upgrade sees it, too."""
+        ids = split_key(row[0])
+        if self.schema.is_outdated(body):
+            present = {name: value for name, value in claimed.items() if value is not UNSET}
+            return self.schema.load(body, ids, present)
+        document = self.schema.load(body, ids)
+        for column in self.claim_columns:
+            if column.stored in claimed:
+                force_setattr(document, column.path, claimed[column.stored])
         return document
 
     def snapshot(self, row: Row) -> Snapshot[Any]:

@@ -160,12 +160,10 @@ class RiskEvents:
         return results
 
     async def _resume(self, tx: Transaction, delivery: DeliveryState) -> TriggerStatus:
-        if delivery.status == "delivered":
+        if delivery.state == "delivered":
             return "already delivered"
         # Somebody else may have replayed it since it was read.
-        if delivery.status in ABANDONED and await self._deliveries.replay_one(
-            delivery.id, tx, only=ABANDONED
-        ):
+        if delivery.state in ABANDONED and await self._deliveries.replay_one(delivery.id, tx, only=ABANDONED):
             return "re-queued"
         return "already queued"
 

@@ -7,9 +7,11 @@ delivery's id and keeps it as `webhook_delivery_state_id`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
+import msgspec
 from msgspec import field
 
 from holdfast.kit.outbox import (
@@ -21,7 +23,7 @@ from holdfast.kit.outbox import (
     FifoLane,
     OutboxModels,
 )
-from holdfast.kit.outbox.models import DeliveryStatus
+from holdfast.kit.outbox.models import AttemptChunk, rename_states
 from holdfast.model import (
     DEVELOPERS_READ,
     MEMBERS_READ,
@@ -38,10 +40,16 @@ from holdfast.services.renewals.models.source_tables import PROPERTY_ID
 
 EVENT_TYPE: Final = "renewal.risk_flagged"
 DELIVERED_KEPT_S: Final = 2 * 365 * 86_400
-# What the outbox calls dead is called dlq wherever this service shows it.
 DLQ: Final = "dlq"
+RmsDeliveryStatus = Literal["pending", "sending", "delivered", "failed", "dlq", "skipped", "cancelled"]
+_STATE_NAMES: Final = {"dead": DLQ}
+_SNAKE: Final = {
+    "occurredAt": "occurred_at", "contentType": "content_type", "replayCount": "replay_count",
+    "lastStatus": "last_status", "finishedAt": "finished_at", "resolvedAt": "resolved_at",
+}  # fmt: skip
 _ENDPOINT: Final = schema_of(Endpoint).declared
 _DELIVERY: Final = schema_of(Delivery).declared
+assert _DELIVERY.lifecycle is not None
 _DEAD_LETTER: Final = schema_of(DeadLetter).declared
 _NOTICE: Final = schema_of(EndpointNotice).declared
 
@@ -59,6 +67,24 @@ class RmsEndpoint(Endpoint, rename="camel"):
     """Where a property's events go; has the property's id."""
 
 
+def _readable(body: bytes) -> dict[str, Any]:
+    """The payload as JSON, for whoever reads it with SQL; what is sent are the bytes."""
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {"text": body.decode(errors="replace")}
+
+
+def _upgrade_delivery(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 had two styles of names, the outbox's word for dlq, and only the payload's bytes."""
+    fields = {_SNAKE.get(name, name): value for name, value in fields.items()}
+    if "payload_bytes" not in fields:
+        fields["payload_bytes"] = fields.pop("payload")
+    if fields.get("status") == "dead":
+        fields["status"] = DLQ
+    return fields
+
+
 @document(
     "webhook_delivery_state/{id}",
     tenant="tenant_id",
@@ -70,7 +96,7 @@ class RmsEndpoint(Endpoint, rename="camel"):
         Index("event_id"),
         Index("resident_id", "-created_at"),
     ],
-    lifecycle=_DELIVERY.lifecycle,
+    lifecycle=rename_states(_DELIVERY.lifecycle, _STATE_NAMES),
     immutable=[*_DELIVERY.immutable, "resident_id"],
     # What did not arrive stays: its dead letter may be replayed at any time. What did is remembered for as
     # long as somebody might trigger it again, so that it is not sent twice.
@@ -79,6 +105,7 @@ class RmsEndpoint(Endpoint, rename="camel"):
         due="next_attempt_at", fence="fence", owner="owner", lane="endpoint_id", state=("status", "sending")
     ),
     access=MEMBERS_READ,
+    upgrades={1: _upgrade_delivery},
 )
 class DeliveryState(Delivery):
     """One event on its way to one RMS, with every attempt."""
@@ -89,19 +116,36 @@ class DeliveryState(Delivery):
     resident_id: str = field(name="resident_id")
     event_id: str = field(name="event_id")
     event_type: str = field(name="event_type")
-    body: bytes = field(name="payload")
-    status: DeliveryStatus = "pending"
+    body: bytes = field(name="payload_bytes")
+    payload: dict[str, Any] | None = None
+    occurred_at: datetime = field(name="occurred_at")
+    content_type: str = field(default="application/json", name="content_type")
+    status: RmsDeliveryStatus = "pending"  # type: ignore[assignment] # it names its states itself
+    replay_count: int = field(default=0, name="replay_count")
     attempt_count: int = field(default=0, name="attempt_count")
     last_attempt_at: datetime | None = field(default=None, name="last_attempt_at")
     next_attempt_at: datetime | None = field(default=None, name="next_retry_at")
+    last_status: int | None = field(default=None, name="last_status")
     rms_response: str | None = field(default=None, name="rms_response")
     created_at: datetime = field(name="created_at")
+    finished_at: datetime | None = field(default=None, name="finished_at")
+    attempt_chunks: int = field(default=0, name="attempt_chunks")
+    schema_version: int = field(default=2, name="schema_version")
 
+    state_names: ClassVar[Mapping[str, str]] = _STATE_NAMES
     attempt_fields: ClassVar[tuple[str, ...]] = ("rms_response",)
+
+    def __post_init__(self) -> None:
+        if self.payload is None:
+            self.payload = _readable(self.body)
 
     def on_attempt(self, attempt: Attempt) -> None:
         said = attempt.excerpt or "an empty answer"
         self.rms_response = f"{attempt.failure or attempt.status}: {said}"
+
+
+def _upgrade_dead_letter(fields: dict[str, Any]) -> dict[str, Any]:
+    return {_SNAKE.get(name, name): value for name, value in fields.items()}
 
 
 @document(
@@ -109,6 +153,7 @@ class DeliveryState(Delivery):
     tenant="tenant_id",
     indexes=_DEAD_LETTER.indexes,
     access=MEMBERS_READ,
+    upgrades={1: _upgrade_dead_letter},
 )
 class DeadLetterRow(DeadLetter):
     """Why a delivery was given up, for people to review, replay or mark as resolved."""
@@ -120,6 +165,17 @@ class DeadLetterRow(DeadLetter):
     event_type: str = field(name="event_type")
     reason: str
     died_at: datetime = field(name="created_at")
+    resolved_at: datetime | None = field(default=None, name="resolved_at")
+    schema_version: int = field(default=2, name="schema_version")
+
+
+@document("webhook_delivery_attempts/{id}", tenant="tenant_id", append_only=True, access=MEMBERS_READ)
+class RmsAttemptChunk(AttemptChunk):
+    """Attempts that no longer fit into their delivery."""
+
+    tenant_id: str = field(default="-", name="tenant_id")
+    delivery_id: str = field(name="webhook_delivery_state_id")
+    last_at: datetime = field(name="last_at")
 
 
 @document(
@@ -142,6 +198,6 @@ class RmsFifoLane(FifoLane, rename="camel"):
 
 OUTBOX_MODELS: Final = OutboxModels(
     endpoint=RmsEndpoint, delivery=DeliveryState, dead_letter=DeadLetterRow, notice=RmsEndpointNotice,
-    fifo_lane=RmsFifoLane,
+    fifo_lane=RmsFifoLane, attempts=RmsAttemptChunk,
 )  # fmt: skip
 DOCUMENTS: Final[tuple[type[Document], ...]] = OUTBOX_MODELS.all

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.kit.outbox.models import DeliveryStatus
 from holdfast.services.renewals.models import DeadLetterRow, DeliveryState
+from holdfast.services.renewals.models.deliveries import RmsDeliveryStatus
 from holdfast.store import Query, QueryPage, Store
 
-IN_FLIGHT: Final[tuple[DeliveryStatus, ...]] = ("pending", "sending", "failed")
+IN_FLIGHT: Final[tuple[RmsDeliveryStatus, ...]] = ("pending", "sending", "failed")
 
 
 class RmsDeliveries:
     """Deliveries of one portfolio; the platform's `Deliveries` acts on them.
 
-    Example: `page = await RmsDeliveries(store).page("property-7", ["dead"])`
+    Example: `page = await RmsDeliveries(store).page("property-7", ["dlq"])`
     """
 
     def __init__(self, store: Store) -> None:
@@ -24,7 +24,7 @@ class RmsDeliveries:
     async def page(
         self,
         property_id: str,
-        statuses: Sequence[DeliveryStatus] = (),
+        statuses: Sequence[RmsDeliveryStatus] = (),
         *,
         limit: int = 50,
         cursor: str | None = None,

@@ -1,12 +1,9 @@
-"""Deliveries and dead letters under this service's own paths and terms; the rest is the platform's.
-
-A delivery that the outbox calls dead is `dlq` here, and its endpoint is its property.
-"""
+"""Deliveries and dead letters under this service's own paths and terms; the rest is the platform's."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 from litestar.params import FromPath, JSONBody, QueryParameter
@@ -15,12 +12,11 @@ from msgspec import Meta
 from holdfast.idempotent_route import ATOMIC, REPEATABLE
 from holdfast.kit.outbox import Attempt, DeadLetter, Delivery, Report
 from holdfast.routing import By, Cursor, Limit, RequestBody, TenantId, action_route
-from holdfast.services.renewals.models import DLQ, DeliveryState
+from holdfast.services.renewals.models import DeliveryState
+from holdfast.services.renewals.models.deliveries import RmsDeliveryStatus
 from holdfast.services.renewals.operations import Renewals
 from holdfast.services.renewals.queries.lookup import get_or_404
 from holdfast.services.renewals.routes.dependencies import Operations, PropertyFilter, read_route
-
-RmsDeliveryStatus = Literal["pending", "sending", "delivered", "failed", "dlq", "skipped", "cancelled"]
 
 
 class RmsDeliveryRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -92,7 +88,6 @@ def _common(doc: Delivery | DeadLetter, cls: type[msgspec.Struct]) -> dict[str, 
 
 def delivery_row(doc: DeliveryState) -> dict[str, Any]:
     fields = _common(doc, RmsDeliveryRow)
-    fields["status"] = DLQ if doc.status == "dead" else doc.status
     return {**fields, "property_id": doc.endpoint_id, "next_retry_at": doc.next_attempt_at}
 
 
@@ -110,8 +105,7 @@ async def deliveries(
     Example: `GET …/properties/property-0001/deliveries?status=dlq`
     """
     await operations.portfolio(tenant_id).property(property_id)
-    statuses: list[Any] = ["dead" if one == DLQ else one for one in status or ()]
-    page = await operations.deliveries(tenant_id).page(property_id, statuses, limit=limit, cursor=cursor)
+    page = await operations.deliveries(tenant_id).page(property_id, status or (), limit=limit, cursor=cursor)
     return RmsDeliveryPage([RmsDeliveryRow(**delivery_row(one)) for one in page.docs], page.cursor)
 
 
@@ -126,7 +120,9 @@ async def delivery(
     store = operations.store(tenant_id)
     doc = (await get_or_404(store, DeliveryState, delivery_id, what="delivery")).doc
     return RmsDeliveryDetail(
-        **delivery_row(doc), payload=doc.body.decode(errors="replace"), attempts=doc.attempts
+        **delivery_row(doc),
+        payload=doc.body.decode(errors="replace"),
+        attempts=await operations.outbox(tenant_id).attempts(doc),
     )
 
 
