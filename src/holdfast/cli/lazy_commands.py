@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from holdfast import services
 
 _FIRST: Final = ("serve", "work", "demo", "doctor", "backup", "copy", "new")
-_TOLD: Final = re.compile(r'"""`holdfast ([a-z-]+)`: (.+?\.)("""|$)')
+_TOLD: Final = re.compile(r'"""`holdfast ([a-z0-9-]+)`: (.+?\.)("""|$)')
 
 
 class LazyCommand(TyperCommand):

@@ -13,7 +13,9 @@ from holdfast.services.c4lendar.operations import ChatOperations, find_zone
 from holdfast.services.c4lendar.reports import event_row, parse_response
 
 NAME = "c4lendar"
-commands = typer.Typer(help="Chats, their accounts and events, and the parser.", no_args_is_help=True)
+commands = typer.Typer(
+    help="Chats, their accounts and events, and what the parser understands.", no_args_is_help=True
+)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Limit = Annotated[int, typer.Option(min=1, max=1_000, help="At most so many.")]
