@@ -75,7 +75,7 @@ async def test_a_body_of_any_size_is_kept_handled_and_pruned(
     ((item,), _) = await inbox.page("done")
     assert (await inbox.body(item), item.body_bytes) == (body, size)
     clock.tick(KEEP_FINISHED_S + 1)
-    assert await Sweeper(kit_store, DOCUMENTS).sweep() == 1
+    assert await Sweeper(kit_store, [InboxItem, InboxUpload]).sweep() == 1
     assert await _documents(kit_store) == [0, 0, 0]
 
 
