@@ -82,6 +82,12 @@ class Place:
             self._server = self._stack.enter_context(postgres_server())
         return self._stack.enter_context(fresh_database(self._server))
 
+    def folder(self) -> Path:
+        """An empty folder, such as a process's home."""
+        made = self._folder / f"home-{next(self._numbers)}"
+        made.mkdir()
+        return made
+
     def close(self) -> None:
         self._stack.close()
 

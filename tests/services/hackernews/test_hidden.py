@@ -12,6 +12,7 @@ from holdfast.app import open_store
 from holdfast.errors import BadIdError, InvalidError
 from holdfast.services.hackernews.hidden_stories import ADDED_MAX, HiddenStories
 from holdfast.services.hackernews.models import DOCUMENTS, HiddenStory
+from holdfast.services.hackernews.operations import LOOKUP_MIN
 from holdfast.store import Store, put
 from holdfast.store.io_counters import IO_COUNTERS
 from holdfast.testing import ManualClock
@@ -141,8 +142,8 @@ async def test_a_warm_page_of_a_reader_costs_one_read_however_much_is_hidden(
     before = IO_COUNTERS.reads
     assert await news.ids("Day", reader="pg", limit=100) == first
     assert IO_COUNTERS.reads - before == 1
-    # One more hidden elsewhere is one more read, not a look at all of them.
+    # One more hidden elsewhere is one more read, and a few for the stories that move up.
     await HiddenStories(news.runtime.store).add("pg", [first[0]])
     before = IO_COUNTERS.reads
     assert await news.ids("Day", reader="pg", limit=100) == [*first[1:], first[-1] - 1]
-    assert IO_COUNTERS.reads - before == 2
+    assert IO_COUNTERS.reads - before == 2 + LOOKUP_MIN

@@ -47,12 +47,23 @@ class HiddenPage(msgspec.Struct, frozen=True):
     cursor: str | None = None
 
 
-class _Known(msgspec.Struct):
-    """What this process knows of a reader, as of a state."""
+class KnownStories:
+    """What this process knows of one reader's hidden stories, as of the reader's state."""
 
-    last_added_at: int
-    removals: int
-    hidden: dict[int, bool] = {}
+    def __init__(self, store: Store, state: ReaderState) -> None:
+        self._store, self._reader = store, state.name
+        self.last_added_at, self.removals = state.last_added_at, state.removals
+        self.hidden: dict[int, bool] = {}
+
+    async def among(self, story_ids: Sequence[int]) -> set[int]:
+        """Return those of the stories that the reader hid; only ids not asked about before are looked up."""
+        unknown = [one for one in story_ids if one not in self.hidden]
+        if unknown:
+            found = await self._store.get_many(HiddenStory, [(self._reader, str(one)) for one in unknown])
+            for one, there in zip(unknown, found, strict=True):
+                # What was learnt meanwhile is newer.
+                self.hidden.setdefault(one, there is not None)
+        return {one for one in story_ids if self.hidden[one]}
 
 
 class HiddenStories:
@@ -63,7 +74,7 @@ class HiddenStories:
 
     def __init__(self, store: Store) -> None:
         self._store, self._clock = store, store.clock
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, KnownStories] = {}
 
     async def add(self, reader: str, story_ids: Sequence[int], transaction: Transaction | None = None) -> int:
         """Hide stories; return how many were not hidden before. One hidden already keeps its time.
@@ -116,16 +127,10 @@ class HiddenStories:
 
     async def among(self, reader: str, story_ids: Sequence[int]) -> set[int]:
         """Return those of the stories that the reader hid, on whatever device."""
-        known = await self._refresh(reader)
-        unknown = [one for one in story_ids if one not in known.hidden]
-        if unknown:
-            found = await self._store.get_many(HiddenStory, [(reader, str(one)) for one in unknown])
-            for one, there in zip(unknown, found, strict=True):
-                known.hidden.setdefault(one, there is not None)
-        return {one for one in story_ids if known.hidden[one]}
+        return await (await self.known(reader)).among(story_ids)
 
-    async def _refresh(self, reader: str) -> _Known:
-        """Return what is known of the reader, brought up to date."""
+    async def known(self, reader: str) -> KnownStories:
+        """Return what is known of the reader's hidden stories, brought up to date."""
         stored = await self._store.get(ReaderState, check_reader(reader))
         state = ReaderState(name=reader) if stored is None else stored.doc
         known = self._known.get(reader)
@@ -141,9 +146,13 @@ class HiddenStories:
         known.last_added_at = state.last_added_at
         return known
 
-    def _remember(self, reader: str, state: ReaderState) -> _Known:
+    def forget(self) -> None:
+        """Drop what this process knows, as a new process begins."""
+        self._known.clear()
+
+    def _remember(self, reader: str, state: ReaderState) -> KnownStories:
         self._known.pop(reader, None)
-        known = self._known[reader] = _Known(state.last_added_at, state.removals)
+        known = self._known[reader] = KnownStories(self._store, state)
         for oldest in list(itertools.islice(self._known, max(0, len(self._known) - READERS_MAX))):
             del self._known[oldest]
         return known

@@ -31,7 +31,7 @@ from holdfast.services.hackernews.backfill import Backfill, BackfillProgress, Re
 from holdfast.services.hackernews.domain.presentation import StoriesResponse, StoryCard, story_card
 from holdfast.services.hackernews.domain.ranking import RankedStory
 from holdfast.services.hackernews.domain.selection import StoriesQuery, filter_stories, visible_stories
-from holdfast.services.hackernews.domain.spans import PAGE_MAX, SPANS, SpanName, span_of
+from holdfast.services.hackernews.domain.spans import SPANS, SpanName, span_of
 from holdfast.services.hackernews.hidden_stories import HiddenPage, HiddenStories, check_reader
 from holdfast.services.hackernews.metrics import HackerNewsMetrics
 from holdfast.services.hackernews.models import CachedSpan, StoryRound
@@ -42,6 +42,7 @@ from holdfast.services.hackernews.worker import StoryWorker
 
 AREA: Final = "hackernews"
 PAGES_MAX: Final = 200
+LOOKUP_MIN: Final = 16
 # Sign-ins of an address, whether they succeed or not.
 SIGN_INS: Final = WindowQuota(name="hackernews sign-in", count=10, period_s=900)
 _NO_SIGN_IN: Final = "signing in is off on this server; what you hide is kept in this browser"
@@ -132,11 +133,14 @@ class HackerNews:
         if not reader:
             return candidates[:count]
         shown: list[RankedStory] = []
-        for start in range(0, len(candidates), PAGE_MAX):
-            part = candidates[start : start + PAGE_MAX]
-            shown += visible_stories(part, await self.hides.among(reader, [story.id for story in part]))
-            if len(shown) >= count:
-                break
+        known = await self.hides.known(reader)
+        start, size = 0, count
+        while start < len(candidates) and len(shown) < count:
+            part = candidates[start : start + size]
+            found = visible_stories(part, await known.among([story.id for story in part]))
+            shown += found
+            # Who hid all of these hid most of what follows, too.
+            start, size = start + size, max(LOOKUP_MIN, 2 * (count - len(shown)) if found else 2 * size)
         return shown[:count]
 
     async def hidden(self, reader: str, *, limit: int = 100, cursor: str | None = None) -> HiddenPage:

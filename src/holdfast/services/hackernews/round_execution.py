@@ -36,7 +36,7 @@ ERROR_CHARS_MAX: Final = 500
 log = structlog.get_logger("holdfast.hackernews")
 
 
-class KnownStories:
+class FetchedIds:
     """Ids that need no look into the store: stored already, or of no interest. Bounded, oldest first out."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class RoundExecution:
         *,
         cache: StoryCache,
         metrics: HackerNewsMetrics,
-        known: KnownStories,
+        known: FetchedIds,
         lease: Lease,
         previous: StoryRound | None,
     ) -> None:

@@ -10,8 +10,8 @@ from holdfast.services.hackernews.domain.spans import KEPT_MAX, Span
 from holdfast.services.hackernews.models import Story
 from holdfast.store import Query, Store
 
-# Up to so many, all stories of a span are read by time; of more, only the best are, by score.
-RANGE_MAX: Final = 4 * KEPT_MAX
+# Where all of a span are kept anyway they are read by time; of more, only the best are, by score.
+RANGE_MAX: Final = KEPT_MAX
 _BY_SCORE: Final = Query(Story).order_by("-score", "-id", "-time").limit(KEPT_MAX)
 
 

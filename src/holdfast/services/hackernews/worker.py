@@ -14,7 +14,7 @@ from holdfast.kit.leases import Leases
 from holdfast.kit.worker_loop import worker_id
 from holdfast.services.hackernews.metrics import HackerNewsMetrics
 from holdfast.services.hackernews.models import StoryRound
-from holdfast.services.hackernews.round_execution import KnownStories, RoundExecution
+from holdfast.services.hackernews.round_execution import FetchedIds, RoundExecution
 from holdfast.services.hackernews.sources import HackerNewsSources
 from holdfast.services.hackernews.story_cache import StoryCache
 from holdfast.store import Query, Store, patch
@@ -35,7 +35,7 @@ class StoryWorker:
         self._store, self._owner = store.tenant(NO_TENANT), worker_id()
         self._leases = Leases(store)
         self._sources, self._cache, self._metrics = sources, cache, metrics
-        self._known = KnownStories()
+        self._known = FetchedIds()
 
     async def run(self) -> StoryRound:
         """Run one round; RetryLaterError while another process runs one."""

@@ -1,0 +1,290 @@
+"""Pages of stories: with a million stored, for a reader who hid 117,000, and as fast as they are served.
+
+Page times are inside the process, from the question to the bytes of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final, cast
+
+from bench.measure import SLOW_TURNS, Goal, Pair, Place, Workload
+from bench.story_server import PATH
+from holdfast.app import open_store
+from holdfast.config import load_config
+from holdfast.runtime import Runtime
+from holdfast.runtime.document_registry import documents_of
+from holdfast.services.hackernews import service
+from holdfast.services.hackernews.domain.selection import StoriesQuery
+from holdfast.services.hackernews.domain.spans import SPANS
+from holdfast.services.hackernews.models import HiddenStory, Reader, ReaderState, Story
+from holdfast.services.hackernews.operations import HackerNews
+from holdfast.store import Store, Write, put
+
+READER, STRANGER = "power-user", "newcomer"
+ASKED: Final = 40
+SPAN: Final = "Year"
+COLD_MS_MAX: Final = 100.0
+P99_MS_MAX: Final = 10.0
+CONNECTIONS: Final = 32
+_filled: dict[tuple[Place, str, int], str] = {}
+
+
+async def filled(place: Place, engine: str, stories: int) -> str:
+    """A store with so many stories of the last three years; made once for all workloads of a run."""
+    if (place, engine, stories) not in _filled:
+        url = place.url(engine)
+        store = await open_store(url, documents_of([service]))
+        await store.migrate()
+        await _fill(store, stories)
+        await store.close()
+        _filled[place, engine, stories] = url
+    return _filled[place, engine, stories]
+
+
+async def _fill(store: Store, count: int) -> None:
+    dice, now = random.Random(1), store.clock.now()
+    step_s = 3 * 365 * 86_400 / count
+
+    def story(number: int) -> Write:
+        at = now - timedelta(seconds=(count - number) * step_s)
+        score = min(5_000, int(dice.paretovariate(0.9)))
+        return put(Story(
+            by=f"author{number % 997}", id=number + 1, score=score, time=at, updated=at, descendants=score,
+            title=f"Story {number} about something or other", url=f"https://example.com/{number}",
+        ))  # fmt: skip
+
+    await _commit(store, (story(number) for number in range(count)))
+
+
+async def _commit(store: Store, writes: Iterator[Write]) -> None:
+    while batch := [write for _, write in zip(range(4_000), writes, strict=False)]:
+        await asyncio.gather(*(store.commit(*batch[n : n + 400]) for n in range(0, len(batch), 400)))
+
+
+@asynccontextmanager
+async def opened(place: Place, url: str) -> AsyncIterator[HackerNews]:
+    config = load_config({"home": place.folder(), "store": url}, environ={})
+    runtime = await Runtime.open(config, services=[service])
+    try:
+        yield runtime.parts["hackernews"].operations
+    finally:
+        await runtime.close()
+
+
+async def hide(operations: HackerNews, count: int) -> None:
+    """Hide three of four of the best stories, and others up to the count."""
+    best = (await operations.cache.stories(SPANS[SPAN])).stories
+    ids = [story.id for n, story in enumerate(best) if n % 4]
+    ids += range(20_000_000, 20_000_000 + count - len(ids))
+    await operations.store.commit(
+        put(Reader(name=READER)), put(ReaderState(name=READER, last_added_at=count + 1))
+    )
+    writes = (put(HiddenStory(name=READER, story_id=str(one), added_at=n)) for n, one in enumerate(ids, 1))
+    await _commit(operations.store, writes)
+
+
+async def page_ms(operations: HackerNews, reader: str, *, cold: bool = False) -> float:
+    """The median time of a full page of the year."""
+    took = []
+    for _ in range(ASKED):
+        if cold:
+            operations.hides.forget()
+        start = time.perf_counter()
+        page = await operations.stories(StoriesQuery(timespan=SPAN), reader=reader)
+        body = page.json.body
+        took.append((time.perf_counter() - start) * 1_000)
+        assert (len(page.stories), len(body) > 10_000) == (500, True)
+    return statistics.median(took)
+
+
+@asynccontextmanager
+async def hidden_or_not(place: Place, engine: str) -> AsyncIterator[Pair]:
+    url = await filled(place, engine, place.scale(1_000_000, 20_000))
+    async with opened(place, url) as operations:
+        await hide(operations, place.scale(117_000, 5_000))
+        yield Pair(ours=lambda: page_ms(operations, READER), other=lambda: page_ms(operations, STRANGER))
+
+
+@asynccontextmanager
+async def first_page(place: Place, engine: str) -> AsyncIterator[Pair]:
+    """The page of a process that knows nothing of the reader yet."""
+    url = await filled(place, engine, place.scale(1_000_000, 20_000))
+    async with opened(place, url) as operations:
+        await hide(operations, place.scale(117_000, 5_000))
+
+        async def limit() -> float:
+            return COLD_MS_MAX
+
+        yield Pair(ours=lambda: page_ms(operations, READER, cold=True), other=limit)
+
+
+@asynccontextmanager
+async def sizes(place: Place, engine: str) -> AsyncIterator[Pair]:
+    large = await filled(place, engine, place.scale(1_000_000, 20_000))
+    small = await filled(place, engine, 10_000)
+    async with opened(place, large) as ours, opened(place, small) as other:
+        hidden = place.scale(117_000, 5_000)
+        await hide(ours, hidden)
+        await hide(other, hidden)
+        yield Pair(ours=lambda: page_ms(ours, READER), other=lambda: page_ms(other, READER))
+
+
+@asynccontextmanager
+async def cold_year(place: Place, engine: str) -> AsyncIterator[Pair]:
+    """A year's list computed from the stored stories, with nothing cached on either level."""
+    url = await filled(place, engine, place.scale(600_000, 20_000))
+    async with opened(place, url) as operations:
+
+        async def ours() -> float:
+            await operations.stories(StoriesQuery(timespan="Day"))
+            await operations.cache.cache.clear(SPAN)
+            start = time.perf_counter()
+            page = await operations.stories(StoriesQuery(timespan=SPAN))
+            assert len(page.json.body) > 10_000
+            return (time.perf_counter() - start) * 1_000
+
+        async def limit() -> float:
+            return COLD_MS_MAX
+
+        yield Pair(ours=ours, other=limit)
+
+
+@asynccontextmanager
+async def warm_p99(place: Place, engine: str) -> AsyncIterator[Pair]:
+    url = await filled(place, engine, 10_000)
+    async with opened(place, url) as operations:
+
+        async def ours() -> float:
+            took = []
+            for _ in range(2_000):
+                start = time.perf_counter()
+                page = await operations.stories(StoriesQuery(timespan=SPAN))
+                assert page.json.body
+                took.append((time.perf_counter() - start) * 1_000)
+            return statistics.quantiles(took, n=100)[-1]
+
+        async def limit() -> float:
+            return P99_MS_MAX
+
+        yield Pair(ours=ours, other=limit)
+
+
+# -- served ----------------------------------------------------------------------------------------
+
+
+class _Client(asyncio.Protocol):
+    """A keep-alive connection; one request at a time."""
+
+    def __init__(self) -> None:
+        self._size, self._left = 0, 0
+        self._head = b""
+        self._done: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._left:
+            self._head += data
+            head, found, body = self._head.partition(b"\r\n\r\n")
+            if not found:
+                return
+            assert head.startswith(b"HTTP/1.1 200"), head
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            self._left, self._head = int(length.split(b":")[1]), b""
+            assert self._left > 10_000
+            data = body
+        self._left -= len(data)
+        if not self._left and self._done is not None:
+            self._done.set_result(None)
+
+    async def ask(self) -> None:
+        self._done = asyncio.get_running_loop().create_future()
+        self._transport.write(f"GET {PATH} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+        await self._done
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+@contextlib.contextmanager
+def _server(kind: str, url: str) -> Iterator[int]:
+    command = [sys.executable, "-m", "bench.story_server", kind, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            # Log lines may come before the port.
+            yield next(int(line) for line in process.stdout if line.strip().isdigit())
+        finally:
+            process.kill()
+
+
+@asynccontextmanager
+async def _clients(port: int) -> AsyncIterator[list[_Client]]:
+    loop = asyncio.get_running_loop()
+    made = [(await loop.create_connection(_Client, "127.0.0.1", port))[1] for _ in range(CONNECTIONS)]
+    yield made
+    for client in made:
+        client.close()
+
+
+async def _per_second(clients: list[_Client], count: int) -> float:
+    left = iter(range(count))
+
+    async def go_on(client: _Client) -> None:
+        for _ in left:
+            await client.ask()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(go_on(client) for client in clients))
+    return count / (time.perf_counter() - began)
+
+
+@asynccontextmanager
+async def served(place: Place, engine: str) -> AsyncIterator[Pair]:
+    url, count = await filled(place, engine, 10_000), place.scale(6_000, 1_500)
+    with _server("ours", url) as mine, _server("bare", url) as theirs:
+        async with _clients(mine) as ours, _clients(theirs) as other:
+            yield Pair(ours=lambda: _per_second(ours, count), other=lambda: _per_second(other, count))
+
+
+_ENGINES = ("sqlite full", "postgres")
+WORKLOADS = [
+    Workload(
+        name="page, 117,000 hidden of 1,000,000", engines=_ENGINES, unit="ms", goal=Goal(2.0, at_most=True),
+        other_name="none hidden", open=hidden_or_not, quick_name="page, 5,000 hidden of 20,000",
+        turns=SLOW_TURNS,
+    ),
+    Workload(
+        name="a process's first page, 117,000 hidden", engines=_ENGINES, unit="ms",
+        goal=Goal(1.0, at_most=True), other_name="limit", open=first_page,
+        quick_name="a process's first page, 5,000 hidden", turns=SLOW_TURNS,
+    ),
+    Workload(
+        name="page, 1,000,000 stories", engines=_ENGINES, unit="ms", goal=Goal(1.5, at_most=True),
+        other_name="10,000 stories", open=sizes, quick_name="page, 20,000 stories", turns=SLOW_TURNS,
+    ),
+    Workload(
+        name="a year computed, 200,000 stories in it", engines=_ENGINES, unit="ms",
+        goal=Goal(1.0, at_most=True), other_name="limit", open=cold_year,
+        quick_name="a year computed, 7,000 stories in it", turns=SLOW_TURNS,
+    ),
+    Workload(
+        name="page from memory, p99", engines=("sqlite full",), unit="ms", goal=Goal(1.0, at_most=True),
+        other_name="limit", open=warm_p99, turns=SLOW_TURNS,
+    ),
+    Workload(
+        name="warm page over HTTP, 32 connections", engines=("sqlite full",), unit="pages/s", goal=Goal(0.6),
+        other_name="bare Litestar, same bytes", open=served,
+    ),
+]  # fmt: skip
