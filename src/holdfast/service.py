@@ -34,7 +34,7 @@ from holdfast.kit.access import CurrentVisitor, Roles, VisitorSessions
 from holdfast.kit.access.authorization import has_role
 from holdfast.kit.audit import AuditFactory, AuditModels
 from holdfast.kit.cache import Cache
-from holdfast.kit.connections import Connections, ConsentPurpose, OAuthProvider
+from holdfast.kit.connections import ConnectionModels, Connections, ConsentPurpose, OAuthProvider
 from holdfast.kit.inbox import Handler, Inbox, Source
 from holdfast.kit.metering import MeterFactory, MeterModels
 from holdfast.kit.model_checks import check_model
@@ -245,6 +245,15 @@ class MeterPart(msgspec.Struct, frozen=True, kw_only=True):
     models: MeterModels
 
 
+class ConnectionPart(msgspec.Struct, frozen=True, kw_only=True):
+    """Connections in a service's own collection; its `ConsentPurpose`s say that sign-ins are stored there.
+
+    Example: `Parts(connections=[ConnectionPart(models=GOOGLE)])`
+    """
+
+    models: ConnectionModels
+
+
 class RunPart(msgspec.Struct, frozen=True, kw_only=True):
     """Runs with documents of a service's own, and the workflows that the process's runner executes there.
 
@@ -283,6 +292,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     runs: Sequence[RunPart] = ()
     audits: Sequence[AuditPart] = ()
     meters: Sequence[MeterPart] = ()
+    connections: Sequence[ConnectionPart] = ()
     queues: Mapping[str, type[Document]] = {}  # documents its own loops claim, for backlog and drain
     caches: Sequence[Cache[Any]] = ()  # for their hits under /metrics
     metrics: Any = None  # a prometheus_client collector, shown under /metrics

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from holdfast.kit.connections import Connection, ConsentPurpose
+from holdfast.kit.connections import ConnectionFields, ConsentPurpose
 from holdfast.providers.google_calendar import CALENDAR_SCOPE
 from holdfast.providers.google_oauth import OAuthClient, UserGrants
 from holdfast.providers.rest import CallLimits
@@ -45,7 +45,7 @@ async def connect(
     *,
     tenant_id: str = "-",
     scopes: Sequence[str] = (CALENDAR_SCOPE,),
-) -> Connection:
+) -> ConnectionFields:
     """Somebody goes to Google, consents, and comes back."""
     connections = bed.runtime.connections
     started = await connections.start(

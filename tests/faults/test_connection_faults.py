@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.app import open_store
 from holdfast.clock import SystemClock
-from holdfast.kit.connections import Connection, Connections, connection_id
+from holdfast.kit.connections import Connection, ConnectionFields, Connections, connection_id
 from holdfast.kit.vault import Vault, new_key
 from holdfast.providers.google_calendar import CALENDAR_SCOPE
 from holdfast.providers.google_oauth import OAuthClient, UserGrants
@@ -37,7 +37,7 @@ class Bed:
     google: GoogleSimulator
     store: Store
     connections: Connections
-    connection: Connection
+    connection: ConnectionFields
     order: Order
 
     @property

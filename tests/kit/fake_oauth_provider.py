@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from holdfast.errors import HoldfastError, ReauthRequiredError
-from holdfast.kit.connections import Connection, Connections
+from holdfast.kit.connections import Connection, ConnectionFields, Connections
 from holdfast.kit.vault import new_key
 from holdfast.store import Store
 from holdfast.testing import ManualClock
@@ -107,11 +107,11 @@ async def begin(connections: Connections, **words: Any) -> tuple[str, str]:
     return started.state, query["code"][0]
 
 
-async def connect(connections: Connections, **words: Any) -> Connection:
+async def connect(connections: Connections, **words: Any) -> ConnectionFields:
     return await connections.finish(*await begin(connections, **words))
 
 
-async def stored(store: Store, id: str) -> Connection:
+async def stored(store: Store, id: str) -> ConnectionFields:
     found = await store.tenant("acme").get(Connection, id)
     assert found is not None
     return found.doc

@@ -6,6 +6,7 @@ import asyncio
 import re
 from datetime import UTC, datetime
 from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -13,14 +14,35 @@ import pytest
 from holdfast.app import open_store
 from holdfast.errors import AlreadyExistsError, AppendOnlyError, DeclarationError, InvalidError
 from holdfast.kit.audit import Audit, AuditEntry, AuditEvent, AuditFields, AuditHead, AuditModels
+from holdfast.kit.connections import (
+    CONNECTION_INDEXES,
+    Connection,
+    ConnectionModels,
+    Connections,
+    Consent,
+    ConsentPurpose,
+)
+from holdfast.kit.idempotency import Done, Idempotency, IdempotencyDocument, StoredResponse, Ticket
+from holdfast.kit.leases import LeaseDocument, Leases
 from holdfast.kit.metering import Allowance, Meter, MeterModels, UsageEvent, UsageSum
-from holdfast.model import CompositeId, Document, document, schema_of
+from holdfast.kit.runs import KIT as KIT_RUNS
+from holdfast.kit.runs import Runner, Runs, Step, Workflow
+from holdfast.kit.vault import Vault
+from holdfast.model import CompositeId, Document, TimestampId, document, schema_of
 from holdfast.store import Increment, Query, Store, create, delete, patch
+from holdfast.testing import ManualClock
 from tests.examples import gwi_parts as gwi
+from tests.kit.fake_oauth_provider import BACK, FakeOAuthProvider, begin
 
 ACME = "gh-org-1"
-KIT: list[type[Document]] = [AuditEvent, AuditHead, UsageEvent, UsageSum, Allowance]
-DOCUMENTS: list[type[Document]] = [*KIT, *gwi.AUDIT.all, *gwi.METER.all]
+KIT: list[type[Document]] = [
+    AuditEvent, AuditHead, UsageEvent, UsageSum, Allowance, *KIT_RUNS.documents, LeaseDocument,
+    IdempotencyDocument, Connection, Consent,
+]  # fmt: skip
+DOCUMENTS: list[type[Document]] = [
+    *KIT, *gwi.AUDIT.all, *gwi.METER.all, *gwi.RUNS.documents, gwi.ReviewLock, gwi.ReviewIdempotency,
+    *gwi.GOOGLE.all,
+]  # fmt: skip
 NOV, DEC = datetime(2026, 11, 30, 23, 0, tzinfo=UTC), datetime(2026, 12, 1, 1, 0, tzinfo=UTC)
 
 
@@ -176,3 +198,85 @@ async def test_a_meter_whose_id_lets_a_fact_count_twice_is_refused_where_it_is_d
 
     with pytest.raises(DeclarationError, match=r"LooseUsage lacks id=CompositeId\('tenant_id', 'fact'\)"):
         MeterModels(event=LooseUsage, allowance=gwi.ReviewAllowance, sums=gwi.METER.sums)
+
+
+async def test_own_runs_have_steps_with_their_own_ids_and_checkpoints(kit_store: Store) -> None:
+    workflow, acme = Workflow("autopilot"), kit_store.tenant(ACME)
+
+    @workflow.step()
+    async def triage(step: Step) -> dict[str, int]:
+        return {"complexity": 3}
+
+    runs = Runs(acme, models=gwi.RUNS)
+    started = await runs.start(workflow, fields={"repo_id": "gh-repo-7"})
+    await Runner(kit_store.privileged(), [workflow], models=gwi.RUNS).work_off()
+    run, (step,) = await runs.get(started.id), await runs.steps(started.id)
+    assert run is not None
+    assert (run.status, run.result) == ("completed", {"complexity": 3})
+    assert re.fullmatch(r"step-[0-9a-z]+-[0-9a-z]+", step.id)
+    assert [one.id for one in run.steps] == [step.id]
+    assert _stored(step)["agent"] == "triage"
+    assert await _count(kit_store, gwi.ReviewRun, gwi.ReviewCheckpoint) == [1, 1]
+    assert await _count(kit_store, KIT_RUNS.run, KIT_RUNS.checkpoint) == [0, 0]
+
+
+async def test_own_locks_and_idempotency_records_are_in_the_given_collections(kit_store: Store) -> None:
+    acme = kit_store.tenant(ACME)
+    leases = Leases(acme, kind=gwi.ReviewLock)
+    async with leases.hold("run-lock-run-1", owner="w1", purpose="run") as lease:
+        await acme.commit(lease.guard())
+        assert await leases.acquire("run-lock-run-1", owner="w2") is None
+    idempotency = Idempotency(acme, kind=gwi.ReviewIdempotency)
+
+    async def act(ticket: Ticket) -> Done:
+        return Done(StoredResponse(status=202, body={"id": "run-1"}))
+
+    answers = [await idempotency.run("k1", b"{}", act) for _ in range(2)]
+    assert [(one.answer.status, one.replayed) for one in answers] == [(202, False), (202, True)]
+    record = (await kit_store.privileged().query(Query(gwi.ReviewIdempotency))).items[0]
+    assert (_stored(record.doc)["key"], _stored(record.doc)["requestKey"]) == (record.key, "k1")
+    assert await _count(kit_store, gwi.ReviewLock, LeaseDocument, IdempotencyDocument) == [1, 0, 0]
+
+
+async def test_own_connections_are_signed_in_refreshed_and_ended_under_the_given_names(
+    kit_store: Store, vault: Vault, registrar: FakeOAuthProvider, clock: ManualClock
+) -> None:
+    purpose = ConsentPurpose(name="c4lendar", provider="registrar", scopes=["calendar"], models=gwi.GOOGLE)
+    connections = Connections(kit_store, vault, {"registrar": registrar}, purposes={"c4lendar": purpose})
+    link = connections.link("c4lendar", tenant_id="-100", payload={"user": 555}, redirect_uri=BACK)
+    await kit_store.privileged().commit(link.write)
+    query = parse_qs(urlsplit((await connections.open_link(link.token, bound_to="b")).url).query)
+    made = await connections.finish(query["state"][0], query["code"][0], bound_to="b")
+    assert made.id == "-100:1042"
+    stored = _stored(made)
+    expected = {
+        "chat_id": "-100", "google_sub": "1042", "google_email": "ann@hoge.jp", "scopes": "calendar",
+        "revoked": 0, "connected_by_telegram_user_id": 555,
+    }  # fmt: skip
+    assert {name: stored[name] for name in expected} == expected
+    assert "refresh" not in stored["refresh_token_encrypted"], "it is sealed"
+    own = connections.of(gwi.GOOGLE)
+    assert own is connections.of(gwi.GOOGLE)
+    clock.tick(3_600)
+    assert (await own.token(made.id)).startswith("access-")
+    assert registrar.refreshes == 1
+    ended = await own.revoke(made.id)
+    assert (_stored(ended)["revoked"], len(registrar.revoked)) == (1, 1)
+    assert await _count(kit_store, gwi.GoogleConnection, Connection) == [1, 0]
+    kits = await connections.finish(*await begin(connections))
+    assert (kits.id, await _count(kit_store, Connection)) != (made.id, [0])
+
+
+async def test_other_classes_without_what_their_part_needs_are_refused(kit_store: Store) -> None:
+    @document("bare_locks/{lock_id}", tenant="tenant_id")
+    class BareLock(gwi.ReviewLock, rename="camel"):
+        pass
+
+    @document("bare_connections/{id}", id=TimestampId("c"), tenant="tenant_id", indexes=CONNECTION_INDEXES)
+    class BareConnection(gwi.GoogleConnection, rename=str):
+        pass
+
+    with pytest.raises(DeclarationError, match="BareLock lacks claim=Claim"):
+        Leases(kit_store, kind=BareLock)
+    with pytest.raises(DeclarationError, match="BareConnection needs a provided id or CompositeId"):
+        ConnectionModels(connection=BareConnection)

@@ -12,7 +12,7 @@ from holdfast.config import Issuer
 from holdfast.kit.access import ApiTokens, SessionCaller, Sessions, SignInLinks, Users
 from holdfast.kit.access.oidc import Identity
 from holdfast.kit.channels.models import OpenChannel, Watch
-from holdfast.kit.connections import Connection, GrantedConsent
+from holdfast.kit.connections import ConnectionFields, GrantedConsent
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.metering import Meter, UsageSum
 from holdfast.kit.runs import RunDocument
@@ -138,7 +138,7 @@ async def _(world: World) -> None:
 _TOKENS = "the kit stores tokens after a provider's answer, which no transaction may wait for"
 
 
-async def _connection(world: World) -> Connection:
+async def _connection(world: World) -> ConnectionFields:
     return await connect(world, world.setting, ALICE)
 
 

@@ -68,7 +68,9 @@ class ConsentPages:
         connection = await connections.connect(self._runtime, self._stranger, granted)
         if granted.consent.return_path:
             return Response(None, status_code=303, headers={"location": granted.consent.return_path})
-        data = {"title": "Connected", "fault": "", "one": connections.row(connection)}
+        # Not the document: what a template is not given it can't show.
+        one = {name: getattr(connection, name) for name in ("name", "account", "provider", "refused")}
+        data = {"title": "Connected", "fault": "", "one": one}
         return self._shell.html("connected.html", data, self._shell.frame(request))
 
 

@@ -16,7 +16,6 @@ from holdfast.errors import RetryLaterError
 from holdfast.kit.access import ApiToken, User
 from holdfast.kit.activity import ActivityMinute
 from holdfast.kit.channels import Channel, Watch
-from holdfast.kit.connections import Connection
 from holdfast.kit.inbox import InboxItem
 from holdfast.kit.runs import KIT as RUN_MODELS
 from holdfast.kit.schedules import Schedule, SlotRun
@@ -33,7 +32,6 @@ EVERYTHING: Final = "*"
 _BELL_S: Final = 3_600.0
 _KIT: Final[Mapping[str, Sequence[type[Document]]]] = {
     "channels": (Channel, Watch),
-    "connections": (Connection,),
     "inbox": (InboxItem,),
     "pulse": (ActivityMinute,),
     "schedules": (Schedule, SlotRun),
@@ -48,6 +46,7 @@ def topics_of(runtime: Runtime) -> dict[str, Sequence[type[Document]]]:
     runs = [RUN_MODELS, *(one.models for parts in runtime.parts.values() for one in parts.runs)]
     return {
         **_KIT,
+        "connections": [one.kind for one in runtime.connections_in.values()],
         "audit": [trail.models.head for trail in runtime.audits.values()],
         "dead-letters": [models.dead_letter for models in outboxes],
         "deliveries": [models.delivery for models in outboxes],

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import ConfigError, DecryptionError, ForbiddenError, NotFoundError, RetryLaterError
 from holdfast.kit.access.authorization import PUBLIC
-from holdfast.kit.connections import Connection, GrantedConsent, connection_id
+from holdfast.kit.connections import ConnectionFields, Connections, GrantedConsent
 from holdfast.kit.connections.models import Status
 from holdfast.operation import Operator, operation
 from holdfast.runtime import Runtime
@@ -17,6 +17,7 @@ from holdfast.store import Query, Transaction
 from holdfast.web import callback_url, next_of, start_url
 
 REASON_CHARACTERS_MAX: Final = 500
+KIT_CONNECTIONS: Final = "holdfast_connections"
 REVOKED: Final = "revoked by an operator"
 
 RevokeReason = Annotated[str, msgspec.Meta(max_length=REASON_CHARACTERS_MAX)]
@@ -25,6 +26,7 @@ RevokeReason = Annotated[str, msgspec.Meta(max_length=REASON_CHARACTERS_MAX)]
 class ConnectionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A connection without its tokens, sealed or not."""
 
+    collection: str
     id: str
     tenant_id: str
     provider: str
@@ -55,23 +57,42 @@ class ConnectionPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-def row(connection: Connection) -> ConnectionRow:
-    return msgspec.convert(connection, ConnectionRow, from_attributes=True)
+def row(connection: ConnectionFields, collection: str) -> ConnectionRow:
+    names = set(ConnectionRow.__struct_fields__) - {"collection"}
+    return ConnectionRow(collection=collection, **{name: getattr(connection, name) for name in names})
+
+
+def connections_in(runtime: Runtime, collection: str) -> Connections:
+    """Return the connections of one collection or raise NotFoundError, naming those there are."""
+    if collection not in runtime.connections_in:
+        known = ", ".join(runtime.connections_in)
+        raise NotFoundError(f"no connections are stored in {collection!r}; they are in {known}")
+    return runtime.connections_in[collection]
 
 
 async def list_connections(
-    runtime: Runtime, tenant_id: str, *, status: str | None = None, limit: int = 50, cursor: str | None = None
+    runtime: Runtime,
+    tenant_id: str,
+    collection: str = KIT_CONNECTIONS,
+    *,
+    status: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
 ) -> ConnectionPage:
-    """A tenant's connections, newest first."""
-    query = Query(Connection) if status is None else Query(Connection).where("status", "==", status)
+    """A tenant's connections of one collection, newest first."""
+    query = Query(connections_in(runtime, collection).kind)
+    query = query if status is None else query.where("status", "==", status)
     query = query.order_by("-connected_at").limit(limit).after(cursor)
     page = await runtime.store.tenant(tenant_id).query(query)
-    return ConnectionPage([row(doc) for doc in page.docs], page.cursor)
+    return ConnectionPage([row(doc, collection) for doc in page.docs], page.cursor)
 
 
-async def get(runtime: Runtime, tenant_id: str, connection_id: str) -> Connection:
+async def get(
+    runtime: Runtime, tenant_id: str, connection_id: str, collection: str = KIT_CONNECTIONS
+) -> ConnectionFields:
     """Return one connection as it is stored, or raise NotFoundError."""
-    stored = await runtime.store.tenant(tenant_id).get(Connection, connection_id)
+    kind = connections_in(runtime, collection).kind
+    stored = await runtime.store.tenant(tenant_id).get(kind, connection_id)
     if stored is None:
         raise NotFoundError(f"no connection {connection_id!r}")
     return stored.doc
@@ -90,9 +111,16 @@ async def create_link(runtime: Runtime, by: Operator, purpose: str, *, return_pa
 
 
 @operation("connection.link_made", area="connections", verb="create", needs="admin", subject="connection_id")
-async def reconnect(runtime: Runtime, by: Operator, connection_id: str, *, return_path: str = "") -> LinkRow:
+async def reconnect(
+    runtime: Runtime,
+    by: Operator,
+    connection_id: str,
+    *,
+    collection: str = KIT_CONNECTIONS,
+    return_path: str = "",
+) -> LinkRow:
     """Make a link by which its owner connects an account again, for the same purpose."""
-    known = await get(runtime, by.tenant_id, connection_id)
+    known = await get(runtime, by.tenant_id, connection_id, collection)
     if known.purpose not in runtime.consent_purposes:
         raise NotFoundError(f"no service here can connect this account of {known.provider} again")
     return await _commit_link(
@@ -117,54 +145,63 @@ async def _commit_link(
 
 
 @operation("connection.connected", area="connections", verb="create", needs=PUBLIC)
-async def connect(runtime: Runtime, by: Operator, granted: GrantedConsent) -> Connection:
+async def connect(runtime: Runtime, by: Operator, granted: GrantedConsent) -> ConnectionFields:
     """Store what a person has granted: the connection, and the rows of the service that asked for it."""
     consent, account = granted.consent, granted.grant.account
+    models = runtime.connections.models_of(consent)
     owner = msgspec.structs.replace(by, tenant_id=consent.tenant_id)
     details = {"provider": consent.provider, "account": account, "purpose": consent.purpose}
     return await runtime.connections.store_grant(
         granted, lambda: owner.commit(
             lambda tx: runtime.connections.connect(tx, granted), across=True, details=details,
-            subject=connection_id(consent.tenant_id, consent.provider, account),
+            subject=models.id_of(consent.tenant_id, consent.provider, account),
         )
     )  # fmt: skip
 
 
 @operation("connection.checked", area="connections", verb="check", needs="admin", subject="connection_id")
-async def check(runtime: Runtime, by: Operator, connection_id: str) -> ConnectionRow:
+async def check(
+    runtime: Runtime, by: Operator, connection_id: str, *, collection: str = KIT_CONNECTIONS
+) -> ConnectionRow:
     """Refresh the grant to see whether it still works; tell the provider of an end that it missed.
 
     The kit commits the refreshed tokens itself, so that no provider call is inside a transaction.
     """
-    known = await get(runtime, by.tenant_id, connection_id)
+    known = await get(runtime, by.tenant_id, connection_id, collection)
     try:
-        checked = await runtime.connections.check(known.id)
+        checked = await connections_in(runtime, collection).check(known.id)
     except (ConfigError, DecryptionError) as fault:
         raise RetryLaterError(f"{known.provider} can't be asked: {fault.message}") from fault
     await by.append(details={"provider": checked.provider, "status": checked.status})
-    return row(checked)
+    return row(checked, collection)
 
 
 @operation("connection.revoked", area="connections", verb="revoke", needs="admin", subject="connection_id")
 async def revoke(
-    runtime: Runtime, by: Operator, connection_id: str, *, reason: str = REVOKED, at_provider: bool = True
+    runtime: Runtime,
+    by: Operator,
+    connection_id: str,
+    *,
+    collection: str = KIT_CONNECTIONS,
+    reason: str = REVOKED,
+    at_provider: bool = True,
 ) -> ConnectionRow:
     """End the grant here, then (`at_provider`) at the provider, and forget its tokens.
 
     `RetryLaterError` where it is ended here and the provider could not be told: checking it tells it later.
     """
-    known = await get(runtime, by.tenant_id, connection_id)
-    ended = known
+    known = await get(runtime, by.tenant_id, connection_id, collection)
+    ended, connections = known, connections_in(runtime, collection)
 
     async def end(tx: Transaction) -> bool:
         nonlocal ended
-        ended, now = await runtime.connections.end(tx, connection_id, reason=reason, at_provider=at_provider)
+        ended, now = await connections.end(tx, connection_id, reason=reason, at_provider=at_provider)
         return now
 
     details = {"provider": known.provider, "account": known.account, "reason": reason}
     await by.commit(end, details=details | {"atProvider": at_provider})
     try:
-        return row(await runtime.connections.notify_provider(ended))
+        return row(await connections.notify_provider(ended), collection)
     except (RetryLaterError, ForbiddenError, ConfigError, DecryptionError) as fault:
         raise RetryLaterError(
             f"ended here, but {known.provider} could not be told ({fault.message}): check it later, "

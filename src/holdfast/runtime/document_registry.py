@@ -11,9 +11,9 @@ from holdfast.kit.audit import AuditEvent, AuditHead
 from holdfast.kit.cache import CacheDocument, CacheGeneration
 from holdfast.kit.channels import Channel, Watch
 from holdfast.kit.checkpoints import CheckpointDocument
-from holdfast.kit.connections import Connection, Consent
+from holdfast.kit.connections import Connection, ConnectionFields, Consent
 from holdfast.kit.connections.models import SEALED_CONSENT, SEALED_TOKENS
-from holdfast.kit.idempotency import IdempotencyDocument
+from holdfast.kit.idempotency import IdempotencyDocument, IdempotencyFields
 from holdfast.kit.inbox import InboxChunk, InboxItem, InboxQueue, InboxUpload
 from holdfast.kit.leases import LeaseDocument
 from holdfast.kit.metering import Allowance, UsageEvent, UsageSum
@@ -38,7 +38,7 @@ KIT_DOCUMENTS: Final[tuple[type[Document], ...]] = (
     VisitorSession, Watch,
 )  # fmt: skip
 KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
-    Connection: SEALED_TOKENS,
+    ConnectionFields: SEALED_TOKENS,
     Consent: SEALED_CONSENT,
     Endpoint: ("secrets.sealed",),
 }
@@ -46,7 +46,7 @@ KIT_SEALED: Final[Mapping[type[Document], Sequence[str]]] = {
 # Fields that people never see, though the vault does not seal them.
 _HIDDEN: Final[Mapping[type[Document], Sequence[str]]] = {
     ApiToken: ("hash",),
-    IdempotencyDocument: ("result",),
+    IdempotencyFields: ("result",),
     InboxChunk: ("data",),
     InboxItem: ("body", "headers"),
 }
@@ -59,13 +59,26 @@ def documents_of(services: Sequence[Service]) -> list[type[Document]]:
 
 def sealed_fields(services: Sequence[Service]) -> dict[type[Document], Sequence[str]]:
     """The fields with vault ciphertext, by document class: the kit's and those of the services."""
-    return {**KIT_SEALED, **{cls: fields for one in services for cls, fields in one.sealed.items()}}
+    own = {cls: fields for one in services for cls, fields in one.sealed.items()}
+    return {**_of_subclasses(KIT_SEALED, services), **own}
+
+
+def _of_subclasses(
+    declared: Mapping[type[Document], Sequence[str]], services: Sequence[Service]
+) -> dict[type[Document], Sequence[str]]:
+    """Fields of the kit's classes, also in the classes that services derive from them."""
+    return {
+        cls: fields
+        for cls in documents_of(services)
+        for kind, fields in declared.items()
+        if issubclass(cls, kind)
+    }
 
 
 def hidden_fields(services: Sequence[Service]) -> dict[type[Document], frozenset[str]]:
     """The fields that people never see, by their stored names: sealed ones and `_HIDDEN`."""
     hidden: dict[type[Document], set[str]] = {}
-    for cls, paths in (*sealed_fields(services).items(), *_HIDDEN.items()):
+    for cls, paths in (*sealed_fields(services).items(), *_of_subclasses(_HIDDEN, services).items()):
         names = {schema_of(cls).fields[path.partition(".")[0]].encode_name for path in paths}
         hidden.setdefault(cls, set()).update(names)
     return {cls: frozenset(names) for cls, names in hidden.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from holdfast.errors import DeclarationError
-from holdfast.kit.connections import ConsentPurpose
+from holdfast.kit.connections import CONNECTION_MODELS, Connections, ConsentPurpose
 from holdfast.kit.runs import KIT, RunFields, Runner
 from holdfast.model import Document, schema_of
 from holdfast.service import Parts
@@ -60,6 +60,23 @@ def purposes_by_name(parts: Mapping[str, Parts]) -> dict[str, ConsentPurpose]:
                 )
             named[purpose.name] = purpose
     return named
+
+
+def connections_by_collection(
+    root: Connections, parts: Mapping[str, Parts], catalog: Catalog
+) -> dict[str, Connections]:
+    """The connections by collection, the kit's own first; DeclarationError for an unannounced one."""
+    announced = [one.models for own in parts.values() for one in own.connections]
+    for purpose in [one for own in parts.values() for one in own.consent_purposes]:
+        if purpose.models not in (CONNECTION_MODELS, *announced):
+            raise DeclarationError(
+                f"announce {purpose.models.connection.__name__} of consent purpose {purpose.name!r} in "
+                "Parts.connections"
+            )
+    if len({models.connection for models in (CONNECTION_MODELS, *announced)}) <= len(announced):
+        raise DeclarationError("two services share a class of connections; declare a subclass for each")
+    named = (CONNECTION_MODELS, *announced)
+    return {catalog.table(schema_of(models.connection)): root.of(models) for models in named}
 
 
 def add_workflows(runner: Runner, parts: Mapping[str, Parts], catalog: Catalog) -> dict[str, type[RunFields]]:

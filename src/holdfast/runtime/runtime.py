@@ -39,7 +39,13 @@ from holdfast.runtime.document_registry import documents_of
 from holdfast.runtime.health import HealthMonitor, queue_of
 from holdfast.runtime.inbox_sources import handlers_by_source, reconcile_jobs
 from holdfast.runtime.issuers import identities_of, sign_in_of
-from holdfast.runtime.part_registry import KIT_PART, add_workflows, name_parts, purposes_by_name
+from holdfast.runtime.part_registry import (
+    KIT_PART,
+    add_workflows,
+    connections_by_collection,
+    name_parts,
+    purposes_by_name,
+)
 from holdfast.runtime.settings import settings_of, vault_of
 from holdfast.service import AuditPart, Context, Health, Loop, MeterPart, OutboxPart, Parts, Service
 from holdfast.store import Store
@@ -88,6 +94,7 @@ class Runtime:
         for parts in self.parts.values():
             self._oauth_providers.update(parts.oauth_providers)
         self.consent_purposes.update(purposes_by_name(self.parts))
+        self.connections_in = connections_by_collection(self.connections, self.parts, store.catalog)
         run_queues = add_workflows(self.runner, self.parts, store.catalog)
         outbox = OutboxPart(name=KIT_PART, models=OUTBOX_MODELS, dispatcher=self.dispatcher)
         outboxes = self._announced(lambda parts: parts.outboxes)

@@ -14,14 +14,28 @@ Any provider that implements `OAuthProvider` will do. The vault seals tokens, ea
 
 from holdfast.kit.connections.connections import Connections, ConnectionTokens
 from holdfast.kit.connections.consents import StartLink
-from holdfast.kit.connections.models import Connection, Consent, connection_id
+from holdfast.kit.connections.models import (
+    CONNECTION_INDEXES,
+    CONNECTION_LIFE,
+    CONNECTION_MODELS,
+    Connection,
+    ConnectionFields,
+    ConnectionModels,
+    Consent,
+    connection_id,
+)
 from holdfast.kit.connections.port import Grant, OAuthProvider
 from holdfast.kit.connections.purpose import ConsentHook, ConsentPurpose, FinishedConsent
 from holdfast.kit.connections.sign_in import AuthorizationRequest, GrantedConsent
 
 __all__ = [
+    "CONNECTION_INDEXES",
+    "CONNECTION_LIFE",
+    "CONNECTION_MODELS",
     "AuthorizationRequest",
     "Connection",
+    "ConnectionFields",
+    "ConnectionModels",
     "ConnectionTokens",
     "Connections",
     "Consent",

@@ -20,7 +20,7 @@ from holdfast.kit.connections.decision import (
     is_valid_for,
     without_tokens,
 )
-from holdfast.kit.connections.models import Connection
+from holdfast.kit.connections.models import CONNECTION_MODELS, ConnectionFields, ConnectionModels
 from holdfast.kit.connections.port import OAuthProvider
 from holdfast.kit.connections.purpose import ConsentPurpose
 from holdfast.kit.connections.sign_in import SignIns
@@ -51,12 +51,34 @@ class Connections(SignIns):
         *,
         purposes: Mapping[str, ConsentPurpose] | None = None,
         lease_s: float = LEASE_S,
+        models: ConnectionModels = CONNECTION_MODELS,
     ) -> None:
-        super().__init__(store, vault, providers, purposes={} if purposes is None else purposes)
-        self._refresher = Refresher(self._store, self._tokens, provider=self._provider, lease_s=lease_s)
-        self._refreshes: dict[str, asyncio.Task[Connection]] = {}
+        super().__init__(store, vault, providers, purposes=purposes, models=models)
+        self._refresher = Refresher(
+            self._store, self._tokens, models=models, provider=self._provider, lease_s=lease_s
+        )
+        self._lease_s, self._others = lease_s, {models: self}
+        self._refreshes: dict[str, asyncio.Task[ConnectionFields]] = {}
 
-    async def get(self, id: str) -> Connection:
+    @property
+    def kind(self) -> type[ConnectionFields]:
+        """The document class of these connections."""
+        return self._models.connection
+
+    def of(self, models: ConnectionModels) -> Connections:
+        """The connections in the collection of these models; one object for each in this process.
+
+        Example: `tokens = context.connections.of(GOOGLE).tokens(connection.id)`
+        """
+        if models not in self._others:
+            other = Connections(
+                self._store, self._vault, self._providers, purposes=self._purposes, lease_s=self._lease_s,
+                models=models,
+            )  # fmt: skip
+            self._others[models], other._others = other, self._others
+        return self._others[models]
+
+    async def get(self, id: str) -> ConnectionFields:
         """The stored connection; `NotFoundError` where there is none."""
         return await self._refresher.get(id)
 
@@ -89,12 +111,12 @@ class Connections(SignIns):
                 raise
         raise RetryLaterError(f"{_label(connection)}: each new token was rejected", after_s=60.0)
 
-    def _retry_later(self, connection: Connection) -> RetryLaterError:
+    def _retry_later(self, connection: ConnectionFields) -> RetryLaterError:
         assert connection.retry_at is not None
         after_s = (connection.retry_at - self._clock.now()).total_seconds()
         return RetryLaterError(f"{_label(connection)}: {connection.reason}", after_s=max(0.0, after_s))
 
-    async def _refresh(self, connection: Connection) -> Connection:
+    async def _refresh(self, connection: ConnectionFields) -> ConnectionFields:
         """One refresh for all waiters in this process."""
         task = self._refreshes.get(connection.id)
         if task is None:
@@ -103,13 +125,13 @@ class Connections(SignIns):
         # A waiter that is cancelled must not cancel the refresh of the others.
         return await asyncio.shield(task)
 
-    def _refresh_ended(self, id: str, task: asyncio.Task[Connection]) -> None:
+    def _refresh_ended(self, id: str, task: asyncio.Task[ConnectionFields]) -> None:
         del self._refreshes[id]
         if not task.cancelled():
             # Retrieved here, or asyncio would report a failure that nobody waited for.
             task.exception()
 
-    async def check(self, id: str) -> Connection:
+    async def check(self, id: str) -> ConnectionFields:
         """Ask the provider now whether the grant works; complete a pending revocation."""
         connection = await self.get(id)
         if connection.status == "revoked":
@@ -119,7 +141,7 @@ class Connections(SignIns):
         except ReauthRequiredError:
             return await self.get(id)
 
-    async def revoke(self, id: str, *, reason: str = "", at_provider: bool = True) -> Connection:
+    async def revoke(self, id: str, *, reason: str = "", at_provider: bool = True) -> ConnectionFields:
         """End a grant, here first and then at the provider; call it again if the provider was unavailable.
 
         Without `at_provider` it is ended here alone, and its tokens are deleted in the same commit.
@@ -131,12 +153,12 @@ class Connections(SignIns):
 
     async def end(
         self, tx: Transaction, id: str, *, reason: str = "", at_provider: bool = True
-    ) -> tuple[Connection, bool]:
+    ) -> tuple[ConnectionFields, bool]:
         """End a grant here, in the caller's transaction; call `notify_provider` after it.
 
         Returns the ended grant, and False where it had ended before.
         """
-        stored = await tx.get(Connection, id)
+        stored = await tx.get(self._models.connection, id)
         if stored is None:
             raise NotFoundError(f"no connection {id!r}")
         if stored.doc.status == "revoked":
@@ -149,7 +171,7 @@ class Connections(SignIns):
         tx.write(put(ended))
         return ended, True
 
-    async def notify_provider(self, ended: Connection) -> Connection:
+    async def notify_provider(self, ended: ConnectionFields) -> ConnectionFields:
         """Revoke an ended grant at the provider, and delete its tokens.
 
         Where another tenant has a connection with the same account, the tokens are only deleted: providers
@@ -164,9 +186,9 @@ class Connections(SignIns):
                 await self._provider(ended.provider).revoke(token)
         return await self._store.transact(lambda tx: self._delete_tokens(tx, ended.id, ended.generation))
 
-    async def _delete_tokens(self, tx: Transaction, id: str, generation: int) -> Connection:
+    async def _delete_tokens(self, tx: Transaction, id: str, generation: int) -> ConnectionFields:
         """Delete the tokens of an ended grant, unless the account was connected again meanwhile."""
-        stored = await tx.get(Connection, id)
+        stored = await tx.get(self._models.connection, id)
         if stored is None or stored.doc.generation != generation or stored.doc.status != "revoked":
             return await self.get(id)
         cleared = without_tokens(stored.doc)
@@ -190,5 +212,5 @@ class ConnectionTokens:
         return self._token
 
 
-def _label(connection: Connection) -> str:
+def _label(connection: ConnectionFields) -> str:
     return f"the {connection.provider} account {connection.name or connection.account}"

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from holdfast.kit.connections.models import Connection
+from holdfast.kit.connections.models import ConnectionFields
 from holdfast.kit.connections.port import Grant
 
 # A token is refreshed this long before it expires, and used this close to its end while refreshing fails.
@@ -22,13 +22,13 @@ Seal = Callable[[str, str], str]
 Act = Literal["use", "refresh", "wait", "refuse"]
 
 
-def is_valid_for(connection: Connection, now: datetime, seconds: float) -> bool:
+def is_valid_for(connection: ConnectionFields, now: datetime, seconds: float) -> bool:
     """Whether the access token is valid for so long."""
     end = connection.expires_at
     return bool(connection.access_token) and (end is None or now + timedelta(seconds=seconds) < end)
 
 
-def decide(connection: Connection, now: datetime, *, rejected: bool) -> Act:
+def decide(connection: ConnectionFields, now: datetime, *, rejected: bool) -> Act:
     """Use the token, refresh it, wait to call the provider, or have the owner connect again."""
     if connection.status != "connected":
         return "refuse"
@@ -39,7 +39,7 @@ def decide(connection: Connection, now: datetime, *, rejected: bool) -> Act:
     return "refresh"
 
 
-def merge_grant(granted: Connection, previous: Connection | None) -> Connection:
+def merge_grant(granted: ConnectionFields, previous: ConnectionFields | None) -> ConnectionFields:
     """A new grant in place of the previous one, whose refresh token stays where none came with it."""
     if previous is None:
         return granted
@@ -49,8 +49,8 @@ def merge_grant(granted: Connection, previous: Connection | None) -> Connection:
 
 
 def apply_refresh(
-    connection: Connection, grant: Grant, *, used: str, now: datetime, seal: Seal
-) -> Connection:
+    connection: ConnectionFields, grant: Grant, *, used: str, now: datetime, seal: Seal
+) -> ConnectionFields:
     """The connection with the grant that the refresh token `used` brought.
 
     A replaced refresh token is stored as the former one until its successor has worked, which this one now
@@ -66,12 +66,14 @@ def apply_refresh(
     )  # fmt: skip
 
 
-def mark_refused(connection: Connection, reason: str) -> Connection:
+def mark_refused(connection: ConnectionFields, reason: str) -> ConnectionFields:
     """The grant does not work any more; its owner must connect again."""
     return replace(connection, status="needs_reauth", reason=reason[:REASON_CHARS_MAX], retry_at=None)
 
 
-def delay_retry(connection: Connection, now: datetime, *, after_s: float, reason: str) -> Connection:
+def delay_retry(
+    connection: ConnectionFields, now: datetime, *, after_s: float, reason: str
+) -> ConnectionFields:
     """The provider was unavailable: back off, up to five minutes."""
     wait_s = max(after_s, min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(connection.failures, 10)))
     return replace(
@@ -84,6 +86,6 @@ def expiry_of(grant: Grant, now: datetime) -> datetime | None:
     return None if grant.expires_in_s is None else now + timedelta(seconds=grant.expires_in_s)
 
 
-def without_tokens(connection: Connection) -> Connection:
+def without_tokens(connection: ConnectionFields) -> ConnectionFields:
     """The connection with its tokens deleted."""
     return replace(connection, access_token="", refresh_token="", former_refresh_token="", expires_at=None)

@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from holdfast.kit.connections.models import Connection
+from holdfast.kit.connections.models import CONNECTION_MODELS, ConnectionFields, ConnectionModels
 from holdfast.store import Transaction, Write
 
 
 class FinishedConsent(msgspec.Struct, frozen=True):
     """A new or renewed connection, and the payload that its consent was started with."""
 
-    connection: Connection
+    connection: ConnectionFields
     payload: Mapping[str, Any]
 
 
@@ -25,7 +25,8 @@ ConsentHook: TypeAlias = Callable[[Transaction, FinishedConsent], Awaitable[Sequ
 class ConsentPurpose(msgspec.Struct, frozen=True, kw_only=True):
     """What a service connects accounts for: the provider, the scopes, its own rows in the same commit.
 
-    `for_operators` offers it on the console and the command line, which start it without a payload.
+    `for_operators` offers it on the console and the command line, which start it without a payload. `models`
+    are those of the service's own connections, where it has some.
 
     Example: `ConsentPurpose(name="c4lendar", provider="google", scopes=[SCOPE], hook=store_account)`
     """
@@ -36,3 +37,4 @@ class ConsentPurpose(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     hook: ConsentHook | None = None
     for_operators: bool = True
+    models: ConnectionModels = CONNECTION_MODELS

@@ -19,7 +19,7 @@ from holdfast.errors import (
 from holdfast.kit import NO_TENANT
 from holdfast.kit.connections.consents import ConsentRequest, Consents, StartLink
 from holdfast.kit.connections.decision import expiry_of, merge_grant
-from holdfast.kit.connections.models import Connection, Consent, connection_id
+from holdfast.kit.connections.models import ConnectionFields, ConnectionModels, Consent
 from holdfast.kit.connections.port import Grant, OAuthProvider
 from holdfast.kit.connections.purpose import ConsentPurpose, FinishedConsent
 from holdfast.kit.connections.token_refresh import SealedTokens, retry_store
@@ -50,13 +50,15 @@ class SignIns:
         vault: Vault,
         providers: Mapping[str, OAuthProvider],
         *,
-        purposes: Mapping[str, ConsentPurpose],
+        purposes: Mapping[str, ConsentPurpose] | None,
+        models: ConnectionModels,
     ) -> None:
         self._store = store if store.tenant_id else store.privileged()
         self._clock = store.clock
-        self._tokens = SealedTokens(vault)
+        self._vault, self._models, self._tokens = vault, models, SealedTokens(vault, models)
         self._consents = Consents(self._store, vault)
-        self._providers, self._purposes = providers, purposes
+        # As they are given, not copied: a runtime fills them after its services are built.
+        self._providers, self._purposes = providers, {} if purposes is None else purposes
 
     async def start(
         self,
@@ -123,7 +125,9 @@ class SignIns:
         )  # fmt: skip
         return AuthorizationRequest(url, request.state)
 
-    async def finish(self, state: str, code: str = "", *, error: str = "", bound_to: str = "") -> Connection:
+    async def finish(
+        self, state: str, code: str = "", *, error: str = "", bound_to: str = ""
+    ) -> ConnectionFields:
         """Turn the provider's callback into a connection, new or in place of the one with this account.
 
         `UnverifiedError` for an invalid state, `ForbiddenError` when the person declined (`error`).
@@ -149,8 +153,8 @@ class SignIns:
         return GrantedConsent(consent, grant)
 
     async def store_grant(
-        self, granted: GrantedConsent, commit: Callable[[], Awaitable[Connection]]
-    ) -> Connection:
+        self, granted: GrantedConsent, commit: Callable[[], Awaitable[ConnectionFields]]
+    ) -> ConnectionFields:
         """Run a commit of `connect`, and again while the store is unavailable.
 
         The code is spent: the grant exists nowhere else until it is stored. One that is refused for good is
@@ -171,13 +175,14 @@ class SignIns:
             if not self._store.tenant_id and not await self.is_connected(provider, grant.account):
                 await self._provider(provider).revoke(grant.refresh_token or grant.access_token)
 
-    async def connect(self, tx: Transaction, granted: GrantedConsent) -> Connection:
+    async def connect(self, tx: Transaction, granted: GrantedConsent) -> ConnectionFields:
         """Store a granted consent, and the rows of the service that wants it, in the caller's commit."""
         consent, grant = granted.consent, granted.grant
-        id = connection_id(consent.tenant_id, consent.provider, grant.account)
-        seal, now = self._tokens.sealer(id), self._clock.now()
-        stored = await tx.get(Connection, id)
-        new = Connection(
+        models = self.models_of(consent)
+        id = models.id_of(consent.tenant_id, consent.provider, grant.account)
+        seal, now = SealedTokens(self._vault, models).sealer(id), self._clock.now()
+        stored = await tx.get(models.connection, id)
+        new = models.connection(
             id=id, tenant_id=consent.tenant_id, provider=consent.provider, account=grant.account,
             name=grant.name, scopes=list(grant.scopes) or consent.scopes, asked=consent.scopes,
             access_token=seal("access_token", grant.access_token),
@@ -192,18 +197,29 @@ class SignIns:
             tx.write(*await hook(tx, FinishedConsent(connection, consent.payload)))
         return connection
 
-    async def by_account(self, provider: str, account: str) -> list[Connection]:
+    async def by_account(self, provider: str, account: str) -> list[ConnectionFields]:
         """The connections of one account in all tenants, ended ones too; no tenant's handle can ask."""
         if self._store.tenant_id:
             raise WrongTenantError("only a handle that crosses tenants can look up an account in all of them")
-        query = Query(Connection).where("provider", "==", provider).where("account", "==", account)
+        return await self._of_account(self._models, provider, account)
+
+    async def _of_account(
+        self, models: ConnectionModels, provider: str, account: str
+    ) -> list[ConnectionFields]:
+        query = Query(models.connection).where("provider", "==", provider).where("account", "==", account)
         return [found.doc async for found in self._store.scan(query)]
 
     async def is_connected(self, provider: str, account: str) -> bool:
-        """Whether any tenant has a connection with this account; a tenant's handle sees none."""
+        """Whether any tenant has a connection with this account for any purpose; a tenant's handle sees none."""
         if self._store.tenant_id:
             return False
-        return any(one.status != "revoked" for one in await self.by_account(provider, account))
+        everywhere = {self._models, *(purpose.models for purpose in self._purposes.values())}
+        found = [await self._of_account(models, provider, account) for models in everywhere]
+        return any(one.status != "revoked" for some in found for one in some)
+
+    def models_of(self, consent: Consent) -> ConnectionModels:
+        """The models in whose collection the connection of a consent is stored: those of its purpose."""
+        return self._purpose(consent.purpose).models if consent.purpose else self._models
 
     def _purpose(self, name: str) -> ConsentPurpose:
         if name not in self._purposes:

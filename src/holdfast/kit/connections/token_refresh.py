@@ -21,10 +21,11 @@ import structlog
 
 from holdfast.errors import NotFoundError, ReauthRequiredError, RetryLaterError
 from holdfast.kit.connections.decision import apply_refresh, delay_retry, mark_refused
-from holdfast.kit.connections.models import SEALED_TOKENS, Connection
+from holdfast.kit.connections.models import SEALED_TOKENS, Connection, ConnectionFields, ConnectionModels
 from holdfast.kit.connections.port import Grant, OAuthProvider
 from holdfast.kit.leases import Lease, Leases
 from holdfast.kit.vault import Vault
+from holdfast.model import schema_of
 from holdfast.store import Store, Transaction, put
 
 T = TypeVar("T")
@@ -39,10 +40,10 @@ ATTEMPTS: Final = 10
 class SealedTokens:
     """Seals and opens the tokens of one connection's row."""
 
-    def __init__(self, vault: Vault) -> None:
-        self._fields = {name: vault.field(Connection, name) for name in SEALED_TOKENS}
+    def __init__(self, vault: Vault, models: ConnectionModels) -> None:
+        self._fields = {name: vault.field(models.connection, name) for name in SEALED_TOKENS}
 
-    def open(self, connection: Connection, name: str) -> str:
+    def open(self, connection: ConnectionFields, name: str) -> str:
         sealed: str = getattr(connection, name)
         return self._fields[name].open(sealed, connection.id).reveal() if sealed else ""
 
@@ -54,27 +55,33 @@ class Refresher:
     """Refreshes the token of a connection."""
 
     def __init__(
-        self, store: Store, tokens: SealedTokens, *, provider: Callable[[str], OAuthProvider], lease_s: float
+        self,
+        store: Store,
+        tokens: SealedTokens,
+        *,
+        models: ConnectionModels,
+        provider: Callable[[str], OAuthProvider],
+        lease_s: float,
     ) -> None:
         self._store, self._clock, self._tokens, self._provider = store, store.clock, tokens, provider
-        self._lease_s = lease_s
+        self._lease_s, self._kind = lease_s, models.connection
         self._leases: dict[str, Leases] = {}
         self._owner = secrets.token_hex(6)
 
-    async def get(self, id: str) -> Connection:
-        stored = await self._store.get(Connection, id)
+    async def get(self, id: str) -> ConnectionFields:
+        stored = await self._store.get(self._kind, id)
         if stored is None:
             raise NotFoundError(f"no connection {id!r}")
         return stored.doc
 
-    async def refresh(self, seen: Connection) -> Connection:
+    async def refresh(self, seen: ConnectionFields) -> ConnectionFields:
         """The connection after a refresh, by this process or by another since it was `seen`.
 
         `ReauthRequiredError` when the grant is gone, `RetryLaterError` when the provider was unavailable.
         """
         leases = self._leases.setdefault(seen.tenant_id, Leases(self._store.tenant(seen.tenant_id)))
         lease = await leases.acquire(
-            f"connection-{seen.id}", ttl_s=self._lease_s, owner=self._owner, purpose="refresh", wait_s=WAIT_S
+            self._lease_name(seen), ttl_s=self._lease_s, owner=self._owner, purpose="refresh", wait_s=WAIT_S
         )
         if lease is None:
             raise RetryLaterError("another process is still refreshing this token", after_s=1.0)
@@ -88,7 +95,11 @@ class Refresher:
             with contextlib.suppress(RetryLaterError):
                 await leases.release(lease)
 
-    async def _call_provider(self, connection: Connection, lease: Lease) -> Connection:
+    def _lease_name(self, connection: ConnectionFields) -> str:
+        prefix = "connection" if self._kind is Connection else schema_of(self._kind).path.names[0]
+        return f"{prefix}-{connection.id}"
+
+    async def _call_provider(self, connection: ConnectionFields, lease: Lease) -> ConnectionFields:
         provider, now = self._provider(connection.provider), self._clock.now()
         try:
             grant, used = await self._request_grant(provider, connection, lease)
@@ -103,7 +114,9 @@ class Refresher:
             connection, partial(apply_refresh, grant=grant, used=used, now=now, seal=seal)
         )
 
-    async def _record_refusal(self, connection: Connection, fault: ReauthRequiredError) -> Connection:
+    async def _record_refusal(
+        self, connection: ConnectionFields, fault: ReauthRequiredError
+    ) -> ConnectionFields:
         """A refusal counts unless somebody stored something newer since the request."""
         stored = await self._settle(connection, partial(mark_refused, reason=fault.message))
         if stored.generation != connection.generation:
@@ -112,7 +125,7 @@ class Refresher:
         raise fault
 
     async def _request_grant(
-        self, provider: OAuthProvider, connection: Connection, lease: Lease
+        self, provider: OAuthProvider, connection: ConnectionFields, lease: Lease
     ) -> tuple[Grant, str]:
         """A new grant, and the refresh token it came with."""
         current = self._tokens.open(connection, "refresh_token")
@@ -128,11 +141,13 @@ class Refresher:
                 raise
         return await provider.refresh(former), former
 
-    async def _settle(self, requested: Connection, change: Callable[[Connection], Connection]) -> Connection:
+    async def _settle(
+        self, requested: ConnectionFields, change: Callable[[ConnectionFields], ConnectionFields]
+    ) -> ConnectionFields:
         """Apply the change unless somebody stored something newer since; return what is stored then."""
 
-        async def act(tx: Transaction) -> Connection:
-            stored = await tx.get(Connection, requested.id)
+        async def act(tx: Transaction) -> ConnectionFields:
+            stored = await tx.get(self._kind, requested.id)
             if stored is None:
                 raise NotFoundError(f"the connection {requested.id!r} was deleted meanwhile")
             if stored.doc.generation != requested.generation or stored.doc.status == "revoked":
@@ -144,7 +159,7 @@ class Refresher:
         return await retry_store(self._clock.sleep, lambda: self._store.transact(act))
 
 
-def _state(connection: Connection) -> tuple[object, ...]:
+def _state(connection: ConnectionFields) -> tuple[object, ...]:
     """What changes when somebody has called the provider."""
     return connection.generation, connection.status, connection.retry_at
 

@@ -3,6 +3,7 @@
 from holdfast.kit.idempotency.decision import Proceed, Replay, Wait, decide
 from holdfast.kit.idempotency.idempotency import Done, Idempotency, IdempotentResult, Ticket
 from holdfast.kit.idempotency.models import (
+    IDEMPOTENCY_CLAIM,
     IdempotencyDocument,
     IdempotencyFields,
     StoredResponse,
@@ -10,6 +11,7 @@ from holdfast.kit.idempotency.models import (
 )
 
 __all__ = [
+    "IDEMPOTENCY_CLAIM",
     "Done",
     "Idempotency",
     "IdempotencyDocument",

@@ -21,12 +21,14 @@ from holdfast.errors import (
 from holdfast.kit import NO_TENANT
 from holdfast.kit.idempotency.decision import Proceed, Replay, Wait, decide
 from holdfast.kit.idempotency.models import (
+    IDEMPOTENCY_CLAIM,
     IdempotencyDocument,
     IdempotencyFields,
     StoredResponse,
     body_hash_of,
     record_id,
 )
+from holdfast.kit.model_checks import check_model
 from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.store.commit import Fence, Snapshot, Write, check, create, patch, put
 from holdfast.store.store import Store
@@ -82,6 +84,7 @@ class Idempotency:
         completed_s: float = 86_400.0,
         failed_s: float = 3_600.0,
     ) -> None:
+        check_model(kind, IdempotencyFields, path=("id",), claim=IDEMPOTENCY_CLAIM)
         self._tenant_id = store.tenant_id or NO_TENANT
         self._store = store.tenant(self._tenant_id)
         self._clock = store.clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -43,10 +43,13 @@ class IdempotencyFields(Document, rename="camel"):
     fence: int
 
 
+IDEMPOTENCY_CLAIM: Final = Claim(due="held_until", fence="fence", owner="held_by")
+
+
 @document(
     "holdfast_idempotency/{id}",
     tenant="tenant_id",
-    claim=Claim(due="held_until", fence="fence", owner="held_by"),
+    claim=IDEMPOTENCY_CLAIM,
     retention=Retention("expires_at"),
     access=SERVICE_ONLY,
 )

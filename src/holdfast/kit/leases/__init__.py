@@ -2,6 +2,6 @@
 
 from holdfast.kit.leases.lease import Lease
 from holdfast.kit.leases.leases import Leases
-from holdfast.kit.leases.models import LeaseDocument, LeaseFields
+from holdfast.kit.leases.models import LEASE_CLAIM, LeaseDocument, LeaseFields
 
-__all__ = ["Lease", "LeaseDocument", "LeaseFields", "Leases"]
+__all__ = ["LEASE_CLAIM", "Lease", "LeaseDocument", "LeaseFields", "Leases"]

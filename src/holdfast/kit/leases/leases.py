@@ -12,7 +12,8 @@ from holdfast.kit import NO_TENANT
 from holdfast.kit.leases.decision import Free, HeldLease, Sighting, decide, update_sighting
 from holdfast.kit.leases.keepalive import HeldBlock
 from holdfast.kit.leases.lease import Lease
-from holdfast.kit.leases.models import LeaseDocument, LeaseFields, lock_id_of
+from holdfast.kit.leases.models import LEASE_CLAIM, LeaseDocument, LeaseFields, lock_id_of
+from holdfast.kit.model_checks import check_model
 from holdfast.kit.worker_loop import wait_for_wake
 from holdfast.store.commit import Fence, Snapshot, Write, create, patch, put
 from holdfast.store.store import Store
@@ -35,6 +36,7 @@ class Leases:
     """
 
     def __init__(self, store: Store, *, kind: type[LeaseFields] = LeaseDocument) -> None:
+        check_model(kind, LeaseFields, path=("lock_id",), claim=LEASE_CLAIM)
         self._tenant_id = store.tenant_id or NO_TENANT
         self._store = store.tenant(self._tenant_id)
         self.clock = store.clock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from holdfast.kit import NO_TENANT
 from holdfast.model import SERVICE_ONLY, Claim, Document, Retention, document
@@ -33,10 +34,13 @@ def lock_id_of(tenant_id: str, name: str) -> str:
     return name if tenant_id == NO_TENANT else f"{tenant_id.replace(':', '::')}:{name}"
 
 
+LEASE_CLAIM: Final = Claim(due="expires_at", fence="fence", owner="held_by")
+
+
 @document(
     "holdfast_leases/{lock_id}",
     tenant="tenant_id",
-    claim=Claim(due="expires_at", fence="fence", owner="held_by"),
+    claim=LEASE_CLAIM,
     retention=Retention("expires_at", after_s=7 * 86_400),
     access=SERVICE_ONLY,
 )
