@@ -210,7 +210,7 @@ class SignIns:
         return [found.doc async for found in self._store.scan(query)]
 
     async def is_connected(self, provider: str, account: str) -> bool:
-        """Whether any tenant has a connection with this account for any purpose; a tenant's handle sees none."""
+        """Whether any tenant has a connection with this account; a tenant's handle sees none."""
         if self._store.tenant_id:
             return False
         everywhere = {self._models, *(purpose.models for purpose in self._purposes.values())}
