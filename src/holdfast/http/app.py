@@ -51,7 +51,8 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
     served = _service_routes(runtime, at_root=at_root)
     handlers = [*routes.operator_routes(leave_out=taken), *served, *more]
     visitors = VisitorReader(runtime, at_root=at_root)
-    guard = RouteGuard(runtime, _readers(runtime), rate_limiter=_rate_limiter(runtime), visitors=[visitors])
+    rate_limiter = RateLimiter(runtime.config.limits, clock=runtime.clock)
+    guard = RouteGuard(runtime, _readers(runtime), rate_limiter=rate_limiter, visitors=[visitors])
     dependencies = _dependencies(runtime, visitors)
     formats = ErrorFormats(runtime.services, at_root=at_root)
     described = description(handlers, dependencies, formats)
@@ -69,7 +70,8 @@ def create_app(runtime: Runtime, *, at_root: bool = False, more: Sequence[Any] =
     check_declared(app)
     surface = AsgiApp(
         app, _hooks(runtime, at_root=at_root), _metrics(runtime), config=runtime.config,
-        changes=ChangeStream(runtime.store, topics_of(runtime)), formats=formats,
+        changes=ChangeStream(runtime.store, topics_of(runtime)), formats=formats, rate_limiter=rate_limiter,
+        clock=runtime.clock,
     )  # fmt: skip
     app.state.surface = surface
     return surface
@@ -81,10 +83,6 @@ def _metrics(runtime: Runtime) -> Metrics:
         if parts.metrics is not None:
             metrics.watch(parts.metrics)
     return metrics
-
-
-def _rate_limiter(runtime: Runtime) -> RateLimiter:
-    return RateLimiter(runtime.config.limits, clock=runtime.clock)
 
 
 def _readers(runtime: Runtime) -> list[Authenticator]:

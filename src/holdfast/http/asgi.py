@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Any, Final
 
 import structlog
 from litestar import Litestar
 
 from holdfast import tracing
+from holdfast.clock import Clock
 from holdfast.config import Config
+from holdfast.errors import TooManyRequestsError
 from holdfast.http import time_limit
 from holdfast.http.change_stream import ChangeStream
 from holdfast.http.error_responses import ErrorFormats, encode_error, internal, refusal
 from holdfast.http.guard import HEAD
 from holdfast.http.ingest import Ingest, Receive, Scope, Send, request_id_of
 from holdfast.http.metrics import Metrics
-from holdfast.http.rate_limit import Addresses
+from holdfast.http.microcache import MICROCACHE_S, KeptResponse, Key, Microcache, key_of
+from holdfast.http.rate_limit import Addresses, RateLimiter
 from holdfast.http.visitors import set_cookies
 
 log = structlog.get_logger("holdfast.http")
@@ -53,8 +57,11 @@ class AsgiApp:
         changes: ChangeStream,
         config: Config,
         formats: ErrorFormats,
+        rate_limiter: RateLimiter,
+        clock: Clock,
     ) -> None:
-        self._formats = formats
+        self._formats, self._rate_limiter = formats, rate_limiter
+        self._microcache = Microcache(clock)
         self.app, self.webhooks, self.metrics = app, webhooks, metrics
         self.ready = False
         self.changes = changes
@@ -72,12 +79,31 @@ class AsgiApp:
         if ingest is not None:
             route, status = scope["path"], await ingest(scope, receive, send)
         else:
-            asked = _as_get(scope) if scope["method"] == "HEAD" else scope
-            status = await self._answer(asked, receive, send)
-            route = asked.get("path_template") or UNROUTED
+            key = key_of(scope)
+            kept = self._microcache.find(key)
+            if kept is not None and self._admits(scope):
+                route, status = kept.route, await self._send_kept(scope, kept, send)
+            else:
+                asked = _as_get(scope) if scope["method"] == "HEAD" else scope
+                status = await self._answer(asked, receive, send, key=key)
+                route = asked.get("path_template") or UNROUTED
         self.metrics.answered(scope["method"], route, status, time.perf_counter() - began)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
+    def _admits(self, scope: Scope) -> bool:
+        """Whether the address may ask; where it may not, the usual way tells it so."""
+        try:
+            self._rate_limiter.pass_stranger(self._addresses.of(scope))
+        except TooManyRequestsError:
+            return False
+        return True
+
+    async def _send_kept(self, scope: Scope, kept: KeptResponse, send: Send) -> int:
+        headers = [*kept.headers, (b"x-request-id", request_id_of(scope).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": kept.body})
+        return 200
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, *, key: Key | None) -> int:
         request_id = request_id_of(scope)
         structlog.contextvars.bind_contextvars(request_id=request_id)
         told = {
@@ -86,6 +112,8 @@ class AsgiApp:
         }  # fmt: skip
         scope["state"] = {**scope.get("state", {}), **told}
         answering = _Answering(send, request_id, self._headers, state=scope["state"])
+        if key is not None:
+            answering.keep = partial(self._keep, scope, key)
         try:
             async with asyncio.timeout(self._request_s) as limit:
                 time_limit.note(scope, limit)
@@ -100,6 +128,12 @@ class AsgiApp:
                 broken = encode_error(internal(request_id), self._formats.of(scope))
                 await answering.instead(500, broken)
         return answering.status
+
+    def _keep(self, scope: Scope, key: Key, start: Mapping[str, Any], body: bytes) -> None:
+        seconds = scope["state"].get(MICROCACHE_S)
+        if seconds:
+            route = scope.get("path_template") or UNROUTED
+            self._microcache.keep(key, start, body, route=route, seconds=seconds)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not tracing.on:
@@ -136,6 +170,8 @@ class _Answering:
     ) -> None:
         self._send, self._id, self._usual, self._state = send, request_id, usual, state
         self.status = 0
+        self.keep: Callable[[Mapping[str, Any], bytes], None] | None = None
+        self._start: MutableMapping[str, Any] = {}
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -144,6 +180,9 @@ class _Answering:
             headers += set_cookies(self._state)
             there = {name for name, _ in headers}
             message["headers"] = headers + [pair for pair in self._usual.items() if pair[0] not in there]
+            self._start = message
+        elif self.keep is not None and not message.get("more_body"):
+            self.keep(self._start, message.get("body", b""))
         await self._send(message)
 
     async def instead(self, status: int, body: bytes) -> None:

@@ -10,7 +10,7 @@ session to the sign-in page. What another site made a browser send is refused, u
 `cross_site`. With `limited` False it may be asked as often as anybody likes. A `quota` allows each address so
 many requests in a period, over all processes. A `scheduler` route takes a platform's cron header from trusted
 hops, and answers others 403. `time_limit_s` is how long an answer may take where the usual time does not fit;
-None for one that goes on, such as a stream.
+None for one that goes on, such as a stream. For `microcache_s` a public response serves all strangers.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from holdfast.errors import DeclarationError, ForbiddenError, UnverifiedError, W
 from holdfast.http.authentication import Authenticated, Authenticator, Connection, authenticate, bearer_of
 from holdfast.http.csrf import SAFE_METHODS, check_origin, check_session_act
 from holdfast.http.error_responses import SignInNeeded
+from holdfast.http.microcache import MICROCACHE_S
 from holdfast.http.rate_limit import RateLimiter, site_of
 from holdfast.http.time_limit import allow_time
 from holdfast.kit import NO_TENANT
@@ -81,6 +82,8 @@ class RouteGuard:
             window = SlidingWindow(self._runtime.store, quota)
             await window.admit(site_of(connection.scope["state"]["address"]))
         if needs == PUBLIC:
+            if "microcache_s" in handler.opt:
+                connection.scope["state"][MICROCACHE_S] = handler.opt["microcache_s"]
             if handler.opt.get("limited", True):
                 self._rate_limiter.pass_stranger(connection.scope["state"]["address"])
             return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from holdfast.clock import Clock
@@ -97,6 +98,7 @@ def _forwarded(scope: Any) -> list[str]:
     return [_plain(hop.strip()) for hop in ",".join(values).split(",") if hop.strip()]
 
 
+@lru_cache(KEYS_MAX)
 def _plain(hop: str) -> str:
     """Return the address without a port, and a mapped IPv4 address in its own form."""
     host = hop
@@ -111,6 +113,7 @@ def _plain(hop: str) -> str:
     return str(getattr(found, "ipv4_mapped", None) or found)
 
 
+@lru_cache(KEYS_MAX)
 def site_of(address: str) -> str:
     """The key of an address in rate limits: an IPv6 customer's network of 2⁶⁴ addresses is one."""
     try:

@@ -35,6 +35,8 @@ __all__ = ["routes"]
 log = structlog.get_logger("holdfast.site")
 
 ERROR: Final = "error.html"
+# For so long, strangers who ask for the same page are given the same.
+MICROCACHE_S: Final = 1.0
 _HTML: Final = "text/html"
 _INTERNAL: Final = "Something went wrong here; please try again in a moment."
 AnyRequest = Request[Any, Any, Any]
@@ -74,7 +76,7 @@ class Site:
         )  # fmt: skip
 
     def _page(self, page: PublicPage) -> HTTPRouteHandler:
-        @get(page.path or "/", opt={"needs": "public"}, include_in_schema=False)
+        @get(page.path or "/", opt={"needs": "public", "microcache_s": MICROCACHE_S}, include_in_schema=False)
         async def show(request: AnyRequest, visitor: Visitor) -> Response[Any]:
             ask = _ask(request, visitor, dict(request.query_params))
             shown = Representation(self._render(page.template, ask, await page.data(ask)), _HTML)
