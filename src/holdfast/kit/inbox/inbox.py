@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from holdfast import tracing
+from holdfast.delivery_log import DeliveryLog
 from holdfast.errors import (
     AlreadyExistsError,
     BadQueryError,
@@ -22,7 +23,7 @@ from holdfast.errors import (
 from holdfast.kit import NO_TENANT, ordered_queue
 from holdfast.kit.inbox.body import INLINE_BYTES_MAX, discard_body, load_body, store_body
 from holdfast.kit.inbox.models import InboxItem, InboxQueue, Status
-from holdfast.kit.inbox.reconciliation import LOOK_BACK_S, DeliveryLog, Reconciliation, reconcile
+from holdfast.kit.inbox.reconciliation import LOOK_BACK_S, Reconciliation, reconcile
 from holdfast.store import Query, Store, Transaction, Write, create, patch
 from holdfast.webhook_verifier import Verified, Verifier
 

@@ -8,12 +8,14 @@ It keeps no state: the inbox itself knows what has arrived, and a message that a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
+
+from holdfast.delivery_log import DeliveryLog, MissedDelivery
 
 log = structlog.get_logger("holdfast.inbox")
 
@@ -21,23 +23,6 @@ log = structlog.get_logger("holdfast.inbox")
 LOOK_BACK_S: Final = 3 * 86_400
 ATTEMPTS_MAX: Final = 5
 REDELIVERIES_MAX: Final = 500
-
-
-class MissedDelivery(msgspec.Struct, frozen=True):
-    """An attempt that failed: the message's id, and the provider's own reference to the attempt."""
-
-    message_id: str
-    reference: str
-
-
-class DeliveryLog(Protocol):
-    """A provider's list of its deliveries, and the request to make one again."""
-
-    def missed(self, since: datetime) -> AsyncIterator[MissedDelivery]:
-        """Yield the attempts since then that failed, newest first; a message may have several."""
-
-    async def redeliver(self, missed: MissedDelivery) -> None:
-        """Ask for another attempt; raise RetryLaterError when the provider takes no more requests now."""
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
