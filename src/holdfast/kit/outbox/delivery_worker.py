@@ -88,14 +88,15 @@ class DeliveryWorker:
         while queue.waiting and not self.stopping:
             claimed = queue.take(self._clock.monotonic())
             if claimed is None:
-                self._reserve_turns(queue)
+                if queue.turns is not None:
+                    self._reserve_turns(queue, queue.turns)
                 return
             self.in_flight += 1
             self._spawn(self._send_in_turn(queue, claimed))
 
-    def _reserve_turns(self, queue: EndpointQueue) -> None:
-        turns, count = queue.turns, queue.turns_wanted(self._clock.monotonic())
-        if turns is not None and count:
+    def _reserve_turns(self, queue: EndpointQueue, turns: ReservedTurns) -> None:
+        count = queue.turns_wanted(self._clock.monotonic())
+        if count:
             turns.reserving = True
             self._spawn(self._reserve(queue, turns, count=count))
 

@@ -109,10 +109,10 @@ class EndpointQueue:
         if self.breaker.state != "closed":
             return self.breaker.policy.probes
         usual = 2 * (self.concurrency if self.hung or self.slow else self.endpoint.concurrency)
+        paced = max(usual, int(self._pace_per_s * PACE_HORIZON_S))
         if self.endpoint.rate is None:
-            return max(usual, int(self._pace_per_s * PACE_HORIZON_S))
-        ahead = math.ceil(self.endpoint.rate.per_s * RATE_HORIZON_S) + self.endpoint.rate.burst
-        return min(usual, ahead)
+            return paced
+        return min(paced, math.ceil(self.endpoint.rate.per_s * RATE_HORIZON_S) + self.endpoint.rate.burst)
 
     def open_at(self, now: float) -> float:
         """Return when it may send again: now, later, or never while its endpoint is not active."""

@@ -14,7 +14,7 @@ from holdfast.store import Store
 
 # How far ahead turns are reserved: long enough for few commits, short enough to share.
 RESERVE_S: Final = 0.5
-RESERVED_MAX: Final = 64
+RESERVED_MAX: Final = 256
 
 
 def quota_of(rate: Rate) -> RateQuota:
