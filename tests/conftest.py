@@ -38,8 +38,10 @@ _RAN = pytest.StashKey[Counter[str]]()
 _MISSING = pytest.StashKey[dict[str, str]]()
 _SAID = pytest.StashKey[list[str]]()
 _LONGEST = {
-    "test_copy_faults.py", "test_crash.py", "test_demo.py", "test_described.py", "test_fire.py",
-    "test_history.py", "test_life.py", "test_outbox_fire.py", "test_rotation.py",
+    "test_copy_faults.py", "test_crash.py", "test_default_installation.py", "test_delivery_faults.py",
+    "test_demo.py", "test_described.py", "test_doors.py", "test_history.py", "test_kill.py", "test_life.py",
+    "test_on_record.py", "test_outbox_fire.py", "test_rotation.py", "test_run_interruptions.py",
+    "test_trigger_jobs.py",
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ HARMLESS = {
     ("AuditEvent", "hash"), ("AuditHead", "hash"), ("CacheDocument", "key"),
     ("IdempotencyDocument", "bodyHash"),
     ("IdempotencyDocument", "key"), ("PropertyName", "name_key"), ("Rotation", "keyId"),
-    ("UnitPricing", "price_key"),
+    ("UnitPricing", "price_key"), ("Story", "key"), ("CachedSpan", "key"), ("BotEvent", "changed_key"),
 }  # fmt: skip
 SOUNDS = (
     "pass",
