@@ -70,6 +70,9 @@ def _role_function(schemas: Sequence[Schema[Any]], env: str) -> list[str]:
     if member.platform:
         everywhere = f"member.{_stored(schema, member.tenant)} == {_literal(NO_TENANT)}"
         in_tenant = f"({in_tenant} || ({everywhere} && {role} in {_list(PLATFORM_ROLES)}))"
+    else:
+        # Roles on the platform itself are never a service's to give.
+        in_tenant = f"tenant != {_literal(NO_TENANT)}\n        && {in_tenant}"
     # Two pairs can join to one id, so the fields are compared as well.
     conditions = [f"member.{_stored(schema, member.user)} == request.auth.uid", in_tenant]
     conditions += [f"member.{_stored(schema, k)} == {_literal(v)}" for k, v in sorted(member.when.items())]
