@@ -80,6 +80,10 @@ async def test_spans_pages_search_and_filters(page: Page, site: Site) -> None:
     await expect(page.get_by_role("heading", name="No story matches")).to_be_visible()
     await page.locator("a.chip", has_text="nowhere").click()
     assert await titles(page).count() >= 1
+    domain = await page.locator(".domain").first.inner_text()
+    await page.locator(".domain").first.click()
+    await expect(page.locator("a.chip", has_text=domain)).to_be_visible()
+    assert set(await page.locator(".domain").all_inner_texts()) == {domain}
 
 
 async def test_a_hidden_story_is_gone_for_good_and_can_be_brought_back(page: Page, site: Site) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from pathlib import Path
+
 import pytest
 
 from holdfast.app import open_store
-from holdfast.errors import TooLargeError
+from holdfast.errors import TooLargeError, TooManyRequestsError
 from holdfast.kit.access import CurrentVisitor, VisitorSession, VisitorSessions
 from holdfast.kit.access.visitors import VISIT_S
+from holdfast.kit.rate_limit import RateWindow, SlidingWindow
 from holdfast.kit.vault import Vault, new_key
 from holdfast.store import Store
 from holdfast.testing import ManualClock
+from tests.kit.visitor_process import QUOTA
 
 DOCUMENTS = [VisitorSession]
 KEY = new_key("first")
+ROOT = Path(__file__).parents[2]
 VAULT = Vault.from_settings(KEY)
 
 
@@ -90,6 +97,30 @@ async def test_another_process_knows_the_session_also_after_a_key_rotation(
     finally:
         await store.close()
     assert await name_of(visitors, cookie) is None
+
+
+async def test_what_a_killed_process_committed_holds_in_the_others(kit_url: str) -> None:
+    store = await open_store(kit_url, [RateWindow, VisitorSession])
+    await store.migrate()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.kit.visitor_process", kit_url, KEY, stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    cookie = (await process.stdout.readline()).decode().strip()
+    process.kill()
+    await process.wait()
+    try:
+        visitors = VisitorSessions(store, VAULT, service="reader")
+        assert await name_of(visitors, cookie) == "dang"
+        window = SlidingWindow(store, QUOTA)
+        await window.admit("203.0.113.7")
+        with pytest.raises(TooManyRequestsError):
+            await window.admit("203.0.113.7")
+        await visitors.end((await visitors.verify(cookie)).session_id)
+        assert await name_of(visitors, cookie) is None
+    finally:
+        await store.close()
 
 
 async def test_the_cookie_itself_is_not_stored(kit_store: Store, visitors: VisitorSessions) -> None:
