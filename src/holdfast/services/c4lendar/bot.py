@@ -14,7 +14,7 @@ from holdfast.errors import ConfigError, HoldfastError
 from holdfast.ids import join_segments
 from holdfast.kit.connections import ConsentPurpose, FinishedConsent
 from holdfast.kit.inbox import InboxItem
-from holdfast.kit.rate_limit import RateQuota, SharedRateLimit
+from holdfast.kit.rate_limit import RateQuota
 from holdfast.kit.runs import Runs
 from holdfast.model import SERVICE
 from holdfast.operation import Operator
@@ -48,8 +48,8 @@ class Bot:
         self.operations = ChatOperations(
             context.store, context.connections, time_zone=self.settings.time_zone
         )
-        self._all_limit = SharedRateLimit(context.store, "telegram", ALL_CHATS)
-        self._chat_limit = SharedRateLimit(context.store, "telegram-chat", ONE_CHAT)
+        self._all_limit = context.rate_limit("messages", ALL_CHATS)
+        self._chat_limit = context.rate_limit("messages to a chat", ONE_CHAT)
 
     @property
     def clock(self) -> Clock:
