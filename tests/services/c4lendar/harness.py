@@ -27,7 +27,7 @@ from holdfast.services.c4lendar.parts import SOURCE
 from holdfast.simulators.google import AddPerson, GiveConsent, GoogleSimulator, ShowCalendar
 from holdfast.simulators.telegram import AddChat, AddUser, MoveBot, PressButton, Say, TelegramSimulator
 from holdfast.testing import ManualClock
-from holdfast.web import callback_url
+from holdfast.web import callback_url, start_url
 
 OWNER, ANA, BEN, GROUP = 1, 7, 8, -100_123
 ALICE, BOB = "alice@gmail.com", "bob@gmail.com"
@@ -106,6 +106,15 @@ class Harness:
         await self.consent(button["url"], email)
         await self.work()
 
+    async def link(self, chat_id: str, *, person: int = ANA) -> str:
+        """A start link as `#aut` sends it."""
+        made = self.runtime.connections.link(
+            "c4lendar", tenant_id=chat_id, payload={"chat": chat_id, "user": person},
+            redirect_uri=callback_url(PUBLIC),
+        )  # fmt: skip
+        await self.runtime.store.privileged().commit(made.write)
+        return start_url(PUBLIC, made.token)
+
     async def consent(self, url: str, email: str) -> None:
         token = parse_qs(urlsplit(url).query)["link"][0]
         opened = await self.runtime.connections.open_link(token, bound_to="browser")
@@ -125,9 +134,11 @@ class Harness:
     def titles(self, email: str) -> list[str]:
         return sorted(one["summary"] for one in self.calendar(email))
 
-    async def restart(self) -> None:
+    async def restart(self, **settings: Any) -> None:
         """Another process on the same store, in place of this one."""
         await self.runtime.close()
+        table = {**self.config.services["c4lendar"], **settings}
+        self.config = msgspec.structs.replace(self.config, services={"c4lendar": table})
         self.runtime = await Runtime.open(self.config, services=[service], clock=self.clock)
 
 

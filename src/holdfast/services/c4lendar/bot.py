@@ -34,8 +34,6 @@ from holdfast.web import callback_url, start_url
 
 PURPOSE: Final = "c4lendar"
 PROVIDER: Final = "google"
-ALL_CHATS: Final = RateQuota(count=30)
-ONE_CHAT: Final = RateQuota(count=1)
 log = structlog.get_logger("holdfast.c4lendar")
 
 
@@ -48,8 +46,10 @@ class Bot:
         self.operations = ChatOperations(
             context.store, context.connections, time_zone=self.settings.time_zone
         )
-        self._all_limit = context.rate_limit("messages", ALL_CHATS)
-        self._chat_limit = context.rate_limit("messages to a chat", ONE_CHAT)
+        all_chats = RateQuota(count=self.settings.messages_per_s)
+        one_chat = RateQuota(count=self.settings.messages_per_chat_s)
+        self._all_limit = context.rate_limit("messages", all_chats)
+        self._chat_limit = context.rate_limit("messages to a chat", one_chat)
 
     @property
     def clock(self) -> Clock:

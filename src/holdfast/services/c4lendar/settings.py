@@ -35,6 +35,8 @@ class C4lendarSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     model_name: str = ""
     model_key: str = ""
     model_s: Seconds = 5.0
+    messages_per_s: Annotated[int, Meta(ge=1)] = 30
+    messages_per_chat_s: Annotated[int, Meta(ge=1)] = 1
     telegram_url: str = TELEGRAM_URL
     calendar_url: str = CALENDAR_URL
 

@@ -32,6 +32,9 @@ from holdfast.store import put
 
 NAME: Final = "c4lendar-update"
 DAY_S: Final = 86_400.0
+STEP_S: Final = 120.0
+# Long enough to wait for a turn behind hundreds of messages to the same chat.
+SEND_S: Final = 900.0
 REPAIR_S: Final = 5.0
 REPAIR_S_MAX: Final = 3_600.0
 
@@ -61,9 +64,10 @@ class UpdateWorkflow:
         self._bot, self._operator, self._clock = bot, operator, clock
         self.workflow = Workflow(NAME, limit_s=2 * DAY_S)
         back_off = BackOff(first_s=0.5, wait_s_max=60.0)
-        for act in (self._decide, self._apply, self._answer):
-            self.workflow.step(name=act.__name__[1:], retries=20, limit_s=120.0, back_off=back_off)(act)
-        self.workflow.step(name="repair", retries=20, limit_s=120.0, back_off=back_off)(self._repair)
+        for act, limit_s in (
+            (self._decide, STEP_S), (self._apply, STEP_S), (self._answer, SEND_S), (self._repair, SEND_S),
+        ):  # fmt: skip
+            self.workflow.step(name=act.__name__[1:], retries=20, limit_s=limit_s, back_off=back_off)(act)
 
     async def _decide(self, step: Step) -> Any:
         incoming = msgspec.convert(step.input, Incoming)

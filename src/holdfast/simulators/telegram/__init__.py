@@ -2,7 +2,15 @@
 
 from holdfast.clock import Clock
 from holdfast.simulators.server import InjectedFault
-from holdfast.simulators.telegram.control import AddChat, AddUser, MoveBot, PressButton, Say, ShowChat
+from holdfast.simulators.telegram.control import (
+    AddChat,
+    AddUser,
+    MoveBot,
+    PressButton,
+    Say,
+    SetLimits,
+    ShowChat,
+)
 from holdfast.simulators.telegram.simulator import TelegramSimulator
 from holdfast.simulators.telegram.state import TelegramState
 
@@ -13,6 +21,7 @@ __all__ = [
     "MoveBot",
     "PressButton",
     "Say",
+    "SetLimits",
     "ShowChat",
     "TelegramSimulator",
     "TelegramState",
