@@ -20,6 +20,11 @@ _Trail = Annotated[
 _Filter = Annotated[
     str | None, QueryParameter(description="One of action, actor and subject.", max_length=1_000)
 ]
+# By another name, because `actor` is who calls.
+_Actor = Annotated[
+    str | None,
+    QueryParameter(name="actor", description="One of action, actor and subject.", max_length=1_000),
+]
 
 
 @read_route("/audit", "admin", area="audit")
@@ -28,14 +33,14 @@ async def list_events(
     tenant_id: TenantId,
     trail: _Trail = KIT_PART,
     action: _Filter = None,
-    actor: _Filter = None,
+    done_by: _Actor = None,
     subject: _Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> AuditPage:
     """Events, newest first."""
     return await audit.list_events(
-        runtime, tenant_id, trail, action=action, actor=actor, subject=subject, limit=limit, cursor=cursor
+        runtime, tenant_id, trail, action=action, actor=done_by, subject=subject, limit=limit, cursor=cursor
     )
 
 
