@@ -15,7 +15,7 @@ import msgspec
 from holdfast.clock import Clock
 
 ENTRIES_MAX: Final = 256
-BODY_BYTES_MAX: Final = 1_000_000
+BYTES_MAX: Final = 16_000_000
 MICROCACHE_S: Final = "microcache_s"
 _PERSONAL: Final = frozenset({b"cookie", b"authorization", b"if-none-match", b"range"})
 _VARYING: Final = frozenset({b"accept-encoding", b"host"})
@@ -41,6 +41,7 @@ class Microcache:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._kept: dict[Key, KeptResponse] = {}
+        self._bytes = 0
 
     def find(self, key: Key | None) -> KeptResponse | None:
         kept = self._kept.get(key) if key is not None else None
@@ -50,10 +51,13 @@ class Microcache:
         """Keep a response if it is the same for everybody."""
         headers = dict(start["headers"])
         public = headers.get(b"cache-control", b"").startswith(b"public")
-        if start["status"] != 200 or not public or b"set-cookie" in headers or len(body) > BODY_BYTES_MAX:
+        if start["status"] != 200 or not public or b"set-cookie" in headers:
             return
-        if len(self._kept) >= ENTRIES_MAX:
+        self._bytes += len(body)
+        # Nothing lives longer than a moment, so that dropping all of it costs little.
+        if len(self._kept) >= ENTRIES_MAX or self._bytes > BYTES_MAX:
             self._kept.clear()
+            self._bytes = len(body)
         own = [pair for pair in start["headers"] if pair[0] != b"x-request-id"]
         self._kept[key] = KeptResponse(own, body, route, self._clock.monotonic() + seconds)
 

@@ -33,10 +33,12 @@ class VisitorCookies(msgspec.Struct, frozen=True):
     def preferences(self) -> str:
         return f"{self.session}_preferences"
 
-    def header(self, name: str, value: str, max_age_s: float) -> tuple[bytes, bytes]:
+    def header(
+        self, name: str, value: str, max_age_s: float, *, same_site: str = "Strict"
+    ) -> tuple[bytes, bytes]:
         """`Set-Cookie` with this value; an empty one removes the cookie."""
         words = [f"{name}={value}", f"Path={self.path}", f"Max-Age={int(max_age_s) if value else 0}"]
-        words += ["HttpOnly", "SameSite=Strict", *(["Secure"] if self.secure else [])]
+        words += ["HttpOnly", f"SameSite={same_site}", *(["Secure"] if self.secure else [])]
         return b"set-cookie", "; ".join(words).encode("ascii")
 
 
@@ -92,5 +94,7 @@ def set_cookies(state: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
     if visitor.cookie is not None:
         headers.append(cookies.header(cookies.session, visitor.cookie, VISIT_S))
     if visitor.preferences != cookies.sent_preferences:
-        headers.append(cookies.header(cookies.preferences, quote(visitor.preferences), PREFERENCES_S))
+        # Nobody's secret: a link from another site should find the page as its reader wants it.
+        text = quote(visitor.preferences)
+        headers.append(cookies.header(cookies.preferences, text, PREFERENCES_S, same_site="Lax"))
     return headers
