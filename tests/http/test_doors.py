@@ -14,12 +14,12 @@ import pytest
 from litestar import get
 from yarl import URL
 
-from holdfast import console
+from holdfast import console, site
 from holdfast.clock import SystemClock
 from holdfast.errors import DeclarationError
 from holdfast.http.app import create_app
 from holdfast.kit.access.authorization import KINDS
-from holdfast.runtime import find_services
+from holdfast.runtime import Runtime, find_services
 from holdfast.web import next_of
 from tests.examples.clubs import service as clubs
 from tests.http.bed import Bed, echo_service, serving
@@ -106,9 +106,13 @@ async def issuer() -> AsyncIterator[StandIn]:
 
 @contextlib.asynccontextmanager
 async def _whole(home: Path, issuer: StandIn) -> AsyncIterator[Bed]:
-    """Everything that can be served: the operator's routes, the services there are, the console."""
+    """Everything that can be served: the operator's routes, the services and their pages, the console."""
     services = [echo_service(), clubs, *find_services()]
-    async with serving(home, services=services, more=console.routes, oidc=[issuer.settings()]) as bed:
+
+    def pages(runtime: Runtime) -> list[Any]:
+        return [*console.routes(runtime), *site.routes(runtime)]
+
+    async with serving(home, services=services, more=pages, oidc=[issuer.settings()]) as bed:
         yield bed
 
 
