@@ -9,8 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from holdfast.model.access import SERVICE
 from holdfast.operation import Operator
+from holdfast.services.c4lendar.domain.kv_layout import read_pairs
 from holdfast.services.c4lendar.domain.parser import EventDetails
 from holdfast.services.c4lendar.models import BotEvent
 from holdfast.services.c4lendar.operations import ChatOperations
@@ -97,3 +100,20 @@ async def _(world: World) -> None:
     async with _chat(world) as (harness, by):
         [account] = await harness.operations.accounts(str(ANA))
         await world.act(harness.operations.disconnect(by, account.google_sub))
+
+
+@scenario(
+    ChatOperations.import_kv,
+    follow_up=("BotChat", "BotEvent", "Connection", "EventMapping", "GoogleConnection"),
+    why="the import is on record before its rows are stored, each in a commit of its own",
+)  # fmt: skip
+async def _(world: World) -> None:
+    async with _chat(world) as (harness, _):
+        at, uid = "2026-01-05T10:30:00.000Z", "01JBZQ8F7VKPNX3QZ9M8J5K2W7"
+        value = {
+            "chat_id": "-5", "bot_event_uid": uid, "google_sub": "1", "google_event_id": "x",
+            "created_at": at, "updated_at": at,
+        }  # fmt: skip
+        pair = {"key": f"gc:event:-5:{uid}:1", "value": msgspec.json.encode(value).decode()}
+        by = harness.runtime.operator(SERVICE, "-")
+        await world.act(harness.operations.import_kv(by, read_pairs(msgspec.json.encode([pair]))))

@@ -44,7 +44,7 @@ class Bot:
         self.settings: C4lendarSettings = context.settings
         self._context = context
         self.operations = ChatOperations(
-            context.store, context.connections, time_zone=self.settings.time_zone
+            context.store, context.connections, vault=context.vault, time_zone=self.settings.time_zone
         )
         all_chats = RateQuota(count=self.settings.messages_per_s)
         one_chat = RateQuota(count=self.settings.messages_per_chat_s)

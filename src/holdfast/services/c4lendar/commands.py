@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
+from holdfast.operation import Operator
+from holdfast.services.c4lendar.domain.kv_layout import KvPair, read_pairs
+from holdfast.services.c4lendar.kv_store import KvReport
 from holdfast.services.c4lendar.models import BotChat, ChatStatus, GoogleConnection
 from holdfast.services.c4lendar.operations import ChatOperations, find_zone
 from holdfast.services.c4lendar.reports import event_row, parse_response
@@ -177,3 +185,62 @@ def parse(
     response = parse_response(text, now=at, zone=here)
     said = response.question or f"{response.title}: {response.start} to {response.end}"
     ctx.obj.print_result(response, said, as_json=as_json)
+
+
+@commands.command("import-kv")
+def import_kv(
+    ctx: typer.Context,
+    dump: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A Workers KV bulk dump (JSON).")],
+    as_json: AsJson = False,
+) -> None:
+    """Import a Workers KV dump of the former bot; safe to repeat, and the dump stays as it is.
+
+    Tokens encrypted by the former bot need HOLDFAST_LEGACY_KEY; those in the open are encrypted here.
+
+    \b
+    Example:
+      holdfast c4lendar import-kv dump.json
+    """
+    try:
+        rows = read_pairs(dump.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        raise typer.BadParameter(f"{dump} is no KV dump, a JSON list of key and value: {fault}") from None
+
+    async def act(operations: ChatOperations, by: Operator) -> KvReport:
+        with Progress(console=Console(stderr=True), disable=as_json or not sys.stderr.isatty()) as progress:
+            task = progress.add_task("Importing", total=len(rows))
+            return await operations.import_kv(
+                by, rows, tell=lambda done, _: progress.update(task, completed=done)
+            )
+
+    report = ctx.obj.operate_service(NAME, act)
+    lines = [
+        f"{chat}: {one.accounts} accounts, {one.events} events, {one.unchanged} there already"
+        for chat, one in report.chats.items()
+    ]
+    lines += [f"skipped {count}: {reason}" for reason, count in report.skipped.items()]
+    lines += [f"bad row {fault}" for fault in report.faults]
+    ctx.obj.print_result(report, "\n".join(lines) or "the dump is empty", as_json=as_json)
+    if report.faults:
+        raise typer.Exit(1)
+
+
+@commands.command("export-kv")
+def export_kv(
+    ctx: typer.Context,
+    target: Annotated[Path, typer.Argument(dir_okay=False, help="The file to write.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write chats' accounts and events in the layout of the former bot's Workers KV, without tokens.
+
+    \b
+    Example:
+      holdfast c4lendar export-kv dump.json
+    """
+
+    async def read(operations: ChatOperations) -> list[KvPair]:
+        return [pair async for pair in operations.kv.dump()]
+
+    pairs = ctx.obj.with_service(NAME, read)
+    target.write_bytes(msgspec.json.encode(pairs))
+    ctx.obj.print_result({"pairs": len(pairs)}, f"{len(pairs)} pairs in {target}", as_json=as_json)

@@ -16,7 +16,9 @@ import msgspec
 from holdfast.errors import ConflictError, InvalidError, NotFoundError
 from holdfast.ids import join_segments
 from holdfast.kit.connections import Connections
+from holdfast.kit.vault import Vault
 from holdfast.operation import Operator, operation
+from holdfast.services.c4lendar.domain.kv_layout import KvRow
 from holdfast.services.c4lendar.domain.parser import EventDetails
 from holdfast.services.c4lendar.events import (
     UNDO_S,
@@ -26,6 +28,7 @@ from holdfast.services.c4lendar.events import (
     uid_of,
     with_details,
 )
+from holdfast.services.c4lendar.kv_store import KvReport, KvStore, Tell
 from holdfast.services.c4lendar.models import (
     RECENT_MAX,
     REVOKED_S,
@@ -47,9 +50,18 @@ class ChatOperations:
     Example: `event = await operations.create_event(by, details, key=step.key)`
     """
 
-    def __init__(self, store: Store, connections: Connections, *, time_zone: str) -> None:
+    def __init__(self, store: Store, connections: Connections, *, vault: Vault, time_zone: str) -> None:
         self._store, self._connections, self.clock = store, connections, store.clock
         self._time_zone = time_zone
+        self.kv = KvStore(store, vault, time_zone=time_zone)
+
+    # -- the former store ---------------------------------------------------------------------------
+
+    @operation("c4lendar.kv_imported", area=AREA, verb="import", needs="admin", platform=True)
+    async def import_kv(self, by: Operator, rows: list[KvRow], *, tell: Tell | None = None) -> KvReport:
+        """Import a Workers KV dump; what is stored already stays as it is."""
+        await by.append(details={"pairs": len(rows)})
+        return await self.kv.load(rows, tell=tell)
 
     # -- chats --------------------------------------------------------------------------------------
 
