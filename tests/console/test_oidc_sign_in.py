@@ -170,6 +170,20 @@ async def test_somebody_without_a_role_comes_in_where_a_service_has_memberships(
         assert (await lobby.get("/console/runs", session))[0] == 200, "in the tenant they belong to"
 
 
+async def test_a_member_of_two_tenants_chooses_one_and_stays_there(tmp_path: Path) -> None:
+    async with lobby_of(tmp_path, services=[clubs]) as lobby:
+        for club in ("acme", "other"):
+            member = ClubMember(user_id=f"oidc:{EVE}", club_id=club, role="viewer")
+            await lobby.bed.runtime.store.tenant(club).commit(create(member))
+        _, _, session = await lobby.sign_in(EVE)
+        for club in ("acme", "other"):
+            status, text = await lobby.get(f"/console/runs?tenant={club}", session)
+            assert status == 200
+            assert '<option value="acme"></option><option value="other"></option>' in text
+            assert f'href="/console/deliveries?tenant={club}"' in text, "the navigation stays in that tenant"
+        assert (await lobby.get("/console/runs?tenant=third", session))[0] == 403
+
+
 async def test_a_sign_in_is_finished_once_and_by_the_browser_that_began_it(lobby: Lobby) -> None:
     _, location, cookies = await lobby.start()
     path = await lobby.choose(location, ANN)
@@ -240,6 +254,10 @@ async def test_signing_out_everywhere_ends_every_session_of_the_person_alone(tmp
     async with lobby_of(tmp_path, services=[clubs]) as lobby:
         anns = [(await lobby.sign_in(ANN))[2] for _ in range(2)]
         _, _, eves = await lobby.sign_in(EVE)
+        await Users(lobby.bed.runtime.store).add("eve", role="owner", created_by="somebody else")
+        _, page = await lobby.get("/console/you", eves)
+        assert f"oidc:{EVE}" in page, "themselves, not the user whose name the provider calls them by"
+        assert "somebody else" not in page
         assert await lobby.post("/sign-in/password", anns[0], {"current": "x", "password": "y" * 20}) == 422
         assert await lobby.post("/sign-out", anns[0], {"everywhere": True}) == 200
         found = [(await lobby.get("/clubs/api/v1/me", one))[0] for one in (*anns, eves)]

@@ -20,7 +20,7 @@ from holdfast.console.tenants import Tenants
 from holdfast.errors import DeclarationError, HoldfastError
 from holdfast.kit import NO_TENANT
 from holdfast.kit.access import SessionCaller
-from holdfast.kit.access.authorization import has_role, meets, own_tenant, privileged
+from holdfast.kit.access.authorization import has_role, is_person, meets, own_tenant, privileged
 from holdfast.model.access import ANONYMOUS, Caller
 from holdfast.rendering.assets import Assets
 from holdfast.rendering.templates import HEADERS, check_template, environment_of, error_title, page_folders
@@ -108,9 +108,17 @@ class Shell:
         )  # fmt: skip
         data = await place.page.data(ask)
         title = str(data.get("title", place.page.title))
-        tenants = await self._tenants.known() if frame.any_tenant else []
+        tenants = await self._choice_of_tenants(frame)
         about = {"ask": ask, "live": list(place.page.live), "tenants": tenants, **data, "title": title}
         return self.html(place.page.template, about, frame, owner=place.owner)
+
+    async def _choice_of_tenants(self, frame: Frame) -> list[str]:
+        if frame.any_tenant:
+            return await self._tenants.known()
+        roles = self.runtime.roles
+        if roles is None or not is_person(frame.caller):
+            return []
+        return await roles.tenants(frame.caller.user_id or "")
 
     def html(
         self, template: str, data: Mapping[str, Any], frame: Frame, *, owner: str = OWN, status: int = 200,
@@ -141,12 +149,13 @@ class Shell:
         """What is said around this request's page, also where nobody is signed in."""
         state = request.scope["state"]
         caller: Caller = state.get("caller", ANONYMOUS)
-        own = own_tenant(caller)
+        own = str(state.get("own_tenant", own_tenant(caller)))
         tenant_id = str(state.get("tenant_id", own))
         path = request.scope["path"]
         bare = Frame(
-            caller=caller, name=_name(caller), role=caller.roles.get(own, ""), tenant_id=tenant_id,
-            own_tenant=own, any_tenant=privileged(caller), path=path, groups={},
+            caller=caller, name=_name(caller), tenant_id=tenant_id, own_tenant=own,
+            role=caller.roles.get(own) or caller.roles.get(tenant_id, ""),
+            any_tenant=privileged(caller), path=path, groups={},
             csrf=caller.csrf if isinstance(caller, SessionCaller) else "",
         )  # fmt: skip
         return msgspec.structs.replace(bare, groups=self._groups(bare))

@@ -125,7 +125,7 @@ class RouteGuard:
     async def _judge(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
         needs, state = handler.opt["needs"], connection.scope["state"]
         # Also for those who are refused: a page that says so still knows whom it tells.
-        state["caller"] = caller
+        state["caller"], state["own_tenant"] = caller, own_tenant(caller)
         asked = None if needs in (VISITOR, PERSON) else await self._asked_tenant(connection, handler, caller)
         if asked is not None:
             caller = state["caller"] = await self._runtime.enter(caller, asked)
@@ -144,7 +144,7 @@ class RouteGuard:
             return str(connection.path_params[parameter])
         named: str | None = connection.query_params.get("tenant")
         if named is None and self._runtime.roles is not None and is_person(caller) and not caller.roles:
-            return await self._runtime.roles.home(caller.user_id or "")
+            return next(iter(await self._runtime.roles.tenants(caller.user_id or "")), None)
         return named
 
 

@@ -15,6 +15,7 @@ from holdfast.model.permission import membership_schema
 from holdfast.store import Query, Store
 
 CACHE_MAX: Final = 10_000
+TENANTS_MAX: Final = 100
 
 
 def roles_of(store: Store, classes: Iterable[type[Document]]) -> Roles | None:
@@ -72,16 +73,17 @@ class Roles:
             del self._cache[next(iter(self._cache))]
         return found
 
-    async def home(self, user_id: str) -> str | None:
-        """A tenant that the user is a member of, where the membership is indexed by its user and `when`."""
+    async def tenants(self, user_id: str, *, limit: int = TENANTS_MAX) -> list[str]:
+        """Tenants that the user is a member of, where the membership is indexed by its user and `when`."""
         query = Query(self._kind).where(self._membership.user, "==", user_id)
         for name, value in self._membership.when.items():
             query = query.where(name, "==", value)
         try:
-            page = await self._store.privileged().query(query.limit(1))
+            page = await self._store.privileged().query(query.limit(limit))
         except UnindexedQueryError:
-            return None
-        return next((self._value(doc, self._membership.tenant) for doc in page.docs), None)
+            return []
+        found = {self._value(doc, self._membership.tenant) for doc in page.docs}
+        return sorted(found - {NO_TENANT})
 
     async def enter(self, caller: Caller, tenant_id: str) -> Caller:
         """The caller with their role in a tenant: what they have already, or the higher one of a membership.
