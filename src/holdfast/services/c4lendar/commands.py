@@ -190,7 +190,7 @@ def parse(
 @commands.command("import-kv")
 def import_kv(
     ctx: typer.Context,
-    dump: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A Workers KV bulk dump (JSON).")],
+    dump: Annotated[Path, typer.Argument(help="A Workers KV bulk dump (JSON).")],
     as_json: AsJson = False,
 ) -> None:
     """Import a Workers KV dump of the former bot; safe to repeat, and the dump stays as it is.
@@ -203,6 +203,8 @@ def import_kv(
     """
     try:
         rows = read_pairs(dump.read_bytes())
+    except OSError as fault:
+        raise typer.BadParameter(f"{dump} can't be read: {fault.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise typer.BadParameter(f"{dump} is no KV dump, a JSON list of key and value: {fault}") from None
 
@@ -228,7 +230,7 @@ def import_kv(
 @commands.command("export-kv")
 def export_kv(
     ctx: typer.Context,
-    target: Annotated[Path, typer.Argument(dir_okay=False, help="The file to write.")],
+    target: Annotated[Path, typer.Argument(help="The file to write.")],
     as_json: AsJson = False,
 ) -> None:
     """Write chats' accounts and events in the layout of the former bot's Workers KV, without tokens.
