@@ -30,6 +30,7 @@ from litestar.params import HeaderParameter
 from holdfast.errors import (
     ConflictError,
     DeclarationError,
+    HoldfastError,
     InProgressError,
     KeyReusedError,
     LeaseLostError,
@@ -51,6 +52,7 @@ HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"
 KEY_CHARACTERS_MAX: Final = 200
 ATTEMPTS: Final = 100
+ROUNDS: Final = 5
 BACK_OFF_S: Final = 0.01
 # How much longer than its time limit a request may hold its key before another takes over.
 LEASE_MARGIN_S: Final = 15.0
@@ -83,6 +85,14 @@ class Idempotent(msgspec.Struct, frozen=True, kw_only=True):
 
     repeatable: bool = False
     kind: type[IdempotencyFields] = IdempotencyDocument
+
+
+class _OutcomeInRecord(Exception):
+    """Another request has the key now, or the commit may have landed: the record says which."""
+
+    def __init__(self, fault: HoldfastError) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
 
 
 ATOMIC: Final = Idempotent()
@@ -143,7 +153,7 @@ async def _answer_once(
     request: bytes,
 ) -> Any:
     caller = hashlib.sha256((by.caller.user_id or by.actor).encode()).hexdigest()[:16]
-    while True:
+    for left in reversed(range(ROUNDS)):
         try:
             begun = await idempotency.begin(f"{caller}:{key}", request)
         except KeyReusedError:
@@ -157,12 +167,14 @@ async def _answer_once(
             return Response(begun.body, status_code=begun.status, headers=headers)
         try:
             return await act(idempotency, begun)
-        except (LeaseLostError, OutcomeUnknownError):
-            # Another request has the key now, or the commit may have landed: the record says which.
+        except _OutcomeInRecord as lost:
             await idempotency.release(begun)
+            if not left:
+                raise lost.fault from None
         except BaseException:
             await idempotency.release(begun)
             raise
+    raise AssertionError("the last round raises or returns")
 
 
 async def _act_once(
@@ -176,8 +188,8 @@ async def _act_once(
             completion = idempotency.writes_complete(ticket, _stored(result, status))
             try:
                 await (deferred.commit(*completion) if deferred.begun else idempotency.commit(*completion))
-            except OutcomeUnknownError:
-                raise
+            except (LeaseLostError, OutcomeUnknownError) as fault:
+                raise _OutcomeInRecord(fault) from fault
             except (ConflictError, RetryLaterError) as fault:
                 if attempt == ATTEMPTS or not deferred.may_retry(fault):
                     raise
@@ -192,7 +204,10 @@ async def _act_again(
 ) -> Any:
     """Run the handler and store its answer after it."""
     result = await handler(**given)
-    await idempotency.commit(*idempotency.writes_complete(ticket, _stored(result, status)))
+    try:
+        await idempotency.commit(*idempotency.writes_complete(ticket, _stored(result, status)))
+    except (LeaseLostError, OutcomeUnknownError) as fault:
+        raise _OutcomeInRecord(fault) from fault
     return result
 
 

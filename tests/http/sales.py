@@ -12,7 +12,7 @@ from litestar import Response
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from holdfast.errors import ConflictError
+from holdfast.errors import ConflictError, LeaseLostError
 from holdfast.idempotent_route import ATOMIC, REPEATABLE
 from holdfast.model import Document, document
 from holdfast.operation import Operator, operation
@@ -22,6 +22,9 @@ from holdfast.store import Increment, Store, Transaction, upsert
 
 # Named by the test: the handler tells there that it has acted, and never answers.
 HANG_FILE: Final = "SALES_HANG_FILE"
+
+
+FAULTS: Final = {"none": ConflictError("sold out"), "lost": LeaseLostError("another till has it")}
 
 
 @document("stock/{id}", tenant="tenant_id")
@@ -50,8 +53,8 @@ class Sales:
         async def act(tx: Transaction) -> int:
             found = await tx.get(Stock, item)
             sold = 1 + (found.doc.sold if found else 0)
-            if item == "none":
-                raise ConflictError("sold out")
+            if item in FAULTS:
+                raise FAULTS[item]
             tx.write(
                 upsert(Stock(id=item, tenant_id=by.tenant_id, sold=sold), changes={"sold": Increment(1)})
             )

@@ -121,8 +121,10 @@ async def test_a_failed_request_is_not_stored_and_its_key_is_free_at_once(small_
         status, fault, headers = await _sell(small_shop, token, "none")
         assert (status, fault["error"]["message"]) == (409, "sold out")
         assert "Idempotency-Replayed" not in headers
+    status, fault, _ = await _sell(small_shop, token, "lost", headers={"Idempotency-Key": "k2"})
+    assert (status, fault["error"]["code"]) == (409, "lease_lost"), "an act's own lost lease is no lost key"
     failed = Query(AuditEvent).where("action", "==", "item.sold").order_by("-sequence")
-    assert await small_shop.runtime.store.tenant("-").count(failed) == 2, "each failure is on the trail"
+    assert await small_shop.runtime.store.tenant("-").count(failed) == 3, "each failure is on the trail"
     assert (await _sell(small_shop, token, headers={"Idempotency-Key": "x" * 201}))[0] == 422
 
 
