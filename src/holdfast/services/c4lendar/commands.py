@@ -93,10 +93,11 @@ def events(ctx: typer.Context, chat: ChatId, limit: Limit = 50, as_json: AsJson 
 
     async def read(operations: ChatOperations) -> list[dict[str, Any]]:
         recent = await operations.recent(chat, limit=limit)
-        return [event_row(one, await operations.mappings(chat, one.uid)) for one in recent]
+        uids = [one.uid for one in recent]
+        return [event_row(one, await operations.mappings(chat, one.uid), uids=uids) for one in recent]
 
     rows = ctx.obj.with_service(NAME, read)
-    columns = ("uid", "title", "when", "accounts", "failed")
+    columns = ("reference", "title", "when", "accounts", "failed")
     ctx.obj.print_table(rows, columns, as_json=as_json, none="no events; #cal in the chat adds one")
 
 

@@ -124,7 +124,7 @@ class Conversation:
         store, now = self._store.tenant(incoming.tenant_id), self._clock.now()
         chat = await self._operations.chat(incoming.tenant_id)
         if chat is not None:
-            return chat
+            return await self._named(chat, incoming)
         # The owner's own chat needs nobody's approval.
         own = incoming.private and incoming.user_id == self._owner_id
         chat = BotChat(
@@ -135,6 +135,16 @@ class Conversation:
         with suppress(AlreadyExistsError):
             await store.commit(create(chat))
         return await self._operations.chat(incoming.tenant_id) or chat
+
+    async def _named(self, chat: BotChat, incoming: Incoming) -> BotChat:
+        """The chat under its present name; one that was connected before anybody wrote has none yet."""
+        title, kind = incoming.chat_title[:200], incoming.chat_kind
+        if not title or (chat.title, chat.kind) == (title, kind):
+            return chat
+        await self._change_chat(
+            chat.chat_id, lambda stored: msgspec.structs.replace(stored, title=title, kind=kind)
+        )
+        return msgspec.structs.replace(chat, title=title, kind=kind)
 
     async def _membership(self, turn: ChatTurn) -> Plan:
         incoming, chat = turn.incoming, turn.chat

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from holdfast.services.c4lendar.domain.parser import Question, parse
+from holdfast.services.c4lendar.domain.references import reference_of
 from holdfast.services.c4lendar.domain.replies import when_text
 from holdfast.services.c4lendar.events import details_of
 from holdfast.services.c4lendar.models import BotEvent, EventMapping
@@ -38,10 +39,11 @@ def parse_response(text: str, *, now: datetime, zone: ZoneInfo) -> ParseResponse
     )  # fmt: skip
 
 
-def event_row(event: BotEvent, mappings: Sequence[EventMapping]) -> dict[str, Any]:
-    """An event with how many accounts have its newest version."""
+def event_row(event: BotEvent, mappings: Sequence[EventMapping], *, uids: Sequence[str]) -> dict[str, Any]:
+    """An event with its reference among these, and how many accounts have its newest version."""
     current = [row for row in mappings if row.version == event.version]
     return {
-        "uid": event.uid, "title": event.title, "when": when_text(details_of(event)),
-        "accounts": len(current), "failed": len(mappings) - len(current), "createdAt": event.created_at,
+        "uid": event.uid, "reference": reference_of(event.uid, uids), "title": event.title,
+        "when": when_text(details_of(event)), "accounts": len(current),
+        "failed": len(mappings) - len(current), "createdAt": event.created_at,
     }  # fmt: skip

@@ -35,11 +35,12 @@ class ChatViews:
         if chat is None:
             raise NotFoundError(f"the bot knows no chat {chat_id!r}")
         recent = await self._operations.recent(chat_id)
+        uids = [one.uid for one in recent]
         return {
             "title": chat.title or chat_id, "chat": chat, "zone": self._operations.zone_of(chat).key,
             "accounts": await self._operations.accounts(chat_id),
             "events": [
-                (event_row(one, mappings), mappings)
+                (event_row(one, mappings, uids=uids), mappings)
                 for one in recent
                 for mappings in [await self._operations.mappings(chat_id, one.uid)]
             ],

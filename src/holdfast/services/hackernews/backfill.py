@@ -63,7 +63,7 @@ class BackfillProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 Report = Callable[[BackfillProgress], None]
 
 
-class Backfill:
+class StoryBackfill:
     """Fetches ranges of ids, one range at a time across processes.
 
     Example: `progress = await backfill.run(8_000_000, 8_001_000, report=print)`

@@ -27,7 +27,7 @@ from holdfast.kit.rate_limit import WindowQuota
 from holdfast.model import Caller
 from holdfast.operation import Operator, operation
 from holdfast.service import Context
-from holdfast.services.hackernews.backfill import Backfill, BackfillProgress, Report
+from holdfast.services.hackernews.backfill import BackfillProgress, Report, StoryBackfill
 from holdfast.services.hackernews.domain.presentation import StoriesResponse, StoryCard, story_card
 from holdfast.services.hackernews.domain.ranking import RankedStory
 from holdfast.services.hackernews.domain.selection import StoriesQuery, filter_stories, visible_stories
@@ -95,7 +95,7 @@ class HackerNews:
         self.cache, self.hides = StoryCache(context.store), HiddenStories(context.store)
         self.worker = StoryWorker(context.store, self.sources, cache=self.cache, metrics=self.metrics)
         self.visitors, self.public_url = context.visitors, context.public_url
-        self.backfills = Backfill(context.store, self.sources, cache=self.cache)
+        self.backfills = StoryBackfill(context.store, self.sources, cache=self.cache)
         # Pages that need nothing of a reader, by what was asked for; of the list as it is now.
         self._pages: dict[tuple[str, int, int], tuple[Sequence[RankedStory], StoriesPage]] = {}
 
