@@ -33,7 +33,7 @@ def seal(event: AuditFields, key: bytes) -> str:
 
     An id that is made of other fields is covered by these.
     """
-    id = "" if isinstance(schema_of(type(event)).declared.id, CompositeId) else event.id
+    id = "" if _is_composed(event) else event.id
     encoded = _ENCODER.encode(msgspec.structs.replace(event, hash="", id=id))
     if key:
         return hmac.new(key, encoded, hashlib.sha256).hexdigest()
@@ -45,11 +45,13 @@ def link(
 ) -> tuple[AuditFields, AuditHeadFields]:
     """The next link and the head after it."""
     sequence, fields = head.sequence + 1, msgspec.structs.asdict(entry)
+    fields.update(fields.pop("fields"))
     event = models.event(
         tenant_id=head.tenant_id, sequence=sequence, place=zero_padded(sequence, PLACE_WIDTH), at=at,
-        previous=head.hash, **(fields | fields.pop("fields")),
+        previous=head.hash, **fields,
     )  # fmt: skip
-    schema_of(models.event).assign_id(event)
+    if not _is_composed(event):
+        schema_of(models.event).assign_id(event)
     event.hash = seal(event, key)
     return event, models.head(tenant_id=head.tenant_id, sequence=sequence, hash=event.hash)
 
@@ -74,6 +76,10 @@ def check_link(
     if event.previous != before.hash:
         return fault("inserted", f"event {event.sequence} does not continue the chain")
     return None
+
+
+def _is_composed(event: AuditFields) -> bool:
+    return isinstance(schema_of(type(event)).declared.id, CompositeId)
 
 
 def _id_of(event: AuditFields) -> str:
