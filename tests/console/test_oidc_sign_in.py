@@ -20,10 +20,10 @@ from holdfast.kit.audit import AuditEvent
 from holdfast.kit.connections import Consent
 from holdfast.service import Service
 from holdfast.simulators.identity import (
-    AddClient,
-    AddPerson,
     ChooseNext,
     IdentitySimulator,
+    RegisterClient,
+    RegisterPerson,
     RotateKeys,
     SetSkew,
 )
@@ -91,8 +91,8 @@ async def lobby_of(
     clock = clock or ManualClock()
     async with IdentitySimulator(clock=clock) as provider:
         for email in (ANN, BOB, EVE):
-            provider.run(AddPerson(email=email, name=email.partition("@")[0]))
-        provider.run(AddClient(client_id="holdfast", secret="s3 cret", redirect_uris=(CALLBACK,)))
+            provider.run(RegisterPerson(email=email, name=email.partition("@")[0]))
+        provider.run(RegisterClient(client_id="holdfast", secret="s3 cret", redirect_uris=(CALLBACK,)))
         settings: dict[str, Any] = {
             "issuer": provider.url, "client_id": "holdfast", "client_secret": "s3 cret", "name": "Acme",
             "allow": (IssuerGrant(email=ANN, role="admin"),),
@@ -148,7 +148,7 @@ async def test_a_user_named_by_their_address_has_the_users_role(lobby: Lobby) ->
 
 async def test_an_address_that_nobody_verified_is_no_users(lobby: Lobby) -> None:
     await Users(lobby.bed.runtime.store).add(BOB, role="owner")
-    lobby.provider.run(AddPerson(email=BOB, verified=False))
+    lobby.provider.run(RegisterPerson(email=BOB, verified=False))
     status, _, session = await lobby.sign_in(BOB)
     assert (status, session) == (403, "")
 

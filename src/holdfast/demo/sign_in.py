@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.config import Issuer, IssuerGrant
 from holdfast.demo.simulator_set import SimulatorSet
 from holdfast.kit.access.oidc_sign_in import CALLBACK
-from holdfast.simulators.identity import AddClient, AddPerson, IdentitySimulator
+from holdfast.simulators.identity import IdentitySimulator, RegisterClient, RegisterPerson
 
 CLIENT_ID: Final = "holdfast-demo"
 PEOPLE: Final = {
@@ -21,9 +21,9 @@ def simulated_issuer(world: SimulatorSet) -> Issuer:
     """Register the demo at the simulated provider; return the settings of that issuer."""
     provider = world.get(IdentitySimulator)
     for email, name in PEOPLE.items():
-        provider.run(AddPerson(email=email, name=name))
+        provider.run(RegisterPerson(email=email, name=name))
     callback = f"{world.public_url.rstrip('/')}{CALLBACK}"
-    provider.run(AddClient(client_id=CLIENT_ID, secret="demo", redirect_uris=(callback,)))
+    provider.run(RegisterClient(client_id=CLIENT_ID, secret="demo", redirect_uris=(callback,)))
     return Issuer(
         issuer=provider.url, client_id=CLIENT_ID, client_secret="demo", name="the simulated provider",
         user_prefix="demo:",

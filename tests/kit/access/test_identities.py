@@ -23,7 +23,7 @@ from holdfast.kit.connections import Consent
 from holdfast.kit.vault import new_key
 from holdfast.model import Caller, Document
 from holdfast.runtime.issuers import key_fetcher
-from holdfast.simulators.identity import AddClient, AddPerson, ChooseNext, IdentitySimulator
+from holdfast.simulators.identity import ChooseNext, IdentitySimulator, RegisterClient, RegisterPerson
 from holdfast.store import Query, Store, create, patch
 from holdfast.testing import ManualClock
 from tests.examples.clubs import ClubMember
@@ -135,9 +135,9 @@ async def test_one_person_has_a_role_in_each_tenant_of_theirs_and_none_elsewhere
 @pytest.fixture
 async def provider() -> AsyncIterator[IdentitySimulator]:
     async with IdentitySimulator(clock=SystemClock()) as made:
-        made.run(AddPerson(email=ANN))
+        made.run(RegisterPerson(email=ANN))
         callback = f"{PUBLIC_URL}/sign-in/oidc/callback"
-        made.run(AddClient(client_id=CLIENT_ID, redirect_uris=(callback,)))
+        made.run(RegisterClient(client_id=CLIENT_ID, redirect_uris=(callback,)))
         yield made
 
 

@@ -2,13 +2,13 @@
 
 from holdfast.clock import Clock
 from holdfast.simulators.identity.simulator import IdentitySimulator
-from holdfast.simulators.identity.state import AddClient, AddPerson, ChooseNext, RotateKeys, SetSkew
+from holdfast.simulators.identity.state import ChooseNext, RegisterClient, RegisterPerson, RotateKeys, SetSkew
 
 __all__ = [
-    "AddClient",
-    "AddPerson",
     "ChooseNext",
     "IdentitySimulator",
+    "RegisterClient",
+    "RegisterPerson",
     "RotateKeys",
     "SetSkew",
     "simulator",

@@ -14,10 +14,10 @@ from aiohttp import web
 
 from holdfast.clock import Clock
 from holdfast.simulators.identity.state import (
-    AddClient,
-    AddPerson,
     ChooseNext,
     IdentityState,
+    RegisterClient,
+    RegisterPerson,
     RequestRefusal,
     RotateKeys,
     SetSkew,
@@ -25,8 +25,8 @@ from holdfast.simulators.identity.state import (
 from holdfast.simulators.server import Command, InjectedFault, SimulatorServer
 
 COMMANDS: Final[dict[str, type[Command[IdentityState]]]] = {
-    "person": AddPerson,
-    "client": AddClient,
+    "person": RegisterPerson,
+    "client": RegisterClient,
     "choose": ChooseNext,
     "rotate": RotateKeys,
     "skew": SetSkew,
@@ -38,8 +38,8 @@ class IdentitySimulator(SimulatorServer[IdentityState]):
 
     Example:
         async with IdentitySimulator(clock=SystemClock()) as provider:
-            provider.run(AddPerson(email="ann@acme.example"))
-            provider.run(AddClient(client_id="holdfast", redirect_uris=(f"{url}/sign-in/oidc/callback",)))
+            provider.run(RegisterPerson(email="ann@acme.example"))
+            provider.run(RegisterClient(client_id="holdfast", redirect_uris=(callback,)))
     """
 
     def __init__(self, *, clock: Clock, port: int = 0) -> None:

@@ -124,7 +124,7 @@ class IdentityState:
         return jwt.encode({"alg": "RS256", "kid": self.key.kid}, claims, self.key, algorithms=["RS256"])
 
 
-class AddPerson(Command[IdentityState], frozen=True):
+class RegisterPerson(Command[IdentityState], frozen=True):
     """Somebody who has an account: {"email", "name", "verified"}."""
 
     email: str
@@ -137,7 +137,7 @@ class AddPerson(Command[IdentityState], frozen=True):
         return {"subject": state.people[email].subject}
 
 
-class AddClient(Command[IdentityState], frozen=True):
+class RegisterClient(Command[IdentityState], frozen=True):
     """Register a server: {"clientId", "secret", "redirectUris"}."""
 
     client_id: str
