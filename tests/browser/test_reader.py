@@ -190,6 +190,20 @@ async def test_hides_made_before_signing_in_come_along_and_pages_stay_full(
         await expect(laptop.get_by_role("link", name="Sign in")).to_be_visible()
 
 
+async def test_a_link_from_another_site_finds_the_reader_signed_in(browser: Browser, site: Site) -> None:
+    async with opened(browser) as page:
+        await sign_in(page, site)
+        link = f'<!doctype html><a href="{site.address}/hackernews/?timespan=Week">news</a>'
+        await page.route(
+            "http://other.example/", lambda route: route.fulfill(body=link, content_type="text/html")
+        )
+        for _ in range(2):
+            await page.goto("http://other.example/")
+            await page.get_by_role("link", name="news").click()
+            await expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+            await expect(page).to_have_url(f"{site.address}/hackernews/?timespan=Week")
+
+
 async def test_muted_words_and_domains_are_left_out(page: Page, site: Site) -> None:
     await page.goto(f"{site.address}/hackernews/mutes")
     await page.get_by_label("Words").fill("Young AND")

@@ -43,7 +43,10 @@ export const lastVisit = () => {
 // Another site's link brings no strict cookie: a page may say "nobody" though this browser is signed in.
 export const findSession = async (reader) => {
   try {
-    if (reader) return write("reader", reader);
+    if (reader) {
+      sessionStorage.removeItem("unseen:asked");
+      return write("reader", reader);
+    }
     if (!read("reader") || sessionStorage.getItem("unseen:asked")) return;
     sessionStorage.setItem("unseen:asked", "1");
     const { name } = await (await fetch(`${base}/api/v1/me`)).json();
