@@ -91,14 +91,14 @@ def plain_row(document: Document) -> tuple[str, tuple[Any, ...]] | None:
     if isinstance(document, LeaseRow):
         ends = document.lease_end_date and document.lease_end_date.isoformat()
         return "leases", (document.id, document.property_id, document.resident_id,
-                          document.lease_start_date.isoformat(), ends, document.monthly_rent,
+                          document.lease_start_date.isoformat(), ends, document.monthly_rent_cents,
                           document.lease_type, document.status)  # fmt: skip
     if isinstance(document, LedgerRow):
         return "ledger", (document.id, document.property_id, document.resident_id, document.transaction_type,
-                          document.charge_code, document.amount,
+                          document.charge_code, document.amount_cents,
                           document.transaction_date.isoformat())  # fmt: skip
     if isinstance(document, UnitPricing):
-        return "pricing", (document.unit_id, document.market_rent, document.effective_date.isoformat())
+        return "pricing", (document.unit_id, document.market_rent_cents, document.effective_date.isoformat())
     if isinstance(document, OfferRow):
         assert document.created_at is not None
         assert document.offer_expiration_date is not None

@@ -100,6 +100,23 @@ def make_column(path: str, fields: Mapping[str, mi.Field], where: str) -> Column
     return Column(path, stored, simple, nullable, _reader(path.split("."), kind, optional))
 
 
+ReadableKind = Literal["integer", "number", "boolean", "text", "decimal", "json"]
+_READABLE: dict[type[mi.Type], ReadableKind] = {
+    mi.IntType: "integer", mi.FloatType: "number", mi.BoolType: "boolean", mi.DecimalType: "decimal",
+    mi.DictType: "json", mi.StructType: "json", mi.ListType: "json", mi.AnyType: "json", mi.UnionType: "json",
+    mi.VarTupleType: "json", mi.SetType: "json", mi.FrozenSetType: "json",
+}  # fmt: skip
+
+
+def readable_kind(kind: mi.Type) -> ReadableKind:
+    """Return the kind of a column that only shows a field of a stored document; times and dates are text."""
+    kind = _strip(kind)
+    if isinstance(kind, mi.UnionType):
+        rest = [t for t in kind.types if not isinstance(t, mi.NoneType)]
+        return readable_kind(rest[0]) if len(rest) == 1 else "json"
+    return _READABLE.get(type(kind), "text")
+
+
 def find_field(path: str, fields: Mapping[str, mi.Field], where: str) -> tuple[str, mi.Type, bool]:
     """Return a field's stored path, its type, and whether it may be missing; refuses an unknown path."""
     names = path.split(".")

@@ -36,6 +36,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     membership: Membership | None
     claim: Claim | None
     path_only: tuple[str, ...]
+    all_columns: bool
     upgrades: Mapping[int, Upgrade]
 
 

@@ -49,6 +49,7 @@ def document(
     membership: Membership | None = None,
     claim: Claim | None = None,
     path_only: Iterable[str] = (),
+    all_columns: bool = False,
     upgrades: Mapping[int, Upgrade] | None = None,
 ) -> Callable[[type[D]], type[D]]:
     """Declare where and how a document is stored; an error in the declaration raises here, at import.
@@ -56,7 +57,8 @@ def document(
     `path` names collections and the fields that hold the ids: `"runs/{run_id}/steps/{id}"`; `{env}-` in
     front of a name is the environment's prefix. `tenant` is the field that names the owning tenant; a
     tenant's own document names its id there. `path_only` fields are known from the path and not stored
-    again. Without `access` only the service itself may read and write. `membership` marks the collection
+    again. With `all_columns` every field is a column on the SQL engines, for those who read the table with
+    SQL. Without `access` only the service itself may read and write. `membership` marks the collection
     that gives people their roles. `upgrades[n]` turns the stored fields of version n into version n + 1
     when a document is read.
 
@@ -72,7 +74,8 @@ def document(
         declared = Declaration(
             path=path, id=id, tenant=tenant, indexes=tuple(indexes), lifecycle=lifecycle,
             immutable=tuple(immutable), append_only=append_only, retention=retention, access=access,
-            membership=membership, claim=claim, path_only=tuple(path_only), upgrades=dict(upgrades or {}),
+            membership=membership, claim=claim, path_only=tuple(path_only), all_columns=all_columns,
+            upgrades=dict(upgrades or {}),
         )  # fmt: skip
         _SCHEMAS[cls] = Schema(cls, declared)
         return cls

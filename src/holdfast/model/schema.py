@@ -13,7 +13,7 @@ from msgspec import inspect as mi
 
 from holdfast.errors import BadIdError, DeclarationError, HoldfastError, WrongTypeError
 from holdfast.model.access import SERVICE_ONLY
-from holdfast.model.columns import Column, find_field
+from holdfast.model.columns import Column, ReadableKind, find_field, readable_kind
 from holdfast.model.declaration import Declaration, FieldResolver
 from holdfast.model.identity import ProvidedId, TimestampId, UlidId
 from holdfast.model.index_entries import IndexEntries
@@ -82,6 +82,13 @@ class Schema(Generic[D]):
         # Fields that a claim changes: engines may change them without rewriting the JSON.
         self.claim_columns = names.claim_columns()
         self.columns: tuple[Column, ...] = tuple(self._columns.values())
+        # Fields that SQL engines show as columns derived from the JSON, by their stored names.
+        stored = {column.stored for column in self.columns}
+        self.readable: dict[str, ReadableKind] = {
+            f.encode_name: readable_kind(f.type)
+            for f in info.fields
+            if declared.all_columns and f.encode_name not in stored and f.name not in declared.path_only
+        }
         self._entries = IndexEntries(self.columns, self.indexes)
         self._named = tuple((column, self.columns.index(column)) for column in names.never_empty())
         self.moves_checked = bool(self.lifecycle or self.immutable or self.append_only or self.claim)

@@ -27,6 +27,7 @@ from holdfast.operations.endpoints import EndpointRow, NewEndpoint
 from holdfast.runtime import Runtime
 from holdfast.services.renewals import service
 from holdfast.services.renewals.domain.dates import months_before
+from holdfast.services.renewals.domain.money import amount_of
 from holdfast.services.renewals.models import (
     JOBS,
     LeaseRow,
@@ -71,15 +72,15 @@ class Person:
             ),
             LeaseRow(
                 id=f"lease-{id}", property_id=property_id, resident_id=id, unit_id=f"unit-{id}",
-                lease_start_date=months_before(as_of, 12), monthly_rent=cents,
+                lease_start_date=months_before(as_of, 12), monthly_rent=amount_of(cents),
                 lease_end_date=None if self.days is None else as_of + timedelta(days=self.days),
                 lease_type="month_to_month" if self.days is None else "fixed",
             ),
         ]  # fmt: skip
         if self.market is not None:
             made.append(UnitPricing(
-                id=f"price-{id}", property_id=property_id, unit_id=f"unit-{id}", base_rent=cents,
-                market_rent=self.market * 100, effective_date=months_before(as_of, 3),
+                id=f"price-{id}", property_id=property_id, unit_id=f"unit-{id}", base_rent=amount_of(cents),
+                market_rent=amount_of(self.market * 100), effective_date=months_before(as_of, 3),
             ))  # fmt: skip
         made += [self._paid(property_id, months_before(as_of, months)) for months in self.payments]
         if self.offer:
@@ -92,7 +93,7 @@ class Person:
     def _paid(self, property_id: str, day: date) -> LedgerRow:
         id = self.name.lower()
         return LedgerRow(
-            id=f"paid-{id}-{day}", property_id=property_id, resident_id=id, amount=self.rent * 100,
+            id=f"paid-{id}-{day}", property_id=property_id, resident_id=id, amount=amount_of(self.rent * 100),
             transaction_type="payment", charge_code="rent", transaction_date=day,
         )  # fmt: skip
 

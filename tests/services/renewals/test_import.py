@@ -92,7 +92,7 @@ async def test_a_folder_is_taken_in_and_taken_again_changes_nothing(store: Store
     assert again["leases"].unchanged == RESIDENTS
     lease = await store.get(LeaseRow, "l1")
     assert lease is not None
-    assert lease.doc.monthly_rent == 140_050
+    assert (str(lease.doc.monthly_rent), lease.doc.monthly_rent_cents) == ("1400.50", 140_050)
     price = await store.get(UnitPricing, "u1_2026-01-01")
     assert price is not None
     assert price.doc.property_id == "p-1"

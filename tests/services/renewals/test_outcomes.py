@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.services.renewals.domain.calibration import Judged, calibrate
+from holdfast.services.renewals.domain.money import amount_of
 from holdfast.services.renewals.domain.scoring import SIGNALS, Signal
 from holdfast.services.renewals.models import LeaseRow, Outcome, Property, RiskScore
 from holdfast.services.renewals.queries.outcomes import Outcomes
@@ -122,7 +123,7 @@ async def test_the_last_score_of_the_lease_before_the_propertys_own_day_is_judge
         await home.commit(patch(Property, P, changes={"time_zone": "America/New_York"}))
         next_lease = LeaseRow(
             id="lease-next", property_id=P, resident_id="jane", lease_start_date=date(2027, 1, 1),
-            lease_end_date=date(2027, 12, 31), monthly_rent=100_000,
+            lease_end_date=date(2027, 12, 31), monthly_rent=amount_of(100_000),
         )  # fmt: skip
         await home.commit(create(next_lease))
         # The tenth of March begins in New York at four in UTC, the ninth at five: the clocks went on.
@@ -166,7 +167,7 @@ async def test_two_outcomes_never_share_a_place(server: Server) -> None:
     for resident, lease in (("a", "b_c"), ("a_b", "c")):
         row = LeaseRow(
             id=lease, property_id="p-2", resident_id=resident, lease_start_date=date(2026, 1, 1),
-            lease_end_date=date(2026, 12, 31), monthly_rent=100_000,
+            lease_end_date=date(2026, 12, 31), monthly_rent=amount_of(100_000),
         )  # fmt: skip
         await server.store.commit(create(row))
         order = {"residentId": resident, "leaseId": lease, "outcome": "left", "decidedOn": "2026-03-01"}

@@ -77,7 +77,7 @@ def inside(runtime: Runtime) -> Renewals:
 
 async def rent(runtime: Runtime) -> int:
     found = await runtime.store.tenant("-").get(LeaseRow, LEASE)
-    return 0 if found is None else found.doc.monthly_rent
+    return 0 if found is None else found.doc.monthly_rent_cents
 
 
 async def raise_rent(source: Platform) -> None:

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 import pytest
 
 from holdfast.services.renewals.domain.dates import zone_named
+from holdfast.services.renewals.domain.money import amount_of
 from holdfast.services.renewals.jobs.resident_facts import PRICES_EACH_MAX, Moment, Reading
 from holdfast.services.renewals.models import LeaseRow, Property, Resident, UnitPricing
 from holdfast.store import Store, create
@@ -29,7 +30,7 @@ async def _fill(store: Store, units: list[int]) -> None:
         )))  # fmt: skip
         kept.append(create(LeaseRow(
             id=f"l{number}", property_id=P, resident_id=id, unit_id=unit_id, lease_start_date=AS_OF,
-            lease_end_date=AS_OF + timedelta(days=90), monthly_rent=100_000, status="active",
+            lease_end_date=AS_OF + timedelta(days=90), monthly_rent=amount_of(100_000), status="active",
         )))  # fmt: skip
     for unit in range(UNITS):
         for day, rent in ((AS_OF - timedelta(days=40), 1), (AS_OF, 2), (AS_OF + timedelta(days=1), 3)):
@@ -39,8 +40,8 @@ async def _fill(store: Store, units: list[int]) -> None:
 
 def _price(unit: int, day: date, rent: int) -> UnitPricing:
     return UnitPricing(
-        id=f"{unit}-{day}", property_id=P, unit_id=f"u{unit:03}", base_rent=1, effective_date=day,
-        market_rent=1_000 * unit + rent,
+        id=f"{unit}-{day}", property_id=P, unit_id=f"u{unit:03}", base_rent=amount_of(1), effective_date=day,
+        market_rent=amount_of(1_000 * unit + rent),
     )  # fmt: skip
 
 

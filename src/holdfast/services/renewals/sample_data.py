@@ -12,6 +12,7 @@ import msgspec
 from holdfast.errors import AlreadyExistsError, HoldfastError
 from holdfast.model import Document
 from holdfast.services.renewals.domain.dates import months_before
+from holdfast.services.renewals.domain.money import amount_of
 from holdfast.services.renewals.domain.names import name_key
 from holdfast.services.renewals.models import (
     LeaseRow,
@@ -94,7 +95,7 @@ class _Resident:
         market = self._rent * self._dice.randrange(92, 126) // 100
         return UnitPricing(
             id=f"price-{self._number:07}", tenant_id=self._plan.tenant_id, property_id=self._property_id,
-            unit_id=self._unit_id, base_rent=self._rent, market_rent=market,
+            unit_id=self._unit_id, base_rent=amount_of(self._rent), market_rent=amount_of(market),
             effective_date=months_before(self._plan.as_of, self._dice.randrange(1, 9)),
         )  # fmt: skip
 
@@ -113,7 +114,7 @@ class _Resident:
         return LeaseRow(
             id=self._lease_id, tenant_id=self._plan.tenant_id, property_id=self._property_id,
             resident_id=self._id, unit_id=self._unit_id, lease_start_date=months_before(end, 12 * 2),
-            lease_end_date=None if self._runs_on else end, monthly_rent=self._rent,
+            lease_end_date=None if self._runs_on else end, monthly_rent=amount_of(self._rent),
             lease_type="month_to_month" if self._runs_on else "fixed",
         )  # fmt: skip
 
@@ -130,7 +131,8 @@ class _Resident:
         return LedgerRow(
             id=f"entry-{self._number:07}-{months}-{code}", tenant_id=self._plan.tenant_id,
             property_id=self._property_id, resident_id=self._id,
-            transaction_type="payment" if kind == "payment" else "charge", charge_code=code, amount=cents,
+            transaction_type="payment" if kind == "payment" else "charge", charge_code=code,
+            amount=amount_of(cents),
             transaction_date=months_before(self._plan.as_of, months),
         )  # fmt: skip
 
@@ -140,7 +142,7 @@ class _Resident:
         made = self._plan.as_of - timedelta(days=self._dice.randrange(1, 90))
         offer = OfferRow(
             id=f"offer-{self._number:07}", tenant_id=self._plan.tenant_id, property_id=self._property_id,
-            resident_id=self._id, lease_id=self._lease_id, proposed_rent=self._rent * 103 // 100,
+            resident_id=self._id, lease_id=self._lease_id, proposed_rent=amount_of(self._rent * 103 // 100),
             offer_expiration_date=made + timedelta(days=60),
             status=self._dice.choices(["pending", "accepted", "declined", "expired"], [5, 2, 2, 1])[0],  # type: ignore[arg-type]
             created_at=datetime.combine(made, time(15), UTC),

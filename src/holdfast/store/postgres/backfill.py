@@ -15,7 +15,7 @@ from holdfast.store.sql.backfill import (
     prepare_row,
     select_next,
 )  # fmt: skip
-from holdfast.store.sql.tables import KEY, PARENT
+from holdfast.store.sql.tables import BODY, KEY, PARENT
 
 
 async def fill_next(connection: PgConnection, mapping: PostgresTable) -> bool:
@@ -43,8 +43,8 @@ def _changes(mapping: PostgresTable, backfill: Backfill, prepared: list[Prepared
     changes: list[TableChange] = []
     if not prepared:
         return changes
-    if backfill.columns:
-        fixed = (KEY, PARENT)
+    if backfill.columns or backfill.documents:
+        fixed = (KEY, PARENT, *([BODY] if backfill.documents else []))
         chosen = [n for n, name in enumerate(mapping.names) if name in backfill.columns or name in fixed]
         names, arrays = [mapping.names[n] for n in chosen], [mapping.arrays[n] for n in chosen]
         change = TableChange("update", mapping.table, names, arrays)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.model.columns import Kind
+from holdfast.model.columns import Kind, ReadableKind
 
 TEXT = 'TEXT COLLATE "C"'
+_DERIVED: Mapping[ReadableKind, str] = {
+    "integer": "BIGINT", "number": "DOUBLE PRECISION", "boolean": "BOOLEAN", "text": "TEXT",
+    "decimal": "NUMERIC", "json": "JSON",
+}  # fmt: skip
 
 
 class PostgresDialect:
@@ -23,6 +27,15 @@ class PostgresDialect:
     row_id = ""
     concurrently = "CONCURRENTLY "
     unbind: Mapping[Kind, Callable[[Any], Any]] = {}
+
+    def derived(self, name: str, kind: ReadableKind, *, patched: bool) -> tuple[str, str]:
+        field = "'" + name.replace("'", "''") + "'"
+        arrow = "->" if kind == "json" else "->>"
+        value = f"(_body {arrow} {field})"
+        if patched:
+            value = f"(CASE WHEN _patch -> {field} IS NULL THEN {value} ELSE _patch {arrow} {field} END)"
+        # A server before version 18 stores it instead: see the migration.
+        return _DERIVED[kind], f"GENERATED ALWAYS AS ({value}::{_DERIVED[kind].lower()}) VIRTUAL"
 
     def placeholder(self, position: int) -> str:
         return f"${position}"

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from holdfast.store.postgres.pool import PgConnection
 from holdfast.store.postgres.security import ROLE
-from holdfast.store.sql.migration import InspectedIndex, InspectedSchema
+from holdfast.store.sql.migration import DERIVED, InspectedIndex, InspectedSchema
 from holdfast.store.sql.tables import Table, TableIndex
 
 SCHEMA_TABLE = "_holdfast_schema"
 
 _COLUMNS = """
-SELECT c.relname, a.attname, upper(format_type(a.atttypid, NULL)) AS type, l.collname
+SELECT c.relname, a.attname, upper(format_type(a.atttypid, NULL)) AS type, l.collname,
+  a.attgenerated::text <> '' AS derived
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_collation l ON l.oid = a.attcollation
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
   AND c.relname = ANY($1::text[]) AND a.attnum > 0 AND NOT a.attisdropped"""
@@ -48,7 +49,9 @@ async def inspect(connection: PgConnection, tables: Sequence[Table]) -> Inspecte
     found.has_role, found.may_create_role = row
     for row in await connection.fetch(_COLUMNS, names):
         kind = _TYPES.get(row["type"], row["type"]) + (' COLLATE "C"' if row["collname"] == "C" else "")
-        found.columns.setdefault(row["relname"], {})[row["attname"]] = kind
+        found.columns.setdefault(row["relname"], {})[row["attname"]] = kind + (
+            DERIVED if row["derived"] else ""
+        )
     declared = {index.name: _shape(index) for table in tables for index in table.indexes}
     for row in await connection.fetch(_INDEXES, names):
         columns = tuple(row["columns"])

@@ -148,11 +148,17 @@ def _grouped(steps: list[MigrationStep]) -> list[list[MigrationStep]]:
     return groups
 
 
+def _supported(connection: PgConnection, statement: str) -> str:
+    """Return a statement for this server: before version 18 derived columns are stored."""
+    old = connection.get_server_version().major < 18
+    return statement.replace(") VIRTUAL", ") STORED") if old else statement
+
+
 async def _run_all(connection: PgConnection, steps: list[MigrationStep]) -> None:
     for step in steps:
         try:
             for statement in step.statements:
-                await connection.execute(statement, timeout=STATEMENT_S_MAX)
+                await connection.execute(_supported(connection, statement), timeout=STATEMENT_S_MAX)
         except asyncpg.InsufficientPrivilegeError as fault:
             raise asyncpg.InsufficientPrivilegeError(
                 f"{step.label}: {fault}; an administrator may run the statements of"

@@ -15,23 +15,27 @@ ROWS_PER_STEP: Final = 500
 
 
 class Backfill(msgspec.Struct, frozen=True):
-    """What of a collection is still to be filled, and the last key that is."""
+    """What of a collection is still to be filled, and the last key that is.
+
+    With `documents` each one is written in the newest version of its declaration.
+    """
 
     columns: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
     after: str = ""
+    documents: bool = False
 
     def with_column(self, table: Table, name: str) -> Backfill:
         if table.items_of:
             return self.with_list(table.name)
-        return Backfill(tuple(dict.fromkeys([*self.columns, name])), self.lists)
+        return Backfill(tuple(dict.fromkeys([*self.columns, name])), self.lists, documents=self.documents)
 
     def with_list(self, name: str) -> Backfill:
-        return Backfill(self.columns, tuple(dict.fromkeys([*self.lists, name])))
+        return Backfill(self.columns, tuple(dict.fromkeys([*self.lists, name])), documents=self.documents)
 
     def continued(self, after: str) -> str:
         """Return the note that continues behind a key."""
-        return msgspec.json.encode(Backfill(self.columns, self.lists, after)).decode()
+        return msgspec.json.encode(Backfill(self.columns, self.lists, after, self.documents)).decode()
 
     def known_to(self, mapping: TableMapping) -> Backfill:
         """Return what of it this release declares; the rest is for the release that noted it."""
@@ -40,6 +44,7 @@ class Backfill(msgspec.Struct, frozen=True):
             tuple(c for c in self.columns if c in columns),
             tuple(t for t in self.lists if t in lists),
             self.after,
+            self.documents,
         )
 
     def without(self, filled: Backfill) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from holdfast.model.columns import Kind
+from holdfast.model.columns import Kind, ReadableKind
 
 
 class Dialect(Protocol):
@@ -19,6 +19,13 @@ class Dialect(Protocol):
     row_id: str  # the name of a row's own number, empty where there is none
     concurrently: str  # what builds an index without blocking writers, empty where nothing does
     unbind: Mapping[Kind, Callable[[Any], Any]]  # undoes `bind` for the kinds the driver returns as bound
+
+    def derived(self, name: str, kind: ReadableKind, *, patched: bool) -> tuple[str, str]:
+        """Return the type and the definition of a column derived from a field of the body.
+
+        With `patched` the patch column, where it has the field, is newer.
+        """
+        ...
 
     def placeholder(self, position: int) -> str:
         """Return the placeholder of the n-th bound value, counted from 1."""

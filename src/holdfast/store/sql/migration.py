@@ -36,6 +36,7 @@ class InspectedSchema(msgspec.Struct, kw_only=True):
 Effect = Literal["add", "align", "replace", "drop"]
 _REPLACE: Final[Effect] = "replace"
 _DROP: Final[Effect] = "drop"
+DERIVED: Final = " DERIVED"  # follows the type of a column that the database computes
 
 
 class MigrationStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +76,8 @@ def create_statements(tables: Iterable[Table]) -> list[str]:
 
 
 def column_type(column: TableColumn) -> str:
-    """Return the type as the database reports it; a column added later can't be NOT NULL."""
-    return column.type.removesuffix(" NOT NULL")
+    """Return the type as inspected; a column added later can't be NOT NULL."""
+    return column.type.removesuffix(" NOT NULL") + (DERIVED if column.derived else "")
 
 
 def plan_table(
@@ -106,6 +107,7 @@ class _TablePlan:
             if not self._is_new:
                 lists = {f"{table.items_of}[]" for table in self._tables if table.items_of}
                 self._refill = frozenset({*(c.stored for c in self._mapping.columns), *lists})
+                self._backfill = Backfill(self._backfill.columns, self._backfill.lists, documents=True)
 
     def steps(self) -> Iterator[MigrationStep]:
         for table in self._tables:
@@ -113,7 +115,7 @@ class _TablePlan:
         yield from self._undeclared_lists()
         yield from self._refill_steps()
         to_fill = self._backfill.known_to(self._mapping)
-        if to_fill.columns or to_fill.lists:
+        if to_fill.columns or to_fill.lists or to_fill.documents:
             yield MigrationStep(label=f"fill {self._mapping.table}", backfill=self._mapping.table)
         for table in self._tables:
             yield from self._index_steps(table)
@@ -128,16 +130,16 @@ class _TablePlan:
                 continue
             replaced = column.name in existing
             statements = self._replace(table, column.name) if replaced else []
-            statements.append(
-                f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {column_type(column)}"
-            )
+            definition = column.definition.removesuffix(" NOT NULL")
+            statements.append(f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {definition}")
             notes = {}
-            if column.name != PATCH:
+            if column.name != PATCH and not column.derived:
                 self._backfill = self._backfill.with_column(table, column.name)
                 notes = self._backfill_note()
             yield MigrationStep(
                 label=f"{'replace' if replaced else 'add'} column {table.name}.{column.name}",
-                statements=tuple(statements), notes=notes, effect="replace" if replaced else "add",
+                statements=tuple(statements), notes=notes,
+                effect=_effect_of_replacing(existing.get(column.name), column),
             )  # fmt: skip
         for name in sorted(existing.keys() - {c.name for c in table.columns}):
             # Columns of a list's table are never null, so that with one too many no row could be inserted.
@@ -219,6 +221,13 @@ class _TablePlan:
                     label=f"create index {name}", statements=(create_index(index, how),),
                     concurrent=bool(how), unused=not how,
                 )  # fmt: skip
+
+
+def _effect_of_replacing(existing: str | None, column: TableColumn) -> Effect:
+    """Nobody writes a derived column; one that only becomes derived may wait until nobody else fills it."""
+    if existing is None or existing.endswith(DERIVED):
+        return "add"
+    return "align" if column.derived and existing == column.type else "replace"
 
 
 def _effect_of_drop(index: InspectedIndex, *, declared: bool) -> Effect:

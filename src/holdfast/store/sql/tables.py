@@ -17,8 +17,15 @@ PARENT, ITEM = "_parent", "_item"
 
 
 class TableColumn(msgspec.Struct, frozen=True):
+    """A column; `derived` is its definition where the database computes it from the body."""
+
     name: str
     type: str
+    derived: str = ""
+
+    @property
+    def definition(self) -> str:
+        return f"{self.type} {self.derived}".rstrip()
 
 
 class TableIndex(msgspec.Struct, frozen=True):
@@ -85,6 +92,8 @@ def _main_columns(schema: Schema[Any], dialect: Dialect) -> tuple[TableColumn, .
         columns.append(TableColumn(PARENT, f"{dialect.key_type} NOT NULL"))
     columns += [TableColumn(c.stored, dialect.types[c.kind]) for c in plain_columns(schema)]
     columns += [TableColumn(BODY, f"{dialect.body_type} NOT NULL"), TableColumn(PATCH, dialect.body_type)]
+    for name, kind in schema.readable.items():
+        columns.append(TableColumn(name, *dialect.derived(name, kind, patched=schema.claim is not None)))
     return tuple(columns)
 
 
@@ -153,7 +162,7 @@ def _items(schema: Schema[Any], table: str, index: ResolvedIndex, dialect: Diale
 
 
 def create_table(table: Table) -> str:
-    lines = [f"  {quote(c.name)} {c.type}" for c in table.columns]
+    lines = [f"  {quote(c.name)} {c.definition}" for c in table.columns]
     lines.append(f"  PRIMARY KEY ({', '.join(quote(name) for name in table.primary)})")
     return f"CREATE TABLE IF NOT EXISTS {quote(table.name)} (\n" + ",\n".join(lines) + "\n)"
 

@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.clock import from_us, to_us
-from holdfast.model.columns import Kind
+from holdfast.model.columns import Kind, ReadableKind
 from holdfast.store.sql.dialect import quote
+
+_DERIVED: Mapping[ReadableKind, str] = {"integer": "INTEGER", "number": "REAL", "boolean": "INTEGER"}
 
 
 class SqliteDialect:
@@ -23,6 +25,13 @@ class SqliteDialect:
     row_id = "_rowid_"
     concurrently = ""
     unbind: Mapping[Kind, Callable[[Any], Any]] = {"time": from_us, "boolean": bool}
+
+    def derived(self, name: str, kind: ReadableKind, *, patched: bool) -> tuple[str, str]:
+        path = "'$.\"" + name.replace("'", "''") + "\"'"
+        value = f"json_extract(_body, {path})"
+        if patched:
+            value = f"iif(json_type(_patch, {path}) IS NULL, {value}, json_extract(_patch, {path}))"
+        return _DERIVED.get(kind, "TEXT"), f"AS ({value}) VIRTUAL"
 
     def placeholder(self, position: int) -> str:
         return "?"

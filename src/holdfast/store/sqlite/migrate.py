@@ -14,6 +14,7 @@ from holdfast.store.port import MigrationRequest
 from holdfast.store.sql.backfill import Backfill, backfill_note, delete_orphans, prepare_row, select_next
 from holdfast.store.sql.dialect import quote
 from holdfast.store.sql.migration import (
+    DERIVED,
     InspectedIndex,
     InspectedSchema,
     MigrationStep,
@@ -21,7 +22,7 @@ from holdfast.store.sql.migration import (
     plan_table,
     select_steps,
 )  # fmt: skip
-from holdfast.store.sql.tables import KEY, Table, create_index
+from holdfast.store.sql.tables import BODY, KEY, PATCH, Table, create_index
 from holdfast.store.sqlite.statements import SqliteTable
 from holdfast.store.sqlite.write_transaction import WriteTransaction
 from holdfast.store.sqlite.writer import SqliteWriter
@@ -69,7 +70,9 @@ def _inspect(connection: apsw.Connection, tables: list[Table]) -> InspectedSchem
     found = InspectedSchema()
     found.notes = dict(connection.execute("SELECT name, value FROM _holdfast_meta WHERE name <> 'version'"))
     for table in tables:
-        columns = connection.execute("SELECT name, type FROM pragma_table_info(?)", (table.name,))
+        columns = connection.execute(
+            "SELECT name, type || iif(hidden, ?, '') FROM pragma_table_xinfo(?)", (DERIVED, table.name)
+        )
         if existing := dict(columns):
             found.columns[table.name] = existing
         declared = {index.name: _text(create_index(index)) for index in table.indexes}
@@ -128,12 +131,14 @@ def _fill_row(
 ) -> None:
     columns = mapping.schema.columns
     positions = tuple(p for p in mapping.positions if columns[p].stored in backfill.columns)
-    if positions:
-        sets = ", ".join(f"{quote(columns[p].stored)} = ?" for p in positions)
-        connection.execute(
-            f"UPDATE {quote(mapping.table)} SET {sets} WHERE {quote(KEY)} = ?",
-            (*mapping.bind(prepared.values, positions), prepared.key),
-        )
+    sets = [f"{quote(columns[p].stored)} = ?" for p in positions]
+    values = [*mapping.bind(prepared.values, positions)]
+    if backfill.documents:
+        sets += [f"{quote(BODY)} = ?", f"{quote(PATCH)} = NULL"]
+        values.append(prepared.body.decode())
+    if sets:
+        text = f"UPDATE {quote(mapping.table)} SET {', '.join(sets)} WHERE {quote(KEY)} = ?"
+        connection.execute(text, (*values, prepared.key))
     for items in mapping.lists:
         if items.table in backfill.lists:
             connection.execute(items.delete_sql, (prepared.key,))

@@ -61,11 +61,11 @@ async def test_every_type_is_taken_as_it_is(store: Store, source: Platform) -> N
     assert (await doc(store, UnitType, id_of("type", 1))).bathrooms == 1.5
     assert (await doc(store, Unit, id_of("unit", 7))).status == "occupied"
     price = await doc(store, UnitPricing, f"{id_of('unit', 7)}_2026-01-01")
-    assert (price.market_rent, price.property_id) == (160_010, id_of("property", 2))
+    assert (price.market_rent_cents, price.property_id) == (160_010, id_of("property", 2))
     resident = await doc(store, Resident, id_of("resident", 7))
     assert (resident.move_in_date, resident.move_out_date, resident.phone) == (date(2024, 2, 29), None, "")
-    assert (await doc(store, LeaseRow, id_of("lease", 7))).monthly_rent == 140_010
-    assert (await doc(store, LedgerRow, "7")).amount == 140_010
+    assert (await doc(store, LeaseRow, id_of("lease", 7))).monthly_rent_cents == 140_010
+    assert (await doc(store, LedgerRow, "7")).amount_cents == 140_010
     assert (await doc(store, OfferRow, id_of("offer", 5))).created_at == datetime(2026, 2, 1, 10, tzinfo=UTC)
 
 
@@ -135,7 +135,7 @@ async def test_what_changes_at_the_source_changes_here(whole: Store, store: Stor
         "unit_pricing": (1, 0, 1), "residents": (1, 0, 1), "leases": (0, 1, 1), "resident_ledger": (0, 0, 6),
         "renewal_offers": (0, 0, 1),
     }  # fmt: skip
-    assert (await doc(store, LeaseRow, id_of("lease", 3))).monthly_rent == 199_999
+    assert (await doc(store, LeaseRow, id_of("lease", 3))).monthly_rent_cents == 199_999
     assert await store.get(Resident, id_of("resident", 5)) is None
     assert await store.get(UnitPricing, f"{id_of('unit', 4)}_2026-01-01") is None
     assert await other.get(Unit, "theirs") is not None

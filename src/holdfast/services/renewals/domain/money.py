@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Final
 
@@ -27,6 +28,19 @@ def to_cents(text: str, field: str = "amount") -> int:
     sign, whole, fraction = found.groups()
     cents = int(whole) * 100 + int((fraction or "").ljust(2, "0"))
     return -cents if sign else cents
+
+
+def amount_of(cents: int) -> Decimal:
+    """Cents as a decimal with two places: `amount_of(140050)` gives `Decimal("1400.50")`."""
+    return Decimal(cents).scaleb(-2)
+
+
+def cents_of(amount: Decimal) -> int:
+    """A decimal as cents, exactly; ValueError for fractions of a cent and what is out of range."""
+    cents = amount.scaleb(2) if amount.is_finite() else amount
+    if not cents.is_finite() or cents != cents.to_integral_value() or abs(cents) > CENTS_MAX:
+        raise ValueError(f"{amount} is no amount such as 1400.50")
+    return int(cents)
 
 
 # The same rents are told again and again.

@@ -13,14 +13,14 @@ import msgspec
 from holdfast.errors import InvalidError
 from holdfast.model import Document
 from holdfast.services.renewals.domain.dates import zone_named
-from holdfast.services.renewals.domain.money import to_cents
+from holdfast.services.renewals.domain.money import amount_of, to_cents
 from holdfast.services.renewals.models import TABLES, LeaseRow, Property, UnitPricing
 
 _MONEY: Final = frozenset({"base_rent", "market_rent", "monthly_rent", "amount", "proposed_rent"})
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
 _SHOWN: Final = 60
 _TIMES: Final = frozenset({"created_at", "updated_at"})
-_OURS: Final = frozenset({"tenant_id", "price_key"})
+_OURS: Final = frozenset({"tenant_id", "price_key", "schema_version", *(f"{name}_cents" for name in _MONEY)})
 # Where cells that no column names are shown to whoever mends the row.
 BEYOND: Final = "beyond_header"
 # A price's property is that of its unit, which is known when the row is taken in.
@@ -90,7 +90,7 @@ def _check_lease(lease: LeaseRow) -> None:
 
 def _value(name: str, text: str) -> Any:
     if name in _MONEY:
-        return to_cents(text, name)
+        return amount_of(to_cents(text, name))
     if name not in _TIMES:
         return text
     try:

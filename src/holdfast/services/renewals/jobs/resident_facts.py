@@ -126,7 +126,7 @@ class Reading:
         query = query.where("effective_date", "<=", self._moment.as_of)
         if last:
             query = query.where("unit_id", ">=", first).where("unit_id", "<=", last)
-        fields = ("unit_id", "effective_date", "market_rent")
+        fields = ("unit_id", "effective_date", "market_rent_cents")
         found: dict[str, int] = {}
         # In the order of days: of a unit's prices the last one stays.
         async for rows in self._store.select(query.order_by(*fields).limit(_ROWS), *fields):
@@ -138,7 +138,7 @@ class Reading:
     async def _read_leases(self, first: str, last: str) -> dict[str, list[LeaseFacts]]:
         query = Query(LeaseRow).where("property_id", "==", self._moment.property_id)
         query = query.where("status", "==", "active")
-        fields = ("resident_id", "lease_start_date", "lease_end_date", "lease_type", "monthly_rent")
+        fields = ("resident_id", "lease_start_date", "lease_end_date", "lease_type", "monthly_rent_cents")
         found: dict[str, list[LeaseFacts]] = {}
         async for rows in self._select(query, fields, first, last):
             for id, resident, start, end, kind, rent in rows:
@@ -154,9 +154,9 @@ class Reading:
         query = query.where("transaction_date", "<=", as_of)
         query = query.where("resident_id", ">=", first).where("resident_id", "<=", last)
         by = ("resident_id", "transaction_type", "charge_code")
-        query = query.order_by(*by, "transaction_date", "amount")
+        query = query.order_by(*by, "transaction_date", "amount_cents")
         found: dict[str, LedgerTotals] = {}
-        for resident, kind, code, rows, cents in await self._store.totals(query, *by, of="amount"):
+        for resident, kind, code, rows, cents in await self._store.totals(query, *by, of="amount_cents"):
             ledger = found.get(resident)
             if ledger is None:
                 ledger = found[resident] = LedgerTotals()

@@ -106,6 +106,7 @@ def _upgrade_delivery(fields: dict[str, Any]) -> dict[str, Any]:
     ),
     access=MEMBERS_READ,
     upgrades={1: _upgrade_delivery},
+    all_columns=True,
 )
 class DeliveryState(Delivery):
     """One event on its way to one RMS, with every attempt."""
@@ -154,6 +155,7 @@ def _upgrade_dead_letter(fields: dict[str, Any]) -> dict[str, Any]:
     indexes=_DEAD_LETTER.indexes,
     access=MEMBERS_READ,
     upgrades={1: _upgrade_dead_letter},
+    all_columns=True,
 )
 class DeadLetterRow(DeadLetter):
     """Why a delivery was given up, for people to review, replay or mark as resolved."""

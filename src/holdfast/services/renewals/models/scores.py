@@ -36,6 +36,7 @@ Count = Annotated[int, Meta(ge=0, le=10**12)]
     ],
     append_only=True,
     access=MEMBERS_READ,
+    all_columns=True,
 )
 class RiskScore(Document):
     """A point-in-time assessment. The tier is the one of its day, whatever the thresholds become."""

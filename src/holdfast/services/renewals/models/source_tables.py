@@ -1,24 +1,38 @@
 """The platform's own tables, which this service reads: names and columns are theirs.
 
 Added to them: `tenant_id`, the portfolio a row belongs to; a property's `time_zone`; and on `unit_pricing`
-the `property_id` of its unit, so that a property's prices are one stretch of an index. Money is in cents.
+the `property_id` of its unit, so that a property's prices are one stretch of an index. Money is decimal under
+the given names; beside it, under a name that says so, the same in cents, which are indexed and added up.
 """
 
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Literal
+from decimal import Decimal
+from typing import Any, Literal
 
 from holdfast.kit import NO_TENANT
 from holdfast.model import ADMINS_READ, MEMBERS_READ, CompositeId, Document, Index, ProvidedId, document
-from holdfast.services.renewals.domain.money import Cents
+from holdfast.model.declaration import Upgrade
+from holdfast.services.renewals.domain.money import Cents, amount_of, cents_of
 from holdfast.services.renewals.domain.scoring import LeaseType
 
 # An endpoint has its property's id, and the outbox joins ids with `~`.
 PROPERTY_ID = ProvidedId(pattern=r"[^~/]{1,100}")
 
 
-@document("properties/{id}", id=PROPERTY_ID, tenant="tenant_id", indexes=[Index("name")], access=MEMBERS_READ)
+def _with_decimals(*names: str) -> Upgrade:
+    """The upgrade of version 1, which stored cents under the given names."""
+
+    def upgrade(fields: dict[str, Any]) -> dict[str, Any]:
+        cents = {name: fields[name] for name in names if isinstance(fields.get(name), int)}
+        return {**fields, **{name: str(amount_of(value)) for name, value in cents.items()}}
+
+    return upgrade
+
+
+@document("properties/{id}", id=PROPERTY_ID, tenant="tenant_id", indexes=[Index("name")], access=MEMBERS_READ,
+          all_columns=True)  # fmt: skip
 class Property(Document):
     """A building or a group of them; its dates are those of its time zone."""
 
@@ -44,7 +58,8 @@ class PropertyName(Document):
     property_id: str
 
 
-@document("unit_types/{id}", tenant="tenant_id", indexes=[Index("property_id", "name")], access=ADMINS_READ)
+@document("unit_types/{id}", tenant="tenant_id", indexes=[Index("property_id", "name")], access=ADMINS_READ,
+          all_columns=True)  # fmt: skip
 class UnitType(Document):
     id: str
     tenant_id: str = NO_TENANT
@@ -58,8 +73,9 @@ class UnitType(Document):
 
 
 @document(
-    "units/{id}", tenant="tenant_id", indexes=[Index("property_id", "unit_number")], access=MEMBERS_READ
-)
+    "units/{id}", tenant="tenant_id", indexes=[Index("property_id", "unit_number")], access=MEMBERS_READ,
+    all_columns=True,
+)  # fmt: skip
 class Unit(Document):
     id: str
     tenant_id: str = NO_TENANT
@@ -74,9 +90,11 @@ class Unit(Document):
 
 @document(
     "unit_pricing/{price_key}",
+    all_columns=True,
+    upgrades={1: _with_decimals("base_rent", "market_rent")},
     id=CompositeId("unit_id", "effective_date"),
     tenant="tenant_id",
-    indexes=[Index("property_id", "unit_id", "effective_date", "market_rent")],
+    indexes=[Index("property_id", "unit_id", "effective_date", "market_rent_cents")],
     access=ADMINS_READ,
 )
 class UnitPricing(Document):
@@ -87,14 +105,21 @@ class UnitPricing(Document):
     tenant_id: str = NO_TENANT
     property_id: str
     unit_id: str
-    base_rent: Cents
-    market_rent: Cents
+    base_rent: Decimal
+    market_rent: Decimal
     effective_date: date
     created_at: datetime | None = None
+    base_rent_cents: Cents = 0
+    market_rent_cents: Cents = 0
+    schema_version: int = 2
+
+    def __post_init__(self) -> None:
+        self.base_rent_cents, self.market_rent_cents = cents_of(self.base_rent), cents_of(self.market_rent)
 
 
 @document(
     "residents/{id}",
+    all_columns=True,
     # A score's id is made of a time and this one, and must fit into what an id may take in bytes.
     id=ProvidedId(pattern=r"[ -.0-~]{1,200}|[^/]{1,110}"),
     tenant="tenant_id",
@@ -129,11 +154,13 @@ class Resident(Document):
 
 @document(
     "leases/{id}",
+    all_columns=True,
+    upgrades={1: _with_decimals("monthly_rent")},
     tenant="tenant_id",
     indexes=[
         Index(
             "property_id", "status", "resident_id", "lease_start_date", "lease_end_date", "lease_type",
-            "monthly_rent",
+            "monthly_rent_cents",
         ),
         Index("resident_id", "-lease_start_date"),
     ],
@@ -149,18 +176,32 @@ class LeaseRow(Document):
     unit_id: str = ""
     lease_start_date: date
     lease_end_date: date | None = None
-    monthly_rent: Cents
+    monthly_rent: Decimal
     lease_type: LeaseType = "fixed"
     status: Literal["active", "expired", "terminated"] = "active"
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    monthly_rent_cents: Cents = 0
+    schema_version: int = 2
+
+    def __post_init__(self) -> None:
+        self.monthly_rent_cents = cents_of(self.monthly_rent)
 
 
 @document(
     "resident_ledger/{id}",
+    all_columns=True,
+    upgrades={1: _with_decimals("amount")},
     tenant="tenant_id",
     indexes=[
-        Index("property_id", "resident_id", "transaction_type", "charge_code", "transaction_date", "amount")
+        Index(
+            "property_id",
+            "resident_id",
+            "transaction_type",
+            "charge_code",
+            "transaction_date",
+            "amount_cents",
+        )
     ],
     access=ADMINS_READ,
 )
@@ -173,13 +214,20 @@ class LedgerRow(Document):
     resident_id: str
     transaction_type: Literal["charge", "payment"]
     charge_code: str = ""
-    amount: Cents
+    amount: Decimal
     transaction_date: date
     created_at: datetime | None = None
+    amount_cents: Cents = 0
+    schema_version: int = 2
+
+    def __post_init__(self) -> None:
+        self.amount_cents = cents_of(self.amount)
 
 
 @document(
     "renewal_offers/{id}",
+    all_columns=True,
+    upgrades={1: _with_decimals("proposed_rent")},
     tenant="tenant_id",
     indexes=[
         Index("property_id", "resident_id", "lease_id", "status", "offer_expiration_date", "created_at")
@@ -196,11 +244,16 @@ class OfferRow(Document):
     lease_id: str
     renewal_start_date: date | None = None
     renewal_end_date: date | None = None
-    proposed_rent: Cents | None = None
+    proposed_rent: Decimal | None = None
     offer_expiration_date: date | None = None
     status: Literal["pending", "accepted", "declined", "expired"] = "pending"
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    schema_version: int = 2
+
+    def __post_init__(self) -> None:
+        if self.proposed_rent is not None:
+            cents_of(self.proposed_rent)
 
 
 TABLES: dict[str, type[Document]] = {
