@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from holdfast.cli.context import print_table, with_runtime
+from holdfast.errors import InvalidError
 from holdfast.runtime import Runtime
 
 OutboxName: TypeAlias = Annotated[
@@ -28,7 +29,10 @@ def print_page(
     async def page_and_others(runtime: Runtime) -> tuple[Any, list[str]]:
         return await act(runtime), [name for name in runtime.outboxes if name != outbox]
 
-    page, others = with_runtime(page_and_others, services=None)
+    try:
+        page, others = with_runtime(page_and_others, services=None)
+    except InvalidError as fault:
+        raise typer.BadParameter(fault.message) from None
     elsewhere = f"; other outboxes (--outbox): {', '.join(others)}" if others else ""
     none = f"no {what} like this in outbox {outbox}{elsewhere}"
     print_table(page.items, columns, as_json=as_json, cursor=page.cursor, none=none)
