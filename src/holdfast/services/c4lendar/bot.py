@@ -19,6 +19,8 @@ from holdfast.kit.runs import Runs
 from holdfast.model import SERVICE
 from holdfast.operation import Operator
 from holdfast.providers.google_oauth import OAuthClient, UserGrants
+from holdfast.providers.language_model import LanguageModel
+from holdfast.providers.rest import CallLimits
 from holdfast.providers.telegram import TelegramBot, Update
 from holdfast.service import Context
 from holdfast.services.c4lendar.calendars import ChatCalendars
@@ -27,7 +29,7 @@ from holdfast.services.c4lendar.incoming import Incoming, incoming_of
 from holdfast.services.c4lendar.models import GoogleConnection
 from holdfast.services.c4lendar.operations import ChatOperations
 from holdfast.services.c4lendar.settings import EVENTS_SCOPE, C4lendarSettings
-from holdfast.services.c4lendar.text_parser import RuleParser, TextParser
+from holdfast.services.c4lendar.text_parser import ModelParser, RuleParser, TextParser
 from holdfast.services.c4lendar.workflow import UpdateWorkflow
 from holdfast.store import Store, Transaction, Write, put
 from holdfast.web import callback_url, start_url
@@ -80,9 +82,19 @@ class Bot:
         """A chat is its own tenant."""
         return account or None
 
-    @property
+    @cached_property
     def parser(self) -> TextParser:
-        return RuleParser()
+        """The language model where one is set, else the rules."""
+        settings = self.settings
+        if not (settings.model_url and settings.model_name):
+            return RuleParser()
+        # One attempt: a person waits, and the rules need no model.
+        limits = CallLimits(call_s=settings.model_s, attempts_max=1)
+        model = LanguageModel(
+            self._context.http_session, settings.model_key, clock=self._context.clock,
+            base_url=settings.model_url, model=settings.model_name, limits=limits,
+        )  # fmt: skip
+        return ModelParser(model)
 
     @cached_property
     def telegram(self) -> TelegramBot:

@@ -19,7 +19,7 @@ class C4lendarSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     `polling` asks Telegram for updates instead of a webhook, for those without a public address.
     Otherwise the server tells Telegram its webhook's address when it starts, unless `register_webhook` is
-    false.
+    false. With `model_url` and `model_name` a language model reads events' texts, within `model_s`.
 
     Example: `C4lendarSettings(bot_token="42:abc", owner_id=7, google_client="client.json")`
     """
@@ -31,9 +31,9 @@ class C4lendarSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     time_zone: str = "UTC"
     polling: bool = False
     register_webhook: bool = True
-    model_url: str = ""
+    model_url: Annotated[str, Meta(pattern=r"^(https?://[^\s/]\S*)?$")] = ""
     model_name: str = ""
-    model_key: str = ""
+    model_key: Annotated[str, Meta(pattern=r"^[!-~]*$")] = ""
     model_s: Seconds = 5.0
     messages_per_s: Annotated[int, Meta(ge=1)] = 30
     messages_per_chat_s: Annotated[int, Meta(ge=1)] = 1
