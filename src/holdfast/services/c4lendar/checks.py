@@ -10,7 +10,8 @@ from holdfast.service import CheckResult
 from holdfast.services.c4lendar.bot import Bot
 from holdfast.services.c4lendar.settings import C4lendarSettings
 
-NAME: Final = "c4lendar"
+SETTINGS: Final = "c4lendar settings"
+UPDATES: Final = "c4lendar updates"
 SECRET_CHARACTERS_MIN: Final = 16
 
 
@@ -18,21 +19,24 @@ async def check_settings(settings: C4lendarSettings) -> CheckResult:
     """Check that the settings are whole."""
     given = [bool(settings.bot_token), bool(settings.owner_id), bool(settings.google_client)]
     if not any(given):
-        return CheckResult(NAME, True, "not in use: no bot_token under [services.c4lendar]")
+        return CheckResult(SETTINGS, True, "not in use: no bot_token under [services.c4lendar]")
     if not all(given):
         return CheckResult(
-            NAME, False, "half set up", "set bot_token, owner_id and google_client under [services.c4lendar]"
+            SETTINGS,
+            False,
+            "half set up",
+            "set bot_token, owner_id and google_client under [services.c4lendar]",
         )
     if settings.time_zone not in available_timezones():
         return CheckResult(
-            NAME, False, f"no such time zone: {settings.time_zone}", "use Europe/Berlin or alike"
+            SETTINGS, False, f"no such time zone: {settings.time_zone}", "use Europe/Berlin or alike"
         )
     if not settings.polling and len(settings.webhook_secret) < SECRET_CHARACTERS_MIN:
         return CheckResult(
-            NAME, False, "webhook_secret is missing or short",
+            SETTINGS, False, "webhook_secret is missing or short",
             f"set at least {SECRET_CHARACTERS_MIN} random characters, or polling = true",
         )  # fmt: skip
-    return CheckResult(NAME, True, "the settings are whole")
+    return CheckResult(SETTINGS, True, "the settings are whole")
 
 
 async def check_bot(bot: Bot) -> CheckResult:
@@ -41,16 +45,16 @@ async def check_bot(bot: Bot) -> CheckResult:
         name = (await bot.telegram.get_me()).username
         webhook = await bot.telegram.get_webhook_info()
     except HoldfastError as fault:
-        return CheckResult(NAME, False, f"Telegram: {fault.message}", "check bot_token and the network")
+        return CheckResult(UPDATES, False, f"Telegram: {fault.message}", "check bot_token and the network")
     if bot.settings.polling:
-        return CheckResult(NAME, True, f"@{name} is polled for updates")
+        return CheckResult(UPDATES, True, f"@{name} is polled for updates")
     if webhook.url != bot.webhook_url:
         return CheckResult(
-            NAME, False, f"Telegram sends @{name}'s updates elsewhere or nowhere",
+            UPDATES, False, f"Telegram sends @{name}'s updates elsewhere or nowhere",
             "set public_url and restart `holdfast serve`, which tells Telegram the address",
         )  # fmt: skip
     if webhook.last_error_message:
         return CheckResult(
-            NAME, False, f"Telegram could not deliver: {webhook.last_error_message}", "check public_url"
+            UPDATES, False, f"Telegram could not deliver: {webhook.last_error_message}", "check public_url"
         )
-    return CheckResult(NAME, True, f"@{name}'s updates come here")
+    return CheckResult(UPDATES, True, f"@{name}'s updates come here")
